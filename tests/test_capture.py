@@ -372,9 +372,9 @@ def test_what_cannot_be_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
     for words, said in [
         (["--"], "no program given"),
         (["--", "no-such-program"], "'no-such-program' not found"),
-        (["--delay", "1s", "--steps", "2", "--", "python"], "--delay and --skip exclude each other"),
+        (["--delay", "1s", "--steps", "2", "--", "python"], "--delay and --skip cannot be combined"),
         (["--steps", "0", "--", "python"], "steps to record 1 or more"),
-        (["--from-start", "--skip", "2", "--", "python"], "--from-start excludes --delay and --skip"),
+        (["--from-start", "--skip", "2", "--", "python"], "--from-start cannot be combined with --delay or --skip"),
         (["--chip", "h10", "--", "python"], "did you mean"),
         (["--stepz", "2", "--", "python"], "unrecognized arguments: --stepz"),
     ]:

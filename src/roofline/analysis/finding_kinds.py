@@ -108,9 +108,9 @@ KINDS: dict[str, Kind] = {
         ),
     ),
     "missing-donation": Kind(
-        "the arguments that are copied whole because they are not donated",
+        "the arguments that are copied in full because they are not donated",
         "Donate them, so that they are updated in place",
-        "copies arguments whole that it then updates in place",
+        "makes full copies of arguments that it then updates in place",
         levers=("jax.jit(f, donate_argnums=…) for the arguments that the call replaces",),
     ),
     "stored-attention": Kind(
@@ -150,7 +150,7 @@ KINDS: dict[str, Kind] = {
     ),
     "tile-padding": Kind(
         "the arrays whose tiles are mostly padding",
-        "Make the last dimension a multiple of 128, and the one before it of 8",
+        "Make the last dimension a multiple of 128, and the second to last one of 8",
         levers=(
             "put a large dimension last: [heads, size, batch] rather than [batch, size, heads] of a few heads",
             "merge small dimensions: [1024, 4, 32] as [1024, 128]",
@@ -252,16 +252,16 @@ UNSEEN_CODE = Kind(
 )
 # Of missing-donation where the arguments are donated.
 COPIED_ALL_THE_SAME = Kind(
-    "the arguments that are copied whole although they are donated",
+    "the arguments that are copied in full although they are donated",
     "Use their old values before the update only, and return each result in the place of its argument",
-    "copies donated arguments whole that it then updates in place",
+    "makes full copies of donated arguments that it then updates in place",
     ("read what is needed of the old value first, or from the new one", "return updated arguments in the order in which they came in"),
 )
 # Of missing-donation where an argument is put together with a small part.
 SHIFTED = Kind(
-    "the arguments that are copied whole to add a small part to them",
+    "the arguments that are copied in full to add a small part to them",
     "Write the small part into a buffer of full length, in place",
-    "copies arguments whole to add a small part to them",
+    "copies arguments in full to add a small part to them",
     (
         "a ring buffer: cache.at[:, i % n].set(new), which is donated, and a mask by position",
         "lax.dynamic_update_slice into an array that has room for all positions",

@@ -67,7 +67,7 @@ TORCH_WORDS = {
         (_GRAPHS, "fused or foreach optimizers; larger batches"),
     ),
     "missing-donation": Kind(
-        "the cache that is copied whole to append to it",
+        "the cache that is copied in full to append to it",
         "Allocate it once at its full size and write each entry in place",
         levers=(
             "cache[:, :, position] = new, or index_copy_, into a cache of the longest sequence",

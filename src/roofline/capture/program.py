@@ -40,9 +40,9 @@ class Window(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if self.delay_s and (self.skip or self.steps):
-            raise UsageError("--delay and --skip exclude each other; leave one out")
+            raise UsageError("--delay and --skip cannot be combined; leave one out")
         if self.from_start and (self.delay_s or self.skip):
-            raise UsageError("--from-start excludes --delay and --skip; leave one out")
+            raise UsageError("--from-start cannot be combined with --delay or --skip; leave one out")
         if self.skip < 0 or (self.steps is not None and self.steps < 1):
             raise UsageError("steps to skip must be 0 or more, steps to record 1 or more")
 

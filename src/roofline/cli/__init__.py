@@ -35,7 +35,7 @@ COMMANDS = {
     "demo": "measure this computer's CPU for a few seconds, run a small program on it and open its page",
     "plot": "draw a figure",
     "cache": "show or clear the profile cache",
-    "mcp": "serve analyses to agents by the Model Context Protocol",
+    "mcp": "serve analyses to agents through the Model Context Protocol",
     "serve": "browse the reports of local runs in a web browser",
     "completion": "print a script that completes commands and options in bash, zsh or fish",
 }
@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         where = error.filename or "cannot write to standard output"
         return _fail(RooflineError(f"{where}: {error.strerror or error}"), 1)
     except MemoryError:
-        return _fail(RooflineError("out of memory; use a larger machine, or a smaller input"), 1)
+        return _fail(RooflineError("out of memory; use a computer with more memory, or a smaller input"), 1)
     except RecursionError:
         return _fail(RooflineError("the input is nested too deeply"), 1)
     except KeyboardInterrupt:

@@ -46,7 +46,7 @@ def parser() -> Parser:
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     if sum(map(bool, (args.name, args.compare, args.lint or args.lint_all))) > 1:
-        raise UsageError("chips: NAME, --compare and --lint exclude each other; use one")
+        raise UsageError("chips: NAME, --compare and --lint cannot be combined; use one")
     if args.lint or args.lint_all:
         return _check(args)
     if args.compare:

@@ -1,4 +1,4 @@
-"""`roofline mcp`: serve analyses to agents by the Model Context Protocol."""
+"""`roofline mcp`: serve analyses to agents through the Model Context Protocol."""
 
 import os
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from .options import Parser
 def parser() -> Parser:
     made = Parser(
         "mcp",
-        "Serve analyses to agents by the Model Context Protocol, over standard input and output: the tools analyze, what_if, check,\n"
+        "Serve analyses to agents through the Model Context Protocol, over standard input and output: the tools analyze, what_if, check,\n"
         "compare, op and chips. Files are read below one folder alone, and nothing is written. Needs: pip install 'roofline[mcp]'.",
         "claude mcp add roofline -- roofline mcp --folder runs",
     )

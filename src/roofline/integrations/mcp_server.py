@@ -1,4 +1,4 @@
-"""The server for agents: the tools of `agent_tools` by the Model Context Protocol, over standard input and output."""
+"""The server for agents: the tools of `agent_tools` through the Model Context Protocol, over standard input and output."""
 
 from collections.abc import Callable
 from functools import wraps

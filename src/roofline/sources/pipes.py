@@ -1,4 +1,4 @@
-"""Inputs that can be read only once: standard input and pipes. They are copied whole to a temporary file, which is then read as any."""
+"""Inputs that can be read only once: standard input and pipes. They are copied to a temporary file, which is then read like any other."""
 
 import os
 import stat

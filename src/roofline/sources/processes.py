@@ -137,7 +137,7 @@ class _Helper:
     def _epitaph(self) -> str:
         status = self._process.wait()
         if status == -9:
-            return "the process reading it was killed, probably out of memory; try --jobs 1 or a larger machine"
+            return "the process reading it was killed, probably out of memory; try --jobs 1 or a computer with more memory"
         how = f"by signal {-status}" if status < 0 else f"with status {status}"
         return f"the process reading it ended {how}; try --jobs 1"
 
@@ -200,7 +200,7 @@ def answer_of(
     except RooflineError as error:
         return "refused", (type(error), str(error))
     except MemoryError:
-        return "refused", (SourceError, f"{file}: out of memory while reading it; try --jobs 1 or a larger machine")
+        return "refused", (SourceError, f"{file}: out of memory while reading it; try --jobs 1 or a computer with more memory")
     except Exception:
         from traceback import format_exc
 

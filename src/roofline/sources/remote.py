@@ -1,6 +1,6 @@
 """Inputs that other machines keep: any address that fsspec can open (``gs://``, ``s3://``, ``https://``, ``memory://``, …).
 
-A file is copied whole to a temporary one before it is read: one download, memory for only what is being read, and no half of an old file
+A file is copied to a temporary one before it is read: one download, memory for only what is being read, and no half of an old file
 beside half of a new one. Names in reports and errors are the addresses.
 """
 

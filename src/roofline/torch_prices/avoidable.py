@@ -31,14 +31,14 @@ def avoidable(call: Call, priced: Priced) -> tuple[Avoidable, ...]:
 
 
 def _appended(call: Call, priced: Priced) -> Avoidable | None:
-    """A tensor that is copied whole to append a little to it, as a cache that grows by ``cat``."""
+    """A tensor that is copied in full to append a little to it, as a cache that grows by ``cat``."""
     tensors = call.tensors(0) if call.op == "aten::cat" else None
     if tensors is None or len(tensors) != 2 or priced.cost is None:
         return None
     whole, added = (one.elements for one in tensors)
     if not added or whole < APPENDED * added:
         return None
-    why = f"copies a tensor whole to append 1/{round(whole / added)} of it"
+    why = f"copies a tensor in full to append 1/{round(whole / added)} of it"
     instead = priced.cost * (added / (whole + added))
     return Avoidable(kind="missing-donation", instead=instead, why=why, unneeded="copied")
 

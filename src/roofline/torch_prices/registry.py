@@ -53,14 +53,14 @@ def register(name: str, function: UserFunction) -> None:
     if not name or name == "*":
         raise UsageError("an operator needs a name, as in register('mylib::my_op', function)")
     if name in _USERS:
-        raise UsageError(f"the operator {name!r} already has a function of yours; remove it with forget")
+        raise UsageError(f"the operator {name!r} already has a function that you registered; remove it with forget")
     _USERS[name] = function
 
 
 def forget(name: str) -> None:
     """Takes away a function that `register` registered."""
     if name not in _USERS:
-        raise UsageError(f"no function of yours is registered for the operator {name!r}")
+        raise UsageError(f"you registered no function for the operator {name!r}")
     del _USERS[name]
 
 

@@ -67,7 +67,7 @@ def _last_product(state: State, ops: list[tuple[int, Op]]) -> int | None:
 
 
 def donate(state: State, words: Words) -> None:
-    """``donate``: what is copied whole is updated in place."""
+    """``donate``: arguments that are copied in full are updated in place."""
     _spare(state, "missing-donation", "donate: this program copies no argument that donation would update in place")
 
 

@@ -163,7 +163,7 @@ def _reduction(module: HloModule, found: Intermediate, producer: _Side, readers:
     for side in readers:
         if "reduce" in producer.nearby and side.instruction.shape.elements > found.shape.elements:
             again = (
-                "reads the same operand again" if read & _sources(found.computation, side.instruction) else "spreads it over more elements"
+                "reads the same operand again" if read & _sources(found.computation, side.instruction) else "broadcasts it to more elements"
             )
             return Blocker("reduction before use", f"{producer.name} must read a whole row before {side.name} {again}")
     for side in readers:

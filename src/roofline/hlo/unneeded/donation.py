@@ -1,4 +1,4 @@
-"""Copies that donation would spare: an argument is copied whole because one element of it is updated and the caller keeps it.
+"""Copies that donation would spare: an argument is copied in full because one element of it is updated and the caller keeps it.
 
 One that is donated is copied all the same where its old value is used after the update, or its buffer becomes another result.
 """

@@ -1,4 +1,4 @@
-"""Arguments that are copied whole to add a small part to them: a cache that grows, or drops its oldest position, by joining arrays."""
+"""Arguments that are copied in full to add a small part to them: a cache that grows, or drops its oldest position, by joining arrays."""
 
 from collections.abc import Iterator
 
@@ -27,7 +27,7 @@ def shifted_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             if moved and (is_updated or index in results):
                 amounts = dict(cost.amounts)
                 amounts[HBM] = max(amounts.get(HBM, 0) - moved, 0)
-                why = "copies an argument whole to add a small part to it"
+                why = "copies an argument in full to add a small part to it"
                 yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=GROUP)
                 break
 

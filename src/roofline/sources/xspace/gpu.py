@@ -28,7 +28,7 @@ from .scan import Plane, Progress, Space, Totals, read_totals, union
 from .steps import NO_MARK, Host, is_last, mark_of, step_lookup, was_tried
 from .timeline import lanes
 
-AUTOTUNING = Subject(name="autotuning", category="autotuning", notes=("kernels and copies that the compiler tried while it compiled",))
+AUTOTUNING = Subject(name="autotuning", category="autotuning", notes=("kernels and copies that the compiler ran for autotuning",))
 Cells = Mapping[Key, Mapping[Mark, tuple[int, int]]]
 
 

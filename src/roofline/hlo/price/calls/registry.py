@@ -96,7 +96,7 @@ def register_call(target: str, function: UserFunction) -> None:
 def forget_call(target: str) -> None:
     """Takes away a function that `register_call` registered."""
     if target not in _USERS:
-        raise UsageError(f"no function of yours is registered for the custom call {target!r}")
+        raise UsageError(f"you registered no function for the custom call {target!r}")
     del _USERS[target]
 
 

@@ -47,7 +47,7 @@ def real(config: Config, name: str, default: float = 0.0) -> float:
     try:
         return float(found)
     except OverflowError:
-        raise Misfit(f"{name} is larger than any number") from None
+        raise Misfit(f"{name} is too large for a float") from None
 
 
 def word(config: Config, name: str, default: str = "") -> str:
