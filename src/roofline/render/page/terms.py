@@ -22,7 +22,7 @@ TERMS = (  # (word on the page, meaning), in alphabetical order
     ("Counters", "hardware counters of an op (Nsight Compute), beside the amounts that the model gives"),
     ("Device-seconds", "time summed over devices"),
     ("Finding", "a diagnosis: the ops that it is about, what it could save, and what to try"),
-    ("HFU", "hardware FLOP utilization: the share of the matrix unit's peak that ran, with work that was not needed"),
+    ("HFU", "hardware FLOP utilization: the share of the matrix unit's peak that ran, including work that was not needed"),
     ("Idle", "time in which the device ran nothing"),
     ("Known cost", "share of busy time of ops whose FLOP and bytes are known"),
     ("Launch latency", "time that starting a kernel takes; smaller ops are bound by it"),
