@@ -4,7 +4,8 @@ With JAX they run under its profiler; without it NumPy runs them, each op timed 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -29,6 +30,31 @@ FORMAT = "fp32"
 def run_jax(chip: Machine) -> Report:
     """The program under JAX's profiler, on the CPU: each stage by itself in steps ``unfused``, one program in steps ``fused``."""
     jax = require_jax()
+    stages = _jax_stages(jax)
+
+    def together(x: Any) -> Any:
+        return _in_turn(stages, x)
+
+    with jax.default_device(jax.devices("cpu")[0]):
+        unfused, fused = partial(_in_turn, [jax.jit(stage) for stage in stages]), jax.jit(together)
+        x = jax.random.normal(jax.random.key(0), (ROWS, WIDTH), jax.numpy.float32)
+        jax.block_until_ready((unfused(x), fused(x)))  # compiles
+        with Capture(chip=chip) as captured:
+            for name, run in (("unfused", unfused), ("fused", fused)):
+                for step in range(STEPS):
+                    with jax.profiler.StepTraceAnnotation(name, step_num=step):
+                        jax.block_until_ready(run(x))
+        return captured.report
+
+
+def _in_turn(stages: Sequence[Callable[[Any], Any]], x: Any) -> Any:
+    for stage in stages:
+        x = stage(x)
+    return x
+
+
+def _jax_stages(jax: Any) -> list[Callable[[Any], Any]]:
+    """The stages of the program, each a function of one array; their names become the names of compiled programs."""
     jnp = jax.numpy
 
     def product(x: Any) -> Any:
@@ -52,29 +78,7 @@ def run_jax(chip: Machine) -> Report:
     def rectified(x: Any) -> Any:
         return jnp.maximum(x, 0)
 
-    stages: list[Callable[[Any], Any]] = [product, attention, normalisation, scaled, shifted, rectified]
-
-    def together(x: Any) -> Any:
-        for stage in stages:
-            x = stage(x)
-        return x
-
-    with jax.default_device(jax.devices("cpu")[0]):
-        alone, fused = [jax.jit(stage) for stage in stages], jax.jit(together)
-        x = jax.random.normal(jax.random.key(0), (ROWS, WIDTH), jnp.float32)
-
-        def unfused(value: Any) -> Any:
-            for stage in alone:
-                value = stage(value)
-            return value
-
-        jax.block_until_ready((unfused(x), fused(x)))  # compiles
-        with Capture(chip=chip) as captured:
-            for name, run in (("unfused", unfused), ("fused", fused)):
-                for step in range(STEPS):
-                    with jax.profiler.StepTraceAnnotation(name, step_num=step):
-                        jax.block_until_ready(run(x))
-        return captured.report
+    return [product, attention, normalisation, scaled, shifted, rectified]
 
 
 class _Timed(Struct, frozen=True, kw_only=True):
