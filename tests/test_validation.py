@@ -13,7 +13,7 @@ from roofline.analysis.acceptance import Validation
 from roofline.cli import main
 from roofline.machine import Machine
 from roofline.machines.detection import machine_for
-from roofline.operation import Convolution
+from roofline.operation import Convolution, Product
 from roofline.report import OpInfo, Report
 from roofline.resource import Resource
 from roofline.workload import Avoidable, Coverage, Device, Op, Recording, Share, Step, Workload
@@ -409,3 +409,66 @@ def test_the_lever_test_tells_nothing_of_a_function_that_takes_hardly_longer_tha
     lever = found.check("lever")
     assert lever.holds is None
     assert lever.notes == ("too short to tell: any call takes the host 40 µs; use larger arguments",)
+
+
+def test_weights_that_a_kernel_widens_itself_are_read_in_their_own_format(tmp_path: Path) -> None:
+    """Half the bytes of bf16 weights are no missing bytes where they are stored in int8."""
+    (tmp_path / "program.hlo").write_text("""HloModule decode
+
+body {
+  w = s8[4096,1024]{1,0} parameter(0)
+  scale = bf16[4096]{0} parameter(1)
+  x = bf16[1024,8]{1,0} parameter(2)
+  wide = bf16[4096,1024]{1,0} convert(w)
+  scales = bf16[4096,1024]{1,0} broadcast(scale), dimensions={0}
+  scaled = bf16[4096,1024]{1,0} multiply(wide, scales)
+  ROOT y = bf16[4096,8]{1,0} dot(scaled, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+
+ENTRY main {
+  w = s8[4096,1024]{1,0} parameter(0)
+  scale = bf16[4096]{0} parameter(1)
+  x = bf16[1024,8]{1,0} parameter(2)
+  ROOT y = bf16[4096,8]{1,0} fusion(w, scale, x), kind=kCustom, calls=body
+}
+""")
+    machine = machine_for((Device(id=0, name="NVIDIA H200"),))
+    clean = changed(rl.read(tmp_path / "program.hlo"), lambda op: replace(op, time_s=1.4 * rl.place(op.cost, machine).floor_s))
+    (product,) = [op.operation for op in clean.workload]
+    assert isinstance(product, Product)
+    assert product.widened == 4096 * 1024
+    assert "bytes" not in wrong(rl.validate(assemble(clean, machine)))
+    halved = scaled(clean, lambda resource: 0.5 if resource.name == "hbm" else 1)
+    assert "bytes" in wrong(rl.validate(assemble(halved, machine)))
+
+
+def copies(*times_s: float, product_s: float = 1e-5) -> Recording:
+    """Copies of 4.8 GB, a millisecond each on an H200, and one small product with most of the FLOP; so long each."""
+    product = Op(
+        name="dot",
+        cost=rl.Cost.of({"matrix/bf16": 2 * 4096 * 4096 * 64, "hbm": 2 * (4096 * 4096 + 2 * 4096 * 64)}),
+        operation=Product(m=4096, k=4096, n=64),
+        time_s=product_s,
+    )
+    ops = [Op(name=f"copy.{number}", cost=rl.Cost.of({"hbm": 4.8e9}), time_s=time_s) for number, time_s in enumerate(times_s)]
+    return Recording(workload=Workload((*ops, product)), format="table")
+
+
+def test_counts_of_products_with_little_time_and_most_of_the_work_are_checked(h200: Machine) -> None:
+    clean = copies(*[1.2e-3] * 10, product_s=2e-5)  # the product takes 0.2% of the time
+    assert wrong(rl.validate(clean, h200)) == set()
+    assert "FLOP" in wrong(rl.validate(scaled(clean, lambda resource: 1.25 if resource.is_compute else 1), h200))
+
+
+@pytest.mark.parametrize("usual", [1.2, 3.0])
+def test_everything_far_too_fast_is_the_clock_however_slow_ops_are(usual: float, h200: Machine) -> None:
+    # At a third of their rate, times a thousandth of the true ones are 333 times too fast: more than any cache or count explains.
+    found = rl.validate(copies(*[usual * 1e-6] * 10, product_s=2e-8), h200)
+    assert wrong(found) == {"clock"} or wrong(found) == {"clock", "counts"}
+
+
+def test_one_slow_kernel_of_two_is_no_wrong_clock(h200: Machine) -> None:
+    found = rl.validate(copies(20e-3, 1.2e-3), h200)
+    (problem,) = [one for one in found.check("time bounds").problems if "serial time" in one.message]
+    assert problem.input == "bytes"
+    assert "slow kernels" in problem.message

@@ -24,6 +24,7 @@ class Product(Struct, frozen=True, kw_only=True, tag="product"):
     ``quantize`` is how the left operand becomes 8 bits wide before: not at all (empty), ``per-tensor`` or ``per-token``. ``tile`` (rows and
     columns of one block's part of the result) and ``split`` (ways to split k) are those of the kernel that ran, where they are known.
     ``turned`` is how many operands of other than 16 bits do not lie in memory along k: a matrix unit loads those along k alone.
+    ``widened`` is how many bytes its operands take less in memory, where the kernel itself makes them as wide as ``left`` and ``right``.
     """
 
     m: Amount
@@ -39,6 +40,7 @@ class Product(Struct, frozen=True, kw_only=True, tag="product"):
     tile: tuple[int, int] | None = None
     split: int | None = None
     turned: int = 0
+    widened: Amount = 0
 
     @property
     def flops(self) -> float:

@@ -45,12 +45,18 @@ def _against_shapes(report: Report) -> Iterator[Problem]:
         if op.by_shape:
             for key, ratio in _wrong_counts(op, has_matrix_unit):
                 found.setdefault(key, []).append((op, ratio))
-    whole = sum(op.weight_s for op in report.ops)
+    whole, work = (sum(of(op) for op in report.ops) for of in (lambda op: op.weight_s, _by_shape))
     for (wrong, words), ops in found.items():
-        if sum(op.weight_s for op, _ in ops) > SHARE * whole:
+        # Ops of little time count where they have much of the work, on which utilization depends.
+        if sum(op.weight_s for op, _ in ops) > SHARE * whole or sum(_by_shape(op) for op, _ in ops) > SHARE * work:
             ratio = median(each for _, each in ops)
             said = f"{plain(ratio, 3)} times {words}{_cause(wrong, ratio)}" if ratio else words
             yield _problem(wrong, f"{wrong} of {_named([op for op, _ in ops])}: {said}", [op for op, _ in ops])
+
+
+def _by_shape(op: OpInfo) -> float:
+    """FLOP of the products of an op, by its shapes."""
+    return float(sum(amount or 0 for name, amount in op.by_shape.items() if name.startswith("matrix/")))
 
 
 def _wrong_counts(op: OpInfo, has_matrix_unit: bool) -> Iterator[tuple[tuple[str, str], float]]:

@@ -70,7 +70,7 @@ def by_shape(op: Op) -> dict[str, Number]:
     """FLOP of a product or convolution and bytes of its arrays, from its sizes; of other ops the arrays they read and write."""
     if isinstance(op.operation, Product):
         product, count = op.operation, float(op.count)
-        moved = product.bytes
+        moved = product.bytes - float(product.widened)
         if product.m == product.n and product.left == product.right and not product.groups:  # both operands may be one array
             moved -= width(product.right) * float(product.batch * product.k * product.n)
         return {matrix(product.compute).name: product.flops * count, HBM.name: moved * count}

@@ -22,6 +22,7 @@ STEP_APART, CPU_STEP_APART = 1.25, 1.5  # times the other steps' ratio of ops' t
 SWAPPED, FITS = 1.01, 1.005  # by how much the ratios differ at least in a wrong order of the steps, and at most in the right one
 COLD = 1.5  # times the later steps
 THOUSAND = (500.0, 2000.0)
+ALMOST_ALL, UNEXPLAINED = 0.9, 100.0  # of the busy time; times faster than allowed, which neither a cache nor a wrong count makes
 NAMED = 3
 
 
@@ -95,7 +96,12 @@ def _below(report: Report, timed: Sequence[OpInfo]) -> tuple[list[OpInfo], list[
 
 
 def _too_fast(below: Sequence[OpInfo], share: float) -> Iterator[Problem]:
-    """One problem for each bound of ops that are faster than their minimum time, with the likely cause."""
+    """One problem for each bound of ops that are faster than their minimum time, with its likely cause; the clock if no count is one."""
+    factor = median(op.efficiency or 1.0 for op in below)
+    if share > ALMOST_ALL and factor > UNEXPLAINED:
+        message = f"{_named(below)}: {plain(factor, 3)} times faster than their resources allow ({percent(share)} of the busy time)"
+        yield Problem(input="clock", message=f"{message}: times of another unit (microseconds read as nanoseconds, or the like)")
+        return
     for bound in dict.fromkeys(str(op.bound) for op in below):
         mine = [op for op in below if op.bound == bound]
         factor = median(op.efficiency or 1.0 for op in mine)
@@ -121,7 +127,7 @@ def _too_slow(timed: Sequence[OpInfo], bounds: Mapping[int, float]) -> Iterator[
     ratio = sum(op.weight_s for op in timed) / sum(bounds.values())
     slow = sorted((op for op in timed if op.weight_s > LONGEST * bounds[op.id]), key=lambda op: -op.weight_s)
     others = [op for op in timed if op.weight_s <= LONGEST * bounds[op.id]]
-    if len(slow) < len(others) and sum(op.weight_s for op in others) <= LONGEST / 2 * sum(bounds[op.id] for op in others):
+    if others and len(slow) <= len(others) and sum(op.weight_s for op in others) <= LONGEST / 2 * sum(bounds[op.id] for op in others):
         slowly = f"{_named(slow)}: so slow for their work that the program takes {plain(ratio, 3)} times its serial time"
         cause = "the rest is near its own: slow kernels, or bytes that were not counted"
         yield Problem(input="bytes", message=f"{slowly}; {cause}", ops=tuple(op.id for op in slow))

@@ -5,6 +5,7 @@ from ...errors import FormulaError, SourceError
 from ...operation import Attention, Collective, Convolution, Operation, Product, Streamed
 from ...resource import HBM
 from ..ir.module import Instruction
+from ..ir.shapes import Shape
 from ..price.calls.cudnn import BACKWARD_FILTER, BACKWARD_INPUT, FORWARD
 from ..price.calls.cudnn import convolution_sizes as called_convolution_sizes
 from ..price.calls.fmha import attention_of
@@ -14,6 +15,7 @@ from ..price.contractions import convolution_sizes
 from ..price.types import Site
 from .kernels import DOTS, Kernels
 from .kernels import Product as Found
+from .values import Value
 
 _IRREGULAR = (
     "scatter",
@@ -94,7 +96,21 @@ def _product(found: Found, cost: Cost) -> Product:
         right=formats[1],
         out=formats[2],
         compute=compute,
+        widened=sum(side.shape.bytes - _stored(side).bytes for side in (found.left, found.right) if side.shape.is_array),
     )
+
+
+def _stored(side: Value) -> Shape:
+    """An operand as the kernel reads it: narrower than it is multiplied where the kernel widens it itself (weights in int8)."""
+    value, elements = side, side.shape.elements
+    while value.inside and value.opcode != "parameter":
+        operands = [Value(value.computation, index, value.inside) for index in value.instruction.operands]
+        same = [one for one in operands if one.opcode != "broadcast" and one.shape.is_array and one.shape.elements == elements]
+        if len(same) != 1 or value.opcode in DOTS:
+            break
+        value = same[0]
+    read = value.shape if value.opcode == "parameter" else side.shape
+    return read if read.number.bits < side.shape.number.bits else side.shape
 
 
 def _convolution(kernels: Kernels, instruction: Instruction, cost: Cost) -> Convolution | None:
