@@ -164,7 +164,7 @@ class Contexts:
 
     def _forward_of(self, places: Integers) -> Integers:
         """The forward op of each gradient: of those with its sequence number the last that started; `NONE` if there is none."""
-        numbers = np.array([self.sequence(place) for place in places.tolist()], np.int64)
+        numbers = self.sequences(places)
         known, ops = self._forward_ops
         if not len(known):
             return np.full(len(places), NONE)
