@@ -7,8 +7,10 @@ The trace is one of three training steps on an H200, repeated: each copy later i
 CPU seconds are told beside those on the clock, since other programs may run. With ``--tracelens`` a Python in which TraceLens is
 installed (from its repository: the package of that name on PyPI is another project) makes its report of the same file, in the same run.
 
-For 62 MB, by two processes on two cores of a busy computer: 1.5 CPU seconds and 66 MB in the larger process, TraceLens (August 2026)
-27.8 CPU seconds and 1.03 GB, 19 times as many. For 1 GB: 18 CPU seconds, and 316 MB in all.
+Memory is that of the largest process: the one that was started, of which the others are copies that hold less.
+
+On two cores that others used as well: for 62 MB 1.6 CPU seconds and 64 MB, TraceLens (August 2026) 23.7 CPU seconds and 1.03 GB, 14 times
+as many. For 1 GB 14 to 18 CPU seconds and 263 MB, the copy that reads half of it 87 MB.
 """
 
 import argparse
@@ -60,7 +62,7 @@ def _moved(parts: list[bytes], copy: int, span: float) -> list[bytes]:
 
 
 def measure(*command: str, environment: dict[str, str]) -> tuple[float, float, float]:
-    """Seconds on the clock, CPU seconds and peak bytes of a command."""
+    """Seconds on the clock, CPU seconds of all its processes, and peak bytes of the largest of them."""
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -91,7 +93,7 @@ def main() -> None:
             for file in (SOURCE, trace):  # the small one so that bytecode is there
                 taken[name] = measure(*(str(file) if word == "TRACE" else word for word in command), environment=environment)
         for name, (clock, cpu, peak) in taken.items():
-            print(f"{name:10} {cpu:6.1f} CPU s  {clock:6.1f} s  {show(peak, 'B')} at most")
+            print(f"{name:10} {cpu:6.1f} CPU s  {clock:6.1f} s  {show(peak, 'B')} in the largest process")
         if args.tracelens:
             clock, cpu = (taken["TraceLens"][place] / taken["roofline"][place] for place in (0, 1))
             print(f"TraceLens takes {clock:.1f} times as long, and {cpu:.1f} times the CPU seconds")
