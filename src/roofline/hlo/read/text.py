@@ -5,7 +5,7 @@ what ties instructions together (operands, called computations, control predeces
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from sys import intern
 
@@ -23,7 +23,7 @@ from .freeform_text import ROLES, Inline, Instructions, Scanner, Unfinished, Wri
 from .lexing import Balance, attributes_of, closing, find_attribute, split, unquote, without_line_comment
 from .shape_inference import infer_shape
 from .text_attributes import braced, parse_aliases, parse_frontend_attributes
-from .text_dialect import TextDialect
+from .text_dialect import TextDialect, keep_plain, like_earlier, parted
 from .text_frames import read_frames
 
 # A tuple's shape ends at the first ')' that an opcode follows; once found there it stays (an atomic group), or a ')' in a string
@@ -283,7 +283,7 @@ class _Reader:
                 match = match_line(line)
             if match is not None:
                 root, name, spelling, opcode, inside, rest = match.groups()
-                raw = _like_earlier(rest, plain)
+                raw = like_earlier(rest, plain)
             if raw is not None:
                 number += 1
             # Brackets left open, or a comma at the end: the instruction goes on in the next line.
@@ -347,12 +347,12 @@ class _Reader:
                 self.line = place
                 shape = self.inferred(draft, opcode, operands, rest)
             if raw is None:
-                raw = _parted(rest, texts)
+                raw = parted(rest, texts)
                 if "control-predecessors=" in rest:
                     self.line = place
                     draft.pending.append((position, [], _control(rest)))
                 elif match is not None and sort != _PARAMETER and sort != _CONSTANT:
-                    _keep_plain(raw, plain)
+                    keep_plain(raw, plain)
             if sort == _CALLER:
                 self.line = place
                 opcode, calls = self.link(draft, name, opcode, shape, operands, raw)
@@ -504,40 +504,6 @@ class _Reader:
             frontend_attributes=parse_frontend_attributes(words.get("frontend_attributes", "{}")),
             frames=frames,
         )
-
-
-def _parted(rest: str, texts: dict[str, str]) -> object:
-    """The attributes of an instruction and its metadata apart: those repeat, so that equal ones become one object and are read once.
-
-    The text stays whole where the end of the metadata is not certain without parsing.
-    """
-    start = rest.find(", metadata={")
-    if start < 0:
-        return texts.setdefault(rest, rest)
-    end = rest.find("}", start) + 1
-    before, metadata = rest[:start], rest[start + len(", metadata=") : end]
-    if metadata.count("{") != 1 or metadata.count('"') % 2 or before.count('"') % 2 or "\\" in before:
-        return rest
-    text = before + rest[end:] if end < len(rest) else before
-    return texts.setdefault(text, text), metadata
-
-
-def _like_earlier(rest: str, plain: Mapping[str, str]) -> object | None:
-    """The same for attributes that an earlier line had, as most have; ``None`` for others, and where the metadata are not the end."""
-    start = rest.find(", metadata={")
-    if start < 0:
-        return plain.get(rest)
-    text = plain.get(rest[:start])
-    metadata = rest[start + len(", metadata=") :]
-    ends = metadata[-1] == "}" and metadata.count("}") == 1 == metadata.count("{")
-    return (text, metadata) if text is not None and ends and not metadata.count('"') % 2 else None
-
-
-def _keep_plain(raw: object, plain: dict[str, str]) -> None:
-    """Remembers attributes that hold no string, in which a bracket or a word would mean nothing."""
-    text = raw[0] if isinstance(raw, tuple) else str(raw)
-    if '"' not in text and "\\" not in text:
-        plain[text] = text
 
 
 def _first_word(lines: list[str], number: int) -> int:

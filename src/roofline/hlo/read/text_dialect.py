@@ -1,5 +1,6 @@
 """The attributes of instructions in HLO text, read when they are asked for."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 from msgspec import Struct
@@ -37,3 +38,37 @@ class TextDialect(Struct, frozen=True):
 @lru_cache(maxsize=1_000)
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name for name, _, _ in attributes_of(text) if name not in ("literal", "parameter_number"))
+
+
+def parted(rest: str, texts: dict[str, str]) -> object:
+    """The attributes of an instruction and its metadata apart: those repeat, so that equal ones become one object and are read once.
+
+    The text stays whole where the end of the metadata is not certain without parsing.
+    """
+    start = rest.find(", metadata={")
+    if start < 0:
+        return texts.setdefault(rest, rest)
+    end = rest.find("}", start) + 1
+    before, metadata = rest[:start], rest[start + len(", metadata=") : end]
+    if metadata.count("{") != 1 or metadata.count('"') % 2 or before.count('"') % 2 or "\\" in before:
+        return rest
+    text = before + rest[end:] if end < len(rest) else before
+    return texts.setdefault(text, text), metadata
+
+
+def like_earlier(rest: str, plain: Mapping[str, str]) -> object | None:
+    """The same for attributes that an earlier line had, as most have; ``None`` for others, and where the metadata are not the end."""
+    start = rest.find(", metadata={")
+    if start < 0:
+        return plain.get(rest)
+    text = plain.get(rest[:start])
+    metadata = rest[start + len(", metadata=") :]
+    ends = metadata[-1] == "}" and metadata.count("}") == 1 == metadata.count("{")
+    return (text, metadata) if text is not None and ends and not metadata.count('"') % 2 else None
+
+
+def keep_plain(raw: object, plain: dict[str, str]) -> None:
+    """Remembers attributes that hold no string, in which a bracket or a word would mean nothing."""
+    text = raw[0] if isinstance(raw, tuple) else str(raw)
+    if '"' not in text and "\\" not in text:
+        plain[text] = text
