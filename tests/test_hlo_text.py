@@ -324,6 +324,28 @@ def test_metadata_stand_before_after_or_inside_other_attributes(attributes: str,
     assert (one.op_name, one.backend_config_text) == (op_name, config)
 
 
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        "",
+        ', metadata={op_name="jit(f)/{x}"}',
+        ', metadata={op_name="a" profile_type={1}}',
+        ', metadata={op_name="a"}, sharding={replicated}',
+        ', metadata={op_name="a"}, control-predecessors={%a}',
+        ', metadata={op_name="a\\"}b"}',
+        ", control-predecessors={%a}",
+        ',\n metadata={op_name="a"}',
+    ],
+)
+def test_attributes_that_an_earlier_line_had_are_read_as_if_they_stood_alone(metadata: str) -> None:
+    earlier = '%b = f32[2,2] transpose(%a), dimensions={1,0}, metadata={op_name="first"}'
+    lone = f"%c = f32[2,2] transpose(%a), dimensions={{1,0}}{metadata}"
+    alone, after = last("%a = f32[2,2] parameter(0)", lone), last("%a = f32[2,2] parameter(0)", earlier, lone)
+    assert after.attributes == alone.attributes
+    assert [after.attribute(name) for name in after.attributes] == [alone.attribute(name) for name in alone.attributes]
+    assert (after.control, after.metadata) == (alone.control, alone.metadata)
+
+
 def test_instructions_share_the_text_of_equal_attributes() -> None:
     found = entry(
         "%a = f32[2,2] parameter(0)",

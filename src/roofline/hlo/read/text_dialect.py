@@ -50,7 +50,7 @@ def parted(rest: str, texts: dict[str, str]) -> object:
         return texts.setdefault(rest, rest)
     end = rest.find("}", start) + 1
     before, metadata = rest[:start], rest[start + len(", metadata=") : end]
-    if metadata.count("{") != 1 or metadata.count('"') % 2 or before.count('"') % 2 or "\\" in before:
+    if metadata.count("{") != 1 or metadata.count('"') % 2 or before.count('"') % 2 or "\\" in rest[:end]:
         return rest
     text = before + rest[end:] if end < len(rest) else before
     return texts.setdefault(text, text), metadata
