@@ -250,3 +250,22 @@ def test_tf32_products_of_operands_across_their_depth_take_longer_than_others(tm
         trace.run("sm80_xmma_gemm_f32f32_tf32f32_f32_nt", launched=at + 2, start=at + 10, dur=136)
 
     assert {one.kind for one in steps_of(gradient, tmp_path).findings if one.kind in ("products", "excess")} == kinds
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_small_copies_of_a_backward_pass_alone_are_not_asked_for(tmp_path: Path, backward: bool) -> None:
+    packed = (16, 1024, 3, 16, 64)
+
+    def layer(trace: TorchTrace, at: float) -> None:
+        trace.frame("model.py(9): forward", at, 60)
+        trace.op("aten::mm", at + 1, 5, [(16384, 1024), (1024, 3072)], sequence_number=1)
+        trace.run("gemm", launched=at + 2, start=at + 10, dur=900)
+        thread = 2 if backward else 1
+        if backward:
+            trace.op("autograd::engine::evaluate_function: MmBackward0", at + 20, 30, thread=2, sequence_number=1)
+        strides = [(3145728, 3072, 1024, 64, 1), (1048576, 64, 16777216, 65536, 1)]
+        trace.op("aten::copy_", at + 30, 5, [packed, packed], strides=strides, thread=thread)
+        trace.run("copy", launched=at + 31, start=at + 910, dur=30, thread=thread)
+
+    found = [one for one in steps_of(layer, tmp_path).findings if one.kind == "layout-copies"]
+    assert bool(found) == (not backward)

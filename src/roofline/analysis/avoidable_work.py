@@ -45,8 +45,9 @@ class Case(Struct):
         return Saving.of([one.id for one, _, _ in self.ops], [saving for _, saving, _ in self.ops], clock)
 
     def is_worth_a_line(self, clock: Clock) -> bool:
-        """Whether they save enough to be shown: more is needed for layouts that the compiler changes by itself."""
-        is_compilers = self.kind == "layout-copies" and not any(one.op.location for one, _, _ in self.ops)
+        """Whether they save enough to be shown: more is needed for layouts that the compiler or a backward pass changes by itself."""
+        is_asked = any(one.op.location and one.op.phase != "backward" for one, _, _ in self.ops)
+        is_compilers = self.kind == "layout-copies" and not is_asked
         return self.saving(clock).steps_s >= clock.of_parts(INHERENT if is_compilers else NOTABLE)
 
 
