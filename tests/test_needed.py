@@ -444,6 +444,38 @@ def test_keys_that_are_stored_for_each_query_head() -> None:
     assert {op.category == "matmul" for op in found["repeated-operand"]} == {True, False}
 
 
+def test_both_branches_of_a_condition_for_each_example() -> None:
+    def layer(which: Any, x: Any, a: Any, b: Any) -> Any:
+        return jax.vmap(lambda w, x: jax.lax.cond(w, lambda: jax.nn.gelu(x @ a), lambda: jax.nn.relu(x @ b)))(which, x)
+
+    found = reasons(ops_of(layer, of_shape(8, dtype="bool"), of_shape(8, 1024, 2048), of_shape(2048, 8192), of_shape(2048, 8192)))
+    told = [one for op in found["unused-results"] for one in op.avoidable if one.kind == "unused-results"]
+    assert [(one.factor, one.why) for one in told] == [(2, "computes 2 branches for every row, of which it uses 1")] * 2
+
+
+def test_experts_one_after_another_with_the_rows_of_the_others_set_to_zero() -> None:
+    def mixture(x: Any, chosen: Any, weights: Any) -> Any:
+        return sum(jnp.where((chosen == i)[:, None], x @ weights[i], 0) for i in range(8))
+
+    found = reasons(ops_of(mixture, of_shape(8192, 2048), of_shape(8192, dtype="int32"), of_shape(8, 2048, 2048)))
+    assert [one.factor for op in found["dense-experts"] for one in op.avoidable if one.kind == "dense-experts"] == [8] * 8
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, keep, a, b: jnp.where(keep[:, None], x @ a, 0),  # a mask
+        lambda x, keep, a, b: jnp.where((x @ a) > 0, x @ a, 0.1 * (x @ a)),  # an activation
+        lambda x, keep, a, b: jnp.where((x @ a) > 0, x @ a, x @ b),  # element by element
+        lambda x, keep, a, b: jnp.where(keep[:, None], x @ a, 0) + x @ b,
+        lambda x, keep, a, b: jnp.where((keep.astype(int) == 1)[:, None], x @ a, 0) + jnp.where((keep.astype(int) == 1)[:, None], x @ b, 0),
+    ],
+)
+def test_selects_of_one_product_or_of_single_elements_leave_nothing_out(function: Callable[..., Any]) -> None:
+    found = reasons(ops_of(function, of_shape(4096, 1024), of_shape(4096, dtype="bool"), of_shape(1024, 2048), of_shape(1024, 2048)))
+    assert not {"unused-results", "dense-experts"} & set(found)
+
+
 @pytest.mark.parametrize("choose", ["argmax", "top_k"])
 def test_experts_whose_results_are_gathered_after_all_were_computed(choose: str) -> None:
     def switch(x: Any, router: Any, up: Any, down: Any) -> Any:

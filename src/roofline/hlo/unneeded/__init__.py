@@ -37,6 +37,7 @@ from .padded import padding
 from .product_order import costly_orders
 from .recomputed import recomputed
 from .repeated import repeated_operands
+from .selected import selected_products
 from .shifted import shifted_arguments
 from .stored_repeats import stored_repeats
 from .tile_padding import padded_tiles
@@ -50,6 +51,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     one_hot_products,
     dense_experts,
     gated_experts,
+    selected_products,
     missing_donations,
     shifted_arguments,
     recomputed,

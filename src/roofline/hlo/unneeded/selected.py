@@ -1,0 +1,114 @@
+"""Products of which each row uses one: both branches of a condition, or one expert after another with the others' rows set to zero.
+
+A select takes whole rows by a predicate that is the same along them. Where both sides come from products, a row needs one of them; where
+predicates compare one number for each row with different constants, a row needs the product of at most one.
+"""
+
+from collections.abc import Iterator
+
+from ...cost import Cost
+from ...resource import HBM
+from ...workload import Avoidable
+from ..price.elementwise import ELEMENTWISE
+from . import experts
+from .kernels import Kernels
+from .unused import CLASS, KIND
+from .values import RENAMED, Value
+
+_SPREAD = RENAMED | {"broadcast"}
+_PASSED = ELEMENTWISE | RENAMED | {"select"}
+_MOST_LOOKS = 60
+Group = tuple[str, object]
+
+
+def selected_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The products of a computation that are computed for all rows, of which each row uses one."""
+    if "select" not in kernels.module.opcodes or len(kernels.products) < 2:
+        return
+    chosen: dict[Group, set[int]] = {}
+    constants: dict[object, set[object]] = {}
+    for select in _selects(kernels):
+        predicate, one, other = kernels.values.operands(select)
+        if not _is_by_row(kernels, predicate, select):
+            continue
+        products = [_products_behind(kernels, side) for side in (one, other)]
+        if all(products) and products[0].isdisjoint(products[1]):
+            chosen.setdefault((KIND, select.key), set()).update(*products)
+        elif any(products) and (compared := _compared(kernels, predicate)) is not None:
+            number, constant = compared
+            chosen.setdefault((experts.KIND, number), set()).update(*products)
+            constants.setdefault(number, set()).add(constant)
+    for (kind, number), mine in chosen.items():
+        count, sizes = len(mine), {kernels.products[index].flops for index in mine}
+        if count < 2 or len(sizes) > 1 or (kind == experts.KIND and len(constants[number]) < count):
+            continue
+        for index in sorted(mine):
+            yield index, _instead(kernels, index, kind, count)
+
+
+def _instead(kernels: Kernels, index: int, kind: str, count: int) -> Avoidable:
+    cost, made = kernels.costs[index], kernels.products[index].made
+    written = made.shape.bytes if made.shape.is_array else 0
+    amounts = {resource: amount / count if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
+    amounts[HBM] = max(amounts.get(HBM, 0) - written * (1 - 1 / count), 0)
+    said = f"computes all {count} experts for every row" if kind == experts.KIND else f"computes {count} branches for every row"
+    unneeded = experts.CLASS if kind == experts.KIND else CLASS
+    return Avoidable(kind=kind, instead=Cost.of(amounts), why=f"{said}, of which it uses 1", unneeded=unneeded, factor=count)
+
+
+def _selects(kernels: Kernels) -> Iterator[Value]:
+    """The selects of a computation, inside of fusions too."""
+    for place, instruction in enumerate(kernels.computation.instructions):
+        body = kernels.values.body(instruction)
+        if instruction.opcode == "select":
+            yield Value(kernels.computation, place)
+        elif body is not None and "select" in kernels.values.opcodes(body):
+            inside = ((kernels.computation, instruction),)
+            yield from (Value(body, index, inside) for index, one in enumerate(body.instructions) if one.opcode == "select")
+
+
+def _is_by_row(kernels: Kernels, predicate: Value, select: Value) -> bool:
+    """Whether a predicate is the same along the last axis of what is selected."""
+    if not select.shape.is_array or not select.shape.dims:
+        return False
+    made = kernels.values.origin(predicate)
+    if made.opcode == "compare":  # of numbers that were spread before
+        sides = [kernels.values.origin(side) for side in kernels.values.operands(made)]
+        return all(_is_alike_along_rows(kernels, side) for side in sides)
+    return predicate.shape.elements == 1 or _is_alike_along_rows(kernels, made)
+
+
+def _is_alike_along_rows(kernels: Kernels, spread: Value) -> bool:
+    """Whether a value is spread along its last axis."""
+    if spread.opcode != "broadcast":
+        return spread.opcode == "constant"
+    last, dimensions = len(spread.shape.dims) - 1, spread.instruction.dimensions
+    return last not in dimensions or kernels.values.operand(spread, 0).shape.dims[dimensions.index(last)] == 1
+
+
+def _products_behind(kernels: Kernels, value: Value) -> set[int]:
+    """The kernels with products that a value of the same size was made from by elementwise operations."""
+    found, waiting, seen = set[int](), [value], 0
+    while waiting and seen < _MOST_LOOKS:
+        seen += 1
+        one = kernels.values.made_by(waiting.pop())
+        holder = kernels.holding(one)
+        held = kernels.products.get(holder) if holder is not None else None
+        if holder is not None and held is not None and held.made.key == one.key:
+            found.add(holder)
+        elif one.opcode in _PASSED:
+            sides = [side for side in kernels.values.operands(one) if side.shape.is_array]
+            waiting += [side for side in sides if side.shape.elements == value.shape.elements]
+    return found
+
+
+def _compared(kernels: Kernels, predicate: Value) -> tuple[object, object] | None:
+    """What a predicate compares with a constant for equality, by its key, and the constant."""
+    made = kernels.values.origin(predicate, _SPREAD)
+    if made.opcode != "compare" or made.instruction.word("direction").upper() != "EQ":
+        return None
+    sides = [kernels.values.origin(side, _SPREAD) for side in kernels.values.operands(made)]
+    for number, constant in (sides, sides[::-1]):
+        if constant.opcode == "constant" and number.opcode != "constant":
+            return number.key, constant.instruction.literal
+    return None
