@@ -51,13 +51,18 @@ def changed_pairs(recording: Recording, ops: Sequence[Op]) -> list[tuple[Op | No
     return changed + [(None, op) for op in ops[len(old) :]]
 
 
-def changed_steps(recording: Recording, ops: Sequence[Op], idle: tuple[IdleReason, ...]) -> tuple[Step, ...]:
-    """The steps once these are the ``ops``, and this the ``idle`` time that is left but for what their own times change of it."""
+def changed_steps(
+    recording: Recording, ops: Sequence[Op], idle: tuple[IdleReason, ...], *, waits_for_host: bool = True
+) -> tuple[Step, ...]:
+    """The steps once these are the ``ops``, and this the ``idle`` time that is left but for what their own times change of it.
+
+    A device that never waits, or a graph that is launched at once, does not wait for the host (``waits_for_host``).
+    """
     devices = max(len(recording.devices), 1)
     gone = _removed(recording.idle, idle, devices)
     change = _Change.of(recording, ops)
     longer = None
-    if any(change.more.values()) and not gone and not change.is_host_bound and _waits_for_launches(recording):
+    if waits_for_host and any(change.more.values()) and not change.is_host_bound and _waits_for_launches(recording):
         longer = _paced(recording.steps, change)
     if longer is None:
         host_s = median([step.time_s or 0.0 for step in recording.steps] or [0.0]) * change.launches

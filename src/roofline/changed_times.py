@@ -93,7 +93,7 @@ def applied(
     ops = tuple(changed_op(op, changed[index]) if index in changed else op for index, op in enumerate(recording.workload.ops))
     idle = () if no_idle else in_one_graph(recording) if one_graph else recording.idle
     after = (*ops, *added)
-    steps = changed_steps(recording, after, idle)
+    steps = changed_steps(recording, after, idle, waits_for_host=not no_idle and not one_graph)
     spent = sum(own_s(new) - (own_s(old) if old else 0.0) for old, new in changed_pairs(recording, after))
     saved = sum(one.time_s for one in recording.idle) - sum(one.time_s for one in idle)
     return replace(recording, workload=Workload(after), steps=steps, idle=idle, coverage=_coverage(recording, spent, saved), timeline=())

@@ -154,7 +154,7 @@ def _host_note(report: Report, launched: tuple[float, float] | None, no_idle: bo
         return (f"the host takes {host} to launch a step: unless that becomes shorter too, as in one graph, the step takes as long",)
     if point.time_s > (1 + NEAR) * point.busy_s:
         busy = show(rounded(point.busy_s, 3), "s")
-        return (f"the device is busy for {busy} of the predicted step and waits for the host to launch in the rest",)
+        return (f"the device is busy for {busy} of the predicted step and waits for launches in the rest",)
     return ()
 
 
