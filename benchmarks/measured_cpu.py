@@ -1,9 +1,11 @@
 """Compare `roofline measure --device cpu` with STREAM and with a bare loop of matrix products, on this computer, by turns.
 
     python benchmarks/measured_cpu.py --rounds 3           # --quick measures for 15 s a round, not for 60
+    python benchmarks/measured_cpu.py --turns 10           # the same experiments and references in alternation, in one run
 
 Each round runs STREAM and the products just before and just after the measurement; the ratios are of the measured rate to the better of
 the two. A computer that others use may change its speed from minute to minute: how far the rates before and after are apart says so.
+There, `--turns` is the fairer comparison: each turn tries both, and the best and the median try of all turns are compared.
 Needs a C compiler with OpenMP.
 """
 
@@ -20,6 +22,7 @@ from statistics import median
 from roofline.cli import main
 from roofline.machines.catalogue import read_card
 from roofline.machines.cpu import this_cpu
+from roofline.machines.cpu_experiments import cpu_experiments
 
 HERE = Path(__file__).parent
 BARE_LOOP = """
@@ -95,10 +98,36 @@ def compare(rounds: int, quick: bool, seconds: float) -> None:
         print(f"{name}: measured is {median(found):.2f} of the reference ({min(found):.2f} to {max(found):.2f} in {len(found)} rounds)")
 
 
+def alternate(turns: int, seconds: float) -> None:
+    """Our experiments and the references by turns: what else runs on this computer slows both."""
+    ours: dict[str, list[float]] = {}
+    theirs: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder, cpu_experiments(this_cpu()) as setup:
+        stream = built(Path(folder))
+        wanted = {**{f"hbm/{name}/": name for name in PATTERNS}, **{f"product/{name}/all": name for name in ("fp32", "fp64")}}
+        chosen = [(name, one) for one in setup.experiments for start, name in wanted.items() if one.key.startswith(start)]
+        for _, experiment in chosen:
+            experiment.run(1)  # the warm-up
+        for _ in range(turns):
+            for name, experiment in chosen:
+                ours.setdefault(name, []).extend(experiment.run(8))
+            for name, rate in reference(stream, seconds).items():
+                theirs.setdefault(name, []).append(rate)
+    print(f"{'':6} {'ours: best':>11} {'median':>8}  {'reference: best':>16} {'worst':>8}  {'ratio of the best':>18}  G/s")
+    for name, found in theirs.items():
+        mine = ours[name]
+        line = f"{name:6} {max(mine) / 1e9:11.1f} {median(mine) / 1e9:8.1f}  {max(found) / 1e9:16.1f} {min(found) / 1e9:8.1f}"
+        print(f"{line}  {max(mine) / max(found):18.2f}")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="measure for 15 s, not for 60")
     parser.add_argument("--seconds", type=float, default=2.0, help="of the bare loop of products, for each size and number format")
+    parser.add_argument("--turns", type=int, help="try the experiments and the references by turns, so many, instead")
     args = parser.parse_args()
+    if args.turns:
+        alternate(args.turns, args.seconds)
+        sys.exit()
     compare(args.rounds, args.quick, args.seconds)
