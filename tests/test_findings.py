@@ -100,6 +100,15 @@ def test_what_is_as_good_as_it_gets_promises_nothing() -> None:
     assert "run no faster on this chip" in finding.message
 
 
+def test_where_little_can_be_won_all_ops_of_the_cause_are_told() -> None:
+    # One slow op of 1% of the time would make the products look as if half could be won.
+    good, slow = an_op("dot", {"matrix/bf16": 8000}, 100.0), an_op("small dot", {"matrix/bf16": 40}, 1.0)
+    (finding,) = report_on(good, slow).findings
+    assert finding.saving_s is None
+    assert set(finding.ops) == {0, 1}
+    assert "at 80% of the roofline" in finding.message
+
+
 @pytest.mark.parametrize(("category", "reach"), [("loop fusion", 0.9), ("convolution", 0.15), ("fft", 0.12), ("sort", 0.04)])
 def test_what_passes_over_its_data_several_times_reaches_less(category: str, reach: float) -> None:
     (finding,) = report_on(an_op("kernel", {"hbm": 10}, 40.0, category=category)).findings

@@ -168,7 +168,8 @@ def _merged(
     if spent + gap_s - floor < clock.notable_s:
         return None
     saving = Saving.of(ids, won, clock, between.avoidable_s if between is not None else 0.0)
-    if any(won) and not all(won):
+    is_little = saving.steps_s < (clock.of_parts(INHERENT) if kind_name == LATENCY else clock.notable_s)
+    if not is_little and not all(won):
         ids, won = list(compress(ids, won)), list(compress(won, won))
         spent, floor = _spent_and_floor(judged, ids, clock)
     worst = _most_first(ids, won)
@@ -176,7 +177,7 @@ def _merged(
     reach = "" if kind_name in ("host-copies", "latency") else f" at {efficiency} of the roofline"
     gaps = ", with the gaps between kernels" if gap_s else ""
     told = f"{at_place(judged, worst)}{subject(judged, worst)} {_are(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
-    if saving.steps_s < (clock.of_parts(INHERENT) if kind_name == LATENCY else clock.notable_s):
+    if is_little:
         message = f"{told} Such ops run no faster on this chip; only less work helps."
         scatters = category_of(judged, max(worst, key=judged.spent_s.__getitem__)) == "scatter"
         levers = OF_MOST.get((kind_name, "scatter"), ()) if scatters else ()  # another op in their place helps

@@ -113,7 +113,7 @@ def activity(stack: Sequence[str | Frame], users: Collection[str] = ()) -> Activ
     ``users`` are base names of files that are known to be the user's, whatever they are called.
 
     >>> activity(["step", "$train.py:52 <lambda>", "$data.py:17 load_batch", "$time sleep"])
-    Activity(kind='python', function='load_batch', location='data.py:17', callee='time.sleep', detail='')
+    Activity(kind='python', function='load_batch', location='data.py:17', callee='time.sleep', detail='', caller='')
     """
     frames = [one if isinstance(one, Frame) else _frame(one, users) for one in stack]
     if not any(isinstance(one, Frame) for one in stack):  # those that a source made are told apart by their folders
