@@ -4,7 +4,8 @@ A trace does not say whether two passes had the same input. They are taken for o
 shapes and their order are the same in one step, and only one of the passes is recorded for gradients.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from sys import maxunicode
 
 from ...cost import NOTHING
 from ...torch_prices import Tensor
@@ -30,10 +31,13 @@ def second_passes(products: Sequence[Held], graded: Sequence[bool]) -> Iterator[
             steps.setdefault(held[0].mark, []).append((held, is_graded))
     for mine in steps.values():
         runs = _runs(sorted(mine, key=lambda one: one[0][0].op))
-        first = [[_key(held) for held in run] for run, is_graded in runs if is_graded]
+        letters = Letters()
+        first = [letters.word(map(_key, run)) for run, is_graded in runs if is_graded]
         for run, is_graded in runs:
-            keys = [] if is_graded else [_key(held) for held in run]
-            if len(keys) >= LEAST and all(scope for _, _, scope in keys) and any(_is_part(keys, whole) for whole in first):
+            if is_graded or len(run) < LEAST or not all(one.context.scope for one, _ in run):
+                continue
+            word = letters.word(map(_key, run))
+            if any(word in whole for whole in first):
                 yield from (one.op for one, _ in run)
 
 
@@ -60,11 +64,18 @@ def _runs(forward: Sequence[tuple[Held, bool]]) -> list[tuple[list[Held], bool]]
     return found
 
 
-def _is_part(keys: Sequence[object], whole: Sequence[object]) -> bool:
-    """Whether some keys follow each other in others.
+class Letters:
+    """A letter for each of different keys, so that keys in a row are a word, which is found in another in linear time.
 
-    >>> _is_part("bc", "abcd"), _is_part("bd", "abcd")
+    >>> letters = Letters()
+    >>> whole = letters.word([("mm", 8), ("mm", 4), ("conv", 2)])
+    >>> letters.word([("mm", 4), ("conv", 2)]) in whole, letters.word([("mm", 8), ("conv", 2)]) in whole
     (True, False)
     """
-    size = len(keys)
-    return any(list(whole[place : place + size]) == list(keys) for place in range(len(whole) - size + 1) if whole[place] == keys[0])
+
+    def __init__(self) -> None:
+        self._places: dict[object, int] = {}
+
+    def word(self, keys: Iterable[object]) -> str:
+        """Keys in a row as a word; keys beyond a million share the letters of others."""
+        return "".join([chr(self._places.setdefault(key, len(self._places)) % maxunicode) for key in keys])
