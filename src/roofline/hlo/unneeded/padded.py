@@ -6,9 +6,9 @@ from ...cost import Cost
 from ...resource import HBM
 from ...units import percent
 from ...workload import Avoidable
-from .filled_axes import FILLS, Key, Shares, filled_axes, free_axes, share_of
 from .kernels import Kernels, Product
 from .labels import source_line
+from .padded_axes import PADDING_OPS, Key, Shares, free_axes, padded_axes, share_of
 from .values import Value
 
 KIND, CLASS = "padding", "padded"
@@ -17,7 +17,7 @@ _MOST_NEEDED = 0.9  # of a product: less padding than that pays, for alignment
 
 def padding(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels of a computation that has products with padded dimensions, and what they would cost without the padding."""
-    if kernels.module.opcodes.isdisjoint(FILLS):
+    if kernels.module.opcodes.isdisjoint(PADDING_OPS):
         return
     seen: dict[Key, Shares] = {}
     products = list(_padded_products(kernels, seen))
@@ -29,7 +29,7 @@ def padding(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 def _padded_products(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tuple[int, Avoidable]]:
     for index, found in kernels.products.items():
         cost = kernels.costs[index]
-        left, right = (filled_axes(kernels.values, side, seen) for side in (found.left, found.right))
+        left, right = (padded_axes(kernels.values, side, seen) for side in (found.left, found.right))
         needed, spared = _needed(found, left, right)
         if needed > _MOST_NEEDED:
             continue
@@ -59,7 +59,7 @@ def _padded_arrays(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tuple[
         whole, filler = 0.0, 0.0
         for value in _arrays(kernels, index):
             whole += value.shape.bytes
-            filler += value.shape.bytes * (1 - share_of(filled_axes(kernels.values, value, seen), range(len(value.shape.dims))))
+            filler += value.shape.bytes * (1 - share_of(padded_axes(kernels.values, value, seen), range(len(value.shape.dims))))
         needed = 1 - filler / whole if whole else 1.0
         if needed <= _MOST_NEEDED:
             why = f"works on padded arrays, of which {percent(needed)} is data"

@@ -17,23 +17,23 @@ _SAME = ELEMENTWISE | {"copy", "select", "optimization-barrier", "opt-barrier"}
 _RESHAPES = frozenset(("reshape", "bitcast"))
 _KEEPING = frozenset(("broadcast", "reduce", "slice", "dynamic-slice"))
 _WRITTEN = {"dynamic-update-slice": 1, "scatter": 2}  # what writes into its first operand, and which operand it writes
-FILLS = frozenset(("pad", "concatenate", *_WRITTEN))
+PADDING_OPS = frozenset(("pad", "concatenate", *_WRITTEN))
 _NEUTRAL = frozenset(("broadcast", "constant", "iota"))
 _DEEPEST = 40
 Key = tuple[str, int, str]  # of a value
 
 
-class Filled(NamedTuple):
+class PaddedAxis(NamedTuple):
     """A padded axis: the share of it that is data, and the source line that padded it."""
 
     share: float
     location: str
 
 
-Shares = dict[int, Filled]
+Shares = dict[int, PaddedAxis]
 
 
-def filled_axes(values: Values, value: Value, seen: dict[Key, Shares], depth: int = 0) -> Shares:
+def padded_axes(values: Values, value: Value, seen: dict[Key, Shares], depth: int = 0) -> Shares:
     """The axes of a value that were padded; ``seen`` keeps those of every value that was looked at."""
     made = values.made_by(value)
     key = made.key
@@ -44,7 +44,7 @@ def filled_axes(values: Values, value: Value, seen: dict[Key, Shares], depth: in
 
 
 def _looked_at(values: Values, made: Value, seen: dict[Key, Shares], depth: int) -> Shares:
-    location = values.module.location(made.instruction) if made.opcode in FILLS else ""
+    location = values.module.location(made.instruction) if made.opcode in PADDING_OPS else ""
     if made.opcode == "pad":
         return _less(values.operand(made, 0).shape.dims, made.shape.dims, location)
     if made.opcode in _WRITTEN and _is_constant(values, values.operand(made, 0)):
@@ -52,16 +52,16 @@ def _looked_at(values: Values, made: Value, seen: dict[Key, Shares], depth: int)
     if made.opcode == "concatenate":
         filler = sum(one.shape.elements for one in values.operands(made) if _is_constant(values, one))
         if filler:
-            return {made.instruction.dimensions[0]: Filled(1 - filler / made.shape.elements, location)}
+            return {made.instruction.dimensions[0]: PaddedAxis(1 - filler / made.shape.elements, location)}
     if made.opcode == "transpose":
-        inner = filled_axes(values, values.operand(made, 0), seen, depth + 1)
+        inner = padded_axes(values, values.operand(made, 0), seen, depth + 1)
         return {axis: inner[old] for axis, old in enumerate(made.instruction.dimensions) if old in inner}
     if made.opcode in _RESHAPES:
         before = values.operand(made, 0)
-        inner = filled_axes(values, before, seen, depth + 1) if before.shape.is_array else {}
+        inner = padded_axes(values, before, seen, depth + 1) if before.shape.is_array else {}
         return _reshaped(before.shape, made.shape, inner, by_storage=made.opcode == "bitcast")
     if made.opcode in _KEEPING:
-        inner = filled_axes(values, values.operand(made, 0), seen, depth + 1)
+        inner = padded_axes(values, values.operand(made, 0), seen, depth + 1)
         return _kept(made, values.operand(made, 0).shape, inner) if inner else {}
     if made.opcode in _SAME:
         return _of_elements(values, made, seen, depth)
@@ -70,7 +70,7 @@ def _looked_at(values: Values, made: Value, seen: dict[Key, Shares], depth: int)
 
 
 def _of_elements(values: Values, made: Value, seen: dict[Key, Shares], depth: int) -> Shares:
-    """The filled axes of an elementwise result: those of all its operands, of a product of numbers those of any.
+    """The padded axes of an elementwise result: those of all its operands, of a product of numbers those of any.
 
     What is the same along an axis (a bias, a maximum) fills it up no less.
     """
@@ -78,18 +78,18 @@ def _of_elements(values: Values, made: Value, seen: dict[Key, Shares], depth: in
     for operand in values.operands(made):
         if not operand.shape.is_array or operand.shape.dims != made.shape.dims or values.origin(operand).opcode in _NEUTRAL:
             continue
-        axes = filled_axes(values, operand, seen, depth + 1)
+        axes = padded_axes(values, operand, seen, depth + 1)
         if found is None or made.opcode == "multiply":
-            found = {**axes, **{axis: min(filled, axes.get(axis, filled)) for axis, filled in (found or {}).items()}}
+            found = {**axes, **{axis: min(padded, axes.get(axis, padded)) for axis, padded in (found or {}).items()}}
         else:
-            found = {axis: max(filled, axes[axis]) for axis, filled in found.items() if axis in axes}
+            found = {axis: max(padded, axes[axis]) for axis, padded in found.items() if axis in axes}
     return found or {}
 
 
 def _less(data: Sequence[int], whole: Sequence[int], location: str) -> Shares:
     if len(data) != len(whole):
         return {}
-    return {axis: Filled(old / new, location) for axis, (old, new) in enumerate(zip(data, whole, strict=True)) if old < new}
+    return {axis: PaddedAxis(old / new, location) for axis, (old, new) in enumerate(zip(data, whole, strict=True)) if old < new}
 
 
 def _is_constant(values: Values, value: Value) -> bool:
@@ -97,19 +97,19 @@ def _is_constant(values: Values, value: Value) -> bool:
 
 
 def _kept(made: Value, before: Shape, inner: Shares) -> Shares:
-    """The filled axes that a broadcast, a reduction or a slice keeps."""
+    """The padded axes that a broadcast, a reduction or a slice keeps."""
     dimensions = made.instruction.dimensions
     if made.opcode == "broadcast":
-        return {dimensions[axis]: filled for axis, filled in inner.items() if axis < len(dimensions)}
+        return {dimensions[axis]: padded for axis, padded in inner.items() if axis < len(dimensions)}
     if made.opcode == "reduce":
         left = [axis for axis in range(len(before.dims)) if axis not in dimensions]
         return {place: inner[axis] for place, axis in enumerate(left) if axis in inner}
     same = len(before.dims) == len(made.shape.dims)
-    return {axis: filled for axis, filled in inner.items() if same and before.dims[axis] == made.shape.dims[axis]}
+    return {axis: padded for axis, padded in inner.items() if same and before.dims[axis] == made.shape.dims[axis]}
 
 
 def _reshaped(before: Shape, after: Shape, shares: Shares, *, by_storage: bool) -> Shares:
-    """The filled axes of an array in other dimensions: axes that were merged or split have what their group has, on its largest axis.
+    """The padded axes of an array in other dimensions: axes that were merged or split have what their group has, on its largest axis.
 
     A bitcast keeps the order of the elements in memory, a reshape that of the dimensions.
     """
@@ -121,7 +121,7 @@ def _reshaped(before: Shape, after: Shape, shares: Shares, *, by_storage: bool) 
         mine = [shares[ours[place]] for place in old if ours[place] in shares]
         if mine and new:
             largest = max((theirs[place] for place in new), key=after.dims.__getitem__)
-            found[largest] = Filled(prod(one.share for one in mine), mine[0].location)
+            found[largest] = PaddedAxis(prod(one.share for one in mine), mine[0].location)
     return found
 
 
@@ -156,11 +156,11 @@ def _groups(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[list[
 
 
 def _of_product(values: Values, found: Product, seen: dict[Key, Shares], depth: int) -> Shares:
-    """The filled axes of a product's result: its batch, the free axes of its left operand, then those of its right."""
-    left, right = (filled_axes(values, side, seen, depth + 1) for side in (found.left, found.right))
+    """The padded axes of a product's result: its batch, the free axes of its left operand, then those of its right."""
+    left, right = (padded_axes(values, side, seen, depth + 1) for side in (found.left, found.right))
     axes = [left.get(axis) for axis in (*found.dims.lhs_batch, *free_axes(found.left, found.dims.lhs_contracting, found.dims.lhs_batch))]
     axes += [right.get(axis) for axis in free_axes(found.right, found.dims.rhs_contracting, found.dims.rhs_batch)]
-    return {axis: filled for axis, filled in enumerate(axes) if filled is not None}
+    return {axis: padded for axis, padded in enumerate(axes) if padded is not None}
 
 
 def free_axes(side: Value, contracting: tuple[int, ...], batch: tuple[int, ...]) -> list[int]:
