@@ -11,7 +11,7 @@ import roofline as rl
 from roofline.analysis.anonymizing import NOTE, anonymized
 from roofline.cli import main
 from roofline.machine import Machine
-from roofline.report import Report
+from roofline.report import Finding, IdleInfo, Report
 
 DATA = Path(__file__).parent / "data"
 SECRET = ("secret", "falcon", "gandalf", "mordor", "alice")
@@ -58,6 +58,27 @@ def test_every_figure_and_what_xla_calls_things_stays(report: Report) -> None:
         assert re.search(r"/scope-[a-p]{8}_\d/", after.scope)
         assert after.location.rpartition(":")[2] == before.location.rpartition(":")[2]
     assert told.points == report.points
+
+
+@pytest.mark.parametrize(
+    ("activity", "told"),
+    [
+        ("load_mordor", "F"),
+        ("falcon.read, called from f", "F, called from F"),
+        ("time.sleep, called from load_mordor", "time.sleep, called from F"),
+        ("gandalf, called from f, argument 0: bf16[8,4], bf16[9,4]", "F, called from F, argument 0: bf16[8,4], bf16[9,4]"),
+        ("gandalf, which calls item() on a device value", "F, which calls item() on a device value"),
+        ("copies to the device, called from <lambda>", "copies to the device, called from <lambda>"),
+        ("code between launches (Python not recorded: with_stack=True)",) * 2,
+    ],
+)
+def test_functions_of_the_host_have_pseudonyms_in_reasons_and_in_messages(report: Report, activity: str, told: str) -> None:
+    reason = IdleInfo(reason="input", activity=activity, location="/home/alice/data.py:3", time_s=1.0, gaps=1)
+    finding = Finding(kind="idle-input", title="the input", message=f"the host was in {activity} (data.py:3).")
+    found = anonymized(msgspec.structs.replace(report, idle=(reason,), findings=(finding,)))
+    (said,) = found.idle
+    assert re.sub(r"function-[a-p]{8}", "F", said.activity) == told
+    assert f"the host was in {said.activity} (" in found.findings[0].message
 
 
 def test_one_name_has_one_stand_in_with_a_key_and_another_with_another(report: Report) -> None:

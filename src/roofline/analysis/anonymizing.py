@@ -1,23 +1,27 @@
 """A report that can be shared: names, paths, hosts and scopes are replaced by pseudonyms.
 
 A pseudonym depends on the name and a key alone, so one name has one pseudonym in every report that is anonymized with that key, and reports
-can still be compared. Words that XLA itself uses (opcodes, ``fusion.12``, ``while/body``) stay, as do numbers behind a name (``layer_3``).
+can still be compared. Words that XLA itself uses (opcodes, ``fusion.12``, ``while/body``) and common ones (``train``,
+``step``) stay, as do numbers behind a name (``layer_3``).
 """
 
 import hmac
 import re
+import sys
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import PurePosixPath
 
 import msgspec
 
+from ..dtypes import DTYPES
 from ..errors import MachineError
 from ..hlo.ir.opcodes import OPCODES
 from ..machines.catalogue import catalogue_card
 from ..report import Report
 
-REMAINS = "chip and device names, opcodes, shapes and number formats in notes, counts, times, costs, line numbers"
+SHAPES = "shapes and number formats in notes"
+REMAINS = f"chip and device names, opcodes, common words (train, step, forward), {SHAPES}, counts, times, costs, line numbers"
 NOTE = f"anonymized: names, paths, hosts and scopes are pseudonyms; what remains: {REMAINS}"
 _OWN_WORDS = frozenset(
     word
@@ -45,6 +49,17 @@ _OWN_WORDS = frozenset(
     )
     for word in re.split(r"[^a-z0-9]+", opcode.lower())
 )
+# Of the sentences about what a host did, which name its functions.
+_SAID_OF_HOSTS = frozenset(
+    (
+        *("a", "already", "and", "argument", "between", "boolean", "by", "called", "calls", "capture", "code", "compiled"),
+        *("copies", "device", "for", "from", "host", "indexes", "it", "kernels", "launched", "launches", "length", "mask"),
+        *("not", "of", "on", "one", "or", "program", "programs", "python", "reads", "recorded", "roofline", "shapes", "that"),
+        *("the", "to", "value", "waits", "was", "were", "which", "whose", "with", "with_stack", "true", "work", "lambda", "item"),
+        *("float", "int", "bool", "tolist", "numpy", "cpu", "device_get", "block_until_ready", "synchronize"),
+    )
+)
+_FUNCTION = re.compile(r"[^\W\d][\w.]*")
 _NUMBERED = re.compile(r"(?P<base>.*?)(?P<number>[._-]?\d+(?:[._]\d+)*)?", re.DOTALL)
 _PIECE = re.compile(r"[^\s/()\[\]<>{}'\"`,;:=]+")
 _PLACE = re.compile(r"(?P<file>.*?)(?P<line>(?::\d+)*)", re.DOTALL)
@@ -106,6 +121,13 @@ class _Names:
                 self.pieces.setdefault(known, found)
         return found + line
 
+    def activity(self, text: str) -> str:
+        """What the host did: pseudonyms for functions but those of Python's own library."""
+        found = _FUNCTION.sub(lambda word: word[0] if _is_said(word[0]) else self.stand_in(word[0], "function"), text)
+        if found != text:
+            self.pieces[text] = found  # messages repeat it as it is, with names that are too short to look for
+        return found
+
     def text(self, words: str) -> str:
         """A message without any name, or piece of one, that stands elsewhere in the report, and without paths."""
         if self._known is None:
@@ -115,10 +137,20 @@ class _Names:
         return _PATH_IN_TEXT.sub(lambda match: match[0] if _is_own(match[0]) else self.stand_in(match[0], "path"), words)
 
 
+def _is_said(word: str) -> bool:
+    """Whether a word of an activity is the report's own, a number format, or a function of Python's library."""
+    module, dot, _ = word.partition(".")
+    return word.lower() in _SAID_OF_HOSTS or word in DTYPES or bool(dot and module in sys.stdlib_module_names)
+
+
 def _is_own(word: str) -> bool:
-    """Whether what looks like a path is a pseudonym, a unit (B/s, FLOP/s), or a resource (matrix/bf16)."""
+    """Whether what looks like a path is a pseudonym, the FILE of an example, a unit (B/s, FLOP/s), or a resource (matrix/bf16)."""
     parts = re.split(r"[/.]", word)
-    return any(re.search(r"-[a-p]{8}", part) for part in parts) or re.fullmatch(r"\w{1,12}/(?:s|B|hop|\w{2,5}\d{0,2})", word) is not None
+    return (
+        parts[0] == "FILE"
+        or any(re.search(r"-[a-p]{8}", part) for part in parts)
+        or re.fullmatch(r"\w{1,12}/(?:s|B|hop|\w{2,5}\d{0,2})", word) is not None
+    )
 
 
 Rule = Callable[["_Names", str], str]
@@ -133,6 +165,7 @@ _RULES: dict[tuple[str, ...], Rule] = {
     ("ops", "location"): _Names.path,
     ("steps", "name"): lambda names, text: names.name(text, "step"),
     ("idle", "location"): _Names.path,
+    ("idle", "activity"): _Names.activity,
     ("tensor",): _Names.name,
 }
 _TEXTS = ("label", "message", "notes", "note", "summary", "title", "activity", "levers")
