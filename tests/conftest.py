@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from roofline.input_limits import DEFAULT, set_limits
 from roofline.sources.files import files_of
 from roofline.sources.parts import Part
 from roofline.sources.xspace.recording import read_part
@@ -24,6 +25,13 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("ROOFLINE_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("ROOFLINE_DATA", str(tmp_path_factory.mktemp("data")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _limits_of_its_own() -> Iterator[None]:
+    """Options that a test parses set the limits of the process, which the next one must not find."""
+    yield
+    set_limits(DEFAULT)
 
 
 @pytest.fixture(scope="session")
