@@ -376,3 +376,4 @@ def test_a_boolean_mask_is_named_as_the_user_wrote_it(tmp_path: Path, outer: str
         trace.run("gemm", launched=at + 701, start=at + 705, dur=5)
     (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-sync"]
     assert f"masked, which {words}" in found.message
+    assert ("mask the result" in found.message) == (outer == "aten::index")

@@ -330,6 +330,7 @@ class KernelUse(Struct, frozen=True):
 IDLE_KINDS = ("input", "sync", "callback", "compile", "dispatch", "transfer", "device", "latency", "unknown")
 
 
+BY_A_MASK = "indexes with a boolean mask"  # a function of the host, which has to know how many elements that takes
 BETWEEN_LAUNCHES = "code between launches"  # of the host, which the profile does not show
 
 

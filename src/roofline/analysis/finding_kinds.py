@@ -243,6 +243,13 @@ KINDS: dict[str, Kind] = {
     ),
 }
 
+# Of idle-sync where the values are the lengths of what boolean masks take.
+MASKED = Kind(
+    "the boolean masks, for whose lengths the device waits",
+    "Compute on all elements and mask the result, so that no length has to be read",
+    "the host was in {activity}",
+    ("masks and torch.where instead of nonzero and boolean indexing",),
+)
 # Of idle-input where the profile does not show what the host did.
 UNSEEN_CODE = Kind(
     "the code of the host between launches, for which the device waits",

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from ..machine import LATENCY
 from ..report import Finding
 from ..units import parse, rounded, show
-from ..workload import BETWEEN_LAUNCHES
-from .finding_kinds import ONE_PROGRAM, UNSEEN_CODE, Kinds
+from ..workload import BETWEEN_LAUNCHES, BY_A_MASK
+from .finding_kinds import MASKED, ONE_PROGRAM, UNSEEN_CODE, Kinds
 from .finding_words import LISTED, source_line
 from .idle_time import Waiting
 from .program_clock import NOTABLE, Clock
@@ -35,6 +35,8 @@ def idle_findings(idle: Iterable[Waiting], clock: Clock, kinds: Kinds, *, one_pr
         longest = max(mine, key=lambda one: one.each_s).reason
         name = f"idle-{kind_name}" if f"idle-{kind_name}" in kinds else "idle"
         kind = UNSEEN_CODE if longest.activity.startswith(BETWEEN_LAUNCHES) else kinds[name]
+        if BY_A_MASK in longest.activity:
+            kind = MASKED
         said = kind.phrase.format(activity=longest.activity or "code that the profile does not show")
         at = f" ({_lines(mine)})" if longest.location else ""
         of_launch = min(RECORDED_LAUNCH_S / each, MOST_RECORDED) if one_program and name == DISPATCH else 0.0

@@ -14,7 +14,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from ..units import parse
-from ..workload import BETWEEN_LAUNCHES
+from ..workload import BETWEEN_LAUNCHES, BY_A_MASK
 from .host_activity import INSIDE, MASK, Activity, loads_data
 from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
 from .xspace.scan import gaps
@@ -290,7 +290,7 @@ def _input(one: Activity, gap: Gap, threads: Threads) -> str:
 def _sync(one: Activity, gap: Gap, threads: Threads) -> str:
     reads = f"calls {one.detail}() on a device value" if one.detail else "waits for the device"
     if one.detail == MASK:
-        reads = "indexes with a boolean mask, whose length it reads from the device"
+        reads = f"{BY_A_MASK}, whose length it reads from the device"
     return f"{one.function}, which {reads}" if one.function else f"code that {reads}"
 
 
