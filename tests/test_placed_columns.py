@@ -168,7 +168,7 @@ def test_equal_ops_are_predicted_and_rated_once(monkeypatch: pytest.MonkeyPatch)
     less = Avoidable(kind="recomputation", instead=Cost.of({"hbm": 7}), unneeded="recomputed")
     ops = [Op(name=f"op{n}", cost=Cost.of({"hbm": 20}), time_s=30.0, avoidable=(less,)) for n in range(10)]
     monkeypatch.setattr(placement, "place_op", lambda cost, *rest: held.append(cost) or place_op(cost, *rest))
-    monkeypatch.setattr(analysis, "expectation", lambda op, *rest: predicted.append(op.name))
+    monkeypatch.setattr(analysis, "predict_op", lambda op, *rest: predicted.append(op.name))
     assemble(Recording(workload=Workload(tuple(ops)), format="table"), CHIP)
     assert predicted == ["op0"]
     assert held.count(less.instead) == 2  # for the needed work, and for what a finding saves

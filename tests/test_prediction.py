@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from roofline.analysis import assemble, price
 from roofline.analysis.excess_causes import causes
-from roofline.analysis.expectation import split_time
-from roofline.analysis.judged_ops import JudgedOp
+from roofline.analysis.expected_times import split_time
+from roofline.analysis.op_times import OpTime
 from roofline.calibration import Calibration
 from roofline.cli import main
 from roofline.cost import Cost
@@ -236,21 +236,21 @@ def test_a_device_with_half_its_clock_is_told_from_a_slow_kernel() -> None:
 )
 def test_the_name_of_a_kernel_may_say_why_a_product_is_slow(kernel: str, shape: tuple[int, int], said: str) -> None:
     op = Op(name="dot", cost=Cost(), operation=Product(m=shape[0], k=4096, n=shape[1]))
-    found = causes([JudgedOp(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "9.0")
+    found = causes([OpTime(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "9.0")
     assert [said in one.sentence for one in found] == [True] * bool(said)
 
 
 def test_an_8_bit_product_by_a_kernel_of_older_chips_wants_other_operands() -> None:
     op = Op(name="dot", cost=Cost(), operation=Product(m=8192, k=4096, n=8192, compute="int8"))
     kernel = "void cutlass::Kernel2<cutlass_80_wmma_tensorop_i161616gemm_s8_forwardCompat_128x128_32x2_nn_align4>(…)"
-    (on_hopper,) = causes([JudgedOp(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "9.0")
+    (on_hopper,) = causes([OpTime(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "9.0")
     assert "contracted dimension last" in on_hopper.lever
-    assert not causes([JudgedOp(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "8.6")
+    assert not causes([OpTime(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "8.6")
 
 
 def test_counters_may_say_why_an_op_is_slow() -> None:
     op = Op(name="dot", cost=Cost.of({"hbm": 100}), counters=Counters(cost=Cost.of({"hbm": 210})))
-    (found,) = causes([JudgedOp(0, op, 0.0, "memory")], (), ())
+    (found,) = causes([OpTime(0, op, 0.0, "memory")], (), ())
     assert "2.1 times the bytes" in found.sentence
 
 

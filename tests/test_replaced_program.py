@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 import roofline as rl
-from roofline.analysis.expectation import expectation
+from roofline.analysis.expected_times import predict_op
 from roofline.analysis.modelled_program import modelled
 from roofline.analysis.replaced_program import replaced
 from roofline.hlo.read import parse
@@ -36,7 +36,7 @@ def measured(rows: int, factor: float, idle: tuple[IdleReason, ...] = ()) -> Rec
     calibration = calibration_for(H200).for_kernels()
     ops = []
     for op in found.workload:
-        prediction = expectation(op, H200, calibration)
+        prediction = predict_op(op, H200, calibration)
         assert prediction is not None
         ops.append(replace(op, time_s=factor * prediction.time_s))
     busy = sum(op.time_s or 0.0 for op in ops)
@@ -60,7 +60,7 @@ def test_the_same_program_takes_its_measured_time() -> None:
 def test_a_larger_one_is_anchored_on_the_measured_times() -> None:
     before = measured(8192, 1.3)
     double = record(layer, H200)(*arguments(16384))
-    expected = sum(found.time_s for op in double.workload if (found := expectation(op, H200, calibration_for(H200).for_kernels())))
+    expected = sum(found.time_s for op in double.workload if (found := predict_op(op, H200, calibration_for(H200).for_kernels())))
     seconds = total(replaced(before, double, H200, "layer")).time_s
     assert seconds == pytest.approx(expected * 1.3**0.85, rel=0.03)  # an anchor of products counts 0.85 a doubling
 

@@ -48,13 +48,13 @@ from ..workload import Op, Recording, Workload
 from .advice import Program, advise, doubts, in_order
 from .cache_hits import served
 from .counters import with_counters
-from .expectation import expectation
+from .expected_times import predict_op
 from .finding_kinds import ASKED
 from .findings import diagnose
-from .judged_ops import JudgedOps
 from .memory import out_of_memory, with_capacity
 from .needed_work import needed
 from .op_rows import rows_of
+from .op_times import OpTimes
 from .placed_ops import PlacedOps
 from .program_clock import clock_of
 from .program_points import points
@@ -120,15 +120,15 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     lowered = corrections.lower(machine)
     predicted = _predictions(recording, lowered, calibration)
     placed = PlacedOps(recording.workload.ops, machine, corrections)
-    judged = _judged_ops(placed, machine, corrections, predicted)
-    ops = rows_of(placed, judged)
-    made = points(recording, judged, machine, corrections)
+    op_times = _op_times(placed, machine, corrections, predicted)
+    ops = rows_of(placed, op_times)
+    made = points(recording, op_times, machine, corrections)
     devices = tuple(DeviceInfo(id=device.id, name=device.name, host=device.host) for device in recording.devices)
     by_step, by_device, by_both = (_of_ops(recording, name) for name in ("by_step", "by_device", "by_step_and_device"))
     step_shares = tuple([StepShare(op=id, step=one.key, count=one.count, time_s=one.time_s) for id, one in by_step])
     device_shares = tuple([DeviceShare(op=id, device=one.key, count=one.count, time_s=one.time_s) for id, one in by_device])
     memory = with_capacity(recording.memory, machine)
-    advice = _findings(_advice(recording, placed, judged, made, machine, corrections), ops, device_shares, devices, placed)
+    advice = _findings(_advice(recording, placed, op_times, made, machine, corrections), ops, device_shares, devices, placed)
     has_average = not recording.steps or any(point.scope == "average" for point in made)  # else savings are of the run
     averaged = step_shares if has_average else ()
     findings = with_wall_clock(advice, placed.time_s, averaged, len(devices) or len({share.device for share in device_shares}))
@@ -150,7 +150,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         idle=_idle(recording),
         findings=findings,
         memory=memory,
-        timeline=timeline_info(recording.timeline, judged),
+        timeline=timeline_info(recording.timeline, op_times),
         folds=fold_infos(ops),
         summary=summary(made, described, devices, findings),
     )
@@ -238,26 +238,26 @@ def _predictions(recording: Recording, machine: Machine, calibration: Calibratio
     for id, op in enumerate(ops):
         work = (op.operation, op.cost, op.count, op.launches)
         if work not in known:
-            known[work] = expectation(op, machine, chosen)
+            known[work] = predict_op(op, machine, chosen)
         if (prediction := known[work]) is not None:
             found[id] = prediction
     return found
 
 
-def _judged_ops(placed: PlacedOps, machine: Machine, corrections: Corrections, predicted: Mapping[int, Prediction]) -> JudgedOps:
+def _op_times(placed: PlacedOps, machine: Machine, corrections: Corrections, predicted: Mapping[int, Prediction]) -> OpTimes:
     """Each op with its minimum and its expected time."""
     wasteful = compress(count(), column(placed.ops, "avoidable"))
     minimum_s = MinimumTimes(machine, corrections)
     needs = {id: least for id in wasteful if (least := needed(placed.ops[id], placed.floor_s[id], minimum_s))}
-    return JudgedOps(placed.ops, placed.floor_s, placed.causes, placed.unit, needs, predicted)
+    return OpTimes(placed.ops, placed.floor_s, placed.causes, placed.unit, needs, predicted)
 
 
 def _advice(
-    recording: Recording, placed: PlacedOps, judged: JudgedOps, made: Sequence[Point], machine: Machine, corrections: Corrections
+    recording: Recording, placed: PlacedOps, op_times: OpTimes, made: Sequence[Point], machine: Machine, corrections: Corrections
 ) -> tuple[Finding, ...]:
     """Hand formulas are explained one by one; of a program, doubts first, then what can be saved."""
     if recording.format == "formula" or not made:
-        return advise([placed[id] for id in range(len(judged))], machine)
+        return advise([placed[id] for id in range(len(op_times))], machine)
     clock = clock_of(made, recording.steps)
     program = Program(
         names=column(placed.ops, "name"),
@@ -265,10 +265,10 @@ def _advice(
         unrated=placed.unrated,
         unpriced=list(compress(count(), map(not_, placed.priced))),
         machine=machine,
-        count=len(judged),
+        count=len(op_times),
         time_s=clock.whole_s if clock.measured else 0.0,
     )
-    return in_order([*doubts(program, placed.doubts(), placed.__getitem__), *diagnose(judged, recording, machine, clock, corrections)])
+    return in_order([*doubts(program, placed.doubts(), placed.__getitem__), *diagnose(op_times, recording, machine, clock, corrections)])
 
 
 def _findings(

@@ -14,8 +14,8 @@ from .chains import KIND as CHAIN
 from .chains import unfused_chains
 from .finding_kinds import COPIED_ALL_THE_SAME, GATHERED, SHIFTED, Kinds
 from .finding_words import at_place, count_and_longest, with_saving
-from .judged_ops import JudgedOp, JudgedOps
 from .losses import MEMORY
+from .op_times import OpTime, OpTimes
 from .program_clock import INHERENT, NOTABLE, Clock, Saving
 from .reachable import REACHABLE
 from .torch_finding_kinds import TORCH_GROUPS
@@ -38,7 +38,7 @@ class Case(Struct):
 
     kind: str
     group: str = ""
-    ops: list[tuple[JudgedOp, float, Avoidable | None]] = []
+    ops: list[tuple[OpTime, float, Avoidable | None]] = []
 
     def saving(self, clock: Clock) -> Saving:
         """The seconds that they could save together."""
@@ -52,16 +52,16 @@ class Case(Struct):
 
 
 def avoidable_cases(
-    judged: JudgedOps, ids: Sequence[int], recording: Recording, machine: Machine, corrections: Corrections, *, launched_singly: bool
+    op_times: OpTimes, ids: Sequence[int], recording: Recording, machine: Machine, corrections: Corrections, *, launched_singly: bool
 ) -> list[Case]:
     """Ops by why some of their work could be avoided. Less work does not shorten an op that takes its launch, unless it is spared whole."""
-    others = {one.id: reason for one, reason in unfused_chains(judged, ids, len(recording.steps))}
+    others = {one.id: reason for one, reason in unfused_chains(op_times, ids, len(recording.steps))}
     if not any(reason.kind == "callback" for reason in recording.idle):
-        others |= {id: CALLED_BACK for id, category in zip(ids, at(judged.category, ids), strict=True) if category == "host callback"}
-    avoidable = column(judged.ops, "avoidable")
+        others |= {id: CALLED_BACK for id, category in zip(ids, at(op_times.category, ids), strict=True) if category == "host callback"}
+    avoidable = column(op_times.ops, "avoidable")
     minimum_s = MinimumTimes(machine, corrections)
-    options: list[tuple[JudgedOp, dict[tuple[str, str], tuple[float, Avoidable]]]] = []
-    for one in [judged[id] for id in ids if avoidable[id] or id in others] if others or any(avoidable) else ():
+    options: list[tuple[OpTime, dict[tuple[str, str], tuple[float, Avoidable]]]] = []
+    for one in [op_times[id] for id in ids if avoidable[id] or id in others] if others or any(avoidable) else ():
         reasons = [reason for reason in one.op.avoidable if reason.kind] + ([others[one.id]] if one.id in others else [])
         if one.cause == LATENCY:
             reasons = [reason for reason in reasons if reason is CALLED_BACK or (launched_singly and reason.instead == NOTHING)]
@@ -75,7 +75,7 @@ def avoidable_cases(
     return _by_reason(options)
 
 
-def _by_reason(options: Sequence[tuple[JudgedOp, Mapping[tuple[str, str], tuple[float, Avoidable]]]]) -> list[Case]:
+def _by_reason(options: Sequence[tuple[OpTime, Mapping[tuple[str, str], tuple[float, Avoidable]]]]) -> list[Case]:
     """Each op goes to the reason that would spare the most of all ops, of those that spare nearly as much of it as any.
 
     One that would not run at all but for its reason, as what is computed again, goes to that reason. One that can be spared whole is not
@@ -96,7 +96,7 @@ def _by_reason(options: Sequence[tuple[JudgedOp, Mapping[tuple[str, str], tuple[
     return list(cases.values())
 
 
-def _spared(one: JudgedOp, reason: Avoidable, minimum_s: MinimumTimes) -> float:
+def _spared(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:
     """The seconds that an op would save: its time in proportion to the minimum times with and without the work."""
     if not one.floor_s:
         return one.spent_s
@@ -112,7 +112,7 @@ def _spared(one: JudgedOp, reason: Avoidable, minimum_s: MinimumTimes) -> float:
     return one.spent_s * max(1 - floor / one.floor_s, 0.0)
 
 
-def told(case: Case, judged: JudgedOps, clock: Clock, kinds: Kinds) -> Finding:
+def told(case: Case, op_times: OpTimes, clock: Clock, kinds: Kinds) -> Finding:
     """A finding about work that could be avoided."""
     kind = {**TORCH_GROUPS, **GROUPS}.get((case.kind, case.group), kinds[case.kind])
     case.ops.sort(key=lambda held: -held[1])
@@ -121,9 +121,9 @@ def told(case: Case, judged: JudgedOps, clock: Clock, kinds: Kinds) -> Finding:
     why = (reason.why if reason else "") if not kind.phrase or case.kind == CALLBACK else kind.phrase
     factor = f", {reason.factor:.3g} times the needed work" if reason and reason.factor else ""
     saving = case.saving(clock)
-    spent = clock.of(clock.spent(judged, ids))
-    place = at_place(judged, ids)
+    spent = clock.of(clock.spent(op_times, ids))
+    place = at_place(op_times, ids)
     program = f"{place}the program" if place else "The program"
-    seen = f"{program} {why}{factor}: {spent} in {count_and_longest(judged, ids)}."
+    seen = f"{program} {why}{factor}: {spent} in {count_and_longest(op_times, ids)}."
     message = f"{seen} {kind.change}: {clock.after(saving.steps_s)}."
     return with_saving(case.kind, kind, message, ids, saving, clock)

@@ -6,17 +6,17 @@ from msgspec.structs import replace
 
 from ..report import Finding
 from .idle_time import Waiting
-from .judged_ops import JudgedOps
+from .op_times import OpTimes
 from .program_clock import Clock
 
 COPIES = "host-copies"
 AWAITED = ("idle-sync", "idle-transfer")
 
 
-def with_their_copies(found: Sequence[Finding], idle: Sequence[Waiting], judged: JudgedOps, clock: Clock) -> list[Finding]:
+def with_their_copies(found: Sequence[Finding], idle: Sequence[Waiting], op_times: OpTimes, clock: Clock) -> list[Finding]:
     """The findings, copies joined with the wait of the same function where there is one: what spares the one spares the other."""
     copies = next((one for one in found if one.kind == COPIES and one.saving_s), None)
-    place = _place(copies.ops, judged) if copies is not None else ""
+    place = _place(copies.ops, op_times) if copies is not None else ""
     waits = [one for one in found if one.kind in AWAITED and one.saving_s and place and _longest(one.kind, idle) == place]
     if copies is None or not waits:
         return list(found)
@@ -25,7 +25,7 @@ def with_their_copies(found: Sequence[Finding], idle: Sequence[Waiting], judged:
     each_s = None if wait.saving_per_step_s is None else wait.saving_per_step_s + (copies.saving_per_step_s or 0.0)
     told, colon, _ = wait.message.rpartition(": ")
     first, dot, change = told.rpartition(". ")
-    taken = f"The copies there take another {clock.of(clock.spent(judged, copies.ops))}"
+    taken = f"The copies there take another {clock.of(clock.spent(op_times, copies.ops))}"
     left = clock.after(saving_s if each_s is None else each_s * clock.parts)
     joined = replace(
         wait,
@@ -38,11 +38,11 @@ def with_their_copies(found: Sequence[Finding], idle: Sequence[Waiting], judged:
     return [joined if one is wait else one for one in found if one is not copies]
 
 
-def _place(ops: Sequence[int], judged: JudgedOps) -> str:
+def _place(ops: Sequence[int], op_times: OpTimes) -> str:
     """The source line of most of some ops' time; nothing where there is none."""
-    locations, seconds = judged.words("location"), dict[str, float]()
+    locations, seconds = op_times.words("location"), dict[str, float]()
     for id in ops:
-        seconds[locations[id]] = seconds.get(locations[id], 0.0) + judged.spent_s[id]
+        seconds[locations[id]] = seconds.get(locations[id], 0.0) + op_times.spent_s[id]
     place = max(seconds, key=seconds.__getitem__, default="")
     return place if 2 * seconds.get(place, 0.0) > sum(seconds.values()) else ""
 

@@ -14,8 +14,8 @@ from ..lazy_rows import column, take
 from ..resource import HBM
 from ..units import plain
 from ..workload import Avoidable, Op
-from .judged_ops import JudgedOp, JudgedOps
 from .losses import MEMORY
+from .op_times import OpTime, OpTimes
 
 KIND = "unfused-chain"
 
@@ -29,11 +29,11 @@ def programs_per_step(ops: Sequence[Op], steps: int) -> float:
     return sum(runs.values()) / max(steps, 1)
 
 
-def unfused_chains(judged: JudgedOps, ids: Sequence[int], steps: int) -> list[tuple[JudgedOp, Avoidable]]:
+def unfused_chains(op_times: OpTimes, ids: Sequence[int], steps: int) -> list[tuple[OpTime, Avoidable]]:
     """The ops, of some of a run of so many steps, that exchange arrays with other programs, and what each would cost in one program."""
-    ops = take(judged.ops, ids)
+    ops = take(op_times.ops, ids)
     exchanging = list(compress(ids, column(ops, "takes")))
-    candidates = [one for one in map(judged.__getitem__, exchanging) if one.op.gives and one.cause == MEMORY]
+    candidates = [one for one in map(op_times.__getitem__, exchanging) if one.op.gives and one.cause == MEMORY]
     given = Counter(array for one in candidates for array in one.op.gives)
     taken = Counter(array for one in candidates for array in one.op.takes)
     linked = [one for one in candidates if any(array in given for array in one.op.takes) or any(array in taken for array in one.op.gives)]

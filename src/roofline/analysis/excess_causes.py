@@ -10,10 +10,10 @@ from ..kernel_tiles import generation_of, tile_of
 from ..operation import Product
 from ..resource import HBM
 from ..workload import KernelUse
-from .expectation import is_calibrated
+from .expected_times import is_calibrated
 from .finding_kinds import CLOCK, KERNEL, REUSE, TURN
-from .judged_ops import JudgedOp
 from .losses import COMPUTE
+from .op_times import OpTime
 
 THROTTLED = 1.5  # times the expected time that nearly all ops take if the clock is low
 ENOUGH = 3  # compute-bound ops that tell a low clock from a slow kernel
@@ -33,21 +33,21 @@ class Seen(Struct, frozen=True):
     lever: str
 
 
-def causes(slow: Sequence[JudgedOp], judged: Iterable[JudgedOp], kernels: Iterable[KernelUse], capability: str = "") -> list[Seen]:
+def causes(slow: Sequence[OpTime], op_times: Iterable[OpTime], kernels: Iterable[KernelUse], capability: str = "") -> list[Seen]:
     """What is seen about ops that are too slow, the first of them the worst; ``capability`` is the compute capability of the chip."""
     names: dict[int, list[str]] = {}
     wanted = {one.id for one in slow}
     for use in kernels:
         if use.op_index in wanted:
             names.setdefault(use.op_index, []).append(use.kernel_name)
-    found = [_clock(judged), _counted(slow), _kernel(slow[0], names, capability)]
+    found = [_clock(op_times), _counted(slow), _kernel(slow[0], names, capability)]
     return [seen for seen in found if seen is not None]
 
 
-def _clock(judged: Iterable[JudgedOp]) -> Seen | None:
+def _clock(op_times: Iterable[OpTime]) -> Seen | None:
     """Whether all that computes is slow, as on a device whose clock or power is limited."""
     ratios: list[tuple[float, float]] = []
-    for one in judged:
+    for one in op_times:
         if one.prediction is not None and one.cause == COMPUTE and is_calibrated(one.prediction):
             ratios.append((one.spent_s / one.prediction.time_s, one.spent_s))
     if len(ratios) < ENOUGH:
@@ -60,7 +60,7 @@ def _clock(judged: Iterable[JudgedOp]) -> Seen | None:
     return Seen(said, CLOCK)
 
 
-def _counted(slow: Sequence[JudgedOp]) -> Seen | None:
+def _counted(slow: Sequence[OpTime]) -> Seen | None:
     """Whether counters saw more traffic than the ops have to cause."""
     counted = [(float(one.op.counters.cost.known(HBM)), float(one.op.cost.known(HBM))) for one in slow if one.op.counters]
     moved, modelled = (sum(side) for side in zip(*counted, strict=True)) if counted else (0.0, 0.0)
@@ -69,7 +69,7 @@ def _counted(slow: Sequence[JudgedOp]) -> Seen | None:
     return Seen(f"Counters measured {moved / modelled:.2g} times the bytes that it has to move: operands are read again.", REUSE)
 
 
-def _kernel(worst: JudgedOp, names: Mapping[int, Sequence[str]], capability: str) -> Seen | None:
+def _kernel(worst: OpTime, names: Mapping[int, Sequence[str]], capability: str) -> Seen | None:
     """What the name of its kernel says of a product: no matrix unit, made for an older chip, tiles that do not fit."""
     product = worst.op.operation
     if not isinstance(product, Product):

@@ -8,15 +8,15 @@ from ..report import Finding
 from .excess_causes import Seen
 from .finding_kinds import Kinds
 from .finding_words import at_place, op_name, with_saving
-from .judged_ops import JudgedOp, JudgedOps
+from .op_times import OpTime, OpTimes
 from .program_clock import Clock, Saving
 
 
 def excess_findings(
-    judged: JudgedOps, slow: list[tuple[JudgedOp, float]], clock: Clock, kinds: Kinds, why: Callable[[Sequence[JudgedOp]], list[Seen]]
+    op_times: OpTimes, slow: list[tuple[OpTime, float]], clock: Clock, kinds: Kinds, why: Callable[[Sequence[OpTime]], list[Seen]]
 ) -> list[Finding]:
     """Ops that take longer than such ops do on this chip, by the family of their prediction, the one with the most excess first."""
-    families: dict[str, list[tuple[JudgedOp, float]]] = {}
+    families: dict[str, list[tuple[OpTime, float]]] = {}
     for one, seconds in slow:
         families.setdefault(one.prediction.family if one.prediction else "", []).append((one, seconds))
     found = []
@@ -30,9 +30,9 @@ def excess_findings(
         kind = kinds["excess"]
         worst = f"{op_name(ops[0].op)}{f' and {len(ops) - 1} more' if len(ops) > 1 else ''}"
         times = f"{ops[0].spent_s / (ops[0].spent_s - held[0][1]):.2g} times"
-        told = f"{at_place(judged, ids)}{worst} {'take' if len(ops) > 1 else 'takes'} {times}"
+        told = f"{at_place(op_times, ids)}{worst} {'take' if len(ops) > 1 else 'takes'} {times}"
         left = clock.after(saving.steps_s)
-        spent = clock.of(clock.spent(judged, ids))
+        spent = clock.of(clock.spent(op_times, ids))
         seen = why(ops)
         reasons = "".join(f"{one.sentence} " for one in seen)
         message = f"{told} what such ops take on this chip: {spent}. {reasons}{kind.change}: {left}."

@@ -16,7 +16,7 @@ from ..workload import Recording
 from .changes import change
 from .changes.state import State
 from .finding_kinds import ASKED
-from .judged_ops import share_in_steps
+from .op_times import share_in_steps
 from .program_clock import clock_of
 
 

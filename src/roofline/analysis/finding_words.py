@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ..report import Finding
 from ..workload import Op
 from .finding_kinds import OF_MOST, Kind
-from .judged_ops import JudgedOps
+from .op_times import OpTimes
 from .program_clock import Clock, Saving
 
 LISTED = 3  # places that are named
@@ -21,9 +21,9 @@ LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousa
 _GRAPH = r"## Call CompiledFxGraph (\w+) ##"
 
 
-def count_and_longest(judged: JudgedOps, ids: Sequence[int]) -> str:
+def count_and_longest(op_times: OpTimes, ids: Sequence[int]) -> str:
     """How many ops, and the longest of them by its label."""
-    longest = op_name(judged.ops[max(ids, key=judged.spent_s.__getitem__)])
+    longest = op_name(op_times.ops[max(ids, key=op_times.spent_s.__getitem__)])
     return longest if len(ids) == 1 else f"{len(ids)} ops, the longest {longest}"
 
 
@@ -33,25 +33,25 @@ def op_name(op: Op) -> str:
     return f"{label} ({name})" if label and label != op.name else name
 
 
-def subject(judged: JudgedOps, ids: Sequence[int]) -> str:
+def subject(op_times: OpTimes, ids: Sequence[int]) -> str:
     """The ops as the subject of a sentence."""
-    return f"{count_and_longest(judged, ids)}," if len(ids) > 1 else count_and_longest(judged, ids)
+    return f"{count_and_longest(op_times, ids)}," if len(ids) > 1 else count_and_longest(op_times, ids)
 
 
-def at_place(judged: JudgedOps, ids: Sequence[int]) -> str:
+def at_place(op_times: OpTimes, ids: Sequence[int]) -> str:
     """Where ops were written, as the beginning of a sentence; nothing where nobody knows."""
-    where = places(judged, ids)
-    locations = judged.words("location")
+    where = places(op_times, ids)
+    locations = op_times.words("location")
     is_line = any(locations) and any(map(locations.__getitem__, ids))
     return f"{'At' if is_line else 'In'} {where}, " if where else ""
 
 
-def places(judged: JudgedOps, ids: Sequence[int]) -> str:
+def places(op_times: OpTimes, ids: Sequence[int]) -> str:
     """Where ops were written: scopes with their numbers starred, source lines, else programs. Nowhere, if most of the time has no place."""
-    scope, location, module = (judged.words(name) for name in ("scope", "location", "module"))
+    scope, location, module = (op_times.words(name) for name in ("scope", "location", "module"))
     placed = ids if all(scope) else [id for id in ids if scope[id] or location[id]]
     if placed and len(placed) < len(ids):
-        known_s, whole_s = (sum([judged.spent_s[id] for id in some]) for some in (placed, ids))
+        known_s, whole_s = (sum([op_times.spent_s[id] for id in some]) for some in (placed, ids))
         if 2 * known_s < whole_s:
             return ""
     shown = ", ".join(_first_few(map(scope.__getitem__, placed), lambda word: re.sub(r"\d+", "*", word), LISTED))
@@ -88,7 +88,7 @@ def source_line(location: str) -> str:
     return location.replace("\\", "/").rpartition("/")[2]
 
 
-def fitting(name: str, kind: Kind, judged: JudgedOps, ids: Sequence[int], won: Sequence[float]) -> Kind:
+def fitting(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int], won: Sequence[float]) -> Kind:
     """A kind with what to try for the ops that have most of the saving."""
     if not kind.compiled and not any(of == name for of, _ in OF_MOST):
         return kind
@@ -96,7 +96,7 @@ def fitting(name: str, kind: Kind, judged: JudgedOps, ids: Sequence[int], won: S
 
     by_category: dict[str, float] = {}
     for seconds, id in nlargest(TRIED, zip(won, ids, strict=True)):
-        category = category_of(judged, id)
+        category = category_of(op_times, id)
         by_category[category] = by_category.get(category, 0.0) + seconds
     most = max(by_category, key=by_category.__getitem__)
     if 2 * by_category[most] <= sum(won):
@@ -105,18 +105,18 @@ def fitting(name: str, kind: Kind, judged: JudgedOps, ids: Sequence[int], won: S
     return replace(kind, levers=levers or kind.levers)
 
 
-def category_of(judged: JudgedOps, id: int) -> str:
+def category_of(op_times: OpTimes, id: int) -> str:
     """What to try for an op depends on this: what it does, or that a compiler made its kernel."""
-    what = judged.words("label")[id].rpartition("  ")[2]
-    category = next((word for word in ("scatter", "gather") if what.startswith(word)), judged.category[id])
+    what = op_times.words("label")[id].rpartition("  ")[2]
+    category = next((word for word in ("scatter", "gather") if what.startswith(word)), op_times.category[id])
     if category.endswith(COMPILED):
         return "reduction" if what.startswith(REDUCTIONS) else COMPILED
     return category
 
 
-def title_of(name: str, kind: Kind, judged: JudgedOps, ids: Sequence[int]) -> str:
+def title_of(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int]) -> str:
     """What some ops are called together: kernels of attention are not plain products."""
-    attention = [judged.category[id] == "attention" for id in ids] if name == "products" else []
+    attention = [op_times.category[id] == "attention" for id in ids] if name == "products" else []
     if not any(attention):
         return kind.title
     return "the attention kernels" if all(attention) else "the products and attention kernels"

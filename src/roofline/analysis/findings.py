@@ -21,8 +21,8 @@ from .chains import programs_per_step
 from .finding_kinds import KINDS
 from .idle_findings import idle_findings
 from .idle_time import waiting
-from .judged_ops import JudgedOps, share_in_steps
 from .kernel_findings import Between, kernel_findings
+from .op_times import OpTimes, share_in_steps
 from .program_clock import Clock
 from .spared_launches import with_spared_launches
 from .torch_finding_kinds import kinds_for
@@ -30,24 +30,24 @@ from .torch_finding_kinds import kinds_for
 FEW_PROGRAMS = 2  # in a step: with fewer there is nothing to compile together
 
 
-def diagnose(judged: JudgedOps, recording: Recording, machine: Machine, clock: Clock, corrections: Corrections = IDEAL) -> list[Finding]:
+def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: Clock, corrections: Corrections = IDEAL) -> list[Finding]:
     """What there is to win, by kind: work that could be avoided, idle time, and distance to what good kernels reach."""
-    ids: Sequence[int] = range(len(judged))
+    ids: Sequence[int] = range(len(op_times))
     if clock.per:
-        clock = replace(clock, shares={id: share_in_steps(op, clock.steps) for id, op in enumerate(judged.ops)})
+        clock = replace(clock, shares={id: share_in_steps(op, clock.steps) for id, op in enumerate(op_times.ops)})
         ids = [id for id in ids if clock.share(id)]
-    if (share := clock.exposed(judged, ids)) < 1:
-        judged = judged.exposed(share)
+    if (share := clock.exposed(op_times, ids)) < 1:
+        op_times = op_times.exposed(share)
     kinds = kinds_for(recording.format)
-    cases = avoidable_cases(judged, ids, recording, machine, corrections, launched_singly=kinds is not KINDS)
+    cases = avoidable_cases(op_times, ids, recording, machine, corrections, launched_singly=kinds is not KINDS)
     kept = [case for case in cases if case.is_worth_a_line(clock)]
     taken = {one.id for case in kept for one, _, _ in case.ops}
-    found = [told(case, judged, clock, kinds) for case in kept]
+    found = [told(case, op_times, clock, kinds) for case in kept]
     idle = waiting(recording, clock.parts)
-    is_few = bool(clock.per) and kinds is KINDS and programs_per_step(take(judged.ops, ids), len(recording.steps)) < FEW_PROGRAMS
+    is_few = bool(clock.per) and kinds is KINDS and programs_per_step(take(op_times.ops, ids), len(recording.steps)) < FEW_PROGRAMS
     found += idle_findings(idle, clock, kinds, one_program=is_few)
     left = [id for id in ids if id not in taken] if taken else ids
-    between = Between.of(idle, judged, ids, clock)
-    found += kernel_findings(judged, left, clock, between, machine.launch_latency_s, kinds, recording.kernels, capability_of(machine))
-    found = with_their_copies(found, idle, judged, clock)
-    return with_spared_launches(found, judged, ids, clock) if kinds is not KINDS else found
+    between = Between.of(idle, op_times, ids, clock)
+    found += kernel_findings(op_times, left, clock, between, machine.launch_latency_s, kinds, recording.kernels, capability_of(machine))
+    found = with_their_copies(found, idle, op_times, clock)
+    return with_spared_launches(found, op_times, ids, clock) if kinds is not KINDS else found

@@ -18,12 +18,12 @@ from ..units import percent
 from ..workload import KernelUse
 from .excess_causes import causes
 from .excess_findings import excess_findings
-from .expectation import is_calibrated, slower_than_expected
+from .expected_times import is_calibrated, slower_than_expected
 from .finding_kinds import OF_MOST, Kinds
 from .finding_words import LISTED, at_place, category_of, fitting, subject, title_of, with_saving
 from .idle_time import Waiting
-from .judged_ops import JudgedOps
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
+from .op_times import OpTimes
 from .program_clock import INHERENT, Clock, Saving
 from .reachable import GOOD, OF_CATEGORIES, OTHERWISE, SORT_LAUNCHES, reachable
 
@@ -46,18 +46,18 @@ class Between(Struct, frozen=True):
     avoidable_s: float
 
     @classmethod
-    def of(cls, idle: Iterable[Waiting], judged: JudgedOps, ids: Sequence[int], clock: Clock) -> Self:
+    def of(cls, idle: Iterable[Waiting], op_times: OpTimes, ids: Sequence[int], clock: Clock) -> Self:
         """Every kernel is followed by a gap: only small kernels could be fewer."""
         seconds = sum(one.each_s for one in idle if one.reason.kind == LATENCY) * clock.parts
         every = small = 0.0
         for id in ids if seconds else ():
-            every += judged.launches[id]
-            small += judged.launches[id] if judged.cause[id] == LATENCY else 0.0
+            every += op_times.launches[id]
+            small += op_times.launches[id] if op_times.cause[id] == LATENCY else 0.0
         return cls(seconds, seconds * small / every if every else 0.0)
 
 
 def kernel_findings(
-    judged: JudgedOps,
+    op_times: OpTimes,
     ids: Sequence[int],
     clock: Clock,
     between: Between,
@@ -67,19 +67,19 @@ def kernel_findings(
     capability: str,
 ) -> list[Finding]:
     """Time lost in ops that do only needed work, by cause, and between kernels."""
-    predicted = [judged[id] for id in ids if id in judged.predicted] if judged.predicted else []
+    predicted = [op_times[id] for id in ids if id in op_times.predicted] if op_times.predicted else []
     slow = slower_than_expected(predicted) if clock.measured else {}
-    alike = (judged.cause, judged.unit, judged.category, judged.multiplies)
+    alike = (op_times.cause, op_times.unit, op_times.category, op_times.multiplies)
     kind_of = {one: _kind(*one) for one in {*zip(*alike, strict=True)}}
     kind_of_each = list(map(kind_of.__getitem__, zip(*alike, strict=True)))
     usual = [id for id in ids if id not in slow] if slow else ids
     kind_of_usual = at(kind_of_each, usual)
     groups = {kind: list(compress(usual, map(kind.__eq__, kind_of_usual))) for kind in dict.fromkeys(kind_of_usual) if kind}
-    why = partial(causes, judged=predicted, kernels=kernels, capability=capability)
-    found = excess_findings(judged, [(one, slow[one.id]) for one in predicted if one.id in slow], clock, kinds, why)
+    why = partial(causes, op_times=predicted, kernels=kernels, capability=capability)
+    found = excess_findings(op_times, [(one, slow[one.id]) for one in predicted if one.id in slow], clock, kinds, why)
     for kind, mine in groups.items():
-        won = _won(kind, judged, mine, launch_s, clock)
-        finding = _merged(kind, judged, mine, won, clock, between if kind == LATENCY else None, kinds)
+        won = _won(kind, op_times, mine, launch_s, clock)
+        finding = _merged(kind, op_times, mine, won, clock, between if kind == LATENCY else None, kinds)
         if finding is not None:
             found.append(finding)
     if LATENCY not in groups and clock.measured and between.seconds >= clock.notable_s:
@@ -102,33 +102,33 @@ def _kind(cause: str, unit: str | None, category: str, multiplies: bool) -> str:
     return "latency"
 
 
-def _won(kind: str, judged: JudgedOps, ids: Sequence[int], launch_s: float, clock: Clock) -> list[float]:
+def _won(kind: str, op_times: OpTimes, ids: Sequence[int], launch_s: float, clock: Clock) -> list[float]:
     """The seconds of ops that can be saved. Small kernels can join their neighbours, but a product keeps a launch of its own."""
-    spent, floor = at(judged.spent_s, ids), at(judged.floor_s, ids)
+    spent, floor = at(op_times.spent_s, ids), at(op_times.floor_s, ids)
     if kind == "host-copies":
-        share = _hidden(judged, ids, clock)
+        share = _hidden(op_times, ids, clock)
         return [took * share for took in spent]
     if kind == "latency":
-        launches = zip(at(judged.launches, ids), at(judged.multiplies, ids), strict=True)
+        launches = zip(at(op_times.launches, ids), at(op_times.multiplies, ids), strict=True)
         return _above(spent, map(max, floor, [number * launch_s if is_product else 0.0 for number, is_product in launches]))
-    alike = at(judged.category, ids), at(judged.unit, ids)
+    alike = at(op_times.category, ids), at(op_times.unit, ids)
     shares = {one: reachable(*one) for one in {*zip(*alike, strict=True)}}
     won = _above(spent, map(truediv, floor, map(shares.__getitem__, zip(*alike, strict=True))))
     for place in [place for place, seconds in enumerate(won) if seconds]:
-        won[place] = _really_won(judged, ids[place], won[place], launch_s)
+        won[place] = _really_won(op_times, ids[place], won[place], launch_s)
     return won
 
 
-def _really_won(judged: JudgedOps, id: int, won: float, launch_s: float) -> float:
+def _really_won(op_times: OpTimes, id: int, won: float, launch_s: float) -> float:
     """What can be won of an op of its distance to what good kernels reach: its launches stay, and some ops take what they do."""
-    spent, floor, expected = judged.spent_s[id], judged.floor_s[id], judged.predicted.get(id)
+    spent, floor, expected = op_times.spent_s[id], op_times.floor_s[id], op_times.predicted.get(id)
     if floor >= GOOD * spent:
         return 0.0
     if expected is not None and is_calibrated(expected) and expected.high_s < CLOSE * expected.time_s:  # within the bounds of such ops
         return 0.0
-    launches, category = judged.launches[id], category_of(judged, id)
+    launches, category = op_times.launches[id], category_of(op_times, id)
     if category in OF_CATEGORIES:
-        won = min(won, spent - floor / reachable(category, judged.unit[id]))
+        won = min(won, spent - floor / reachable(category, op_times.unit[id]))
     return max(won - launches * launch_s * (SORT_LAUNCHES if category == "sort" else 1), 0.0)
 
 
@@ -137,9 +137,9 @@ def _above(spent: Iterable[float], least: Iterable[float]) -> list[float]:
     return [left if (left := took - needed) > 0 else 0.0 for took, needed in zip(spent, least, strict=True)]
 
 
-def _hidden(judged: JudgedOps, ids: Sequence[int], clock: Clock) -> float:
+def _hidden(op_times: OpTimes, ids: Sequence[int], clock: Clock) -> float:
     """The share of copies' time that could go: what they take above a good rate of their link, and what the rest of the time can hide."""
-    spent, floor = _spent_and_floor(judged, ids, clock)
+    spent, floor = _spent_and_floor(op_times, ids, clock)
     least = min(floor / OTHERWISE, spent)
     rest = max(clock.each_s * clock.parts - spent, 0.0)
     return 1 - max(least - rest, 0.0) / spent if spent else 0.0
@@ -147,7 +147,7 @@ def _hidden(judged: JudgedOps, ids: Sequence[int], clock: Clock) -> float:
 
 def _merged(
     kind_name: str,
-    judged: JudgedOps,
+    op_times: OpTimes,
     ids: list[int],
     won: list[float],
     clock: Clock,
@@ -155,14 +155,14 @@ def _merged(
     kinds: Kinds,
 ) -> Finding | None:
     """One finding for ops that lose time to the same cause, each with the seconds that can be saved."""
-    kind = replace(kinds[kind_name], title=title_of(kind_name, kinds[kind_name], judged, ids))
-    spent, floor = _spent_and_floor(judged, ids, clock)
+    kind = replace(kinds[kind_name], title=title_of(kind_name, kinds[kind_name], op_times, ids))
+    spent, floor = _spent_and_floor(op_times, ids, clock)
     if not clock.measured:
         if spent < clock.notable_s:
             return None
-        longest = _most_first(ids, at(judged.spent_s, ids))
-        place = at_place(judged, longest[:LISTED])
-        message = f"{place}{subject(judged, longest)} {_are(longest, kind_name)}: at least {clock.of(spent)}."
+        longest = _most_first(ids, at(op_times.spent_s, ids))
+        place = at_place(op_times, longest[:LISTED])
+        message = f"{place}{subject(op_times, longest)} {_are(longest, kind_name)}: at least {clock.of(spent)}."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(longest), levers=kind.levers)
     gap_s = between.seconds if between is not None else 0.0
     if spent + gap_s - floor < clock.notable_s:
@@ -171,27 +171,27 @@ def _merged(
     is_little = saving.steps_s < (clock.of_parts(INHERENT) if kind_name == LATENCY else clock.notable_s)
     if not is_little and not all(won):
         ids, won = list(compress(ids, won)), list(compress(won, won))
-        spent, floor = _spent_and_floor(judged, ids, clock)
+        spent, floor = _spent_and_floor(op_times, ids, clock)
     worst = _most_first(ids, won)
     efficiency = percent(floor / spent) if spent else ""
     reach = "" if kind_name in ("host-copies", "latency") else f" at {efficiency} of the roofline"
     gaps = ", with the gaps between kernels" if gap_s else ""
-    told = f"{at_place(judged, worst)}{subject(judged, worst)} {_are(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
+    told = f"{at_place(op_times, worst)}{subject(op_times, worst)} {_are(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
     if is_little:
         message = f"{told} Such ops run no faster on this chip; only less work helps."
-        scatters = category_of(judged, max(worst, key=judged.spent_s.__getitem__)) == "scatter"
+        scatters = category_of(op_times, max(worst, key=op_times.spent_s.__getitem__)) == "scatter"
         levers = OF_MOST.get((kind_name, "scatter"), ()) if scatters else ()  # another op in their place helps
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=levers)
-    kind, left = fitting(kind_name, kind, judged, ids, won), clock.after(saving.steps_s)
+    kind, left = fitting(kind_name, kind, op_times, ids, won), clock.after(saving.steps_s)
     if kind_name == "host-copies":  # hidden behind other work: no less work
         without = f", {clock.left(spent)} without the copies" if saving.steps_s < spent - clock.notable_s else ""
         left = f"{clock.left(saving.steps_s)} left{without}"
     return with_saving(kind_name, kind, f"{told} {kind.change}: {left}.", worst, saving, clock)
 
 
-def _spent_and_floor(judged: JudgedOps, ids: Sequence[int], clock: Clock) -> tuple[float, float]:
+def _spent_and_floor(op_times: OpTimes, ids: Sequence[int], clock: Clock) -> tuple[float, float]:
     """The seconds of some ops, and how much of them their work needs."""
-    spent, floor = at(judged.spent_s, ids), at(judged.floor_s, ids)
+    spent, floor = at(op_times.spent_s, ids), at(op_times.floor_s, ids)
     if clock.shares:
         shares = [clock.share(id) for id in ids]
         spent, floor = ([seconds * share for seconds, share in zip(each, shares, strict=True)] for each in (spent, floor))

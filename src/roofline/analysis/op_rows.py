@@ -8,10 +8,10 @@ from ..lazy_rows import ABSENT, Entries, LazyRows, at, column, take
 from ..op_columns import MANY, OpColumns, amounts_of
 from ..report import OpInfo
 from ..resource import Resource
-from .expectation import with_expectation
-from .judged_ops import JudgedOps
+from .expected_times import with_expected_time
 from .op_info import op_info, plain_label, unneeded_info
 from .op_info_columns import plain_rows
+from .op_times import OpTimes
 from .placed_ops import PlacedOps
 from .program_points import amounts, known_parts, number
 
@@ -19,22 +19,22 @@ OWN = ("name", "category", "module", "scope", "location", "phase", "count", "ker
 MEASURES = {"amounts": ("FLOP", "B", "hop"), "work": ("FLOP",), "bytes": ("B",), "hops": ("hop",)}
 
 
-def rows_of(placed: PlacedOps, judged: JudgedOps) -> Sequence[OpInfo]:
+def rows_of(placed: PlacedOps, op_times: OpTimes) -> Sequence[OpInfo]:
     """The ops of the report, longest first: by measured time, else by the floor; those of equal time as they came."""
     weights = [floor if time_s is None else time_s for floor, time_s in zip(placed.floor_s, placed.time_s, strict=True)]
     order, ranks = _ranked(weights)
 
     def row(id: int) -> OpInfo:
-        return with_expectation(op_info(placed[id], ranks[id], judged.needed.get(id)), judged.predicted.get(id))
+        return with_expected_time(op_info(placed[id], ranks[id], op_times.needed.get(id)), op_times.predicted.get(id))
 
     if len(order) <= MANY:
         return tuple(map(row, order))
-    fields = _Fields(placed, judged, ranks)
+    fields = _Fields(placed, op_times, ranks)
 
     def rows(ids: Sequence[int]) -> Iterable[OpInfo]:
-        plain = [id for id in placed.plain(ids) if id not in judged.needed]
+        plain = [id for id in placed.plain(ids) if id not in op_times.needed]
         made = dict(zip(plain, plain_rows(placed, plain, partial(fields, ids=plain)), strict=True))
-        return (with_expectation(made[id], judged.predicted.get(id)) if id in made else row(id) for id in ids)
+        return (with_expected_time(made[id], op_times.predicted.get(id)) if id in made else row(id) for id in ids)
 
     return LazyRows(order, row, fields, rows)
 
@@ -55,12 +55,12 @@ def _ranked(weights: Sequence[float]) -> tuple[list[int], list[int]]:
 class _Fields:
     """The fields of rows that are known without making them, by the ids of their ops; see `op_info` for the same of one."""
 
-    def __init__(self, placed: PlacedOps, judged: JudgedOps, ranks: list[int]) -> None:
-        self._placed, self._judged_ops = placed, judged
+    def __init__(self, placed: PlacedOps, op_times: OpTimes, ranks: list[int]) -> None:
+        self._placed, self._op_times = placed, op_times
         self._last: tuple[Sequence[int], dict[Resource, list[Any]]] | None = None
         self._known: dict[str, Sequence[Any]] = {
             "rank": ranks,
-            "weight_s": judged.spent_s,
+            "weight_s": op_times.spent_s,
             "bound": placed.bound,
             "roofs": placed.roofs,
             "time_s": placed.time_s,
@@ -91,7 +91,7 @@ class _Fields:
         if name == "dtype":
             return [one.kind if one else None for one in placed.compute]
         if name == "needed":
-            needed = {id: amounts(one.cost, "FLOP") for id, one in self._judged_ops.needed.items()}
+            needed = {id: amounts(one.cost, "FLOP") for id, one in self._op_times.needed.items()}
             return list(map(needed.get, range(len(ops))))
         if name == "counters":
             return None if any(column(ops, name)) else [None] * len(ops)
@@ -120,7 +120,7 @@ class _Fields:
             yield None if None in parts else number(sum([part for part in parts if part]))
 
     def _lost_s(self, ids: Sequence[int]) -> Iterator[float | None]:
-        placed, needed, owns = self._placed, self._judged_ops.needed, self._judged_ops.own_s
+        placed, needed, owns = self._placed, self._op_times.needed, self._op_times.own_s
         selfs = column(placed.ops, "self_time_s")
         for id in ids:
             if (placed.time_s[id] is None and selfs[id] is None) or not placed.priced[id] or id in placed.blank:
@@ -138,7 +138,7 @@ class _Fields:
             yield None if serial_s is None else self._placed.expected_s(self._placed.floor_s[id], serial_s)
 
     def _unneeded(self, ids: Sequence[int]) -> Sequence[dict[str, float]]:
-        needed, nothing = self._judged_ops.needed, dict[str, float]()
+        needed, nothing = self._op_times.needed, dict[str, float]()
         return [unneeded_info(needed[id]) if id in needed else nothing for id in ids] if needed else [nothing] * len(ids)
 
 

@@ -10,7 +10,7 @@ from ..report import Point
 from ..units import rounded, show
 from ..workload import Step
 from .idle_time import averaged
-from .judged_ops import JudgedOps
+from .op_times import OpTimes
 
 NOTABLE = 0.01  # of the time: smaller savings are not shown
 # Of the time: a few small kernels between large ones, or a layout that the compiler changes for a product, cost no less in another program.
@@ -49,16 +49,16 @@ class Clock(Struct, frozen=True, kw_only=True):
         """The share of an op's time that findings refer to."""
         return self.shares.get(id, 1.0)
 
-    def exposed(self, judged: JudgedOps, ids: Sequence[int]) -> float:
+    def exposed(self, op_times: OpTimes, ids: Sequence[int]) -> float:
         """The share of these ops' self times that the clock shows: ops at the same time (streams, asynchronous copies) share it."""
         if self.busy_s is None:
             return 1.0
-        spent = self.spent(judged, ids)
+        spent = self.spent(op_times, ids)
         return min(self.busy_s / spent, 1.0) if spent else 1.0
 
-    def spent(self, judged: JudgedOps, ids: Sequence[int]) -> float:
+    def spent(self, op_times: OpTimes, ids: Sequence[int]) -> float:
         """The seconds of some ops that findings refer to."""
-        spent = at(judged.spent_s, ids)
+        spent = at(op_times.spent_s, ids)
         return sum([seconds * self.share(id) for id, seconds in zip(ids, spent, strict=True)] if self.shares else spent)
 
     def of(self, seconds: float) -> str:

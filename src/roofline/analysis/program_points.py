@@ -14,8 +14,8 @@ from ..resource import PCIE, Resource, named
 from ..workload import Op, Recording, Share, Step, feeds
 from .counters import hardware, launches_kernels
 from .idle_time import averaged
-from .judged_ops import JudgedOp, JudgedOps
 from .losses import CAUSES, ROUNDING, Held, Losses, split_losses
+from .op_times import OpTime, OpTimes
 
 _EXACT_INT = 2**53  # beyond this a JSON reader may lose digits of an integer, so larger ones are written as floats
 
@@ -48,7 +48,7 @@ class _Part(Struct, frozen=True, kw_only=True):
     span_s: float | None = None
 
 
-def points(recording: Recording, ops: JudgedOps, machine: Machine, corrections: Corrections) -> tuple[Point, ...]:
+def points(recording: Recording, ops: OpTimes, machine: Machine, corrections: Corrections) -> tuple[Point, ...]:
     """The whole program, by the model and by counters where there are any, then its average step and every complete step.
 
     Each stands with infeed and outfeed, and once more without them in a program that has any; what counters saw cannot be parted.
@@ -78,11 +78,11 @@ def _is_attributed(recording: Recording) -> bool:
     return cover.attributed_s is not None and bool(cover.busy_s) and cover.attributed_s >= (1 - ROUNDING) * (cover.busy_s or 0)
 
 
-def _feeds(one: JudgedOp) -> bool:
+def _feeds(one: OpTime) -> bool:
     return feeds(one.op.category)
 
 
-def _total(recording: Recording, every: JudgedOps, whole: bool) -> _Part:
+def _total(recording: Recording, every: OpTimes, whole: bool) -> _Part:
     """All of it, or all but infeed and outfeed: the run on every device if the source has a clock, else the sum of the ops' times."""
     fed_in = frozenset() if whole else {category for category in {*every.category} if feeds(category)}
     kept = [id for id, category in enumerate(every.category) if category not in fed_in] if fed_in else range(len(every))
@@ -107,7 +107,7 @@ def _total(recording: Recording, every: JudgedOps, whole: bool) -> _Part:
     )
 
 
-def _losses(every: JudgedOps, kept: Sequence[int], least: Mapping[int, float], wall_s: float, busy_s: float | None) -> Losses:
+def _losses(every: OpTimes, kept: Sequence[int], least: Mapping[int, float], wall_s: float, busy_s: float | None) -> Losses:
     """Where the time of some ops went; ``least`` is what the needed work of an op takes, where that is less than all of it."""
     if len(kept) <= MANY:
         return split_losses(((every.own_s[id], every.floor_s[id], every.cause[id], least.get(id)) for id in kept), wall_s, busy_s)
@@ -121,9 +121,9 @@ def _less(seconds: float | None, fed_s: float) -> float | None:
     return None if seconds is None else max(seconds - fed_s, 0.0)
 
 
-def _shares(ops: Iterable[JudgedOp]) -> dict[int, list[tuple[JudgedOp, Share]]]:
+def _shares(ops: Iterable[OpTime]) -> dict[int, list[tuple[OpTime, Share]]]:
     """What ran in each step."""
-    found: dict[int, list[tuple[JudgedOp, Share]]] = {}
+    found: dict[int, list[tuple[OpTime, Share]]] = {}
     for one in ops:
         for share in one.op.by_step:
             if share.count:
@@ -131,7 +131,7 @@ def _shares(ops: Iterable[JudgedOp]) -> dict[int, list[tuple[JudgedOp, Share]]]:
     return found
 
 
-def _step(shares: Iterable[tuple[JudgedOp, Share]], step: Step, whole: bool, done: _StepWork, is_all: bool) -> _Part:
+def _step(shares: Iterable[tuple[OpTime, Share]], step: Step, whole: bool, done: _StepWork, is_all: bool) -> _Part:
     """One step: each op by the share of its executions that fell into it, its self time by the share of its time."""
     floors, fed, held, kept = 0.0, 0.0, [], []
     for one, share in shares:
@@ -161,7 +161,7 @@ def _step(shares: Iterable[tuple[JudgedOp, Share]], step: Step, whole: bool, don
     )
 
 
-def _work(ran: Sequence[tuple[JudgedOp, float]]) -> _Work:
+def _work(ran: Sequence[tuple[OpTime, float]]) -> _Work:
     """What these executions of these ops ran, and what of it was needed."""
     done = _sum((_directed(one.op), count, one.op.count) for one, count in ran)
     less = [(one.needed, count, one.op.count) for one, count in ran if one.needed]
@@ -179,7 +179,7 @@ def _work(ran: Sequence[tuple[JudgedOp, float]]) -> _Work:
     return _Work(done, kept, unneeded, conventions)
 
 
-def _whole_work(ops: JudgedOps, kept: Sequence[int]) -> _Work:
+def _whole_work(ops: OpTimes, kept: Sequence[int]) -> _Work:
     """What all executions of some ops ran."""
     if isinstance(ops.ops, OpColumns):  # of which all was needed
         cost = ops.ops.total(kept)

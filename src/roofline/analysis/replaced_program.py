@@ -24,7 +24,7 @@ from ..report import Expected, OpInfo, Report
 from ..units import rounded, show
 from ..workload import Coverage, IdleReason, Op, Recording, Step, Workload
 from . import assemble
-from .expectation import expectation
+from .expected_times import predict_op
 from .modelled_program import modelled, share_of_step
 
 TRANSPOSE = "transpose"  # what is taken element by element says nothing about other streams
@@ -118,7 +118,7 @@ def _groups(measured: Recording, machine: Machine, steps: Sequence[Step], progra
     found: dict[Group, _Total] = {}
 
     def expect(op: Op, times: float) -> bool:
-        predicted = expectation(op, machine, calibration)
+        predicted = predict_op(op, machine, calibration)
         if predicted is None:
             return False
         for total in totals(op):
@@ -141,7 +141,7 @@ def _groups(measured: Recording, machine: Machine, steps: Sequence[Step], progra
 def _anchored(ops: Iterable[Op], before: Mapping[Group, _Total], machine: Machine) -> tuple[list[_Timed], list[str]]:
     """The ops with their times, and the names of those that nothing is known about."""
     calibration = calibration_for(machine).for_kernels()
-    predictions = [(op, expectation(op, machine, calibration)) for op in ops]
+    predictions = [(op, predict_op(op, machine, calibration)) for op in ops]
     after: dict[Group, _Total] = {}
     for op, found in predictions:
         if found is not None:

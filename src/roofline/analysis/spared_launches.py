@@ -9,27 +9,27 @@ from msgspec.structs import replace
 from ..cost import NOTHING
 from ..report import Finding
 from ..units import rounded, show
-from .judged_ops import JudgedOps
+from .op_times import OpTimes
 from .program_clock import NOTABLE, Clock
 
 DISPATCH = "idle-dispatch"
 
 
-def is_spared(kind: str, judged: JudgedOps, id: int) -> bool:
+def is_spared(kind: str, op_times: OpTimes, id: int) -> bool:
     """Whether the change that a kind of finding asks for removes an op completely."""
-    return any(reason.kind == kind and reason.instead == NOTHING for reason in judged.ops[id].avoidable)
+    return any(reason.kind == kind and reason.instead == NOTHING for reason in op_times.ops[id].avoidable)
 
 
-def with_spared_launches(found: Sequence[Finding], judged: JudgedOps, ids: Sequence[int], clock: Clock) -> list[Finding]:
+def with_spared_launches(found: Sequence[Finding], op_times: OpTimes, ids: Sequence[int], clock: Clock) -> list[Finding]:
     """The findings; those about ops that a change removes get their share of the time waiting for launches, by number of launches."""
     waits = next((one for one in found if one.kind == DISPATCH and one.saving_s), None)
-    counts = {id: judged.launches[id] * clock.share(id) for id in ids} if waits is not None else {}
+    counts = {id: op_times.launches[id] * clock.share(id) for id in ids} if waits is not None else {}
     every, left = sum(counts.values()), 1.0
     if waits is None or not every:
         return list(found)
     made = []
     for one in found:
-        spared = sum(counts.get(id, 0.0) for id in one.ops if is_spared(one.kind, judged, id)) if one.saving_s else 0.0
+        spared = sum(counts.get(id, 0.0) for id in one.ops if is_spared(one.kind, op_times, id)) if one.saving_s else 0.0
         share = min(spared / every, left)
         more = Saved.of(waits).times(share)
         if more.each_s < NOTABLE * clock.each_s:

@@ -9,8 +9,8 @@ from math import floor, log10
 
 from ..report import LaneInfo
 from ..workload import Lane
-from .judged_ops import JudgedOp
 from .losses import CAUSES, IDLE, UNNEEDED, UNPRICED
+from .op_times import OpTime
 
 AT_ROOF = "at_roof"
 MOST_OPS, OPS_IN_ALL = 8, 64  # ops that a bucket lists, and that all devices' buckets of one time list together
@@ -18,7 +18,7 @@ DIGITS = 4  # behind the first of a bucket's seconds: finer than any screen
 Split = Mapping[str, float]  # shares of an op's time: at the roof and by cause
 
 
-def timeline_info(lanes: Sequence[Lane], ops: Iterable[JudgedOp]) -> tuple[LaneInfo, ...]:
+def timeline_info(lanes: Sequence[Lane], ops: Iterable[OpTime]) -> tuple[LaneInfo, ...]:
     """The lanes by cause."""
     if not lanes:
         return ()
@@ -27,7 +27,7 @@ def timeline_info(lanes: Sequence[Lane], ops: Iterable[JudgedOp]) -> tuple[LaneI
     return tuple(_lane(lane, splits, listed) for lane in lanes)
 
 
-def _split(one: JudgedOp) -> Split:
+def _split(one: OpTime) -> Split:
     """How the time of an op divides."""
     if not one.own_s:
         return {one.cause: 1.0}

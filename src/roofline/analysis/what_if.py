@@ -21,7 +21,7 @@ from ..workload import Op, Recording, Workload
 from . import assemble
 from .changes import change
 from .changes.state import State
-from .expectation import expectation
+from .expected_times import predict_op
 
 CANDIDATES = ("kernel attention=flash", "grouped", "remat off", "donate", "fuse all", "dtype bf16", "dtype fp8", "graph")
 GRAPH = "graph"
@@ -109,7 +109,7 @@ def timed(recording: Recording, machine: Machine) -> Recording:
     calibration = calibration_for(machine).for_kernels()
 
     def with_time(op: Op) -> Op:
-        found = expectation(op, machine, calibration)
+        found = predict_op(op, machine, calibration)
         return replace(op, time_s=found.time_s if found else 0.0)
 
     return replace(recording, workload=Workload(tuple(map(with_time, recording.workload))))
@@ -174,7 +174,7 @@ def _added(state: State) -> list[tuple[Op, Changed]]:
             avoidable=(),
             counters=None,
         )
-        predicted = expectation(op, state.after_machine, state.after_calibration)
+        predicted = predict_op(op, state.after_machine, state.after_calibration)
         time_s = each.time_s if each.time_s is not None else predicted.time_s if predicted else None
         if time_s is None or not beside.time_s:
             continue

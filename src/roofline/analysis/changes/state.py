@@ -19,7 +19,7 @@ from ...machine import Machine
 from ...operation import Operation
 from ...prediction import Prediction
 from ...workload import Op, Recording
-from ..expectation import expectation
+from ..expected_times import predict_op
 
 
 class Added(Struct, frozen=True):
@@ -89,7 +89,7 @@ class State:
     @cached_property
     def before(self) -> dict[int, Prediction | None]:
         """How long each op was expected to take."""
-        return {index: expectation(op, self.machine, self.calibration) for index, op in enumerate(self.recording.workload.ops)}
+        return {index: predict_op(op, self.machine, self.calibration) for index, op in enumerate(self.recording.workload.ops)}
 
     def review(self, module: HloModule) -> Review:
         """A program's kernels; one that was changed is known by its own name."""
@@ -121,7 +121,7 @@ class State:
                 time_s, low_s, high_s = self.fixed.get(index, (0.0, 0.0, 0.0))
                 found[index] = Changed(time_s=time_s, low_s=low_s, high_s=high_s, family="spared")
                 continue
-            after = expectation(op, self.after_machine, self.after_calibration)
+            after = predict_op(op, self.after_machine, self.after_calibration)
             if after is None:
                 self.notes.append(f"{op.name}: no prediction; its time is left unchanged")
                 continue

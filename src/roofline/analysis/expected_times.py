@@ -9,11 +9,11 @@ from ..machine import Machine
 from ..prediction import Prediction, predict
 from ..report import Expected, OpInfo
 from ..workload import Op
-from .judged_ops import JudgedOp
 from .losses import COMPUTE, MEMORY
+from .op_times import OpTime
 
 
-def expectation(op: Op, machine: Machine, calibration: Calibration | None) -> Prediction | None:
+def predict_op(op: Op, machine: Machine, calibration: Calibration | None) -> Prediction | None:
     """The prediction of all executions of an op; ``None`` where its cost is not wholly known, or nothing is to be predicted."""
     if calibration is None or not op.priced or not op.count:
         return None
@@ -22,7 +22,7 @@ def expectation(op: Op, machine: Machine, calibration: Calibration | None) -> Pr
     return predict(op.operation, cost, machine, calibration, count=op.count, kernels=kernels)
 
 
-def with_expectation(row: OpInfo, found: Prediction | None) -> OpInfo:
+def with_expected_time(row: OpInfo, found: Prediction | None) -> OpInfo:
     """The row of an op with its prediction, and its self time above the minimum taken apart."""
     if found is None:
         return row
@@ -68,13 +68,13 @@ def is_calibrated(found: Prediction | None) -> bool:
     return found is not None and bool(found.family) and not found.borrowed
 
 
-def slower_than_expected(judged: Iterable[JudgedOp]) -> dict[int, float]:
+def slower_than_expected(op_times: Iterable[OpTime]) -> dict[int, float]:
     """The ops that take longer than the bounds of such ops, by their ids, with the seconds beyond what was expected.
 
     What takes little more than its launch is left out: launches differ from host to host.
     """
     found = {}
-    for one in judged:
+    for one in op_times:
         if one.prediction is None or one.cause not in (MEMORY, COMPUTE) or one.op.category == "autotuning":
             continue
         _, excess = split_time(one.spent_s, one.floor_s, one.prediction)

@@ -1,4 +1,4 @@
-"""Ops with what their times are compared with: minimum time, expected time, and the cause of lost time."""
+"""The times of ops: measured, minimum and expected, and what the time above the minimum is lost to."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -12,9 +12,9 @@ from ..workload import Op
 from .needed_work import Needed
 
 
-class JudgedOp(Struct, frozen=True):
-    """An op with its minimum time, what its time above that is lost to, what binds it, what of it was
-    needed, and how long it was expected to take."""
+class OpTime(Struct, frozen=True):
+    """An op with its times: measured, minimum and expected, what the time above the minimum is lost to, what binds it, and what of it was
+    needed."""
 
     id: int
     op: Op
@@ -27,11 +27,11 @@ class JudgedOp(Struct, frozen=True):
     spent_s: float = 0.0
 
 
-class JudgedOps:
-    """Ops with their minimum times and causes, in columns, by id; ``needed`` and ``predicted`` have only those of which something is known.
+class OpTimes:
+    """The times of all ops, in columns, by id; ``needed`` and ``predicted`` have only those of which something is known.
 
-    ``own_s`` is the seconds that an op held its device: its self time, where the source tells nested ops apart. ``spent_s`` is the same;
-    without times, its minimum, and `exposed` to the clock where ops overlap.
+    ``own_s`` is the seconds that an op kept its device busy: its self time, where the source tells nested ops apart. ``spent_s`` is the
+    same; without times, its minimum, and `exposed` to the clock where ops overlap.
     """
 
     def __init__(
@@ -53,17 +53,17 @@ class JudgedOps:
         self.own_s = [seconds or 0.0 for seconds in selfs]
         self.spent_s = [floor if seconds is None else seconds for seconds, floor in zip(selfs, floor_s, strict=True)]
 
-    def exposed(self, share: float) -> "JudgedOps":
+    def exposed(self, share: float) -> "OpTimes":
         """The same ops, of whose self times the clock shows this share."""
-        found = JudgedOps(self.ops, self.floor_s, self.cause, self.unit, self.needed, self.predicted)
+        found = OpTimes(self.ops, self.floor_s, self.cause, self.unit, self.needed, self.predicted)
         found.spent_s = [seconds * share for seconds in self.spent_s]
         return found
 
     def __len__(self) -> int:
         return len(self.ops)
 
-    def __getitem__(self, id: int) -> JudgedOp:
-        return JudgedOp(
+    def __getitem__(self, id: int) -> OpTime:
+        return OpTime(
             id,
             self.ops[id],
             self.floor_s[id],
@@ -75,7 +75,7 @@ class JudgedOps:
             self.spent_s[id],
         )
 
-    def __iter__(self) -> Iterator[JudgedOp]:
+    def __iter__(self) -> Iterator[OpTime]:
         return map(self.__getitem__, range(len(self)))
 
     def words(self, name: str) -> list[str]:
