@@ -35,9 +35,9 @@ def test_a_chip_is_linted_by_name() -> None:
 
 
 def test_each_exception_in_our_files_has_a_check_and_a_reason() -> None:
-    excuses = [excuse for each in cards() for excuse in each.excuses]
-    assert excuses
-    assert all(excuse.check in CHECKS and len(excuse.reason.split()) > 3 for excuse in excuses)
+    exemptions = [exemption for each in cards() for exemption in each.exemptions]
+    assert exemptions
+    assert all(exemption.check in CHECKS and len(exemption.reason.split()) > 3 for exemption in exemptions)
 
 
 def test_a_sound_file_of_a_user_passes() -> None:
@@ -254,20 +254,20 @@ source = ['x']
 
 
 def test_an_exception_with_its_reason_silences_one_check_on_one_resource(tmp_path: Path) -> None:
-    excuse = "[[exception]]\ncheck='ratio'\nresource='matrix/fp16'\nreason='the datasheet says so'\n"
+    exemption = "[[exception]]\ncheck='ratio'\nresource='matrix/fp16'\nreason='the datasheet says so'\n"
     assert ("ratio", "matrix/fp16") in problems(write(tmp_path / "mine.toml", ODD))
-    assert problems(write(tmp_path / "mine.toml", ODD + excuse)) == {}
+    assert problems(write(tmp_path / "mine.toml", ODD + exemption)) == {}
 
 
 def test_an_exception_that_is_not_needed_is_a_problem(tmp_path: Path) -> None:
-    excuse = "[[exception]]\ncheck='ratio'\nresource='matrix/bf16'\nreason='none'\n"
-    found = problems(write(tmp_path / "mine.toml", ODD + excuse))
+    exemption = "[[exception]]\ncheck='ratio'\nresource='matrix/bf16'\nreason='none'\n"
+    found = problems(write(tmp_path / "mine.toml", ODD + exemption))
     assert found["exception", "matrix/bf16"] == "the exception to 'ratio' on matrix/bf16 is not needed; remove it"
 
 
 def test_an_exception_to_a_check_that_is_none_is_a_problem(tmp_path: Path) -> None:
-    excuse = "[[exception]]\ncheck='ratios'\nresource='matrix/fp16'\nreason='none'\n"
-    found = problems(write(tmp_path / "mine.toml", ODD + excuse))
+    exemption = "[[exception]]\ncheck='ratios'\nresource='matrix/fp16'\nreason='none'\n"
+    found = problems(write(tmp_path / "mine.toml", ODD + exemption))
     assert found["exception", "matrix/fp16"] == "no check named 'ratios'; did you mean 'ratio'?"
 
 

@@ -144,7 +144,7 @@ def _ridge(card: Card) -> float | None:
 
 def _usual_ridge(card: Card) -> float | None:
     """The ridge of a peer; one that its own file declares unusual says nothing about others."""
-    return None if any(excuse.check == "ridge" for excuse in card.excuses) else _ridge(card)
+    return None if any(exemption.check == "ridge" for exemption in card.exemptions) else _ridge(card)
 
 
 def ratios(card: Card) -> Iterator[Problem]:

@@ -101,8 +101,8 @@ class KnownError(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Excuse(Struct, frozen=True, kw_only=True):
-    """A check of the linter that a file declares not to hold for one of its figures, and the reason."""
+class Exemption(Struct, frozen=True, kw_only=True):
+    """An ``[[exception]]`` of a machine file: a check of the linter that does not hold for one of its figures, and the reason."""
 
     check: str
     resource: str
@@ -143,7 +143,7 @@ class Card(Struct, frozen=True, kw_only=True):
     sustained: tuple[Sustained, ...] = ()
     disagreements: tuple[Disagreement, ...] = ()
     known_errors: tuple[KnownError, ...] = ()
-    excuses: tuple[Excuse, ...] = ()
+    exemptions: tuple[Exemption, ...] = ()
     attributions: tuple[Attribution, ...] = ()
     sweep: tuple[Sweep, ...] = ()
 

@@ -6,7 +6,7 @@ from ..dtypes import dtype
 from ..errors import RooflineError
 from ..machine import Capacity, Ceiling, Figure, Spread
 from ..resource import COMPUTE_UNITS, LINK_UNITS, Resource
-from .chip_specs import Disagreement, Excuse, KnownError, Link, Memory, Opinion, Power, Spec, Sustained
+from .chip_specs import Disagreement, Exemption, KnownError, Link, Memory, Opinion, Power, Spec, Sustained
 from .table import Table
 
 FIGURE = ("provenance", "source", "note", "confidence", "others")
@@ -152,10 +152,10 @@ def disagreement(table: Table) -> Disagreement:
     return Disagreement(about=table.need("about", "hbm"), values=values, chosen=table.text("chosen"), note=table.text("note"))
 
 
-def excuse(table: Table) -> Excuse:
+def exemption(table: Table) -> Exemption:
     """An ``[[exception]]`` table: a check that does not hold here, and why."""
     table.only("check", "resource", "reason")
-    return Excuse(
+    return Exemption(
         check=table.need("check", "ratio"), resource=table.text("resource"), reason=table.need("reason", "stated in the datasheet")
     )
 

@@ -39,7 +39,7 @@ def lint(target: str | Path | Machine | Card) -> tuple[Problem, ...]:
     except RooflineError as error:
         return (Problem(check="file", resource="", where=os.path.basename(str(target)), message=str(error)),)
     found = [problem for check in CHECKS.values() for problem in check(card)]
-    return tuple(sorted(_excused(card, found, tuple(CHECKS)), key=lambda problem: problem.severity != "error"))
+    return tuple(sorted(_without_exempted(card, found, tuple(CHECKS)), key=lambda problem: problem.severity != "error"))
 
 
 def _card(target: str | Path | Machine | Card) -> Card:
@@ -50,12 +50,12 @@ def _card(target: str | Path | Machine | Card) -> Card:
     return look_up(target) if isinstance(target, str) else read_card(target)
 
 
-def _excused(card: Card, found: list[Problem], checks: tuple[str, ...]) -> Iterator[Problem]:
+def _without_exempted(card: Card, found: list[Problem], checks: tuple[str, ...]) -> Iterator[Problem]:
     """The problems that no exception covers, and the exceptions that cover none."""
-    excused = {(excuse.check, excuse.resource) for excuse in card.excuses}
+    exempted = {(exemption.check, exemption.resource) for exemption in card.exemptions}
     met = {(problem.check, problem.resource) for problem in found}
-    yield from (problem for problem in found if (problem.check, problem.resource) not in excused)
-    for check, resource in sorted(excused - met):
+    yield from (problem for problem in found if (problem.check, problem.resource) not in exempted)
+    for check, resource in sorted(exempted - met):
         where = f"{card.where}: exception"
         if check not in checks:
             hint = did_you_mean(check, checks) or f"; known: {', '.join(checks)}"

@@ -90,9 +90,9 @@ def build(table: Table, base: Card | None = None) -> Card:
         sustained=(*_still_true(base, changed), *sustained),
         disagreements=tuple(figures.disagreement(each) for each in table.tables("disagreement")),
         known_errors=(*(base.known_errors if base else ()), *(error for each in found for error in each.errors)),
-        excuses=(
-            *(each for each in (base.excuses if base else ()) if each.resource not in changed),
-            *(figures.excuse(each) for each in table.tables("exception")),
+        exemptions=(
+            *(each for each in (base.exemptions if base else ()) if each.resource not in changed),
+            *(figures.exemption(each) for each in table.tables("exception")),
         ),
         attributions=tuple(_attributions(table)),
         sweep=tuple(_sweep(table)),
