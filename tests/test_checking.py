@@ -8,7 +8,7 @@ from msgspec.structs import replace
 import roofline as rl
 from roofline.analysis.budgets import finding_names
 from roofline.baselines import baseline_of
-from roofline.checking import Check, check_text, told_once
+from roofline.checking import Check, check_text, without_repeated_causes
 from roofline.conditions import parse_conditions
 from roofline.errors import UsageError
 from roofline.finding_causes import BYTES, DISTANCE, KERNELS, MEMORY
@@ -184,7 +184,7 @@ def test_a_cause_is_told_once() -> None:
     def broken(*causes: str) -> Check:
         return Check(condition="launches <= 3", holds=False, found=4, allowed=3, operator="<=", causes=causes)
 
-    found = [one.causes for one in told_once([broken("cast"), broken("cast"), broken(), broken("cast", "less fusion")])]
+    found = [one.causes for one in without_repeated_causes([broken("cast"), broken("cast"), broken(), broken("cast", "less fusion")])]
     assert found == [("cast",), ("as above",), (), ("less fusion",)]
 
 

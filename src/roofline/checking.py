@@ -262,7 +262,7 @@ def _is_torch(report: Report) -> bool:
     return "torch" in report.input.format
 
 
-def told_once(checks: Iterable[Check]) -> list[Check]:
+def without_repeated_causes(checks: Iterable[Check]) -> list[Check]:
     """The same checks without causes that an earlier one already gives, for texts that list them one after the other."""
     told: set[str] = set()
     found = []

@@ -8,7 +8,7 @@ from ..analysis import analyze
 from ..analysis.budgets import check, read_conditions
 from ..analysis.throughput import with_throughput
 from ..baselines import baseline_of
-from ..checking import BudgetCheck, Check, check_text, told_once
+from ..checking import BudgetCheck, Check, check_text, without_repeated_causes
 from ..dtypes import dtype
 from ..errors import UsageError
 from ..integrations.functions import FRAMEWORKS, report_of_shapes
@@ -88,7 +88,7 @@ def run(words: Sequence[str]) -> int:
 
 def _text(found: BudgetCheck) -> str:
     """One line for each condition that is broken or not known; where all hold, one for each of them."""
-    return "\n".join(check_text(one) for one in told_once((*found.broken, *found.not_known) or found.checks))
+    return "\n".join(check_text(one) for one in without_repeated_causes((*found.broken, *found.not_known) or found.checks))
 
 
 def _row(one: Check) -> Row:

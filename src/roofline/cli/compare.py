@@ -12,7 +12,7 @@ import msgspec
 from ..analysis import analyze
 from ..analysis.budgets import check_change, read_limits
 from ..analysis.throughput import with_throughput
-from ..checking import Check, check_text, told_once
+from ..checking import Check, check_text, without_repeated_causes
 from ..comparison import Delta, compare
 from ..errors import MachineError, UsageError
 from ..machine import Machine
@@ -200,7 +200,7 @@ def _emit_trend(args: argparse.Namespace, found: Trend, checks: tuple[Check, ...
 def _lines(checks: Sequence[Check]) -> list[str]:
     """One line for each limit that is broken or not known; where all hold, one for each of them."""
     wrong = [one for one in checks if not one.holds]
-    return ["\n".join(check_text(one) for one in told_once(wrong or checks))] if checks else []
+    return ["\n".join(check_text(one) for one in without_repeated_causes(wrong or checks))] if checks else []
 
 
 def _median(runs: Sequence[Report], names: Sequence[str]) -> tuple[Report, str]:

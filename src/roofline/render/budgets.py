@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from ..checking import Check, OpPart, amount_text, change_text, found_text, told_once
+from ..checking import Check, OpPart, amount_text, change_text, found_text, without_repeated_causes
 from .tables import PLAIN, Paper, table
 
 
 def broken_text(checks: Iterable[Check], paper: Paper = PLAIN) -> str:
     """Conditions one after the other: what was found and allowed, the ops, the causes, each cause once."""
-    return "\n\n".join(_one(check, paper) for check in told_once(checks))
+    return "\n\n".join(_one(check, paper) for check in without_repeated_causes(checks))
 
 
 def _one(check: Check, paper: Paper) -> str:

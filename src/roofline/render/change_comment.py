@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from ..checking import Check, amount_text, check_text, told_once
+from ..checking import Check, amount_text, check_text, without_repeated_causes
 from ..report_changes import Change, OpChange, ReportChanges, Spread, Trend, signed_percent
 from ..units import percent
 from .markdown import markdown_table, with_escapes
@@ -19,7 +19,7 @@ def change_comment(found: ReportChanges, checks: Sequence[Check] = (), notes: It
     broken = [one for one in checks if one.holds is False]
     parts = [
         f"**{with_escapes(change_sentence(found))}**",
-        _list("Limits broken", [f"❌ {with_escapes(check_text(one))}" for one in told_once(broken)], top=len(broken)),
+        _list("Limits broken", [f"❌ {with_escapes(check_text(one))}" for one in without_repeated_causes(broken)], top=len(broken)),
         "✅ All limits hold." if checks and not broken else "",
         markdown_table(["", "before", "after", "change"], [_cells(one) for one in found.figures]),
         _timed_list("Slower", found, found.slower, 1, top),
