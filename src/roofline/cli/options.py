@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import combinations, takewhile
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from ..errors import MachineError, RooflineError, UnitError, UsageError, excerpt
 from ..input_limits import DEFAULT as DEFAULT_LIMITS
@@ -23,11 +23,17 @@ from ..units import parse, parse_count
 from ..workload import Device
 from .streams import text_width
 
-BROKEN, NOT_KNOWN = 3, 2  # exit status of a condition that does not hold, or cannot be judged
+BROKEN, NOT_KNOWN = 3, 2  # exit status of a condition that does not hold, or cannot be decided
 CHIP_VARIABLE = "ROOFLINE_CHIP"
 MOST_DIGITS = 400  # of a number; none that is larger can be computed with
 _TOO_MANY_DIGITS = re.compile(rf"\d{{{MOST_DIGITS},}}")
 OUTPUTS = ("json", "csv", "parquet", "output", "markdown")  # options that name a file to write
+
+
+class TakesOptions(Protocol):
+    """A parser, or a group of its options."""
+
+    def add_argument(self, *names: str, **how: Any) -> argparse.Action: ...
 
 
 def check_outputs(options: Mapping[str, object]) -> None:
@@ -134,7 +140,7 @@ def correction_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--limit", metavar="NAME", help="apply a named lower ceiling of the chip, such as 'no FMA'")
 
 
-def limit_options(parser: argparse._ActionsContainer) -> None:
+def limit_options(parser: TakesOptions) -> None:
     """How much an input may hold."""
     defaults = DEFAULT_LIMITS
     parser.add_argument(
@@ -148,7 +154,7 @@ def limit_options(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def throughput_options(parser: argparse._ActionsContainer) -> None:
+def throughput_options(parser: TakesOptions) -> None:
     """How much work of the reader's own kind a step does."""
     parser.add_argument(
         "--per-step",
@@ -207,7 +213,7 @@ PAGES = (".html", ".htm")
 MARKDOWN = (".md", ".markdown")
 
 
-def figure_options(parser: argparse._ActionsContainer, *, required: bool = False, page: bool = False) -> None:
+def figure_options(parser: TakesOptions, *, required: bool = False, page: bool = False) -> None:
     """Where a figure, or a page where there is one, goes, and for which background a figure is drawn."""
     kinds = "write a web page (.html), Markdown (.md) or a figure (.svg, .png, .pdf)" if page else "write a figure (.svg, .png, .pdf)"
     parser.add_argument("-o", "--output", type=_figure_or_page if page else _figure, required=required, metavar="FILE", help=kinds)
