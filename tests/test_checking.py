@@ -8,12 +8,12 @@ from msgspec.structs import replace
 import roofline as rl
 from roofline.analysis.budgets import finding_names
 from roofline.baselines import baseline_of
-from roofline.checking import Check, check_text, without_repeated_causes
+from roofline.checking import Check
 from roofline.conditions import parse_conditions
 from roofline.errors import UsageError
 from roofline.finding_causes import BYTES, DISTANCE, KERNELS, MEMORY
 from roofline.op_filter import filtered
-from roofline.render.budgets import broken_text
+from roofline.render.budgets import broken_text, check_text, without_repeated_causes
 from roofline.report import Finding, OpInfo, Point, Report
 from roofline.sources.baseline_json import read_baseline, write_baseline
 from roofline.workload import PeakMemory

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 import roofline as rl
 from roofline.analysis.budgets import check_change, read_limits
-from roofline.checking import BudgetCheck, check_text
+from roofline.checking import BudgetCheck
 from roofline.conditions import ALIASES, QUANTITIES, WHOLE_ONLY, Quantity, parse_conditions
 from roofline.errors import RooflineError
 from roofline.op_filter import FIELDS
+from roofline.render.budgets import check_text
 from roofline.report import Report
 from roofline.sources.baseline_json import read_baseline
 from roofline.sources.budget_toml import read_budget

@@ -15,14 +15,15 @@ from .conditions import Condition, Quantity, parse_conditions
 from .errors import MachineError, UsageError
 from .finding_causes import explaining
 from .op_filter import COMPARE
-from .quantities import amount_of, counted_ops, whole_of
+from .quantities import Amount, amount_of, counted_ops, whole_of
 from .regression_causes import changes_since, more_idle
 from .report import Number, OpInfo, Report
-from .units import percent, plain, show
+from .units import show
 
 MOST_OPS = 10  # of those that broke a condition
 MOST_CAUSES = 3
 EXACT = 1e-9  # what rounding makes of equal amounts
+_OVER = {"1": "s", "FLOP/B": "B"}  # what ratios of these dimensions are over
 _TIMED = ("step", "run", "time", "mfu", "hfu")  # quantities whose parts are the measured times of ops
 
 
@@ -39,6 +40,10 @@ class OpPart(Struct, frozen=True, kw_only=True):
     amount: Number
     before: Number | None = None
     count: int = 1
+
+    @property
+    def change(self) -> Number:
+        return self.amount - (self.before or 0)
 
 
 class Check(Struct, frozen=True, kw_only=True):
@@ -110,52 +115,59 @@ def _check(
     baseline: Baseline | None,
     on_chip: Callable[[str], Report] | None,
 ) -> Check:
+    """The result of one condition."""
     quantity = condition.quantity
     if quantity is None:
         return _absence(report, condition)
     if quantity.on:
-        if on_chip is None:
-            raise UsageError(f"condition {condition.text!r}: this report cannot be analysed for another chip")
-        try:
-            report = on_chip(quantity.on)
-        except MachineError as error:
-            raise UsageError(f"condition {condition.text!r}, at {quantity.on!r}: {error}") from None
+        report = _other_chip(condition, quantity, on_chip)
         ops = counted_ops(report)
     amount = amount_of(report, quantity, ops)
-    measured = quantity.is_measured
-    said = Check(condition=condition.text, holds=None, unit=quantity.dimension, operator=condition.operator, measured=measured)
+    check = Check(condition=condition.text, holds=None, unit=quantity.dimension, operator=condition.operator, measured=quantity.is_measured)
     if amount.value is None:
-        return replace(said, why=amount.why)
-    before = {**baseline.work, **baseline.quantities}.get(quantity.text) if baseline and condition.of_baseline else None
-    file = baseline.file if baseline else ""
-    if condition.of_baseline and before is None:
-        named = f"the baseline {file}" if file else "the baseline"
-        raise UsageError(f"condition {condition.text!r}: {named} has no {quantity.text!r}; write it again with --update")
+        return replace(check, why=amount.why)
+    before = _figure_of(baseline, condition, quantity) if baseline and condition.of_baseline else None
     whole = whole_of(report, quantity, ops) if condition.of_whole else 1
     if whole is None:
-        return replace(said, found=amount.value, why="the total that the percentage refers to is not known")
+        return replace(check, found=amount.value, why="the total that the percentage refers to is not known")
     allowed = condition.number * (before if before is not None else 1) * whole
     holds = _holds(condition, amount.value, allowed)
-    parts: tuple[OpPart, ...] = ()
-    causes: tuple[str, ...] = ()
-    if not holds:
-        parts = _parts(amount.by_op, quantity, baseline, fell=amount.value < allowed)
-        shown = {part.label for part in parts}
-        ids = [op.id for op, _ in amount.by_op if shown & {kind_of(op), op.label or op.name}]
-        causes = _causes(report, quantity, baseline, ops, ids)
-        if baseline and before is not None and quantity.name == "step" and (waits := more_idle(amount.value, before, ops, baseline)):
-            parts, causes = (), (waits, *_causes(report, Quantity(name="idle"), baseline, ops, ()))[:MOST_CAUSES]
-    return replace(
-        said,
-        holds=holds,
-        found=amount.value,
-        allowed=allowed,
-        baseline=before,
-        baseline_file=file if before is not None else "",
-        ops=parts,
-        causes=causes,
-        unknown=amount.unknown,
-    )
+    check = replace(check, holds=holds, found=amount.value, allowed=allowed, unknown=amount.unknown)
+    if baseline and before is not None:
+        check = replace(check, baseline=before, baseline_file=baseline.file)
+    return check if holds else _explained(check, report, ops, quantity, amount, baseline)
+
+
+def _other_chip(condition: Condition, quantity: Quantity, on_chip: Callable[[str], Report] | None) -> Report:
+    """The report on the chip that a condition names."""
+    if on_chip is None:
+        raise UsageError(f"condition {condition.text!r}: this report cannot be analysed for another chip")
+    try:
+        return on_chip(quantity.on)
+    except MachineError as error:
+        raise UsageError(f"condition {condition.text!r}, at {quantity.on!r}: {error}") from None
+
+
+def _figure_of(baseline: Baseline, condition: Condition, quantity: Quantity) -> Number:
+    """What the baseline has of a quantity."""
+    found = {**baseline.work, **baseline.quantities}.get(quantity.text)
+    if found is None:
+        named = f"the baseline {baseline.file}" if baseline.file else "the baseline"
+        raise UsageError(f"condition {condition.text!r}: {named} has no {quantity.text!r}; write it again with --update")
+    return found
+
+
+def _explained(
+    check: Check, report: Report, ops: tuple[OpInfo, ...], quantity: Quantity, amount: Amount, baseline: Baseline | None
+) -> Check:
+    """A broken condition with the ops that broke it, and why."""
+    found, allowed = check.found or 0, check.allowed or 0
+    if baseline and check.baseline is not None and quantity.name == "step" and (waits := more_idle(found, check.baseline, ops, baseline)):
+        return replace(check, causes=(waits, *_causes(report, Quantity(name="idle"), baseline, ops, ()))[:MOST_CAUSES])
+    parts = _parts(amount.by_op, quantity, baseline, fell=found < allowed)
+    shown = {part.label for part in parts}
+    ids = [op.id for op, _ in amount.by_op if shown & {kind_of(op), op.label or op.name}]
+    return replace(check, ops=parts, causes=_causes(report, quantity, baseline, ops, ids))
 
 
 def _holds(condition: Condition, found: float, allowed: float) -> bool:
@@ -205,12 +217,8 @@ def _parts(by_op: Sequence[tuple[OpInfo, Number]], quantity: Quantity, baseline:
     kinds = [*reversed(ids), *(kind for kind in before if kind not in ids and not quantity.of)]  # of a part, what is gone is not known
     changed = [OpPart(id=ids.get(kind), label=kind, amount=now.get(kind, 0), before=before.get(kind, 0)) for kind in kinds]
     sign = -1 if fell else 1
-    moved = [one for one in changed if sign * _change(one) > ROUNDING * max(one.amount, one.before or 0)]
-    return tuple(sorted(moved, key=lambda one: -sign * _change(one))[:MOST_OPS]) or _by_label(by_op)
-
-
-def _change(part: OpPart) -> Number:
-    return part.amount - (part.before or 0)
+    moved = [one for one in changed if sign * one.change > ROUNDING * max(one.amount, one.before or 0)]
+    return tuple(sorted(moved, key=lambda one: -sign * one.change)[:MOST_OPS]) or _by_label(by_op)
 
 
 def _before(quantity: Quantity, baseline: Baseline | None) -> dict[str, Number] | None:
@@ -260,78 +268,3 @@ def _memory(report: Report) -> str:
 def _is_torch(report: Report) -> bool:
     """Whether it is on a program of PyTorch, which has no donation."""
     return "torch" in report.input.format
-
-
-def without_repeated_causes(checks: Iterable[Check]) -> list[Check]:
-    """The same checks without causes that an earlier one already gives, for texts that list them one after the other."""
-    told: set[str] = set()
-    found = []
-    for one in checks:
-        new = tuple(cause for cause in one.causes if cause not in told)
-        told.update(new)
-        found.append(replace(one, causes=new or ("as above",)) if one.causes else one)
-    return found
-
-
-def check_text(one: Check) -> str:
-    """A condition on one line: what was allowed and found, which ops, why, since which baseline.
-
-    >>> check_text(Check(condition="launches <= 3", holds=False, found=4, allowed=3, operator="<="))
-    'launches <= 3: found 4, allowed at most 3'
-    """
-    ops = "" if one.holds or not one.ops else "; ops: " + ", ".join(_part_text(part, one) for part in one.ops[:MOST_CAUSES])
-    more = f" and {len(one.ops) - MOST_CAUSES} more" if ops and len(one.ops) > MOST_CAUSES else ""
-    why = "" if one.holds or not one.causes else "; why: " + "; ".join(one.causes)
-    return f"{found_text(one)}{ops}{more}{why}"
-
-
-def found_text(one: Check) -> str:
-    """What was found and allowed, since which baseline."""
-    if one.holds is None:
-        return f"{one.condition}: not known: {one.why}"
-    if not one.operator or (one.unit == "" and one.condition.lower().startswith("no")):
-        said = f"{one.condition}: found {plain(one.found or 0)}" if not one.holds else f"{one.condition}: none found"
-    else:
-        found, allowed = _told_apart(one)
-        said = f"{one.condition}: found {found}, allowed {_WORDS[one.operator]} {allowed}"
-    if one.baseline is not None:
-        said += f" (baseline {amount_text(one.baseline, one.unit)}{f', {one.baseline_file}' if one.baseline_file else ''})"
-    said += f", without unknown parts of {one.unknown} ops" if one.unknown else ""
-    return f"{said}; {one.why}" if one.why else said
-
-
-_OVER = {"1": "s", "FLOP/B": "B"}  # what ratios of these dimensions are over
-_WORDS = {"<": "less than", "<=": "at most", ">": "more than", ">=": "at least", "==": "exactly", "!=": "anything but"}
-
-
-def _told_apart(one: Check) -> tuple[str, str]:
-    """What was found and allowed; with all digits where a broken condition would show the same twice."""
-    short = amount_text(one.found, one.unit), amount_text(one.allowed, one.unit)
-    if one.holds is not False or short[0] != short[1] or one.found == one.allowed:
-        return short
-    unit = one.unit.replace("1", "")
-    found, allowed = (f"{amount or 0:,.16g}{f' {unit}' if unit else ''}" for amount in (one.found, one.allowed))
-    return found, allowed
-
-
-def _part_text(part: OpPart, one: Check) -> str:
-    if part.before is None:
-        among = f"{part.count} ops" if part.count > 1 and (one.ops_unit or part.amount != part.count) else ""
-        amount = "" if one.operator == "==" and one.unit == "" else amount_text(part.amount, one.ops_unit)
-        said = " in ".join(filter(None, (amount, among)))
-        return f"{part.label} ({said})" if said else part.label
-    word = "new, " if not part.before else "gone, " if not part.amount else ""
-    return f"{part.label} ({word}{change_text(part, one.ops_unit)})"
-
-
-def change_text(part: OpPart, unit: str) -> str:
-    """What an op has more or less of than in the baseline."""
-    change = _change(part)
-    return f"{'+' if change > 0 else '−'}{amount_text(abs(change), unit)}"
-
-
-def amount_text(amount: Number | None, unit: str) -> str:
-    """An amount in its unit, ``1`` for a ratio and nothing for a number."""
-    if amount is None:
-        return "–"
-    return percent(amount) if unit == "1" else plain(amount) if unit == "" else show(amount, unit)

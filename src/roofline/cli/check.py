@@ -8,11 +8,12 @@ from ..analysis import analyze
 from ..analysis.budgets import check, read_conditions
 from ..analysis.throughput import with_throughput
 from ..baselines import baseline_of
-from ..checking import BudgetCheck, Check, check_text, without_repeated_causes
+from ..checking import BudgetCheck, Check
 from ..dtypes import dtype
 from ..errors import UsageError
 from ..integrations.functions import FRAMEWORKS, report_of_shapes
 from ..machines.detection import DEFAULT_CHIP
+from ..render.budgets import check_text, without_repeated_causes
 from ..render.export import Row
 from ..report import Report
 from ..sources.baseline_json import read_baseline, write_baseline

@@ -1,9 +1,15 @@
-"""Broken budgets as text: each condition with a table of the ops that broke it, and why."""
+"""Checks of budgets as text: each condition on one line, and broken ones with a table of the ops that broke them, and why."""
 
 from collections.abc import Iterable
 
-from ..checking import Check, OpPart, amount_text, change_text, found_text, without_repeated_causes
+from msgspec.structs import replace
+
+from ..checking import MOST_CAUSES, Check, OpPart
+from ..report import Number
+from ..units import percent, plain, show
 from .tables import PLAIN, Paper, table
+
+_WORDS = {"<": "less than", "<=": "at most", ">": "more than", ">=": "at least", "==": "exactly", "!=": "anything but"}
 
 
 def broken_text(checks: Iterable[Check], paper: Paper = PLAIN) -> str:
@@ -27,3 +33,73 @@ def _row(part: OpPart, unit: str, compared: bool) -> list[str]:
         return [f"{part.label} ({part.count} ops)" if part.count > 1 else part.label, now]
     before = part.before or 0
     return [part.label, amount_text(before, unit) if before else "new", now if part.amount else "gone", change_text(part, unit)]
+
+
+def without_repeated_causes(checks: Iterable[Check]) -> list[Check]:
+    """The same checks without causes that an earlier one already gives, for texts that list them one after the other."""
+    told: set[str] = set()
+    found = []
+    for one in checks:
+        new = tuple(cause for cause in one.causes if cause not in told)
+        told.update(new)
+        found.append(replace(one, causes=new or ("as above",)) if one.causes else one)
+    return found
+
+
+def check_text(one: Check) -> str:
+    """A condition on one line: what was allowed and found, which ops, why, since which baseline.
+
+    >>> check_text(Check(condition="launches <= 3", holds=False, found=4, allowed=3, operator="<="))
+    'launches <= 3: found 4, allowed at most 3'
+    """
+    ops = "" if one.holds or not one.ops else "; ops: " + ", ".join(_part_text(part, one) for part in one.ops[:MOST_CAUSES])
+    more = f" and {len(one.ops) - MOST_CAUSES} more" if ops and len(one.ops) > MOST_CAUSES else ""
+    why = "" if one.holds or not one.causes else "; why: " + "; ".join(one.causes)
+    return f"{found_text(one)}{ops}{more}{why}"
+
+
+def found_text(one: Check) -> str:
+    """What was found and allowed, since which baseline."""
+    if one.holds is None:
+        return f"{one.condition}: not known: {one.why}"
+    if not one.operator or (one.unit == "" and one.condition.lower().startswith("no")):
+        said = f"{one.condition}: found {plain(one.found or 0)}" if not one.holds else f"{one.condition}: none found"
+    else:
+        found, allowed = _told_apart(one)
+        said = f"{one.condition}: found {found}, allowed {_WORDS[one.operator]} {allowed}"
+    if one.baseline is not None:
+        said += f" (baseline {amount_text(one.baseline, one.unit)}{f', {one.baseline_file}' if one.baseline_file else ''})"
+    said += f", without unknown parts of {one.unknown} ops" if one.unknown else ""
+    return f"{said}; {one.why}" if one.why else said
+
+
+def _told_apart(one: Check) -> tuple[str, str]:
+    """What was found and allowed; with all digits where a broken condition would show the same twice."""
+    short = amount_text(one.found, one.unit), amount_text(one.allowed, one.unit)
+    if one.holds is not False or short[0] != short[1] or one.found == one.allowed:
+        return short
+    unit = one.unit.replace("1", "")
+    found, allowed = (f"{amount or 0:,.16g}{f' {unit}' if unit else ''}" for amount in (one.found, one.allowed))
+    return found, allowed
+
+
+def _part_text(part: OpPart, one: Check) -> str:
+    if part.before is None:
+        among = f"{part.count} ops" if part.count > 1 and (one.ops_unit or part.amount != part.count) else ""
+        amount = "" if one.operator == "==" and one.unit == "" else amount_text(part.amount, one.ops_unit)
+        said = " in ".join(filter(None, (amount, among)))
+        return f"{part.label} ({said})" if said else part.label
+    word = "new, " if not part.before else "gone, " if not part.amount else ""
+    return f"{part.label} ({word}{change_text(part, one.ops_unit)})"
+
+
+def change_text(part: OpPart, unit: str) -> str:
+    """What an op has more or less of than in the baseline."""
+    return f"{'+' if part.change > 0 else '−'}{amount_text(abs(part.change), unit)}"
+
+
+def amount_text(amount: Number | None, unit: str) -> str:
+    """An amount in its unit, ``1`` for a ratio and nothing for a number."""
+    if amount is None:
+        return "–"
+    return percent(amount) if unit == "1" else plain(amount) if unit == "" else show(amount, unit)

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from ..checking import Check, amount_text, check_text, without_repeated_causes
+from ..checking import Check
 from ..report_changes import Change, OpChange, ReportChanges, Spread, Trend, signed_percent
 from ..units import percent
+from .budgets import amount_text, check_text, without_repeated_causes
 from .markdown import markdown_table, with_escapes
 
 TOP = 8  # ops of a list
