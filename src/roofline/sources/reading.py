@@ -113,8 +113,8 @@ def only_here(files: Sequence[str]) -> bool:
 
 def calls_of_users() -> bool:
     """Whether prices of custom calls are registered in this process: neither other processes nor the cache know them."""
-    registry = sys.modules.get("roofline.hlo.price.calls.registry")
-    return bool(registry and registry.user_targets())
+    pricing = sys.modules.get("roofline.hlo.price.calls.pricing")
+    return bool(pricing and pricing.user_targets())
 
 
 class OverallProgress:

@@ -13,8 +13,8 @@ from ..formulas.fused_attention import Attention
 from ..operation import Attention as Measured
 from ..resource import matrix
 from .call import Call, Priced, Tensor
+from .op_table import op
 from .product_formats import product_format
-from .registry import op
 from .traffic import result, traffic
 
 ATTENTION = "attention"

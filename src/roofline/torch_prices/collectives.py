@@ -11,7 +11,7 @@ from typing import Any
 from ..cost import NOTHING, Cost
 from ..formulas.network import Network, collective_ledger, whole_cost
 from .call import CPP_TYPES, Call, Priced, Tensor
-from .registry import op
+from .op_table import op
 
 COLLECTIVE = "collective"
 # By what the name holds, longer words first: the formula, and whether its size is that of the input or of the output over the group.

@@ -18,8 +18,8 @@ from ..operation import Operation
 from ..resource import HBM
 from ..workload import COUNTED
 from .call import Call, Priced, Tensor
+from .op_table import op
 from .product_formats import product_format
-from .registry import op
 from .traffic import pointwise_work, traffic
 
 CONVOLUTION = "convolution"

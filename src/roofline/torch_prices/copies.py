@@ -10,7 +10,7 @@ from ..dtypes import DType
 from ..errors import FormulaError
 from .call import CPP_TYPES, EXECUTION_TRACE, Call, Priced, Tensor
 from .memory_copies import COPY, copied
-from .registry import op
+from .op_table import op
 from .traffic import format_name, result, traffic
 
 MOVEMENT = "data movement"

@@ -10,8 +10,8 @@ from ..dtypes import DType, dtype
 from ..errors import FormulaError
 from ..formulas.chains import POINTWISE
 from .call import Call, Priced, Tensor
+from .op_table import op
 from .products import broadcast
-from .registry import op
 from .traffic import format_name, pointwise_work, traffic
 
 ELEMENTWISE = "elementwise"

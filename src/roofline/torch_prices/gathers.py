@@ -12,7 +12,7 @@ from ..dtypes import dtype
 from ..formulas import embedding as embedding_formula
 from ..resource import HBM
 from .call import EXECUTION_TRACE, Call, Priced, Tensor
-from .registry import op
+from .op_table import op
 from .traffic import format_name, pointwise_work, result, traffic
 
 GATHER, SCATTER = "gather", "scatter"

@@ -15,8 +15,8 @@ from ..resource import HBM
 from ..units import DECIMAL
 from .attention import flex
 from .call import KERNEL_METADATA, Call, Priced, Tensor
+from .op_table import op
 from .product_formats import product_format
-from .registry import op
 from .traffic import format_name, traffic
 
 FUSED = "fused"

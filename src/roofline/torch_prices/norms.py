@@ -11,7 +11,7 @@ from ..dtypes import DType, dtype
 from ..errors import FormulaError
 from ..formulas.chains import POINTWISE
 from .call import Call, Priced, Tensor
-from .registry import op
+from .op_table import op
 from .traffic import format_name, pointwise_work, result, traffic
 
 NORM, SOFTMAX = "normalisation", "softmax"

@@ -12,7 +12,7 @@ from ..cost import Cost
 from ..dtypes import DType, dtype
 from ..formulas.training import RULES
 from .call import CPP_TYPES, EXECUTION_TRACE, Call, Priced, Tensor
-from .registry import op
+from .op_table import op
 from .traffic import pointwise_work, traffic
 
 OPTIMIZER = "optimizer"

@@ -3,7 +3,7 @@
 from ..dtypes import dtype
 from ..errors import FormulaError
 from .call import Call, Priced, Tensor
-from .registry import op
+from .op_table import op
 from .traffic import format_name, pointwise_work, result, traffic
 
 POOLING = "pooling"

@@ -12,8 +12,8 @@ from ..formulas.chains import POINTWISE
 from ..formulas.compute_units import matrix_work
 from ..operation import Product
 from .call import FP4_PAIR, Call, Priced, Tensor
+from .op_table import op
 from .product_formats import product_format
-from .registry import op
 from .traffic import pointwise_work, result, traffic
 
 MATMUL = "matmul"

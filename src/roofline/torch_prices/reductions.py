@@ -6,7 +6,7 @@ from ..dtypes import DType, dtype
 from ..errors import FormulaError
 from ..formulas import reduction as reduction_formula
 from .call import Call, Priced, Tensor
-from .registry import op
+from .op_table import op
 from .traffic import format_name, pointwise_work, result, traffic
 
 REDUCTION = "reduction"

@@ -15,6 +15,8 @@ from ..errors import FormulaError, UsageError
 from ..ledger import Ledger
 from .call import RECORD_SHAPES, Call, Priced, Pricer
 from .memory_copies import copied
+from .op_table import PRICES
+from .op_table import op as op
 
 F = TypeVar("F")
 
@@ -26,22 +28,8 @@ FAMILIES = (
 
 UserFunction = Callable[[Call], Cost | Ledger | Priced | None]
 
-_OWN: dict[str, Pricer] = {}
 _USERS: dict[str, UserFunction] = {}
 UNKNOWN = Priced(cost=None)
-
-
-def op(*names: str) -> Callable[[Pricer], Pricer]:
-    """Registers a function of this package that prices these operators."""
-
-    def registered(function: Pricer) -> Pricer:
-        for name in names:
-            if name in _OWN:
-                raise ValueError(f"the operator {name!r} already has a price; choose one function for it")
-            _OWN[name] = function
-        return function
-
-    return registered
 
 
 def register(name: str, function: UserFunction) -> None:
@@ -108,7 +96,7 @@ def _own() -> dict[str, Pricer]:
     """The table of this package, filled by importing its families when a price is first asked for."""
     for family in FAMILIES:
         import_module(f".{family}", __package__)
-    return _OWN
+    return PRICES
 
 
 def _ask(call: Call, function: UserFunction) -> Priced:

@@ -9,8 +9,8 @@ from ..formulas.chains import POINTWISE
 from .attention import ATTENTION
 from .call import Call, Priced, Tensor
 from .norms import NORM
+from .op_table import op
 from .products import product, two_matrices
-from .registry import op
 from .traffic import format_name, pointwise_work, traffic
 
 PAGED = "paged attention: the recording has the whole cache pool and no lengths"

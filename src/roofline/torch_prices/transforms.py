@@ -5,7 +5,7 @@ from math import log2, prod
 
 from ..errors import FormulaError
 from .call import Call, Priced, Tensor
-from .registry import op
+from .op_table import op
 from .traffic import format_name, pointwise_work, result, traffic
 
 

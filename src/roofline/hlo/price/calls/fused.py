@@ -6,7 +6,7 @@ operands are the slices, is the price of the whole.
 
 from ...ir.module import Instruction
 from ..types import Price, Site
-from .registry import price_call
+from .pricing import price_call
 
 _MOVES = frozenset(
     (
