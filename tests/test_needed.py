@@ -415,6 +415,29 @@ def test_a_cache_that_is_put_together_again_for_each_position(function: Callable
         assert one.instead[HBM] < 16 * 4096 * 1024 * 2 / 100, "what is new is written, the rest stays where it is"
 
 
+@pytest.mark.parametrize("carried", [False, True])
+def test_a_cache_that_a_scan_over_layers_gives_back_slice_by_slice(carried: bool) -> None:
+    def decode(caches: Any, x: Any, at: Any) -> Any:
+        def layer(x: Any, cache: Any) -> Any:
+            cache = jax.lax.dynamic_update_slice(cache, x[:, None], (0, at, 0))
+            return jnp.tanh(cache.sum(1)), cache
+
+        def in_place(number: Any, carry: Any) -> Any:
+            x, caches = carry
+            caches = jax.lax.dynamic_update_slice(caches, x[None, :, None], (number, 0, at, 0))
+            return jnp.tanh(caches[number].sum(1)), caches
+
+        if carried:
+            return jax.lax.fori_loop(0, 4, in_place, (x, caches))
+        return jax.lax.scan(layer, x, caches)
+
+    ops = ops_of(decode, of_shape(4, 16, 4096, 1024), of_shape(16, 1024), of_shape(dtype="int32"))
+    found = [one for op in ops for one in op.avoidable if one.group == "rebuilt"]
+    assert bool(found) == (not carried)
+    for one in found:
+        assert one.instead[HBM] < 16 * 4096 * 1024 * 2 / 100, "one position of each layer is written"
+
+
 def test_matrices_that_are_gathered_for_each_row_of_a_product() -> None:
     # 64 matrices of 8 MB; 4096 tokens gather 34 GB of them.
     x, chosen, weights = of_shape(4096, 1024), of_shape(4096, dtype="int32"), of_shape(64, 1024, 4096)

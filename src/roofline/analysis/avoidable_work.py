@@ -12,7 +12,7 @@ from ..report import Finding
 from ..workload import Avoidable, Recording
 from .chains import KIND as CHAIN
 from .chains import unfused_chains
-from .finding_kinds import COPIED_ALL_THE_SAME, GATHERED, SHIFTED, Kinds
+from .finding_kinds import COPIED_ALL_THE_SAME, GATHERED, REBUILT, SHIFTED, Kinds
 from .finding_words import at_place, count_and_longest, with_saving
 from .losses import MEMORY
 from .op_times import OpTime, OpTimes
@@ -25,6 +25,7 @@ RAN_FOR_IT = ("recomputation", "duplicated-work", "missing-donation")
 GROUPS = {
     ("missing-donation", "donated"): COPIED_ALL_THE_SAME,
     ("missing-donation", "shifted"): SHIFTED,
+    ("missing-donation", "rebuilt"): REBUILT,
     ("repeated-operand", "gathered"): GATHERED,
 }
 CALLBACK = "idle-callback"

@@ -274,6 +274,16 @@ SHIFTED = Kind(
         "lax.dynamic_update_slice into an array that has room for all positions",
     ),
 )
+# Of missing-donation where a loop takes an array slice by slice and gives the slices back.
+REBUILT = Kind(
+    "the array that a loop copies in full to change a small part of it",
+    "Carry it through the loop and update it in place",
+    "copies an array in full in a loop to change a small part of it",
+    (
+        "carry the whole array, not its slices as xs and ys of a scan: cache.at[layer, :, position].set(new)",
+        "do not split and stack the array around the loop",
+    ),
+)
 # Of repeated-operand where a matrix is gathered for each row.
 GATHERED = Kind(
     "the matrices that are gathered for each row of a product",

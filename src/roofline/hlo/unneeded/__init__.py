@@ -35,6 +35,7 @@ from .one_hot import one_hot_products
 from .operations import operation
 from .padded import padding
 from .product_order import costly_orders
+from .rebuilt import rebuilt_arrays
 from .recomputed import recomputed
 from .repeated import repeated_operands
 from .selected import selected_products
@@ -54,6 +55,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     selected_products,
     missing_donations,
     shifted_arguments,
+    rebuilt_arrays,
     recomputed,
     stored_attention,
     wide_products,

@@ -1,0 +1,127 @@
+"""Arrays that a loop makes anew to change a small part of them: a scan that takes a cache slice by slice and gives the slices back.
+
+Each slice is read from the old array, changed at one position and written to the new one. Carried through the loop, the array would be
+updated in place. Around the loop, kernels that only fill, cut or join such arrays go with it.
+"""
+
+from collections.abc import Iterator
+
+from ...cost import NOTHING, Cost
+from ...resource import HBM
+from ...workload import Avoidable
+from ..ir.module import Computation
+from .donation import CLASS, KIND
+from .kernels import Kernels
+from .values import LAYOUT, Value, Values
+
+GROUP = "rebuilt"
+_MOST_NEW = 1 / 16  # of a slice: more than that is no small part
+_WRITTEN = {"dynamic-update-slice": 1, "scatter": 2}  # what updates its first operand, and which operand has the new values
+_PASSED = LAYOUT | {"convert"}
+_MOVES = frozenset(
+    (*LAYOUT, "parameter", "constant", "broadcast", "slice", "dynamic-slice", "concatenate", "pad", "tuple", "get-tuple-element", "convert")
+)
+_WHY = "copies an array in full in a loop to change a small part of it"
+
+
+def rebuilt_arrays(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The kernels of a loop that write slices of an array anew, and those around the loop that only move that array."""
+    if not {"while", "dynamic-update-slice"} <= kernels.module.opcodes:
+        return
+    if kernels.number in kernels.values.loop_bodies:
+        for index, (_, _, share) in _rebuilt(kernels.values, kernels.computation).items():
+            if index not in kernels.costs:
+                continue
+            amounts = dict(kernels.costs[index].amounts)
+            amounts[HBM] = amounts.get(HBM, 0) * share
+            yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=_WHY, unneeded=CLASS, group=GROUP)
+    for place, loop in enumerate(kernels.computation.instructions):
+        if loop.opcode == "while":
+            for index in dict.fromkeys(_around(kernels, place)):
+                yield index, Avoidable(kind=KIND, instead=NOTHING, why=_WHY, unneeded=CLASS, group=GROUP)
+
+
+def _rebuilt(values: Values, body: Computation) -> dict[int, tuple[int, int, float]]:
+    """The kernels of a loop's body that write a slice anew: the places of the new and of the old array in what the loop carries, and
+    the share of the slice that changes."""
+    found = {}
+    for index, instruction in enumerate(body.instructions):
+        inner = values.body(instruction)
+        if "dynamic-update-slice" in (values.opcodes(inner) if inner is not None else (instruction.opcode,)):
+            for written in _written(values, body, index):
+                if (one := _replaced(values, body, written)) is not None:
+                    found[index] = one
+    return found
+
+
+def _written(values: Values, computation: Computation, index: int) -> list[Value]:
+    """The arrays that a kernel writes."""
+    instruction = computation[index]
+    body = values.body(instruction)
+    if body is None:
+        return [Value(computation, index)]
+    root, inside = body.root_instruction, ((computation, instruction),)
+    return [Value(body, place, inside) for place in (root.operands if root.opcode == "tuple" else (body.root,))]
+
+
+def _replaced(values: Values, loop: Computation, written: Value) -> tuple[int, int, float] | None:
+    outer = values.origin(written, _PASSED)
+    if outer.opcode != "dynamic-update-slice":
+        return None
+    new = _carried(loop, values.origin(values.operand(outer, 0), _PASSED))
+    slice_ = values.operand(outer, 1)
+    inner = values.origin(slice_, _PASSED | {"broadcast"})
+    if new is None or inner.opcode not in _WRITTEN or inner.shape.elements != slice_.shape.elements:
+        return None
+    part = values.origin(values.operand(inner, 0), _PASSED)
+    if part.opcode != "dynamic-slice":
+        return None
+    source = values.operand(part, 0)
+    old = _carried(loop, values.origin(source, _PASSED))
+    share = values.operand(inner, _WRITTEN[inner.opcode]).shape.elements / max(inner.shape.elements, 1)
+    if old is None or old == new or source.shape.elements != outer.shape.elements or share > _MOST_NEW:
+        return None
+    return new, old, share
+
+
+def _carried(loop: Computation, value: Value) -> int | None:
+    """The place of a value in what the loop carries."""
+    instruction = value.instruction
+    if value.computation is not loop or instruction.opcode != "get-tuple-element" or not instruction.operands:
+        return None
+    return instruction.integer("index") or 0 if loop[instruction.operands[0]].opcode == "parameter" else None
+
+
+def _around(kernels: Kernels, place: int) -> Iterator[int]:
+    """The kernels that move the arrays which a loop makes anew, in front of it and behind it."""
+    computation, values, loop = kernels.computation, kernels.values, kernels.computation[place]
+    for number in loop.called("body"):
+        for new, old, _ in _rebuilt(values, kernels.module.computations[number]).values():
+            start = values.made_by(Value(computation, loop.operands[0]))
+            for before in (new, old):
+                if start.opcode == "tuple" and before < len(start.instruction.operands):
+                    yield from _moved(kernels, start.instruction.operands[before])
+            for user in values.users(computation, place):
+                if computation[user].opcode == "get-tuple-element" and computation[user].integer("index") == new:
+                    yield from (after for after in values.users(computation, user) if _only_moves(kernels, after))
+
+
+def _moved(kernels: Kernels, index: int) -> Iterator[int]:
+    """The kernels behind a value that only move or fill arrays, nearest first."""
+    for _ in range(len(kernels.computation.instructions)):
+        instruction = kernels.computation[index]
+        if _only_moves(kernels, index):
+            yield index
+        elif instruction.opcode not in ("bitcast", "reshape", "get-tuple-element"):
+            return
+        if len(instruction.operands) != 1:
+            return
+        index = instruction.operands[0]
+
+
+def _only_moves(kernels: Kernels, index: int) -> bool:
+    if index not in kernels.costs:
+        return False
+    instruction = kernels.computation[index]
+    body = kernels.values.body(instruction)
+    return ({instruction.opcode} if body is None else kernels.values.opcodes(body)) <= _MOVES
