@@ -9,6 +9,7 @@ from roofline.dtypes import DType, dtype
 from roofline.errors import UsageError
 from roofline.formulas import matmul
 from roofline.formulas.network import Network
+from roofline.resource import HBM, matrix
 from roofline.torch_prices import SCALAR_TYPES, Call, Kernel, Priced, Tensor, forget, has_price, price, register
 from roofline.torch_prices.registry import known_ops
 
@@ -412,3 +413,108 @@ kernels = st.lists(
 def test_any_call_has_a_price_or_none_and_never_fails(op: str, args: list[object], launches: list[Kernel], extra: dict[str, int]) -> None:
     found = price(Call(op, args=tuple(args), kernels=tuple(launches), extra=extra))
     assert found.cost is None or (found.cost.bytes() or 0) >= 0
+
+
+def lstm(op: str, *middle: object, directions: int = 1, mode: int = 2, weights: object = None, **more: object) -> Cost:
+    """Two layers of width 4 on 5 steps of 3 sequences with 6 inputs each."""
+    x, state = t(5, 3, 6), t(2 * directions, 3, 4)
+    return cost(
+        op, x, weights, 4, None, state, state if mode == 2 else None, *middle, mode, 4, 0, 2, False, 0.0, True, directions == 2, **more
+    )
+
+
+def test_a_recurrent_network_multiplies_inputs_and_states_in_every_step() -> None:
+    found = lstm("aten::_cudnn_rnn")
+    multiplied = 4 * 4 * (6 + 4) + 4 * 4 * (4 + 4)
+    assert found.known(matrix("bf16")) == 2 * 15 * multiplied
+    gates = 15 * 4 * 2
+    # x, both states twice, the weights, y, and four gates and a state for backward
+    assert found.known(HBM) == 2 * (90 + 2 * 2 * 24 + multiplied + 60 + 5 * gates)
+    assert lstm("aten::_cudnn_rnn", mode=3).known(matrix("bf16")) == 2 * 15 * multiplied * 3 // 4
+    both = lstm("aten::_cudnn_rnn", directions=2)
+    assert both.known(matrix("bf16")) == 2 * 15 * 2 * (4 * 4 * (6 + 4) + 4 * 4 * (8 + 4))
+    # weights by their sizes where the trace has them, which it has without a format
+    listed = lstm("aten::_cudnn_rnn", weights=(Tensor((16, 6)), Tensor((16, 4)), Tensor((16, 4)), Tensor((16, 4)), Tensor((64,))))
+    assert listed.known(HBM) - found.known(HBM) == 2 * 64
+
+
+def test_the_gradients_of_a_recurrent_network_are_two_such_passes() -> None:
+    y = t(5, 3, 4)
+    back = lstm("aten::_cudnn_rnn_backward", y, y, None, None)
+    assert back.known(matrix("bf16")) == 2 * lstm("aten::_cudnn_rnn").known(matrix("bf16"))
+    x, state, mask = t(5, 3, 6), t(2, 3, 4), (True, False, False, False)
+    frozen = cost(
+        *(
+            "aten::_cudnn_rnn_backward",
+            x,
+            None,
+            4,
+            None,
+            state,
+            state,
+            y,
+            y,
+            None,
+            None,
+            2,
+            4,
+            0,
+            2,
+            False,
+            0.0,
+            True,
+            False,
+            (),
+            None,
+            None,
+        ),
+        mask,
+    )
+    assert 2 * frozen.known(matrix("bf16")) == back.known(matrix("bf16"))
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "moved"),
+    [
+        # gates of input and state, the state; the next state and cell, the gates kept
+        ("aten::_thnn_fused_lstm_cell", (t(3, 16), t(3, 16), t(3, 4)), 2 * (48 + 48 + 12 + 12 + 12 + 48)),
+        ("aten::_thnn_fused_gru_cell", (t(3, 12), t(3, 12), t(3, 4)), 2 * (36 + 36 + 12 + 12 + 60)),
+        ("aten::_thnn_fused_lstm_cell_backward_impl", (t(3, 4), None, t(3, 4), t(3, 4), t(3, 16)), 2 * (12 + 12 + 12 + 48 + 48 + 12)),
+        ("aten::_thnn_fused_gru_cell_backward", (t(3, 4), t(3, 20)), 2 * (12 + 60 + 36 + 36 + 12)),
+        # 6 indices in 2 bags of 8 elements: as many rows written as indices, or as the table has
+        ("aten::_embedding_bag_dense_backward", (t(2, 8), t(6, of=INT64), t(6, of=INT64), None, None, 9, False, 0), 2 * (16 + 72) + 96),
+        (
+            "aten::_embedding_bag_per_sample_weights_backward",
+            (t(2, 8), t(4, 8), t(6, of=INT64), None, t(6, of=INT64)),
+            2 * (16 + 32 + 6) + 96,
+        ),
+        ("aten::embedding_renorm_", (t(9, 8), t(3, of=INT64), 1.0, 2.0), 2 * 2 * 24 + 24),
+        ("aten::batch_norm_stats", (t(2, 3, 4), 1e-5), 2 * 24 + 2 * 4 * 3),
+        ("aten::batch_norm_backward_elemt", (t(2, 3, 4), t(2, 3, 4)), 2 * 72),
+        ("aten::_weight_norm_interface", (t(8, 4), t(8, 1)), 2 * (40 + 40)),
+        ("aten::_ctc_loss", (t(10, 2, 5), t(2, 3, of=INT64)), 2 * (100 + 10 * 2 * 7) + 48),
+        ("aten::_upsample_nearest_exact1d", (t(2, 3, 4), (8,)), 2 * (24 + 48)),
+        ("aten::max_unpool2d", (t(1, 2, 2), t(1, 2, 2, of=INT64), (4, 4)), 2 * (4 + 16) + 32),
+        ("aten::unique_consecutive", (t(5),), 10),
+        ("aten::index_reduce_", (t(4, 8), 0, t(2, of=INT64), t(2, 8)), 2 * 48 + 16),
+        ("aten::_jagged_to_padded_dense_forward", (t(6, 8), (t(3, of=INT64),), (5,)), 2 * (48 + 80) + 24),
+        ("aten::native_channel_shuffle", (t(2, 4, 3, 3), 2), 2 * 144),
+        ("aten::_stack", ((t(4), t(4)), 0), 2 * 16),
+    ],
+)
+def test_operators_that_few_models_have(op: str, args: tuple[object, ...], moved: int) -> None:
+    assert cost(op, *args).known(HBM) == moved
+
+
+def test_a_traced_gradient_of_bags_writes_only_the_rows_that_were_in_them() -> None:
+    args = (t(2, 8), t(6, of=INT64), t(6, of=INT64), None, None, 9, False, 0)
+    traced = cost("aten::_embedding_bag_dense_backward", *args, kernels=launched("compute_grad_weight"))
+    assert traced.known(HBM) == 2 * (16 + 48) + 96
+
+
+def test_factorisations_have_their_leading_terms() -> None:
+    a = t(2, 6, 6, of=FP32)
+    assert cost("aten::linalg_cholesky_ex", a).flops == 2 * 72
+    assert cost("aten::linalg_inv_ex", a).flops == 2 * 432
+    assert cost("aten::_linalg_solve_ex", a, t(2, 6, 1, of=FP32)).flops == 2 * 144 + 2 * 2 * 36
+    assert cost("aten::triangular_solve", t(2, 6, 1, of=FP32), a).flops == 2 * 36

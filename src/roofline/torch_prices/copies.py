@@ -63,6 +63,7 @@ def with_formats(call: Call, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 @op("aten::cat", "aten::_cat", "aten::concat", "aten::concatenate", "aten::stack", "aten::hstack", "aten::vstack", "aten::_chunk_cat")
+@op("aten::_stack")
 def concatenate(call: Call) -> Priced | None:
     """Every part is read and written once."""
     parts = call.tensors(0)
@@ -79,6 +80,10 @@ def concatenate(call: Call) -> Priced | None:
 @op("aten::split_with_sizes_copy", "aten::unbind_copy", "aten::split_copy", "aten::flip", "aten::roll", "aten::tril", "aten::triu")
 @op("aten::pixel_shuffle", "aten::pixel_unshuffle", "aten::view_copy", "aten::permute_copy", "aten::transpose_copy", "aten::rot90")
 @op("aten::channel_shuffle", "aten::_pin_memory", "aten::diagonal_copy", "aten::alias_copy", "aten::detach_copy")
+@op(
+    "aten::native_channel_shuffle", "aten::t_copy", "aten::squeeze_copy", "aten::unsqueeze_copy", "aten::_conj_copy", "aten::_neg_view_copy"
+)
+@op("aten::_reshape_alias_copy", "aten::view_as_real_copy", "aten::view_as_complex_copy")
 def rearranged(call: Call) -> Priced | None:
     """As many elements written as read."""
     x = call.tensor(0)

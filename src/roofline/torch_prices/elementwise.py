@@ -47,6 +47,9 @@ RULES: dict[str, Rule] = {
     **_rules("bitwise_left_shift bitwise_right_shift gcd lcm", Rule(1, 0, 2)),
     **_rules("eq ne lt le gt ge less greater less_equal greater_equal not_equal", Rule(0, 0, 2, truth=True)),
     **_rules("logical_and logical_or logical_xor isclose", Rule(0, 0, 2, truth=True)),
+    **_rules("igamma igammac special_zeta special_xlog1py polygamma _standard_gamma_grad", Rule(0, 1, 2)),
+    **_rules("ldexp _add_relu", Rule(1, 0, 2)),
+    "linalg_cross": Rule(3, 0, 2),
     "complex": Rule(0, 0, 2),
     "polar": Rule(2, 2, 2),
     # one operand
@@ -56,6 +59,10 @@ RULES: dict[str, Rule] = {
     **_rules("isnan isinf isfinite logical_not isposinf isneginf signbit", Rule(truth=True)),
     **_rules("exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh asinh acosh atanh", Rule(0, 1)),
     **_rules("tanh erf erfc erfinv lgamma digamma special_erfcx special_log_ndtr special_ndtri i0 sinc", Rule(0, 1)),
+    **_rules("special_entr special_i0e special_i1 special_i1e special_bessel_j0 special_bessel_j1 special_spherical_bessel_j0", Rule(1, 1)),
+    **_rules("mvlgamma poisson binomial _standard_gamma _sample_dirichlet", Rule(0, 1)),
+    **_rules("quantize_per_tensor quantize_per_tensor_dynamic quantize_per_channel dequantize", Rule(2)),
+    **_rules("_conj_physical", Rule()),
     **_rules("reciprocal square leaky_relu lerp_scalar deg2rad rad2deg", Rule(1)),
     "sigmoid": _named("sigmoid"),
     "silu": _named("silu"),
@@ -85,8 +92,8 @@ RULES: dict[str, Rule] = {
     "silu_backward": Rule(6, 1, 2),
     "mish_backward": Rule(8, 3, 2),
     "native_dropout_backward": Rule(2, 0, 2),
-    "masked_scale": Rule(2, 0, 2),
-    **_rules("mse_loss_backward l1_loss_backward smooth_l1_loss_backward huber_loss_backward", Rule(3, 0, 3)),
+    **_rules("masked_scale _masked_scale", Rule(2, 0, 2)),
+    **_rules("mse_loss_backward l1_loss_backward smooth_l1_loss_backward huber_loss_backward soft_margin_loss_backward", Rule(3, 0, 3)),
     "binary_cross_entropy_backward": Rule(4, 0, 4),
     # made from nothing, or from another tensor's shape alone
     **_rules("fill zero normal uniform bernoulli random exponential cauchy log_normal geometric", Rule(0, 0, 1, reads_first=False)),
@@ -160,7 +167,7 @@ def pointwise(call: Call, rule: Rule) -> Priced | None:
     return Priced(cost=work + traffic(read, (out,)), category=ELEMENTWISE, dtype=format_name(out))
 
 
-@op(*(f"aten::{name}" for name in RULES), "aten::__iand__", "aten::__ior__")
+@op(*(f"aten::{name}" for name in RULES), "aten::__iand__", "aten::__ior__", "aten::__ilshift__", "aten::__irshift__")
 def elementwise(call: Call) -> Priced | None:
     name = call.op.removeprefix("aten::")
     if name == "where" and len(call.args) == 1:
@@ -183,9 +190,10 @@ def gelu_backward(call: Call) -> Priced | None:
     return pointwise(call, Rule(facts.flops + (6 if tanh else 4), facts.transcendentals + (0 if tanh else 1), 2))
 
 
-@op("aten::native_dropout", "aten::_fused_dropout")
+@op("aten::native_dropout", "aten::_fused_dropout", "aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams")
+@op("aten::fake_quantize_per_tensor_affine_cachemask", "aten::fake_quantize_per_channel_affine_cachemask")
 def dropout(call: Call) -> Priced | None:
-    """Writes the result and a mask of truth values."""
+    """Writes the result and a mask of truth values, as a fake quantization does of the values inside its range."""
     x = call.tensor(0)
     if x is None:
         return None
@@ -229,6 +237,7 @@ def glu(call: Call) -> Priced | None:
 @op("aten::arange", "aten::linspace", "aten::full", "aten::ones", "aten::zeros", "aten::rand", "aten::randn", "aten::eye", "aten::randperm")
 @op("aten::full_like", "aten::ones_like", "aten::zeros_like", "aten::rand_like", "aten::randn_like", "aten::new_zeros", "aten::new_full")
 @op("aten::randint", "aten::bernoulli_p", "aten::tril_indices", "aten::scalar_tensor", "aten::new_ones", "aten::randint_like")
+@op("aten::logspace", "aten::range", "aten::triu_indices")
 def made(call: Call) -> Priced | None:
     """A tensor made from numbers: written once. Traces show it as the fill inside."""
     written = call.outputs

@@ -112,6 +112,7 @@ def _scattered(call: Call, target: Tensor, index: Tensor | None, source: Tensor 
 
 
 @op("aten::scatter", "aten::scatter_add", "aten::scatter_reduce", "aten::index_add", "aten::index_copy", "aten::index_fill", "aten::put")
+@op("aten::index_reduce")
 def scatter(call: Call) -> Priced | None:
     target, index = call.tensor(0), call.tensor(1 if call.op.startswith("aten::put") else 2)
     source = call.tensor(2 if call.op.startswith("aten::put") else 3)
@@ -144,3 +145,36 @@ def index_put(call: Call) -> Priced | None:
     rows = max(one.elements for one in indices) if indices else 0
     elements = max(values.elements, rows * prod(target.shape[len(indices or ()) :]) if indices else 0)
     return _scattered(call, target, _together(indices), values, elements, call.flag(3))
+
+
+@op("aten::_jagged_to_padded_dense_forward", "aten::_padded_dense_to_jagged_forward", "aten::_nested_from_padded")
+def padded_rows(call: Call) -> Priced | None:
+    """Sequences of their own lengths filled up to the longest (its length at 2), or cut back (to as many rows as at 2)."""
+    x, offsets = call.tensor(0), call.tensors(1)
+    if x is None or not x.shape:
+        return None
+    out, filled = x, call.ints(2)
+    if call.outputs:
+        out = call.outputs[0]
+    elif "to_padded" in call.op and offsets and filled:
+        out = Tensor((max(0, offsets[0].elements - 1), *filled, *x.shape[1:]), x.dtype)
+    elif "to_jagged" in call.op and filled:
+        out = Tensor((filled[0], *x.shape[2:]), x.dtype)
+    kept = Tensor((min(x.elements, out.elements),), x.dtype)
+    return Priced(cost=traffic((kept, _together(offsets)), (out,)), category=GATHER, dtype=format_name(x))
+
+
+@op("aten::segment_reduce", "aten::_segment_reduce_backward")
+def segments(call: Call) -> Priced | None:
+    """Rows reduced in segments, whose lengths or offsets are a tensor; backward (gradient, result, rows) the other way."""
+    tensors = call.all_tensors
+    if not tensors:
+        return None
+    back = call.op.endswith("backward")
+    rows = tensors[2] if back and len(tensors) > 2 else tensors[0]
+    index = tensors[-1] if len(tensors) > 1 else None
+    segments = index.elements if index else 1
+    out = Tensor((segments, *rows.shape[1:]), rows.dtype)
+    work = pointwise_work(rows.elements, 1, 0, rows.dtype)
+    moved = traffic(tensors, (rows,)) if back else traffic((rows, index), (out,))
+    return Priced(cost=work + moved, category="reduction", dtype=format_name(rows))

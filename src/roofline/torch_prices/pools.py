@@ -62,7 +62,8 @@ def pool(call: Call) -> Priced | None:
 )
 @op("aten::upsample_nearest1d", "aten::upsample_nearest2d", "aten::upsample_nearest3d", "aten::upsample_bilinear2d")
 @op("aten::upsample_bicubic2d", "aten::upsample_linear1d", "aten::upsample_trilinear3d", "aten::_upsample_nearest_exact2d")
-@op("aten::_upsample_bicubic2d_aa", "aten::_upsample_bilinear2d_aa")
+@op("aten::_upsample_bicubic2d_aa", "aten::_upsample_bilinear2d_aa", "aten::_upsample_lanczos2d_aa")
+@op("aten::_upsample_nearest_exact1d", "aten::_upsample_nearest_exact3d", "aten::adaptive_avg_pool3d")
 def resized(call: Call) -> Priced | None:
     """A result of the spatial sizes at 1."""
     x, sizes = call.tensor(0), call.ints(1)
@@ -76,7 +77,8 @@ def resized(call: Call) -> Priced | None:
 
 @op("aten::max_pool2d_with_indices_backward", "aten::max_pool3d_with_indices_backward", "aten::avg_pool2d_backward")
 @op("aten::avg_pool3d_backward", "aten::_adaptive_avg_pool2d_backward", "aten::_adaptive_avg_pool3d_backward")
-@op("aten::adaptive_max_pool2d_backward", "aten::adaptive_max_pool3d_backward")
+@op("aten::adaptive_max_pool2d_backward", "aten::adaptive_max_pool3d_backward", "aten::adaptive_avg_pool3d_backward")
+@op("aten::fractional_max_pool2d_backward", "aten::fractional_max_pool3d_backward")
 def pool_backward(call: Call) -> Priced | None:
     """The gradient read, with the indices of maxima; the input's gradient written."""
     dy, x = call.tensor(0), call.tensor(1)
@@ -90,6 +92,8 @@ def pool_backward(call: Call) -> Priced | None:
 @op("aten::upsample_nearest2d_backward", "aten::upsample_bilinear2d_backward", "aten::upsample_bicubic2d_backward")
 @op("aten::upsample_nearest1d_backward", "aten::upsample_linear1d_backward", "aten::upsample_nearest3d_backward")
 @op("aten::upsample_trilinear3d_backward", "aten::_upsample_bilinear2d_aa_backward", "aten::_upsample_bicubic2d_aa_backward")
+@op("aten::_upsample_lanczos2d_aa_backward", "aten::_upsample_nearest_exact1d_backward", "aten::_upsample_nearest_exact2d_backward")
+@op("aten::_upsample_nearest_exact3d_backward")
 def resized_backward(call: Call) -> Priced | None:
     """The gradient read, one of the input's size at 2 written."""
     dy, sizes = call.tensor(0), call.ints(2)
@@ -125,3 +129,16 @@ def grid_sample_backward(call: Call) -> Priced | None:
     dy, x, grid = (tensors[2], *tensors[:2]) if "cudnn" in call.op else tensors[:3]
     work = pointwise_work(dy.elements, 2 * SAMPLE, 0, dy.dtype)
     return Priced(cost=work + traffic((dy, x, grid), (x, grid)), category=POOLING, dtype=format_name(x))
+
+
+@op("aten::fractional_max_pool2d", "aten::fractional_max_pool3d", "aten::max_unpool2d", "aten::max_unpool3d")
+def placed(call: Call) -> Priced | None:
+    """Maxima of windows of random places, of the sizes at 2 with indices; or such maxima put back by their indices, into those sizes."""
+    x, sizes = call.tensor(0), call.ints(2)
+    if x is None or sizes is None or len(x.shape) <= len(sizes):
+        return None
+    out = result(call, (*x.shape[: -len(sizes)], *sizes), x.dtype)
+    back = "unpool" in call.op
+    indices = Tensor(x.shape if back else out.shape, INT64)
+    moved = traffic((x, indices), (out,)) if back else traffic((x, call.tensor(3)), (out, indices))
+    return Priced(cost=moved, category=POOLING, dtype=format_name(x))

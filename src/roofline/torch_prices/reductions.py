@@ -15,6 +15,7 @@ INT64, BOOL = dtype("int64"), dtype("bool")
 _SUMS = {"sum": "sum", "nansum": "sum", "mean": "mean", "prod": "sum", "logsumexp": "sum", "trace": "sum", "count_nonzero": "sum"}
 _NORMS = {"norm": "norm", "linalg_vector_norm": "norm", "frobenius_norm": "norm"}
 _EXTREMES = {"max": "max", "min": "min", "amax": "max", "amin": "min", "aminmax": "max", "any": "max", "all": "max", "median": "max"}
+_EXTREMES |= {"nanmedian": "max", "_aminmax": "max", "_is_all_true": "max", "_is_any_true": "max"}
 _PLACES = {"argmax": "argmax", "argmin": "argmin"}
 _SPREADS = {"var": "norm", "std": "norm", "var_mean": "norm", "std_mean": "norm"}
 KINDS = {**_SUMS, **_NORMS, **_EXTREMES, **_PLACES, **_SPREADS}
@@ -49,7 +50,9 @@ def reduction(call: Call) -> Priced | None:
     columns = x.elements // values if values else 0
     number = _result_format(call, name, x.dtype, 1 if whole else place + 2)
     ledger = reduction_formula(values, columns, kind=kind, dtype=x.dtype.name, out=number.name)  # type: ignore[arg-type]
-    second = INT64 if name in ("max", "min", "median") and values > 1 else number if name.endswith("_mean") or name == "aminmax" else None
+    second = (
+        INT64 if name in ("max", "min", "median", "nanmedian") and values > 1 else number if name.endswith(("_mean", "aminmax")) else None
+    )
     more = Tensor((values,), second) if second else None
     read = Tensor((x.distinct,), x.dtype)
     work = ledger.work if columns else pointwise_work(0, 0, 0, x.dtype)
@@ -61,7 +64,7 @@ def _result_format(call: Call, name: str, own: DType, place: int) -> DType:
         return call.outputs[0].dtype
     if name in _PLACES or name == "count_nonzero":
         return INT64
-    if name in ("any", "all"):
+    if name in ("any", "all", "_is_all_true", "_is_any_true"):
         return BOOL
     asked = call.format(place)
     if asked is None and name in ("sum", "prod") and own.name.startswith(("int", "uint", "bool")):
@@ -78,6 +81,18 @@ def scan(call: Call) -> Priced | None:
     out = result(call, x.shape, call.format(2) or (INT64 if format_name(x).startswith(("int", "bool")) else x.dtype))
     work = pointwise_work(x.elements, 1 if indices is None else 0, 0, x.dtype)
     return Priced(cost=work + traffic((x,), (out, indices)), category=REDUCTION, dtype=format_name(x))
+
+
+@op("aten::_logcumsumexp", "aten::_cummax_helper", "aten::_cummin_helper")
+def scan_into(call: Call) -> Priced | None:
+    """The kernels of the scans: the input, and where the schema has them the values and indices that they write."""
+    x = call.tensor(0)
+    if x is None:
+        return None
+    plain = call.op == "aten::_logcumsumexp"
+    written = (x,) if plain else (x, Tensor(x.shape, INT64))
+    work = pointwise_work(x.elements, 1 if plain else 0, 2 if plain else 0, x.dtype)
+    return Priced(cost=work + traffic((x,), written), category=REDUCTION, dtype=format_name(x))
 
 
 @op("aten::sort", "aten::argsort", "aten::topk", "aten::kthvalue", "aten::mode", "aten::msort")
@@ -98,7 +113,8 @@ def sort(call: Call) -> Priced | None:
 
 
 @op("aten::nonzero", "aten::masked_select", "aten::unique", "aten::_unique2", "aten::unique_dim", "aten::bincount", "aten::histc")
-@op("aten::multinomial", "aten::searchsorted", "aten::bucketize", "aten::isin")
+@op("aten::multinomial", "aten::searchsorted", "aten::bucketize", "aten::isin", "aten::equal", "aten::nonzero_static")
+@op("aten::unique_consecutive", "aten::unique_dim_consecutive", "aten::_unique", "aten::histogram")
 def data_dependent(call: Call) -> Priced | None:
     """The input read, and results whose size the recording or the data tell."""
     x = call.all_tensors
@@ -160,3 +176,28 @@ def loss(call: Call) -> Priced | None:
     others = [call.tensor(2)] if "cross_entropy" in call.op else []
     work = pointwise_work(x.elements, flops, transcendentals, x.dtype)
     return Priced(cost=work + traffic((x, target, *others), (out,)), category="loss", dtype=format_name(x))
+
+
+@op("aten::_ctc_loss", "aten::_cudnn_ctc_loss", "aten::miopen_ctc_loss")
+def ctc_loss(call: Call) -> Priced | None:
+    """(log-probabilities of T steps and N sequences, targets of S): T · N · (2S + 1) sums, kept for backward; cuDNN writes the gradient."""
+    x, targets = call.tensor(0), call.tensor(1)
+    if x is None or targets is None or len(x.shape) != 3:
+        return None
+    steps, sequences, _ = x.shape
+    longest = targets.shape[-1] if len(targets.shape) == 2 else -(-targets.elements // max(1, sequences))
+    sums = Tensor((steps, sequences, 2 * longest + 1), x.dtype)
+    written = (sums,) if call.op == "aten::_ctc_loss" else (x,)
+    work = pointwise_work(sums.elements, 4, 4, x.dtype)
+    return Priced(cost=work + traffic((x, targets), written), category="loss", dtype=format_name(x))
+
+
+@op("aten::_ctc_loss_backward")
+def ctc_loss_backward(call: Call) -> Priced | None:
+    """(gradient, log-probabilities, targets, lengths, lengths, loss, sums): the sums backward, and the gradient of every probability."""
+    x, targets = call.tensor(1), call.tensor(2)
+    sums = call.tensor(6)
+    if x is None or sums is None:
+        return None
+    work = pointwise_work(sums.elements, 4, 4, x.dtype) + pointwise_work(x.elements, 2, 1, x.dtype)
+    return Priced(cost=work + traffic((x, targets, sums), (x,)), category="loss", dtype=format_name(x))

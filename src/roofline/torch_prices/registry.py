@@ -23,7 +23,7 @@ F = TypeVar("F")
 # One file per family; importing it fills the registry.
 FAMILIES = (
     *("products", "convolutions", "attention", "elementwise", "copies", "norms", "gathers", "reductions", "pools"),
-    *("transforms", "optimizers", "collectives", "serving", "inductor"),
+    *("recurrent", "embedding_bags", "linear_algebra", "transforms", "optimizers", "collectives", "serving", "inductor"),
 )
 
 UserFunction = Callable[[Call], Cost | Ledger | Priced | None]

@@ -1,4 +1,4 @@
-"""Fourier transforms, distances and bags of embeddings: what is neither a product nor elementwise."""
+"""Fourier transforms and distances: what is neither a product nor elementwise."""
 
 from fractions import Fraction
 from math import log2, prod
@@ -48,16 +48,3 @@ def distances_backward(call: Call) -> Priced | None:
         return None
     work = pointwise_work(dy.elements * a.shape[-1], 4, 0, a.dtype)
     return Priced(cost=work + traffic((dy, a, b, found), (Tensor(a.shape, a.dtype),)), category="reduction", dtype=format_name(a))
-
-
-@op("aten::_embedding_bag", "aten::_embedding_bag_forward_only")
-def embedding_bag(call: Call) -> Priced | None:
-    """(table, indices, offsets): rows of the table summed up in bags, as many as offsets."""
-    table, indices, offsets = call.tensor(0), call.tensor(1), call.tensor(2)
-    if table is None or indices is None or offsets is None or len(table.shape) != 2:
-        return None
-    rows, width = table.shape
-    read = Tensor((min(indices.elements, rows), width), table.dtype)
-    out = Tensor((offsets.elements, width), table.dtype)
-    work = pointwise_work(indices.elements * width, 1, 0, table.dtype)
-    return Priced(cost=work + traffic((read, indices, offsets), (out,)), category="gather", dtype=format_name(table))

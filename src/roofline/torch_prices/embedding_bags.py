@@ -1,0 +1,61 @@
+"""Bags of embeddings: rows of a table summed up or averaged in bags, and the gradients of the table and of the rows' weights."""
+
+from .call import Call, Priced, Tensor
+from .registry import op
+from .traffic import format_name, pointwise_work, traffic
+
+
+@op("aten::_embedding_bag", "aten::_embedding_bag_forward_only")
+def embedding_bag(call: Call) -> Priced | None:
+    """(table, indices, offsets): rows of the table summed up in bags, as many as offsets."""
+    table, indices, offsets = call.tensor(0), call.tensor(1), call.tensor(2)
+    if table is None or indices is None or offsets is None or len(table.shape) != 2:
+        return None
+    rows, width = table.shape
+    read = Tensor((min(indices.elements, rows), width), table.dtype)
+    out = Tensor((offsets.elements, width), table.dtype)
+    work = pointwise_work(indices.elements * width, 1, 0, table.dtype)
+    return Priced(cost=work + traffic((read, indices, offsets), (out,)), category="gather", dtype=format_name(table))
+
+
+# (gradient, indices, …): where the number of the table's rows is, and the weights of the samples.
+_BACKWARD = {"aten::_embedding_bag_dense_backward": (5, 8), "aten::_embedding_bag_backward": (6, 10)}
+
+
+@op(*_BACKWARD)
+def embedding_bag_backward(call: Call) -> Priced | None:
+    """The gradient of each bag added into the rows that were in it; without kernels also the zeros of the whole table."""
+    dy, indices = call.tensor(0), call.tensor(1)
+    rows_at, weights_at = _BACKWARD[call.op]
+    rows = call.number(rows_at)
+    if dy is None or indices is None or rows is None or not dy.shape:
+        return None
+    width = dy.shape[-1]
+    written = Tensor((min(indices.elements, int(rows)) if call.kernels else int(rows), width), dy.dtype)
+    bags = [call.tensor(place) for place in range(2, rows_at - 2)]  # offsets and the bag of each index
+    work = pointwise_work(indices.elements * width, 2 if call.tensor(weights_at) else 1, 0, dy.dtype)
+    return Priced(cost=work + traffic((dy, indices, *bags, call.tensor(weights_at)), (written,)), category="scatter", dtype=format_name(dy))
+
+
+@op("aten::_embedding_bag_per_sample_weights_backward")
+def sample_weights_backward(call: Call) -> Priced | None:
+    """(gradient, table, indices, offsets, bags): for each index the product of its row and its bag's gradient."""
+    dy, table, indices, bags = call.tensor(0), call.tensor(1), call.tensor(2), call.tensor(4)
+    if dy is None or table is None or indices is None or len(table.shape) != 2:
+        return None
+    rows, width = table.shape
+    read = Tensor((min(indices.elements, rows), width), table.dtype)
+    work = pointwise_work(indices.elements * width, 2, 0, table.dtype)
+    moved = traffic((dy, read, indices, bags), (Tensor((indices.elements,), table.dtype),))
+    return Priced(cost=work + moved, category="reduction", dtype=format_name(table))
+
+
+@op("aten::embedding_renorm")
+def renormalised(call: Call) -> Priced | None:
+    """Rows of a table that are longer than allowed, scaled in place: those that are looked up, once each."""
+    table, indices = call.tensor(0), call.tensor(1)
+    if table is None or indices is None or len(table.shape) != 2:
+        return None
+    rows = Tensor((min(indices.elements, table.shape[0]), table.shape[1]), table.dtype)
+    work = pointwise_work(rows.elements, 3, 0, table.dtype)
+    return Priced(cost=work + traffic((rows, indices), (rows,)), category="scatter", dtype=format_name(table))

@@ -1,0 +1,126 @@
+"""Recurrent networks: cuDNN's and MIOpen's whole ones, and the fused cells that PyTorch launches step by step.
+
+2 · tokens · gates · width · inputs FLOP for each product of a layer and direction, the gates on the vector unit; backward once more for
+the inputs and once for the weights. Every operand and result counts once, with what training keeps for backward.
+"""
+
+from msgspec import Struct
+
+from ..cost import Cost
+from ..errors import FormulaError
+from ..resource import matrix
+from .call import Call, Priced, Tensor
+from .product_formats import product_format
+from .registry import op
+from .traffic import format_name, pointwise_work, traffic
+
+RECURRENT = "recurrent"
+
+
+class Cell(Struct, frozen=True):
+    """A kind of cell: its gates, its FLOP and transcendentals per element of the state, and how many states it has."""
+
+    gates: int
+    flops: int
+    transcendentals: int
+    states: int = 1
+
+
+# Sigmoids are 2 FLOP and a transcendental; an LSTM adds c = f·c + i·g and h = o·tanh(c), a GRU n = tanh(x + r·h) and (1 - z)·n + z·h.
+LSTM, GRU, PLAIN = Cell(4, 10, 5, states=2), Cell(3, 9, 3), Cell(1, 1, 1)
+# The modes of cuDNN and MIOpen by number: a plain cell with ReLU, one with tanh, LSTM, GRU.
+MODES = {0: PLAIN, 1: PLAIN, 2: LSTM, 3: GRU}
+
+
+class Places(Struct, frozen=True, kw_only=True):
+    """Where the schema of one operator has what the price needs; ``None`` where it has no such argument."""
+
+    states: int
+    mode: int
+    layers: int
+    train: int
+    projection: int | None = None
+    backward: bool = False
+
+
+NETWORKS = {
+    "aten::_cudnn_rnn": Places(states=4, mode=6, projection=8, layers=9, train=12),
+    "aten::miopen_rnn": Places(states=3, mode=5, layers=7, train=10),
+    "aten::_cudnn_rnn_backward": Places(states=4, mode=10, projection=12, layers=13, train=16, backward=True),
+    "aten::miopen_rnn_backward": Places(states=4, mode=10, layers=12, train=15, backward=True),
+}
+
+
+@op(*NETWORKS)
+def network(call: Call) -> Priced | None:
+    """All layers, directions and steps in one call; padded steps that a packed sequence leaves out are not in its tokens."""
+    places = NETWORKS[call.op]
+    x, weights, state, cell = call.tensor(0), call.tensors(1), call.tensor(places.states), call.tensor(places.states + 1)
+    mode, layers, width = call.number(places.mode), call.number(places.layers), call.number(places.mode + 1)
+    if x is None or state is None or mode is None or not layers or not width or not x.shape:
+        return None
+    if mode not in MODES:
+        raise FormulaError(f"{call.op}: unknown kind of cell {mode}")
+    kind, layers, width = MODES[int(mode)], int(layers), int(width)
+    directions = 2 if call.flag(places.train + 1) else 1
+    projection = int(call.number(places.projection) or 0) if places.projection is not None else 0
+    out = (projection or width) * directions
+    tokens = x.elements // x.shape[-1] if x.shape[-1] else 0
+    inputs = x.shape[-1] + (layers - 1) * out + layers * (projection or width)
+    multiplied = directions * (kind.gates * width * inputs + layers * width * projection)
+    gates = tokens * width * layers * directions
+    # Traces have the sizes of a list's tensors without their formats, or drop the list.
+    held = sum(one.elements for one in weights) if weights else multiplied
+    parameters = Tensor((held,), x.dtype)
+    y, kept = Tensor((tokens * out,), x.dtype), Tensor((gates * (kind.gates + kind.states - 1),), x.dtype)
+    trains = call.flag(places.train) or places.backward
+    read: list[Tensor | None] = [x, state, cell, parameters]
+    if not places.backward:
+        passes = 1
+        written = [y, state, cell, kept if trains else None]
+    else:
+        # dx always needs the products backward; the gradients of the weights, last of the mask, as many again.
+        mask = call.arg(places.train + 5)
+        wanted = mask[-1] if isinstance(mask, tuple) and mask else True
+        passes = 2 if wanted else 1
+        read += [y, y, kept]
+        written = [x, state, cell, parameters if wanted else None]
+    number, notes = product_format(call, x, allow_tf32=True)
+    work = Cost.of({matrix(number): 2 * tokens * multiplied * passes})
+    work += pointwise_work(gates * (2 if places.backward else 1), kind.flops, kind.transcendentals, x.dtype)
+    return Priced(cost=work + traffic(read, written), category=RECURRENT, dtype=number.name, notes=notes)
+
+
+def _cell(cell: Cell, state: Tensor, read: list[Tensor | None], written: list[Tensor | None], times: int = 1) -> Priced:
+    work = pointwise_work(state.elements * times, cell.flops, cell.transcendentals, state.dtype)
+    return Priced(cost=work + traffic(read, written), category=RECURRENT, dtype=format_name(state))
+
+
+@op("aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_gru_cell")
+def fused_cell(call: Call) -> Priced | None:
+    """(gates of the input, gates of the state, state, biases): the next state, and what backward needs (LSTM: gates, GRU: five values)."""
+    x, h, state = call.tensor(0), call.tensor(1), call.tensor(2)
+    if x is None or h is None or state is None:
+        return None
+    lstm = "lstm" in call.op
+    kept = x if lstm else Tensor((5 * state.elements,), state.dtype)
+    return _cell(LSTM if lstm else GRU, state, [x, h, state, call.tensor(3), call.tensor(4)], [state, state if lstm else None, kept])
+
+
+@op("aten::_thnn_fused_lstm_cell_backward_impl")
+def lstm_cell_backward(call: Call) -> Priced | None:
+    """(gradients of both states, the states before and after, gates): the gradients of the gates and of the state before."""
+    before, after, gates = call.tensor(2), call.tensor(3), call.tensor(4)
+    if before is None or after is None or gates is None:
+        return None
+    return _cell(LSTM, before, [call.tensor(0), call.tensor(1), before, after, gates], [gates, before], 2)
+
+
+@op("aten::_thnn_fused_gru_cell_backward")
+def gru_cell_backward(call: Call) -> Priced | None:
+    """(gradient of the state, what forward kept): the gradients of both kinds of gates and of the state before."""
+    dy, kept = call.tensor(0), call.tensor(1)
+    if dy is None or kept is None:
+        return None
+    gates = Tensor((3 * dy.elements,), dy.dtype)
+    return _cell(GRU, dy, [dy, kept], [gates, gates, dy], 2)
