@@ -2,14 +2,16 @@
 
 REACHABLE = {"hbm": 0.9, "matrix": 0.8, "vector": 0.7}
 # Fused attention waits for its softmax, a convolution gathers its windows, a sort passes over its keys many times, a Fourier transform
-# several times; the steps of a factorisation or a solve wait for each other, whatever the chip could do meanwhile. Compilers scatter
-# element by element: on an H200 about 125 G of them a second, however they are sorted. Rows of 512 bytes at random places are fetched at a
-# quarter of the bandwidth, longer ones at up to three quarters. The windows of a pool overlap, and its gradient looks for their maxima.
+# several times; the steps of a recurrent network, a factorisation or a solve wait for each other, whatever the chip could do meanwhile.
+# Compilers scatter element by element: on an H200 about 125 G of them a second, however they are sorted. Rows of 512 bytes at random
+# places are fetched at a quarter of the bandwidth, longer ones at up to three quarters. The windows of a pool overlap, and its gradient
+# looks for their maxima.
 OF_CATEGORIES = {
     "attention": 0.55,
     "convolution": 0.4,
     "sort": 0.04,
     "fft": 0.12,
+    "recurrent": 0.02,
     "linear algebra": 0.001,
     "scatter": 0.04,
     "gather": 0.25,
