@@ -24,6 +24,13 @@ class Kernels:
         self.trace.run("kernel", launched=self.at + 1, start=self.ran, dur=100, thread=args.get("thread", 1))
         self.at, self.ran = self.at + 10, self.ran + 100
 
+    def joined(self, tensors: list[tuple[int, ...]]) -> None:
+        """``torch.cat`` of a list of tensors."""
+        given = {"Input Dims": [[list(one) for one in tensors], []], "Input type": ["TensorList", "Scalar"], "Concrete Inputs": ["", "1"]}
+        self.trace.add("cpu_op", "aten::cat", self.at, 5, 100, 1, {"External id": 1, **given})
+        self.trace.run("CatArrayBatchedCopy<c10::BFloat16>", launched=self.at + 1, start=self.ran, dur=100)
+        self.at, self.ran = self.at + 10, self.ran + 100
+
     def node(self, name: str, count: int, **args: object) -> None:
         """A node of the backward pass around the next ops."""
         self.trace.op(NODE + name, self.at - 1, 10 * count, thread=BACKWARD, **args)  # type: ignore[arg-type]
@@ -147,3 +154,83 @@ def test_elementwise_work_in_fp64_is_in_a_wide_format(tmp_path: Path, number: st
         assert "computes in fp64" in found[0].message
         assert (found[0].saving_per_step_s or 0) >= 300e-6, "the cast at least"
         assert len(found[0].ops) == 2 or found[0].saving_per_step_s == pytest.approx(300e-6)
+
+
+@pytest.mark.parametrize(
+    ("copied", "operand", "is_repeated"),
+    [
+        ((32768, 4096, 0, 64, 1), (32, 8, 512, 64), True),  # keys of 2 heads, stored for the 8 query heads
+        ((131072, 65536, 16384, 64, 1), (32, 8, 512, 64), False),  # nothing is expanded
+        ((32768, 4096, 0, 64, 1), (32, 8, 128, 64), False),  # the product takes something else
+    ],
+)
+def test_keys_that_are_stored_for_each_query_head(
+    tmp_path: Path, copied: tuple[int, ...], operand: tuple[int, ...], is_repeated: bool
+) -> None:
+    shape = (32, 2, 4, 512, 64)
+
+    def decode(kernels: Kernels) -> None:
+        kernels.op("aten::copy_", [shape, shape], strides=[(262144, 131072, 32768, 64, 1), copied])
+        kernels.op("aten::_scaled_dot_product_flash_attention", [(32, 8, 1, 64), operand, operand], values=["0.0", "False"])
+
+    mine = findings(decode, tmp_path, "repeated-operand")
+    assert bool(mine) == is_repeated
+    if is_repeated:
+        assert "stores a tensor several times over" in mine[0].message
+        assert len(mine[0].ops) == 2
+        assert (mine[0].saving_per_step_s or 0) > 130e-6  # all of the copy, and three eighths of the attention
+
+
+@pytest.mark.parametrize(
+    ("how", "filled", "other_rows", "is_padded"),
+    [
+        ("pad", 300, 64, True),
+        ("cat", 300, 64, True),
+        ("pad", 500, 64, False),  # to a multiple, of which 98% is data
+        ("pad", 300, BATCH * LONG, False),  # other products have as many rows
+    ],
+)
+def test_products_of_tokens_that_were_filled_up(tmp_path: Path, how: str, filled: int, other_rows: int, is_padded: bool) -> None:
+    rows = BATCH * LONG
+
+    def encode(kernels: Kernels) -> None:
+        kernels.op("aten::mm", [(other_rows, WIDTH), (WIDTH, WIDTH)])
+        if how == "pad":
+            kernels.op("aten::fill_", [(BATCH, LONG, WIDTH)], values=["0"])
+            part = (BATCH, filled, WIDTH)
+            kernels.op("aten::copy_", [part, part], strides=[(LONG * WIDTH, WIDTH, 1), (filled * WIDTH, WIDTH, 1)])
+        else:
+            kernels.op("aten::fill_", [(BATCH, LONG - filled, WIDTH)], values=["0"])
+            kernels.joined([(BATCH, filled, WIDTH), (BATCH, LONG - filled, WIDTH)])
+        kernels.op("aten::mm", [(rows, WIDTH), (WIDTH, 4 * WIDTH)])
+        kernels.op("aten::gelu", [(BATCH, LONG, 4 * WIDTH)], values=["none"])
+        kernels.op("aten::_scaled_dot_product_flash_attention", [(BATCH, 16, LONG, 64)] * 3, values=["0.0", "False"])
+
+    mine = findings(encode, tmp_path, "padding")
+    assert bool(mine) == is_padded
+    if is_padded:
+        assert f"from {filled} to {LONG} (59% is data)" in mine[0].message
+        # 41% of the product and of gelu, 66% of the attention
+        assert mine[0].saving_per_step_s == pytest.approx((0.41 + 0.41 + 0.66) * 100e-6, rel=0.1)
+
+
+@pytest.mark.parametrize("how", ["twice", "once", "gradients of gradients"])
+def test_a_backward_pass_that_runs_again_through_the_same_ops(tmp_path: Path, how: str) -> None:
+    numbers = range(10, 16)
+
+    def step(kernels: Kernels) -> None:
+        trace = kernels.trace
+        trace.frame("train.py(5): main", kernels.at - 1, 400)
+        for number in numbers:
+            kernels.op("aten::mm", [(4096, WIDTH), (WIDTH, WIDTH)], sequence_number=number)
+        for _ in range(1 if how == "once" else 2):
+            for number in numbers:
+                kernels.node("MmBackward0", 1, sequence_number=number)
+                more = {"sequence_number": 90 + number} if how == "gradients of gradients" else {}
+                kernels.op("aten::mm", [(4096, WIDTH), (WIDTH, WIDTH)], thread=BACKWARD, **more)
+
+    mine = findings(step, tmp_path, "duplicated-work")
+    assert bool(mine) == (how == "twice")
+    if mine:
+        assert "runs the backward pass of the same ops a second time, called from train.py:5" in mine[0].message
+        assert mine[0].saving_per_step_s == pytest.approx(600e-6, rel=0.01)

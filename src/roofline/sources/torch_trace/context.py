@@ -100,6 +100,43 @@ class Contexts:
                 caller = users_line(name)
         return (call, self._host.within(call), caller) if call != NONE else (place, place + 1, caller)
 
+    def gradients_again(self, places: Integers, marks: Integers) -> tuple[Integers, Integers]:
+        """Which of some ops in steps belong to a node of a backward pass that already ran in the same step, and their nodes.
+
+        A backward pass inside of another (a checkpoint's) does not count, nor one whose gradients get gradients: both have to run.
+        """
+        host = self._host
+        node = self._backward_node(places)
+        inside = np.flatnonzero((node != NONE) & (marks != NONE))
+        nodes, first = np.unique(node[inside], return_index=True)
+        step, number = marks[inside][first], host.sequence[nodes]
+        graded = np.array([one.recomputed for one in self.all], bool)[self._at(places[inside])]
+        is_graded = np.isin(nodes, node[inside][graded]) | (number == NONE) | (self._backward_node(host.parent[nodes]) != NONE)
+        order = np.lexsort((host.start[nodes], host.name[nodes], number, step))
+        same = [np.diff(column[order]) == 0 for column in (step, number, host.name[nodes])]
+        again = np.zeros(len(nodes), bool)
+        again[order[1:]] = np.logical_and.reduce(same) & ~is_graded[order[1:]] & ~is_graded[order[:-1]]
+        found = inside[np.isin(node[inside], nodes[again])]
+        return found, node[found]
+
+    def _backward_node(self, places: Integers) -> Integers:
+        """The node of a backward pass around each op, or `NONE`."""
+        started = np.array([isinstance(name, str) and name.startswith(BACKWARD) for name in self._names], bool)
+        found = places.copy()
+        while (other := np.flatnonzero(found != NONE)).size:
+            other = other[~started[self._host.name[found[other]]]]
+            if not other.size:
+                break
+            found[other] = self._host.parent[found[other]]
+        return found
+
+    def caller_at(self, place: int) -> str:
+        """The user's line that a thread with calls of Python is in when an event begins."""
+        threads = np.unique(self._host.thread[self._host.kind == PYTHON])
+        inner = self._host.enclosing(threads, np.full(len(threads), self._host.start[place]))
+        frames = (str(self._names[self._host.name[one]]) for start in inner.tolist() for one in self._host.around(start))
+        return next(filter(None, map(users_line, frames)), "")
+
     def repeated(self, number: int, caller: str) -> int:
         """The number of a context in a pass that repeats another and was called from a line."""
         return self._number(replace(self.all[number], again=caller))

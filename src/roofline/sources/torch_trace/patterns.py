@@ -13,8 +13,10 @@ from .context import Context, Contexts
 from .executions import Execution
 from .frozen_gradients import unused_gradients
 from .one_hot import one_hot_products
+from .padded_tensors import padded_tensors
 from .pricing import PricedOp, Prices
 from .second_passes import again
+from .stored_repeats import stored_repeats
 from .unfused import spared_bytes, unfused
 from .unused_rows import unused_rows
 from .weight_casts import operand_casts, weight_cast, weight_shapes
@@ -47,6 +49,8 @@ class Patterns:
             *all_experts(in_order, self._sequence),
             *one_hot_products(in_order, self._sequence),
             *unused_rows(in_order, self._sequence),
+            *stored_repeats(in_order),
+            *padded_tensors(in_order),
             *(unused_gradients(in_order, prices.gradients) if is_alone else ()),
         ]
         self._in_place: dict[tuple[int, int], dict[str, Avoidable]] = {}  # of ops in a place of the program, by kind
@@ -63,7 +67,7 @@ class Patterns:
     def avoidable(self, priced: PricedOp, context: Context) -> tuple[Avoidable, ...]:
         """What could be spared of an op in a place of the program."""
         return (
-            *((again(context.again),) if context.again is not None else ()),
+            *((again(context.again, backward=context.backward),) if context.again is not None else ()),
             *((AGAIN,) if context.recomputed and id(priced) in self._forward else ()),
             *self._in_place.get((id(priced), id(context)), {}).values(),
             *avoidable(Call(priced.name, args=priced.args), priced.priced),

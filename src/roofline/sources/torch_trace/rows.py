@@ -27,7 +27,7 @@ from .intervals import covered, merged, uncovered
 from .linking import Work
 from .patterns import Patterns
 from .pricing import PricedOp, Prices
-from .second_passes import MULTIPLY, second_passes
+from .second_passes import LEAST, MULTIPLY, second_passes
 
 PS = 1000  # in a nanosecond
 FIRST_STEPS = 2  # whose launches tell the order of kernels
@@ -85,6 +85,7 @@ class DeviceRows:
         self._context = contexts.of(self._executions.op)
         if contexts.has_backward:
             self._mark_second_passes()
+            self._mark_second_gradients()
         self.events = np.flatnonzero(work.device == number)
         self.start, self.end = work.start[self.events], work.end[self.events]
         self.busy = merged(self.start, self.end)
@@ -104,6 +105,14 @@ class DeviceRows:
         for begin, end, caller in {self._contexts.call_around(op) for op in second_passes(held, graded[kept].tolist())}:
             inside = np.flatnonzero((ops >= begin) & (ops < end))
             self._context[inside] = [self._contexts.repeated(number, caller) for number in self._context[inside].tolist()]
+
+    def _mark_second_gradients(self) -> None:
+        """Gives the executions of backward passes that run again through the same ops contexts of their own."""
+        places, nodes = self._contexts.gradients_again(self._executions.op, self._executions.mark)
+        if len(np.unique(nodes)) < LEAST:
+            return
+        caller = self._contexts.caller_at(int(nodes[0]))
+        self._context[places] = [self._contexts.repeated(number, caller) for number in self._context[places].tolist()]
 
     def _in_order(self) -> list[tuple[Execution, PricedOp]]:
         """The executions of the first steps, as they ran."""

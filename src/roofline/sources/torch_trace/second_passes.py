@@ -1,4 +1,4 @@
-"""Forward passes that run twice: once for gradients, and again without them, as for a metric of the same batch.
+"""Passes that run twice: forward once for gradients, and again without them, as for a metric of the same batch; or backward for two losses.
 
 A trace does not say whether two passes had the same input. They are taken for one pass that runs again if the modules that multiply, their
 shapes and their order are the same in one step, and only one of the passes is recorded for gradients.
@@ -41,9 +41,10 @@ def second_passes(products: Sequence[Held], graded: Sequence[bool]) -> Iterator[
                 yield from (one.op for one, _ in run)
 
 
-def again(caller: str) -> Avoidable:
+def again(caller: str, *, backward: bool) -> Avoidable:
     """A pass that runs again, called from a line."""
-    why = f"runs a forward pass a second time, without gradients{f', called from {caller}' if caller else ''}"
+    which = "the backward pass of the same ops a second time" if backward else "a forward pass a second time, without gradients"
+    why = f"runs {which}{f', called from {caller}' if caller else ''}"
     return Avoidable(kind="duplicated-work", instead=NOTHING, why=why, unneeded="duplicated")
 
 

@@ -1,0 +1,141 @@
+"""Work on tensors that the program filled up: ``F.pad``, a part of zeros that is overwritten, or ``torch.cat`` with zeros.
+
+A fill and a copy into a part of what it filled tell it, or a join with what was filled. Products, attention and other ops of as many rows
+count, if nothing before them in the step had as many: a trace does not say which tensor an op takes.
+"""
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from msgspec import Struct
+
+from ...cost import NOTHING, Cost
+from ...resource import HBM
+from ...torch_prices import Tensor
+from ...units import percent
+from ...workload import Avoidable
+from .executions import Execution
+from .pricing import PricedOp
+
+KIND, CLASS = "padding", "padded"
+NEAR = 4  # executions from the fill to the copy
+MOST_NEEDED = 0.9  # of the rows: less padding than that pays, for alignment
+LEAST = 64  # rows with their padding: shapes say too little of fewer
+_FILLS = ("aten::fill_", "aten::zero_")
+_MULTIPLY = frozenset(("matmul", "attention"))
+_STREAMED = frozenset(("elementwise", "cast", "copy", "normalisation", "softmax", "reduction", "data movement"))
+
+Held = tuple[Execution, PricedOp]
+
+
+class Padded(Struct, frozen=True):
+    """A tensor of which one axis was filled up: so much of it is data."""
+
+    shape: tuple[int, ...]
+    axis: int
+    filled: int  # of the axis
+    location: str = ""
+
+    @property
+    def needed(self) -> float:
+        return self.filled / self.shape[self.axis]
+
+    @property
+    def rows(self) -> int:
+        """The rows of the tensor as a matrix; none where its columns are filled up."""
+        return prod(self.shape[:-1]) if self.axis < len(self.shape) - 1 else 0
+
+    def share(self, priced: PricedOp) -> float:
+        """How much of an op's work is on data; 1 for one that is about another tensor."""
+        if not self.rows:
+            return 1.0
+        long, category = self.shape[self.axis], priced.priced.category
+        tensors = _tensors(priced)
+        if category == "attention":
+            square = sum(len(one.shape) > 3 and long in one.shape[-3:-1] and one.elements % self.rows == 0 for one in tensors[:3])
+            return self.needed**2 if square == 3 else 1.0
+        if category == "matmul":
+            matrices = [one for one in tensors if len(one.shape) == 2]
+            return self.needed if any(self.rows in one.shape for one in matrices) else 1.0
+        alike = [one for one in tensors if long in one.shape or self.rows in one.shape]
+        is_whole = any(one.elements % self.rows == 0 and one.elements > self.rows for one in alike)
+        return self.needed if category in _STREAMED and is_whole else 1.0
+
+
+def padded_tensors(ordered: Sequence[Held]) -> Iterator[tuple[Held, Avoidable]]:
+    """The ops on tensors that were filled up, and what they would cost without what was added, in order of time."""
+    steps: dict[int, list[Held]] = {}
+    for held in ordered:
+        steps.setdefault(held[0].mark, []).append(held)
+    for mine in steps.values():
+        yield from _of_step(mine)
+
+
+def _of_step(ordered: Sequence[Held]) -> Iterator[tuple[Held, Avoidable]]:
+    known: list[Padded] = []
+    for place, held in enumerate(ordered):
+        made = _padded(ordered[max(place - NEAR, 0) : place], held)
+        if made is not None and made not in known and not any(_has_rows(one, made.rows) for _, one in ordered[:place]):
+            known.append(made)
+        for padded in known:
+            if (share := padded.share(held[1])) < 1:
+                yield held, _avoidable(held[1], padded, share)
+                break
+
+
+def _tensors(priced: PricedOp) -> list[Tensor]:
+    return [one for one in priced.args if isinstance(one, Tensor)]
+
+
+def _has_rows(priced: PricedOp, rows: int) -> bool:
+    """Whether a product has as many rows."""
+    return priced.priced.category in _MULTIPLY and any(rows in one.shape for one in _tensors(priced) if len(one.shape) == 2)
+
+
+def _padded(before: Sequence[Held], held: Held) -> Padded | None:
+    """The tensor that an op completes of which something was filled just before."""
+    priced = held[1]
+    fills = [one for _, made in before if made.name in _FILLS for one in _tensors(made)[:1]]
+    for whole in fills:
+        part: tuple[int, ...] = ()
+        if priced.name == "aten::copy_" and (tensors := _tensors(priced)) and tensors[0].strides == _contiguous(whole.shape):
+            part = tensors[0].shape
+        elif priced.name == "aten::cat" and priced.args and isinstance(priced.args[0], tuple) and len(priced.args[0]) == 2:
+            joined = [one for one in priced.args[0] if isinstance(one, Tensor)]
+            others = [one for one in joined if one.shape != whole.shape]
+            if len(joined) == 2 and len(others) == 1 and len(others[0].shape) == len(whole.shape):
+                part, whole = others[0].shape, Tensor(_joined(others[0].shape, whole.shape))
+        axes = [axis for axis, (size, most) in enumerate(zip(part, whole.shape, strict=False)) if size != most]
+        if len(part) != len(whole.shape) or len(axes) != 1 or len(part) < 2:
+            continue
+        found = Padded(whole.shape, axes[0], part[axes[0]], held[0].context.location)
+        if 0 < found.needed <= MOST_NEEDED and found.rows >= LEAST:
+            return found
+    return None
+
+
+def _joined(part: tuple[int, ...], added: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of two tensors that are joined along the axis in which they differ."""
+    return tuple(one if one == other else one + other for one, other in zip(part, added, strict=True))
+
+
+def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def _avoidable(priced: PricedOp, padded: Padded, share: float) -> Avoidable:
+    long = padded.shape[padded.axis]
+    amounts = {resource: amount * share for resource, amount in (priced.priced.cost or NOTHING).amounts if resource != HBM}
+    amounts[HBM] = _moved(priced, padded)
+    where = f" in {padded.location.rpartition('/')[2]}" if padded.location else ""
+    why = f"works on tensors that were padded{where}, from {padded.filled:,} to {long:,} ({percent(padded.needed)} is data)"
+    return Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS if priced.priced.category in _MULTIPLY else "")
+
+
+def _moved(priced: PricedOp, padded: Padded) -> float:
+    """The bytes of an op without padding: weights, which have no padded axis, are read in full."""
+    moved = float((priced.priced.cost or NOTHING).known(HBM))
+    kept = 0.0
+    if priced.priced.category == "matmul":
+        kept = sum(float(one.bytes or 0) for one in _tensors(priced) if padded.rows not in one.shape)
+    return min(kept, moved) + max(moved - kept, 0.0) * padded.needed

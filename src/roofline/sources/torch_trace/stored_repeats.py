@@ -1,0 +1,79 @@
+"""Tensors that are stored several times over for a product: keys and values repeated for each of the query heads that share them.
+
+A copy of an expanded tensor (an axis of it has stride 0) writes the repeats, and attention or a batched product reads them all, where one
+over the groups that share a tensor would read it once.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from ...cost import NOTHING, Cost
+from ...resource import HBM
+from ...torch_prices import Tensor
+from ...units import parse
+from ...workload import Avoidable
+from .executions import Execution
+from .pricing import PricedOp
+
+KIND, GROUP = "repeated-operand", "stored"
+WHY = "stores a tensor several times over for a product"
+AHEAD = 24  # executions from the copy to the product
+LEAST = parse("1 MB", "B")  # of the tensor that is repeated
+_MULTIPLY = frozenset(("matmul", "attention"))
+
+Held = tuple[Execution, PricedOp]
+
+
+class Repeats(Struct, frozen=True):
+    """A tensor that a copy stores, and how often it has each element."""
+
+    made: Tensor
+    times: int
+
+    def is_like(self, tensor: Tensor) -> bool:
+        """Whether an operand is this tensor: batches and heads may be joined, and the last two sizes turned."""
+        sizes = sorted(self.made.shape[-2:])
+        return len(tensor.shape) > 2 and tensor.elements == self.made.elements and sorted(tensor.shape[-2:]) == sizes
+
+    @property
+    def spared(self) -> float:
+        """Bytes that a product would not read."""
+        return (self.made.bytes or 0) * (1 - 1 / self.times)
+
+
+def stored_repeats(ordered: Sequence[Held]) -> Iterator[tuple[Held, Avoidable]]:
+    """The copies that store repeats of a tensor for a product, and those products, in order of time."""
+    spared: dict[int, tuple[Held, float]] = {}  # of products, by their places
+    for place, held in enumerate(ordered):
+        repeats = _stored(held[1])
+        if repeats is None:
+            continue
+        for later, (one, priced) in enumerate(ordered[place + 1 : place + 1 + AHEAD], start=place + 1):
+            if priced.priced.category in _MULTIPLY and any(map(repeats.is_like, _tensors(priced))):
+                yield held, Avoidable(kind=KIND, instead=NOTHING, why=WHY, group=GROUP)
+                spared[later] = (one, priced), spared.get(later, (held, 0.0))[1] + repeats.spared
+                break
+    for held, less in spared.values():
+        amounts = dict((held[1].priced.cost or NOTHING).amounts)
+        amounts[HBM] = max(float(amounts.get(HBM, 0)) - less, 0)
+        yield held, Avoidable(kind=KIND, instead=Cost.of(amounts), why=WHY, group=GROUP)
+
+
+def _tensors(priced: PricedOp) -> list[Tensor]:
+    return [one for one in priced.args if isinstance(one, Tensor)]
+
+
+def _stored(priced: PricedOp) -> Repeats | None:
+    """What a copy stores several times over, if it does: an axis before the last two is expanded."""
+    tensors = _tensors(priced)
+    if priced.name not in ("aten::copy_", "aten::clone", "aten::contiguous") or not tensors:
+        return None
+    source = tensors[-1]
+    if source.strides is None or len(source.strides) != len(source.shape) or len(source.shape) < 4:
+        return None
+    outer = zip(source.shape[:-2], source.strides[:-2], strict=True)
+    times = max((size for size, stride in outer if stride == 0), default=1)
+    if times < 2 or source.elements != times * source.distinct or (source.bytes or 0) < LEAST:
+        return None
+    return Repeats(Tensor(source.shape, source.dtype), times)
