@@ -90,12 +90,36 @@ def host_bounds(recording: Recording, after: Recording) -> tuple[float, float] |
 
 
 def launching_bounds(recording: Recording, after: Recording) -> tuple[float, float] | None:
-    """By how much a step in which the device never waits is longer if the host has to launch it all the same; ``None`` if not known."""
-    launching = [step.launching_s for step in recording.steps if step.steady and step.launching_s is not None]
-    times = [step.time_s for step in after.steps if step.steady and step.time_s]
-    if not launching or not times:
+    """By how much the average step may be shorter or longer of a device that waits for launches alone; ``None`` if they are not known."""
+    change = _Change.of(recording, after.workload.ops)
+    hosts = {step.key: _launching_s(step, change) for step in recording.steps if step.steady}
+    least = most = 0.0
+    for step in (one for one in after.steps if one.steady):
+        host, time_s = hosts.get(step.key), step.time_s or 0.0
+        if host is None:
+            return None
+        least += time_s - max(step.busy_s or 0.0, min(host / SLOWEST, time_s))
+        most += max(host * SLOWEST - time_s, 0.0)
+    return (least / len(hosts), most / len(hosts)) if hosts else None
+
+
+def only_launching(recording: Recording, ops: Sequence[Op]) -> tuple[IdleReason, ...]:
+    """The idle time that is left of a device which waits for nothing but the launches of these ``ops``, where those are known."""
+    change, devices = _Change.of(recording, ops), max(len(recording.devices), 1)
+    shares = []
+    for step in recording.steps:
+        left = (_launching_s(step, change) or 0.0) - (step.busy_s or 0.0) - change.more[step.key]
+        if left > 0:
+            shares.append(Share(key=step.key, count=1, time_s=left * devices))
+    whole = sum(one.time_s for one in shares)
+    return (IdleReason(kind=DISPATCH, activity="launches", time_s=whole, gaps=len(shares), by_step=tuple(shares)),) if shares else ()
+
+
+def _launching_s(step: Step, change: _Change) -> float | None:
+    """How long the host takes from a step's first launch to its last, without waits for anything else: those the device has as well."""
+    if step.launching_s is None or step.busy_s is None:
         return None
-    return 0.0, max(median(launching) - sum(times) / len(times), 0.0)
+    return min(step.launching_s, step.busy_s + change.waiting[step.key]) * change.launches
 
 
 def _waits_for_launches(recording: Recording) -> bool:

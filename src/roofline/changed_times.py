@@ -15,7 +15,7 @@ from math import log2
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .changed_steps import changed_pairs, changed_steps, in_one_graph, own_s
+from .changed_steps import changed_pairs, changed_steps, in_one_graph, only_launching, own_s
 from .cost import NOTHING, Cost
 from .operation import Operation
 from .prediction import Prediction
@@ -87,12 +87,16 @@ def applied(
 
     ``added`` are ops that were not there; their shares of steps and devices are parts of their own times.
 
-    Idle time changes as `changed_steps` says; ``no_idle`` leaves none, ``one_graph`` none of dispatch and launches but for the dispatch of
-    the first step.
+    Idle time changes as `changed_steps` says; ``no_idle`` leaves what the host needs to launch a step, ``one_graph`` none of dispatch and
+    launches but for the dispatch of the first step, and both together none.
     """
     ops = tuple(changed_op(op, changed[index]) if index in changed else op for index, op in enumerate(recording.workload.ops))
-    idle = () if no_idle else in_one_graph(recording) if one_graph else recording.idle
     after = (*ops, *added)
+    idle = recording.idle
+    if no_idle:
+        idle = () if one_graph else only_launching(recording, after)
+    elif one_graph:
+        idle = in_one_graph(recording)
     steps = changed_steps(recording, after, idle, waits_for_host=not no_idle and not one_graph)
     spent = sum(own_s(new) - (own_s(old) if old else 0.0) for old, new in changed_pairs(recording, after))
     saved = sum(one.time_s for one in recording.idle) - sum(one.time_s for one in idle)

@@ -130,7 +130,7 @@ def _report(state: State, before: Recording, words: Sequence[str]) -> Report:
     notes = tuple(dict.fromkeys((*report.input.notes, *state.notes)))
     host, idle = host_wait_s(before), (sum(one.time_s for one in each.idle) for each in (before, after))
     gone = REMAINS * (next(idle) - next(idle)) / max(len(before.steps) * len(before.devices), 1)
-    launched = launching_bounds(before, after) if state.no_idle else None if state.one_graph else host_bounds(before, after)
+    launched = None if state.one_graph else launching_bounds(before, after) if state.no_idle else host_bounds(before, after)
     done = replace(
         report,
         points=tuple(_point(point, old, after.workload.ops, changed, host, gone, launched) for point in report.points),
@@ -149,12 +149,10 @@ def _host_note(report: Report, launched: tuple[float, float] | None, no_idle: bo
     point = _main(report)
     if launched is None or point is None or point.scope != "average" or not point.time_s or point.busy_s is None:
         return ()
-    if no_idle and launched[1]:
-        host = show(rounded(point.time_s + launched[1], 3), "s")
-        return (f"the host takes {host} to launch a step: unless that becomes shorter too, as in one graph, the step takes as long",)
     if point.time_s > (1 + NEAR) * point.busy_s:
         busy = show(rounded(point.busy_s, 3), "s")
-        return (f"the device is busy for {busy} of the predicted step and waits for launches in the rest",)
+        more = "; no-idle graph removes that too" if no_idle else ""
+        return (f"the device is busy for {busy} of the predicted step and waits for launches in the rest{more}",)
     return ()
 
 
