@@ -100,6 +100,23 @@ def test_a_sort_is_a_copy_and_several_kernels() -> None:
     assert resolved(of, ran) == [({0: "a.1", 1: "fusion.64", 2: "fusion.64", 3: "fusion.64", 4: "b.1", 5: "c.1"}, [])]
 
 
+def test_equal_kernels_with_one_name_before_a_sort_of_several_are_each_their_own_instruction() -> None:
+    inner = [Instruction("p", "parameter"), Instruction("sort.6", "sort", ("p",))]
+    sort = Instruction("fusion.64", "fusion", ("x",), ("inner",))
+    of = program({"inner": inner, "main": [X, fusion("a.1"), fusion("a"), fusion("b.1"), sort, fusion("c.1")]})
+    ran = graph({0: "a_1", 1: "a_1", 2: "b_1", 3: "memcpy32_post", 4: "sort_6_1", 5: "c_1"}, commands=6)
+    found = resolve(of, [ran], {})[ran.id]
+    assert names(found, of) == {0: "a.1", 1: "a", 2: "b.1", 3: "fusion.64", 4: "fusion.64", 5: "c.1"}
+    assert not found.doubts
+
+
+def test_instructions_that_launched_nothing_are_left_out_where_names_agree() -> None:
+    of = program({"main": [X, fusion("a.1"), fusion("b.2"), fusion("a.3"), fusion("c.4"), fusion("a.5")]})
+    ran = graph({0: "a_1", 1: "a_1", 2: "c_4", 3: "a_1"}, commands=4)
+    found = resolve(of, [ran], {})[ran.id]
+    assert names(found, of) == {0: "a.1", 1: "a.3", 2: "c.4", 3: "a.5"}
+
+
 def test_a_call_with_several_kernels_keeps_them_by_time_and_by_numbers_left_out() -> None:
     of = program({"main": [X, fusion("a.1"), library("call.1"), library("call.2"), fusion("b.1"), library("call.3")]})
     # call.2 owns a graph in a graph: its number 7 never runs, and its three kernels follow.

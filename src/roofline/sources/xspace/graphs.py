@@ -18,10 +18,20 @@ from .commands import ALIKE, LOOP_SETTER, WRONG, Command, Slot, commands, fit, i
 from .modules import Place, Program
 
 _PREFIX = "command_buffer_"  # and the number of the first thunk in it, which rises along the program
+_MOST_FITS = 300_000  # comparisons of a node with a slot
+_NEVER = -(1 << 60)
 _MOST_WINDOWS = 2_000  # places where a run is searched for when its beginning is unknown
 _TRAILS = re.compile(r"splitKreduce|convert_dq")  # kernels that end a library call
 _LIBRARIES = (re.compile(r"cudnn|sdpa|fmha|flash", re.IGNORECASE), re.compile(r"nvjet|cublas|gemm|cutlass|xmma", re.IGNORECASE))
 _OUT_OF_ORDER = 0.05  # of library kernels that may run outside their place: work in a graph may overlap
+
+
+class _Way(Struct, frozen=True):
+    """One way to tell which nodes are which slots: how well names agree, and the slots, the last with those before it."""
+
+    score: int
+    slot: Slot | None = None
+    before: "_Way | None" = None
 
 
 class Seen(Struct, frozen=True):
@@ -215,22 +225,37 @@ class _Layout:
         return Resolved(self.places, doubts)
 
     def _aligned(self, planned: list[Slot]) -> list[Slot]:
-        """The top level. Where there are more commands than instructions, some have several (a sort copies, then sorts in passes): a node
-        that goes better with the slot before than with its own belongs to that. Where there are fewer, some have none.
+        """The top level. Where there are more commands than instructions, some have several (a sort copies, then sorts in passes); where
+        there are fewer, some have none. Of all ways to tell which, the one whose names agree best: equal kernels have one name, so that
+        a node may look like its neighbour's.
         """
-        if not self.missing:
+        if not self.missing or len(planned) * (abs(self.missing) + 1) > _MOST_FITS:
             return planned
-        aligned: list[Slot] = []
+        more = self.missing > 0
+        ways = [_Way(0), *[_Way(_NEVER)] * abs(self.missing)]  # by how many nodes are shared, or slots left out, so far
         for number, slot in enumerate(planned):
-            following = planned[number + 1] if number + 1 < len(planned) else None
-            if self.missing < 0 and self._fit(len(aligned), slot) < self._fit(len(aligned), following) >= ALIKE:
-                self.missing += 1
-                continue
-            aligned.append(slot)
-            while self.missing > 0 and self._fit(len(aligned), slot) > self._fit(len(aligned), following):
-                aligned.append(slot)
-                self.missing -= 1
-        return aligned
+            found = list[_Way]()
+            for shifted, way in enumerate(ways):
+                here = self._agrees(number + shifted if more else number - shifted, slot)
+                best = _Way(way.score + here, slot, way)
+                if shifted and more and found[-1].score + here > best.score:
+                    best = _Way(found[-1].score + here, slot, found[-1])
+                elif shifted and not more and ways[shifted - 1].score > best.score:
+                    best = ways[shifted - 1]
+                found.append(best)
+            ways = found
+        shifted = max(range(len(ways)), key=lambda number: ways[number].score)
+        self.missing -= shifted if more else -shifted
+        aligned, last = list[Slot](), ways[shifted]
+        while last.slot is not None and last.before is not None:
+            aligned.append(last.slot)
+            last = last.before
+        return aligned[::-1]
+
+    def _agrees(self, index: int, slot: Slot) -> int:
+        """How well a node and a slot agree; one wrong name counts more than many that could be better."""
+        fits = self._fit(index, slot) if index >= 0 else WRONG
+        return fits if fits != WRONG else -_MOST_FITS
 
     def _fit(self, index: int, slot: Slot | None) -> int:
         seen = self.graph.nodes.get(index)
