@@ -135,6 +135,15 @@ def test_limits_hold_for_the_families_they_are_sourced_for() -> None:
     assert a100["low instruction parallelism", "vector/fp32"].fraction == 2 / 4
 
 
+def test_a_measurement_of_one_vendors_chip_is_cited_for_its_chips_alone() -> None:
+    for name in ("grace", "mi300x", "h100"):
+        cited = [limit.citation for limit in load(name).limits if limit.name == "no FMA"]
+        assert cited
+        assert len(cited) == len({limit.resource for limit in load(name).limits if limit.name == "no FMA"})  # each once
+        assert all("Williams" in one for one in cited), name
+        assert all(("H200" in one) == (name == "h100") for one in cited), name
+
+
 def test_a_tpus_vector_unit_is_not_halved_for_lack_of_fused_multiply_adds() -> None:
     # Its published rates count one FLOP per ALU and cycle.
     assert [limit.name for limit in load("tpu-v5p").limits] == []

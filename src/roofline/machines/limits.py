@@ -53,5 +53,10 @@ def _rule(table: Table) -> Rule:
 
 
 def limits_for(machine: Machine) -> tuple[Limit, ...]:
-    """The limits that hold for a machine, on the resources it is rated for."""
-    return tuple(limit for rule in rules() if rule.holds(machine) for limit in rule.limits if machine.ceiling(limit.resource))
+    """The limits that hold for a machine, on the resources it is rated for; the first of each name."""
+    found: dict[tuple[str, Resource], Limit] = {}
+    for rule in rules():
+        for limit in rule.limits if rule.holds(machine) else ():
+            if machine.ceiling(limit.resource):
+                found.setdefault((limit.name, limit.resource), limit)
+    return tuple(found.values())
