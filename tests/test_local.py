@@ -231,6 +231,15 @@ def test_working_sets_lie_inside_their_level_and_outside_the_inner_one() -> None
     assert {size for at, _, size in working_sets(replace(CPU, memory_bytes=2**24)) if at == "hbm"} == {2**20}  # an eighth of memory
 
 
+def test_every_memory_level_is_read_written_and_copied() -> None:
+    for level in ("l1", "l2", "hbm"):
+        assert {pattern for at, pattern, _ in working_sets(CPU) if at == level} >= {"read", "write", "copy"}
+    patterns = [result(f"l1/{pattern}/24576", rate) for pattern, rate in (("read", 90e9), ("write", 70e9), ("copy", 80e9))]
+    l1 = card_of(CPU, results(HBM_READ, result("fma/fp32/all", 150e9), *patterns), CONDITIONS).machine.ceiling("l1")
+    assert l1 is not None
+    assert [(other.note, other.value) for other in l1.others] == [("copy", 80e9), ("write", 70e9)]
+
+
 def test_caches_are_found_in_a_sweep_of_one_thread_beside_what_the_system_says(folder: Path) -> None:
     sizes = sweep_sizes(CPU)
     assert sizes[0] == 2**12

@@ -34,7 +34,6 @@ UNKNOWN_CACHE = parse("64 MiB", "B")  # a last-level cache of unknown size
 PRODUCTS_S = (parse("5 ms", "s"), parse("50 ms", "s"))  # about what products take: short ones find quiet moments, long ones start up less
 SIDES = (512, 8192)
 PATTERNS = {"read": "read", "write": "fill", "copy": "copy", "triad": "a = b + s x c"}
-CACHE_PATTERNS = ("read", "copy", "triad")
 SWEEP = (0.375, 0.75)  # of a cache's size: working sets that fit beside whatever else is in it
 SWEPT = "sweep"  # begins the keys of the sweep over working sets
 SMALLEST, LINE = parse("4 KiB", "B"), 64  # of the sweep's working sets; bytes of a cache line
@@ -98,7 +97,7 @@ def working_sets(cpu: Cpu) -> list[tuple[str, str, float]]:
     for held in cpu.caches:
         share = held.total / cpu.threads
         sizes = {max(part * share, 2 * inner) for part in (0, *SWEEP)} - {0}
-        found += [(f"l{held.level}", pattern, size) for size in sorted(sizes) for pattern in CACHE_PATTERNS]
+        found += [(f"l{held.level}", pattern, size) for size in sorted(sizes) for pattern in PATTERNS]
         inner = max(inner, share)
     last = max((held.total for held in cpu.caches), default=UNKNOWN_CACHE)
     most = cpu.memory_bytes / 8 if cpu.memory_bytes else float("inf")

@@ -199,8 +199,8 @@ def _memory(level: str, results: Mapping[str, Result]) -> list[Ceiling]:
             best[pattern] = result
     if not best:
         return []
-    first, *others = sorted(best.values(), key=lambda each: -each.rate)
-    figures = tuple(Figure(each.rate, each.words, "a slower pattern") for each in others)
+    (_, first), *others = sorted(best.items(), key=lambda each: -each[1].rate)
+    figures = tuple(Figure(each.rate, each.words, pattern) for pattern, each in others)
     return [replace(_ceiling(level, first), note=COUNTED, others=figures)]
 
 

@@ -166,7 +166,7 @@ def _memories(device: Mapping[str, Any], answers: Mapping[str, Any]) -> tuple[li
     for name, level in zip(INNER, reversed(levels[:-1]), strict=False):
         inside = _at(streams, "read", level.first, level.last)
         others = [
-            Figure(spread_of(best["rates"]).p50, f"{best['how']} of {show(best['bytes'], 'B', 3)}", "a slower pattern")
+            Figure(spread_of(best["rates"]).p50, f"{best['how']} of {show(best['bytes'], 'B', 3)}", pattern)
             for pattern in ("write", "copy")
             if (best := max(_at(streams, pattern, level.first, level.last), key=_middle, default=None))
         ]
