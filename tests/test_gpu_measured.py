@@ -218,11 +218,90 @@ def test_what_a_try_through_jax_takes_besides_its_calls_is_found_and_left_out(mo
     assert wait_of(lambda calls: 0.5e-3 + 0.8e-3 * calls) == pytest.approx(0.5e-3)
     monkeypatch.setattr(jax_experiments, "CONFIG", SimpleNamespace(update=lambda name, value: None))  # tests share this process
     device = JaxDevice("cpu")
+    assert device._clock is None  # of GPUs alone
     device._wait_s = 0.5e-3
     device.each = lambda work, tries, calls: [(0.5e-3 + 0.8e-3 * calls) / calls] * tries  # type: ignore[method-assign]
     assert device.timed(lambda: None, 2, 6) == pytest.approx([0.8e-3] * 2)
     device._wait_s = 1.0  # longer than the try: then it was not that
     assert device.timed(lambda: None, 1, 6) == pytest.approx([(0.5e-3 + 0.8e-3 * 6) / 12])
+
+
+@pytest.mark.jax
+def test_calls_through_jax_are_timed_by_the_devices_own_clock_where_a_kernel_can_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("jax")
+    from roofline.machines import jax_experiments
+    from roofline.machines.jax_experiments import JaxDevice
+
+    device, now = JaxDevice.__new__(JaxDevice), [5_000_000]  # nanoseconds
+
+    def call() -> int:
+        now[0] += 1_000_000
+        return now[0]
+
+    monkeypatch.setattr(jax_experiments, "WAIT", lambda value: value)
+    device._clock = lambda: [now[0]]
+    assert device.timed(call, 3, 4) == pytest.approx([1e-3] * 3)  # whatever the host's clock says
+
+
+@pytest.mark.jax
+@pytest.mark.parametrize(("ticks", "used"), [(1.0, True), (0.97, True), (1000.0, False), (0.0, False)])
+def test_a_device_clock_that_does_not_run_as_the_hosts_is_not_used(ticks: float, used: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    jax = pytest.importorskip("jax")
+    from roofline.machines import jax_experiments
+    from roofline.machines.jax_experiments import JaxDevice
+
+    device, now = JaxDevice.__new__(JaxDevice), [0.0]
+
+    def rest(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(jax_experiments, "time", SimpleNamespace(perf_counter=lambda: now[0], sleep=rest))
+    device.kernels = SimpleNamespace(CLOCKS=1, clock=lambda: lambda anything: [int(now[0] * 1e9 * ticks)])
+    with jax.enable_x64(True):
+        assert (device._device_clock() is not None) is used
+
+
+@pytest.mark.jax
+def test_kernels_through_pallas_go_over_every_block_of_the_working_set_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    jax = pytest.importorskip("jax")
+    pytest.importorskip("jax.experimental.pallas.triton")
+    from functools import partial
+
+    from roofline.machines import pallas_kernels
+
+    monkeypatch.setattr(pallas_kernels.pallas, "pallas_call", partial(pallas_kernels.pallas.pallas_call, interpret=True))
+    words, elements, blocks, passes = 256, 16, 11, 3
+    source = jax.numpy.arange(words, dtype=jax.numpy.float32)
+    counts = jax.numpy.array([blocks, passes], jax.numpy.int32)
+
+    def run(pattern: str) -> Any:
+        return pallas_kernels.stream(pattern, words, (elements, 4, 2), cores=2)(source, counts)
+
+    inside = source[: blocks * elements]
+    assert float(run("read").sum()) == passes * float(inside.sum())
+    assert float(run("per_core").sum()) == passes * float(source[: 8 * elements].sum())  # two blocks for each of four programs
+    assert (run("copy")[: blocks * elements] == inside).all()
+    written = jax.numpy.isin(run("write"), jax.numpy.arange(passes))  # by whichever pass came last
+    assert written[: blocks * elements].all()
+    assert not written[blocks * elements :].any()
+
+
+@pytest.mark.jax
+def test_every_kernel_through_pallas_compiles_for_a_gpu() -> None:
+    jax = pytest.importorskip("jax")
+    pytest.importorskip("jax.experimental.pallas.triton")
+    from roofline.machines import pallas_kernels
+
+    def compiled(kernel: Any, *shapes: tuple[tuple[int, ...], str]) -> str:
+        return str(kernel.trace(*(jax.ShapeDtypeStruct(*one) for one in shapes)).lower(lowering_platforms=("cuda",)).as_text())
+
+    for pattern in ("read", "write", "copy", "per_core"):
+        kernel = pallas_kernels.stream(pattern, 2**20, (2048, 8, 8), cores=132)
+        assert "triton" in compiled(kernel, ((2**20,), "float32"), ((2,), "int32"))
+    for number in ("fp32", "transcendental"):
+        assert "triton" in compiled(pallas_kernels.arithmetic(number, 8, 1024, 16), ((8 * 1024,), "float32"))
+    with jax.enable_x64(True):
+        assert "triton" in compiled(pallas_kernels.clock(), ((pallas_kernels.CLOCKS,), "int64"))
 
 
 def test_fp32_products_are_a_lower_ceiling_of_the_vector_unit_where_the_chip_has_no_fp32_matrix_unit(written: Path) -> None:

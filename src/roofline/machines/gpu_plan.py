@@ -27,7 +27,8 @@ LOADED = 0.6  # of a held product, after which the driver is asked for clock and
 LAUNCHES = ("graph", "stream", "sync", "round trip")
 QUICK_S = parse("16 s", "s")  # after which a quick measurement starts no further experiment, but the needed ones
 LATE = "no time left"
-NEEDED = ("product/bf16/burst/random", "small/", "launch/", "vector/fp32")  # of a quick measurement, with large reads, before all others
+NEEDED = ("product/bf16/burst/random", "small/", "launch/", "vector/fp32")  # of a quick measurement, before all others
+NEEDED_READS = 3  # the largest, with them
 
 Plan = dict[str, dict[str, Any]]
 Tell = Callable[[int, int], None]
@@ -37,7 +38,7 @@ def plan(device: Mapping[str, Any], quick: bool) -> Plan:
     """Every experiment by its key, with what the worker needs to know."""
     found: Plan = {}
     is_gpu = "memory" in device
-    few = quick and str(device.get("framework", "")).startswith("jax")  # compiles every shape and size anew
+    few = quick and str(device.get("framework", "")).startswith("jax")  # compiles every shape of product anew
     for number in FORMATS:
         burst: dict[str, Any] = {"name": "product", "number": number, "shapes": shapes(device["cores"]) if is_gpu else [[256, 256, 256]]}
         if quick:
@@ -48,10 +49,10 @@ def plan(device: Mapping[str, Any], quick: bool) -> Plan:
             found[f"product/{number}/burst/zeros"] = {**burst, "seconds": 0.2 if quick else 0.5, "zeros": True}
         if not quick:
             found[f"product/{number}/held/zeros"] = {**burst, "seconds": 1.5, "held": True, "zeros": True}
-    largest = min(LARGEST, device.get("memory", parse("256 MiB", "B")) / SHARE)
+    largest = largest_set(device.get("memory"))
     for pattern, (steps, first, limit) in PATTERNS.items():
         last = min(largest, limit)
-        for size in sizes(first, last, max(steps / 4, 0.5) if few else steps):
+        for size in sizes(first, last, steps / 2 if few else steps):
             big = size >= BIG
             seconds = (0.2 if big else 0.03) / (4 if quick else 1)
             request = {"name": "stream", "pattern": pattern, "size": size, "seconds": seconds, "few_kernels": quick}
@@ -69,11 +70,19 @@ def plan(device: Mapping[str, Any], quick: bool) -> Plan:
             found[words] = {"name": "host", "direction": direction, "pinned": pinned, "seconds": brief / 2}
     if device.get("count", 1) > 1:
         found["peer"] = {"name": "peer", "seconds": brief}
-    return found if not quick else dict(sorted(found.items(), key=lambda each: not _is_needed(*each)))
+    needed = _needed(found)
+    return found if not quick else dict(sorted(found.items(), key=lambda each: each[0] not in needed))
 
 
-def _is_needed(key: str, request: Mapping[str, Any]) -> bool:
-    return key.startswith(NEEDED) or (key.startswith("stream/read/") and request["size"] >= BIG)
+def _needed(wanted: Plan) -> set[str]:
+    """The experiments without which there is no machine file."""
+    reads = sorted((key for key in wanted if key.startswith("stream/read/")), key=lambda key: wanted[key]["size"])
+    return {*(key for key in wanted if key.startswith(NEEDED)), *reads[-NEEDED_READS:]}
+
+
+def largest_set(memory: float | None) -> float:
+    """Bytes of the largest working set on a device with so much memory."""
+    return min(LARGEST, (memory or parse("256 MiB", "B")) / SHARE)
 
 
 def shapes(cores: int) -> list[list[int]]:
@@ -100,8 +109,9 @@ def run_plan(worker: Worker, kept: FinishedExperiments, wanted: Plan, tell: Tell
     before = conditions()
     under_load: dict[str, str] = {}
     late: dict[str, dict[str, Any]] = {}
+    needed = _needed(wanted)
     for done, (key, request) in enumerate(wanted.items()):
-        if key not in kept.answers and time.monotonic() > until and not _is_needed(key, request):
+        if key not in kept.answers and time.monotonic() > until and key not in needed:
             late[key] = {"absent": LATE}
         elif key not in kept.answers and (reason := _lacking(key, kept.answers)):
             kept.add(key, {"absent": reason})

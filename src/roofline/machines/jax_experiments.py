@@ -1,32 +1,45 @@
 """Experiments on an accelerator through JAX, where PyTorch is not installed: TPUs, and GPUs with JAX alone.
 
-JAX has no events, so a try is several calls that are sent off together, by the host's clock from the first to the end of the last, less
-what the start of the first and the wait for the last take: of two tries, one of twice as many calls, that is what is left over.
+On a GPU, memory and vector rates are those of kernels of our own (Pallas); elsewhere, or where these fail, of what XLA compiles.
+
+JAX has no events. On such a GPU a kernel that reads the device's clock stands between the calls. Elsewhere a try is several calls that
+are sent off together, by the host's clock from the first to the end of the last, less what the start of the first and the wait for the
+last take.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ..units import parse
+from ..units import DECIMAL, parse
 from .gpu_conditions import conditions
+from .gpu_plan import largest_set
+from .kernel_shapes import BLOCKS, PER_CORE, PROGRAMS_A_CORE, REGISTER_BLOCK, REPEATS
 
-TRY_S, HELD_TRY_S = parse("15 ms", "s"), parse("100 ms", "s")  # waiting for a try to end leaves a gap, which matters where work goes on
+DEVICE_TRY_S, HOST_TRY_S = parse("3 ms", "s"), parse("15 ms", "s")  # by which clock; the host's tells the end of a try later or sooner
 WAITS, WAIT_CALLS = 15, 10  # tries that tell how long a wait is, and calls in each
 MOST_CALLS, FEW, WARM_UP = 1000, 3, 2
+KERNEL_S = parse("1 ms", "s")  # of a kernel that goes over its working set again and again: long beside what a call takes
+MOST_PASSES, MORE_PASSES = 100_000, 100  # over a working set in a call, and times more of them than in the call before
+CACHED = int(parse("16 MiB", "B"))  # a working set that fits any L2
 REST_S = parse("120 ms", "s")
+SAME_CLOCK = 1.2  # between two clocks, over a rest
 CHAIN = 128  # operations on each element
 CHAINED, CHAINED_ON_CPU = 1 << 24, 1 << 20  # elements: enough that a launch is little beside the work
 COPY = int(parse("256 MiB", "B"))
 WORD = 4
+WHOLE = 4  # times normal numbers, for whole ones
 READS_IN_PROGRAM = 16  # of a working set that a cache may hold, so that calls do not hide its rate
 LIBRARY_PRODUCTS = {"xla_gpu_enable_triton_gemm": False}
 DTYPES = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn"}
 PRECISION = {"fp32": "highest", "tf32": "tensorfloat32"}
+VERBS = {"read": "read", "write": "fill", "copy": "copy", "per_core": "read by each core of its own share"}
 
 Work = Callable[[], Any]
 CONFIG: Any = jax.config  # these three have no types in JAX
@@ -44,11 +57,26 @@ class JaxDevice:
         CONFIG.update("jax_enable_x64", True)
         self.device = found[0]
         self.count = len(found)
+        self.cores = getattr(self.device, "core_count", None) or 1
         self._wait_s: float | None = None
+        self._fastest: tuple[int, int, int] | None = None
+        self._streams: dict[tuple[str, tuple[int, int, int]], Callable[..., Any]] = {}
+        self._source: Any = None
+        self._numbers: dict[tuple[int, int, int], Any] = {}
+        self.kernels: Any = None
+        if self.device.platform == "gpu":
+            try:
+                from . import pallas_kernels
+
+                self.kernels = pallas_kernels
+            except ImportError:  # without Pallas, what XLA compiles has to do
+                pass
+        with jax.default_device(self.device):
+            self._clock = self._device_clock() if self.kernels is not None else None
 
     def describe(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"framework": f"jax {jax.__version__}", "device": self.device.device_kind, "count": self.count}
-        found["cores"] = getattr(self.device, "core_count", None) or 1
+        found: dict[str, Any] = {"framework": f"jax {jax.__version__}", "device": self.device.device_kind}
+        found |= {"count": self.count, "cores": self.cores}
         stats = self.device.memory_stats() or {} if self.device.platform != "cpu" else {}
         if "bytes_limit" in stats:
             whole = conditions().get("memory") if self.device.platform == "gpu" else None
@@ -77,15 +105,41 @@ class JaxDevice:
         times = []
         for _ in range(tries):
             began = time.perf_counter()
-            for _ in range(calls):
-                result = work()  # the one before goes, and its memory is used again, as a cache would have it
-            WAIT(result)
+            WAIT(self._sent(work, calls))
             times.append((time.perf_counter() - began) / calls)
         return times
 
     def timed(self, work: Work, tries: int, calls: int) -> list[float]:
-        """The same without the wait at the end of each try; never less than half, should that have been short."""
-        return [max(each - self._wait() / calls, each / 2) for each in self.each(work, tries, calls)]
+        """The seconds of a call in each of some tries, without what starts and waits take."""
+        if self._clock is None:
+            self.each(work, 1, WARM_UP)
+            # never less than half, should the wait have been short
+            return [max(each - self._wait() / calls, each / 2) for each in self.each(work, tries, calls)]
+        self._sent(work, WARM_UP)
+        marks = [self._clock()]
+        for _ in range(tries):
+            self._sent(work, calls)
+            marks.append(self._clock())
+        stamps = [int(mark[0]) for mark in WAIT(marks)]
+        return [(end - start) / DECIMAL["G"] / calls for start, end in pairwise(stamps)]
+
+    def _device_clock(self) -> Work | None:
+        """The GPU's own clock, where a kernel can read it and it runs as the host's does."""
+        try:
+            read, anything = self.kernels.clock(), jnp.zeros(self.kernels.CLOCKS, jnp.int64)
+            WAIT(read(anything))  # compiles
+            began, first = time.perf_counter(), int(WAIT(read(anything))[0])
+            time.sleep(REST_S)
+            second, ended = int(WAIT(read(anything))[0]), time.perf_counter()
+        except Exception:  # whatever a version of Pallas, or a GPU that it does not know, raises
+            return None
+        agrees = SAME_CLOCK > (second - first) / DECIMAL["G"] / (ended - began) > 1 / SAME_CLOCK
+        return (lambda: read(anything)) if agrees else None
+
+    def _sent(self, work: Work, calls: int) -> Any:
+        for _ in range(calls):
+            result = work()  # the one before goes, and its memory is used again, as a cache would have it
+        return result
 
     def _wait(self) -> float:
         """Seconds of a try outside of its calls: until the first starts, and until the host sees that the last has ended."""
@@ -95,18 +149,19 @@ class JaxDevice:
             self._wait_s = wait_of(lambda calls: self.each(lambda: run(source), 1, calls)[0] * calls)
         return self._wait_s
 
-    def _calls(self, work: Work, try_s: float = TRY_S) -> int:
+    def _calls(self, work: Work) -> int:
+        """Calls in a try."""
         self.each(work, 1, WARM_UP)
+        try_s = HOST_TRY_S if self._clock is None else DEVICE_TRY_S
         return max(1, min(MOST_CALLS, round(try_s / min(self.each(work, FEW, 1)))))
 
-    def _for(self, work: Work, seconds: float, *, rest_s: float = 0.0, try_s: float = TRY_S) -> list[float]:
-        """Tries for so many seconds, a few at least, each after a rest and a warm-up where there is one."""
-        calls, times, end = self._calls(work, try_s), list[float](), time.monotonic() + seconds
+    def _for(self, work: Work, seconds: float, *, rest_s: float = 0.0) -> list[float]:
+        """Tries for so many seconds, a few at least: one after the other, or a few after each rest."""
+        tries = 1 if rest_s and self._clock is None else FEW  # a burst is short
+        calls, times, end = self._calls(work), list[float](), time.monotonic() + seconds
         while len(times) < FEW or time.monotonic() < end:
-            if rest_s:
-                time.sleep(rest_s)
-                self.each(work, 1, WARM_UP)
-            times += self.timed(work, 1, calls)
+            time.sleep(rest_s)
+            times += self.timed(work, tries, calls)
         return times
 
     def product(
@@ -130,7 +185,7 @@ class JaxDevice:
                 best = rate, work, shape
         assert best is not None
         _, work, (m, n, k) = best
-        times = self._for(work, seconds, try_s=HELD_TRY_S) if held else self._for(work, seconds, rest_s=REST_S)
+        times = self._for(work, seconds, rest_s=0.0 if held else REST_S)
         times = times[len(times) // 2 :] if held else times
         how = f"{m} x {k} by {k} x {n} products, {'zeros' if zeros else 'random operands'}, {'held' if held else 'in bursts'}"
         return {"rates": [2.0 * m * n * k / each for each in times], "how": how, "shape": [m, n, k]}
@@ -138,24 +193,29 @@ class JaxDevice:
     def _product(self, number: str, shape: Sequence[int], zeros: bool) -> Work:
         m, n, k = shape
         dtype = jnp.dtype(DTYPES.get(number, number))
-        keys = jax.random.split(jax.random.key(0))
+        rows = max(m, n)  # of random numbers: one program makes both operands, in any format
 
-        def operand(key: Any, rows: int, columns: int) -> Any:
+        def operand(number_of: int, size: int) -> Any:
             if zeros:
-                return jnp.zeros((rows, columns), dtype)
-            if number == "int8":
-                return jax.random.randint(key, (rows, columns), -8, 8, dtype)
-            return jax.random.normal(key, (rows, columns), jnp.float32).astype(dtype)
+                return jnp.zeros((size, k), dtype)
+            values = self._random(number_of, rows, k)[:size]
+            return (values * WHOLE if number == "int8" else values).astype(dtype)
 
         wide = {"int8": jnp.int32, "fp8": jnp.bfloat16}.get(number, dtype)
         rows_by_rows = (((1,), (1,)), ((), ()))  # both operands along their rows, the only way for 8-bit matrix units
-        left, right = operand(keys[0], m, k), operand(keys[1], n, k)
+        left, right = operand(0, m), operand(1, n)
 
         def product(a: Any, b: Any) -> Any:
             return jax.lax.dot_general(a, b, rows_by_rows, precision=PRECISION.get(number), preferred_element_type=wide)
 
         run = self._compiled(product, left, right)
         return lambda: run(left, right)
+
+    def _random(self, seed: int, rows: int, columns: int) -> Any:
+        """Normal random numbers, kept: to compile what makes them takes longer than to compile a product."""
+        if (seed, rows, columns) not in self._numbers:
+            self._numbers[seed, rows, columns] = jax.random.normal(jax.random.key(seed), (rows, columns), jnp.float32)
+        return self._numbers[seed, rows, columns]
 
     def _compiled(self, function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
         """The function compiled; on a GPU without trying kernels that the compiler makes itself, which takes longer than all the rest."""
@@ -168,12 +228,59 @@ class JaxDevice:
         return lowered.compile()  # type: ignore[no-any-return]
 
     def stream(self, pattern: str, size: int, seconds: float, few_kernels: bool = False) -> dict[str, Any]:
-        """B/s of reading, writing or copying so many bytes."""
+        """B/s of reading, writing or copying so many bytes again and again; a copy's bytes are those of both buffers."""
+        words = max(1, size // WORD // (2 if pattern == "copy" else 1))
+        if self.kernels is not None:
+            try:
+                return self._best_stream(pattern, words, seconds, BLOCKS[-1:] if few_kernels else BLOCKS)
+            except Exception:  # as above
+                self.kernels = self.kernels if pattern == "per_core" else None
+        return self._plain_stream(pattern, words, seconds)
+
+    def _best_stream(self, pattern: str, words: int, seconds: float, blocks: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
+        """The fastest kernel: over caches the one that reads a cached set fastest, so that the sizes of a sweep compare."""
+        if pattern == "per_core":
+            return self._kernel_stream(pattern, words, PER_CORE, seconds)
+        if words * WORD < COPY:
+            if self._fastest is None:
+                self._fastest = max(blocks, key=lambda each: median(self._kernel_stream("read", CACHED // WORD, each, 0.0)["rates"]))
+            return self._kernel_stream(pattern, words, self._fastest, seconds)
+        found = [self._kernel_stream(pattern, words, each, seconds / len(blocks)) for each in blocks]
+        if pattern == "copy":
+            found.append(self._plain_stream(pattern, words, seconds / len(blocks)))
+        return max(found, key=lambda each: median(each["rates"]))
+
+    def _kernel_stream(self, pattern: str, words: int, block: tuple[int, int, int], seconds: float) -> dict[str, Any]:
+        elements, _, programs = block
+        grid = self.cores * programs
+        if self._source is None:
+            self._source = jnp.ones(int(largest_set(self.describe().get("memory"))) // WORD, jnp.float32)
+        source = self._source
+        if (pattern, block) not in self._streams:
+            self._streams[pattern, block] = self.kernels.stream(pattern, source.size, block, self.cores)
+        run = self._streams[pattern, block]
+        blocks = max(1, words // elements)
+        blocks = max(grid, blocks - blocks % grid) if pattern == "per_core" else blocks
+        moved = WORD * blocks * elements * (2 if pattern == "copy" else 1)
+
+        def work(passes: int) -> Work:
+            counts = jnp.array([blocks, passes], jnp.int32)
+            return lambda: run(source, counts)
+
+        passes = 1
+        self.each(work(passes), 1, 1)  # compiles
+        while (took := min(self.each(work(passes), FEW, 1))) < KERNEL_S / 2 and passes < MOST_PASSES:  # a first one is mostly the call
+            passes = min(MOST_PASSES, math.ceil(passes * min(KERNEL_S / took, MORE_PASSES)))
+        times = self._for(work(passes), seconds)
+        how = f"{VERBS[pattern]} again and again in one kernel (Pallas)"
+        return {"rates": [moved * passes / each for each in times], "how": how, "bytes": moved}
+
+    def _plain_stream(self, pattern: str, words: int, seconds: float) -> dict[str, Any]:
         if pattern == "per_core":
             raise RuntimeError("not measured through JAX")
-        words = max(1, size // WORD // (2 if pattern == "copy" else 1))
         source = jnp.ones(words, jnp.float32)
-        times = READS_IN_PROGRAM if pattern == "read" and size < COPY else 1
+        moved = WORD * words * (2 if pattern == "copy" else 1)
+        times = READS_IN_PROGRAM if pattern == "read" and moved < COPY else 1
 
         def read(x: Any) -> Any:
             found = x[0]
@@ -183,13 +290,26 @@ class JaxDevice:
 
         runs = {"read": jax.jit(read), "write": jax.jit(lambda x: jnp.full((words,), x[0])), "copy": jax.jit(lambda x: x + 1)}
         run = runs[pattern]
-        moved = WORD * words * (2 if pattern == "copy" else 1)
         found = [each / times for each in self._for(lambda: run(source), seconds)]
-        return {"rates": [moved / each for each in found], "how": {"write": "fill"}.get(pattern, pattern), "bytes": moved}
+        return {"rates": [moved / each for each in found], "how": VERBS[pattern], "bytes": moved}
 
     def vector(self, number: str, seconds: float) -> dict[str, Any]:
-        """FLOP/s of multiply-adds in a chain that the compiler makes one kernel of, or exponentials a second."""
+        """FLOP/s of multiply-adds in a format, or base-2 exponentials a second (``transcendental``)."""
         special = number == "transcendental"
+        dtype = DTYPES["fp32" if special else number]
+        if self.kernels is not None:
+            programs = self.cores * PROGRAMS_A_CORE * 4
+            try:
+                run, source = (
+                    self.kernels.arithmetic(number, programs, REGISTER_BLOCK, REPEATS),
+                    jnp.full(programs * REGISTER_BLOCK, 0.5, dtype),
+                )
+                times = self._for(lambda: run(source), seconds)
+                done = float(programs * REGISTER_BLOCK * REPEATS * self.kernels.UNROLLED * (1 if special else 2))
+                how = f"{'base-2 exponentials' if special else 'fused multiply-adds'} in registers (Pallas)"
+                return {"rates": [done / each for each in times], "how": how}
+            except Exception:  # another vendor's GPU does not know the instruction
+                pass
 
         def chain(x: Any) -> Any:
             for _ in range(CHAIN):
@@ -198,7 +318,7 @@ class JaxDevice:
 
         run = jax.jit(chain)
         elements = CHAINED_ON_CPU if self.device.platform == "cpu" else CHAINED
-        source = jnp.full((elements,), -0.5, DTYPES["fp32" if special else number])
+        source = jnp.full((elements,), -0.5, dtype)
         times = self._for(lambda: run(source), seconds)
         what = "base-2 exponentials" if special else "multiply-adds"
         done = float(elements * CHAIN * (1 if special else 2))
@@ -235,24 +355,29 @@ class JaxDevice:
         return {"seconds": [each / ops for each in self._for(lambda: run(left), seconds)], "how": f"{ops} of them in one program"}
 
     def host(self, direction: str, pinned: bool, seconds: float) -> dict[str, Any]:
-        """B/s of a copy from the host or to it."""
-        if pinned or self.device.platform == "cpu":
-            raise RuntimeError("not measured through JAX")
+        """B/s of a copy from the host (``in``) or to it (``out``)."""
+        if self.device.platform == "cpu":
+            raise RuntimeError("a CPU has no host")
         import numpy
 
-        here = numpy.ones(COPY, numpy.uint8)
+        host_memory = jax.sharding.SingleDeviceSharding(self.device, memory_kind="pinned_host")
+        here: Any = numpy.ones(COPY, numpy.uint8)
         there = jax.device_put(here, self.device)
+        here = WAIT(jax.device_put(here, host_memory)) if pinned else here
         times, end = list[float](), time.monotonic() + seconds
-        while len(times) < FEW or time.monotonic() < end:
+        while len(times) <= FEW or time.monotonic() < end:
             fresh = there + 0 if direction == "out" else there  # an array keeps its copy on the host
             WAIT(fresh)
             began = time.perf_counter()
             if direction == "in":
-                WAIT(jax.device_put(here, self.device))
+                WAIT(jax.device_put(here, there.sharding))
+            elif pinned:
+                WAIT(jax.device_put(fresh, host_memory))
             else:
                 numpy.asarray(fresh)
             times.append(time.perf_counter() - began)
-        return {"rates": [COPY / each for each in times], "how": f"copies {'from' if direction == 'in' else 'to'} pageable host memory"}
+        how = f"copies {'from' if direction == 'in' else 'to'} {'pinned' if pinned else 'pageable'} host memory"
+        return {"rates": [COPY / each for each in times[1:]], "how": how}
 
 
 def wait_of(time_of: Callable[[int], float]) -> float:

@@ -9,14 +9,12 @@ from typing import Any
 import torch
 
 from ..units import parse
+from .kernel_shapes import BLOCKS, PER_CORE, PROGRAMS_A_CORE, REGISTER_BLOCK, REPEATS
 from .torch_timing import BURST, FEW, WARM_UP, TorchTimer, Work
 
 TRY_S = parse("0.4 ms", "s")  # that a try of a small working set should take
 MOST_PASSES, MORE_PASSES = 100_000, 100  # over a working set in a try, and times more of them than in the try before
 IN_GRAPH, LAUNCHES = 100, 400
-BLOCKS = ((2048, 8, 8), (4096, 8, 4), (4096, 8, 8), (8192, 8, 4))  # elements of a block, warps, programs a core
-PER_CORE = (2048, 16, 1)  # the same, where each core reads its own share
-REGISTER_BLOCK, PROGRAMS_A_CORE, REPEATS = 8 * 128, 8, 256  # elements of a program: eight for each of its threads
 UNROLLED = 16
 WORD = 4  # bytes of fp32
 COPY = parse("256 MiB", "B")

@@ -1,0 +1,124 @@
+"""The streams and arithmetic of `triton_kernels` for JAX, which compiles them through Pallas.
+
+A buffer has one size whatever its working set: how many of its blocks are used, and how often, is told at run time, so that a sweep
+over sizes compiles one kernel for each pattern.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas
+from jax.experimental.pallas import triton
+
+UNROLLED = 16
+CLOCKS = 32  # elements of a clock's array: one for each thread of a warp
+STEP = 7  # programs by which the start moves from pass to pass
+
+Kernel = Callable[..., Any]
+SHAPE: Callable[..., Any] = jax.ShapeDtypeStruct  # which has no types in JAX
+
+
+def _every_block(counts: Any, step: Callable[[Any, Any, Any], Any], start: Any) -> Any:
+    """A result carried through all blocks of this program, pass after pass; each pass starts elsewhere."""
+    program, programs = pallas.program_id(0), jnp.int32(pallas.num_programs(0))
+    blocks, passes = counts[0], counts[1]
+
+    def one_pass(turn: Any, value: Any) -> Any:
+        first = jax.lax.rem(program + turn * STEP, programs)
+        mine = jax.lax.div(blocks - first + programs - 1, programs)
+        return jax.lax.fori_loop(jnp.int32(0), mine, lambda each, carried: step(first + each * programs, turn, carried), value)
+
+    return jax.lax.fori_loop(jnp.int32(0), passes, one_pass, start)
+
+
+def stream(pattern: str, words: int, block: tuple[int, int, int], cores: int) -> Kernel:
+    """A kernel over a buffer of so many words, given the buffer, and the blocks and passes as an array; its ``block`` as for Triton."""
+    elements, warps, programs = block
+    grid = cores * programs
+
+    def place(number: Any) -> Any:
+        return pallas.ds(number * elements, elements)
+
+    def read(source: Any, counts: Any, target: Any) -> None:
+        def add(number: Any, _: Any, total: Any) -> Any:
+            return total + source[place(number)]
+
+        total = _every_block(counts, add, jnp.zeros((elements,), jnp.float32))
+        target[pallas.program_id(0)] = total.sum()
+
+    def per_core(source: Any, counts: Any, target: Any) -> None:
+        share = jax.lax.div(counts[0], jnp.int32(pallas.num_programs(0)))
+        first = pallas.program_id(0) * share
+
+        def add(number: Any, total: Any) -> Any:
+            return total + triton.load(source.at[place(first + number)], eviction_policy="evict_last")
+
+        def one_pass(_: Any, total: Any) -> Any:
+            return jax.lax.fori_loop(jnp.int32(0), share, add, total)
+
+        total = jax.lax.fori_loop(jnp.int32(0), counts[1], one_pass, jnp.zeros((elements,), jnp.float32))
+        target[pallas.program_id(0)] = total.sum()
+
+    def write(_: Any, counts: Any, target: Any) -> None:
+        def fill(number: Any, turn: Any, carried: Any) -> Any:
+            target[place(number)] = jnp.full((elements,), turn.astype(jnp.float32))
+            return carried
+
+        _every_block(counts, fill, jnp.int32(0))
+
+    def copy(source: Any, counts: Any, target: Any) -> None:
+        def move(number: Any, _: Any, carried: Any) -> Any:
+            target[place(number)] = source[place(number)]
+            return carried
+
+        _every_block(counts, move, jnp.int32(0))
+
+    kernels: dict[str, Kernel] = {"read": read, "per_core": per_core, "write": write, "copy": copy}
+    out = words if pattern in ("write", "copy") else grid
+    return _call(kernels[pattern], out, jnp.float32, grid, warps)
+
+
+def arithmetic(number: str, programs: int, elements: int, repeats: int) -> Kernel:
+    """Chains of multiply-adds in registers, or of base-2 exponentials (``transcendental``), given one element for each chain."""
+
+    def chains(source: Any, target: Any) -> None:
+        mine = pallas.ds(pallas.program_id(0) * elements, elements)
+        value = source[mine]
+        factor = value * 0.5 + 0.25
+
+        def step(_: Any, each: Any) -> Any:
+            for _ in range(UNROLLED):
+                each = jnp.exp2(-each) if number == "transcendental" else _multiply_add(each, factor)
+            return each
+
+        target[mine] = jax.lax.fori_loop(jnp.int32(0), jnp.int32(repeats), step, value)
+
+    dtype = jnp.float64 if number == "fp64" else jnp.float32
+    return _call(chains, programs * elements, dtype, programs, 4)
+
+
+def clock() -> Kernel:
+    """The GPU's own clock in nanoseconds, given anything of so many elements: a kernel between others tells when it was its turn."""
+
+    def read_clock(source: Any, target: Any) -> None:
+        target[...] = _instruction("mov.u64 $0, %globaltimer;", "=l,l", source[...])
+
+    return _call(read_clock, CLOCKS, jnp.int64, 1, 1)
+
+
+def _multiply_add(value: Any, factor: Any) -> Any:
+    """``value * factor + factor`` in one instruction: XLA keeps the two apart."""
+    kind, letter = ("f64", "d") if value.dtype == jnp.float64 else ("f32", "f")
+    return _instruction(f"fma.rn.{kind} $0, $1, $2, $2;", f"={letter},{letter},{letter}", value, factor)
+
+
+def _instruction(asm: str, letters: str, *values: Any) -> Any:
+    made = SHAPE(values[0].shape, values[0].dtype)
+    return triton.elementwise_inline_asm(asm, args=list(values), constraints=letters, pack=1, result_shape_dtypes=[made])[0]
+
+
+def _call(kernel: Kernel, out: int, dtype: Any, grid: int, warps: int) -> Kernel:
+    called: Kernel = pallas.pallas_call(kernel, SHAPE((out,), dtype), grid=(grid,), compiler_params=triton.CompilerParams(num_warps=warps))
+    return jax.jit(called)
