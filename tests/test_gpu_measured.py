@@ -327,6 +327,12 @@ def test_the_machine_file_extends_the_chip_and_reads_back_with_sweep_floor_and_c
     assert card.machine.ceiling("nvlink") is not None  # what was not measured is the catalogue's
 
 
+def test_a_sweep_may_have_sizes_more_than_once() -> None:
+    inner, outer = (*[1e6] * 7, 2e6, 4e6), (8e7, 1e8, 2e8, 4e8)
+    levels = plateaus([*((size, 9e12) for size in inner), *((size, 4e12) for size in outer)])
+    assert [level.rate for level in levels] == [9e12, 4e12]
+
+
 def test_several_devices_are_measured_by_copies_between_two_of_them() -> None:
     assert "peer" in plan({**H200, "count": 8}, quick=False)
     card = gpu_card(H200, ANSWERS | {"peer": {"rates": [380e9], "how": "copies between two devices"}}, SAID)

@@ -45,7 +45,7 @@ def plateaus(points: Sequence[tuple[float, float]], most: int | None = None) -> 
     >>> [(level.rate, level.holds) for level in levels]
     [(9000000000000.0, 47453132.81212578), (4000000000000.0, None)]
     """
-    ordered = sorted(points)
+    ordered = sorted(dict(points).items())  # each size once
     stretches = _stretches([math.log(rate) for _, rate in ordered])
     levels: list[tuple[int, int, float]] = []
     for start, end in reversed(stretches):  # from the largest sizes inwards: each level is faster than all behind it
