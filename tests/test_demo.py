@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from roofline.cli import demo, main
 from roofline.errors import MachineError
@@ -32,6 +33,8 @@ def test_numpy_runs_every_kind_of_op_and_prices_it_by_its_formula(cpu: Machine) 
     unfused = [ops[name].bytes["hbm"] or 0 for name in ("scale", "bias", "relu")]
     assert sum(unfused) == 3 * (ops["scale, bias, relu in blocks"].bytes["hbm"] or 0)  # each reads an array and writes one
     assert ops["scale, bias, relu in blocks"].flops == sum(ops[name].flops or 0 for name in ("scale", "bias", "relu"))
+    timed = replace(report, ops=tuple(replace(op, time_s=op.count * (0.01 if op.scope == "chain/fused" else 0.02)) for op in report.ops))
+    assert demo_programs.fused_and_unfused(timed).endswith("few rows at a time): 10 ms, 6 times as fast")  # three ops of 20 ms
 
 
 @pytest.mark.jax
@@ -41,6 +44,9 @@ def test_jax_runs_the_stages_one_by_one_and_as_one_program(cpu: Machine) -> None
     assert {step.name for step in report.steps} == {"unfused", "fused"}
     assert len(report.steps) == 4
     assert any("dot" in op.label for op in report.ops)
+    timed = replace(report, steps=tuple(replace(step, span_s=0.03 if step.name == "unfused" else 0.02) for step in report.steps))
+    words = "unfused (the program, stage by stage): 30 ms; fused (as one program): 20 ms, 1.5 times as fast"
+    assert demo_programs.fused_and_unfused(timed) == words
 
 
 def test_the_command_measures_runs_and_writes_the_page(
@@ -52,7 +58,9 @@ def test_the_command_measures_runs_and_writes_the_page(
     monkeypatch.setattr(demo, "measure_cpu", lambda cpu, **options: type("Card", (), {"machine": measured}))
     page = tmp_path / "mine.html"
     assert main(["demo", "--no-open", "--framework", "numpy", "-o", str(page)]) == 0
-    assert "123 GB/s (measured)" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "123 GB/s (measured)" in said
+    assert "unfused (the elementwise chain, op by op): " in said
     assert "scale, bias, relu in blocks" in page.read_text()
     assert opened == []
     assert main(["demo", "--framework", "numpy", "-o", str(page)]) == 0

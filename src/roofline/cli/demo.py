@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from ..errors import MachineError, UsageError
-from ..integrations.demo_programs import run_jax, run_numpy
+from ..integrations.demo_programs import fused_and_unfused, run_jax, run_numpy
 from ..machine import Machine
 from ..machines.cpu import this_cpu
 from ..machines.cpu_measured import measure_cpu
@@ -44,7 +44,7 @@ def run(words: Sequence[str]) -> int:
         use_jax = args.framework == "jax" or (args.framework is None and find_spec("jax") is not None)
         report = run_jax(machine) if use_jax else run_numpy(machine)
     save(report, args.page)
-    emit(args, lambda page: report_text(report, page, TOP), report, lambda: op_rows(report.ops, report))
+    emit(args, lambda page: f"{report_text(report, page, TOP)}\n\n{fused_and_unfused(report)}", report, lambda: op_rows(report.ops, report))
     talk(f"wrote {args.page}")
     if not args.no_open:
         import webbrowser

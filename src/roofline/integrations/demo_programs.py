@@ -6,6 +6,7 @@ With JAX they run under its profiler; without it NumPy runs them, each op timed 
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from statistics import median
 from typing import Any
 
 from msgspec import Struct
@@ -18,6 +19,7 @@ from ..jax import require_jax
 from ..ledger import Ledger
 from ..machine import Machine
 from ..report import Report
+from ..units import plain, show
 from ..workload import Op, Recording, Workload
 
 ROWS, WIDTH, WIDER, HEADS = 768, 512, 2048, 8
@@ -45,6 +47,20 @@ def run_jax(chip: Machine) -> Report:
                     with jax.profiler.StepTraceAnnotation(name, step_num=step):
                         jax.block_until_ready(run(x))
         return captured.report
+
+
+def fused_and_unfused(report: Report) -> str:
+    """What fusing changed in a report of `run_jax` or `run_numpy`, in one line."""
+    if report.steps:
+        whats = "the program, stage by stage", "as one program"
+        unfused, fused = (median(one.span_s or 0.0 for one in report.steps if one.name == name) for name in ("unfused", "fused"))
+    else:
+        whats = "the elementwise chain, op by op", "all ops on a few rows at a time"
+        unfused, fused = (
+            sum((op.time_s or 0.0) / op.count for op in report.ops if op.scope == f"chain/{name}") for name in ("unfused", "fused")
+        )
+    change = f"{plain(unfused / fused, 3)} times as fast" if fused else "too short to tell"
+    return f"unfused ({whats[0]}): {show(unfused, 's', 3)}; fused ({whats[1]}): {show(fused, 's', 3)}, {change}"
 
 
 def _in_turn(stages: Sequence[Callable[[Any], Any]], x: Any) -> Any:
