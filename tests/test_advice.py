@@ -157,7 +157,7 @@ def test_a_product_in_fp32_on_the_vector_unit_is_told_of_the_matrix_unit() -> No
     gpu = Machine.of("gpu", {"matrix/bf16": 100, "matrix/tf32": 50, "vector/fp32": 20, "hbm": 10})
     findings = advise([op(0, {"matrix/fp32": 400}, 21.0, gpu, name="linear")], gpu)
     assert [finding.kind for finding in findings] == ["vector-instead-of-matrix", "compute-close"]
-    assert findings[0].message == ("linear does 400 FLOP of fp32 products on the vector unit: minimum 20 s, on matrix/tf32 8 s.")
+    assert findings[0].message == ("linear does 400 FLOP of fp32 matmuls on the vector unit: minimum 20 s, on matrix/tf32 8 s.")
     assert findings[0].saving_s == 12.0
 
 

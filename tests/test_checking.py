@@ -288,5 +288,5 @@ def test_a_product_in_more_kernels_does_not_run_more_often() -> None:
     said = {}
     for name, later in (("split", split), ("more", more)):
         (one,) = rl.check(later, "launches <= baseline", baseline=rl.baseline(before)).checks
-        said[name] = [cause for cause in one.causes if cause.startswith("more products")]
-    assert said == {"split": [], "more": ["more products: mm 8x8, 8x8 bf16 runs 8 times, 4 in the baseline"]}
+        said[name] = [cause for cause in one.causes if cause.startswith("more matrix work")]
+    assert said == {"split": [], "more": ["more matrix work: mm 8x8, 8x8 bf16 runs 8 times, 4 in the baseline"]}

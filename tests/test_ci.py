@@ -78,7 +78,7 @@ def test_a_change_that_breaks_one_fails_and_is_commented_all_the_same(tmp_path: 
     assert run_steps(tmp_path, MODEL, WIDER) == {"Install": 0, "Analyze both": 0, "Compare": 3, "Comment": 0}
     posted = (tmp_path / "posted.md").read_text()
     assert "### Limits broken" in posted
-    assert "number format: products run in matrix/tf32" in posted.replace("\\", "")
+    assert "number format: matrix work runs in matrix/tf32" in posted.replace("\\", "")
 
 
 def test_the_workflow_is_one(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_function_is_checked_by_the_shapes_of_its_arguments(layer: str, capsys
     assert main(["check", f"{layer}:twice", *SHAPES, "--require", "hbm of mlp* == baseline", "--baseline", "b.json"]) == 2
     assert "the baseline b.json has no 'hbm of mlp*'; write it again with --update" in capsys.readouterr().err
     assert main(["check", f"{layer}:twice", *SHAPES, "--require", "matrix/bf16 <= 1.2x baseline", "--baseline", "b.json"]) == 3
-    assert "more products: dot 64×128×256 bf16 runs 2 times, 1 in the baseline" in capsys.readouterr().out
+    assert "more matrix work: dot 64×128×256 bf16 runs 2 times, 1 in the baseline" in capsys.readouterr().out
 
 
 @pytest.mark.jax

@@ -157,11 +157,11 @@ def test_copies_save_what_the_rest_of_the_time_can_hide() -> None:
     copy, dot = an_op("copy-start", {"pcie": 38.25}, 9.0), an_op("dot", {"matrix/bf16": 80}, 1.0)
     (finding,) = [one for one in report_on(copy, dot, machine=link).findings if one.kind == "host-copies"]
     assert finding.saving_s == pytest.approx(1)
-    assert "9 s left, 1 s without the copies" in finding.message
+    assert "the run then takes 9 s, 1 s without the copies" in finding.message
     slow, long = an_op("copy-start", {"pcie": 1}, 1.0), an_op("dot", {"matrix/bf16": 720}, 9.0)
     (finding,) = [one for one in report_on(slow, long, machine=link).findings if one.kind == "host-copies"]
     assert finding.saving_s == pytest.approx(1)
-    assert finding.message.endswith("Copy while the device computes: 9 s left.")
+    assert finding.message.endswith("Copy while the device computes: the run then takes 9 s.")
 
 
 @pytest.mark.parametrize("streams", [2, 200])
@@ -305,7 +305,7 @@ def test_a_finding_tells_the_time_in_steps() -> None:
     # 24 s in each of two steps and once more before them; 10 s at least each time, and memory-bound ops reach 90% of the bandwidth.
     (finding,) = report_on(_in_both("copy", {"hbm": 300}, 24.0, outside_s=24.0), steps=_two_steps(24.0)).findings
     assert "24 s of 24 s per step" in finding.message
-    assert "11.1 s per step left" in finding.message
+    assert "the step then takes 11.1 s" in finding.message
     assert finding.saving_per_step_s == pytest.approx(24 - 10 / 0.9)
     assert finding.saving_s == pytest.approx(3 * (24 - 10 / 0.9))
 

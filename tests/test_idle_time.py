@@ -44,7 +44,7 @@ def test_the_gaps_between_five_steps_are_not_spread_over_five() -> None:
     assert found.saving_per_step_s == 3.0
     assert found.saving_s == 12.0, "in the run there are four of them"
     assert "3 s of 4 s per step" in found.message
-    assert "1 s per step left" in found.message
+    assert "the step then takes 1 s" in found.message
 
 
 def test_what_only_the_first_step_of_a_profile_waited_for_does_not_recur() -> None:

@@ -92,7 +92,7 @@ def edited(suite: pytest.Pytester, file: str, *changes: tuple[str, str]) -> None
             "layers.py",
             'norm(x) @ weights["up"]',
             'norm(x).astype(jnp.float32) @ weights["up"].astype(jnp.float32)',
-            "number format: products run in matrix/tf32",
+            "number format: matrix work runs in matrix/tf32",
         ),
         (
             "layers.py",
@@ -111,7 +111,7 @@ def edited(suite: pytest.Pytester, file: str, *changes: tuple[str, str]) -> None
             "layers.py",
             "jax.nn.gelu(hidden)",
             'jax.nn.gelu(hidden) * (x @ weights["up"])',
-            "more products: dot 64×128×512 bf16 runs 2 times, 1 in the baseline",
+            "more matrix work: dot 64×128×512 bf16 runs 2 times, 1 in the baseline",
         ),
     ],
     ids=["donation", "cast of a product", "cast of elementwise work", "cast of the result", "fusion", "doubled product"],
@@ -124,7 +124,7 @@ def test_a_regression_fails_and_names_its_cause(suite: pytest.Pytester, file: st
     result.assert_outcomes(failed=1)
     told = result.stdout.str().partition("short test summary info")[0]  # where CI is set, pytest repeats each failure whole below it
     assert told.count(cause) == 1  # though several conditions are broken
-    assert ("more products" in told) == cause.startswith("more products")
+    assert ("more matrix work" in told) == cause.startswith("more matrix work")
     assert "baseline" in told
     assert "roofline_baselines/test_layer/test_layer.json" in told
     assert ">" in told  # the line of the test that failed, not one of the plugin

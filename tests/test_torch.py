@@ -59,8 +59,8 @@ def test_the_block_has_the_flop_of_the_formula() -> None:
     products, square = 24 * 1024 * 512**2, 4 * 2 * 512**2 * 512
     assert found.flops == products + square / 2 == 6_979_321_856
     said = {one.way: one.flops for one in found.counts}
-    assert said["by hand: products, causal half"] == found.flops
-    assert said["roofline: products, full square"] == said["FlopCounterMode"] == products + square
+    assert said["by hand: matrix work, causal half"] == found.flops
+    assert said["roofline: matrix work, full square"] == said["FlopCounterMode"] == products + square
     assert said["torch.profiler with_flops"] is not None
     assert said["torch.profiler with_flops"] < found.flops  # it has no count for attention
     assert all(one.why for one in found.counts if one.flops != found.flops and not one.way.startswith("by hand"))
@@ -290,5 +290,5 @@ def test_the_backward_pass_of_the_block_recomputes_scores() -> None:
     found = compare_block(rl.dtype("bf16"), backward=True)
     said = {one.way: one.flops for one in found.counts}
     # one more product of the causal half: 2·batch·heads·length²/2·width of a head
-    assert said["roofline: products, what ran"] - said["roofline: products, needed"] == 2 * 2 * 512 * 512 / 2 * 512  # type: ignore[operator]
-    assert said["FlopCounterMode"] == said["roofline: products, full square"]
+    assert said["roofline: matrix work, what ran"] - said["roofline: matrix work, needed"] == 2 * 2 * 512 * 512 / 2 * 512  # type: ignore[operator]
+    assert said["FlopCounterMode"] == said["roofline: matrix work, full square"]

@@ -294,7 +294,7 @@ def test_formats_that_products_have_already_change_nothing() -> None:
     report = what_if(TRAIN, "dtype bf16")
     assert all(op.time_s == op.before_s for op in report.ops)
     assert report.summary.endswith("unchanged.")
-    assert any("no product changes" in note for note in report.input.notes)
+    assert any("no matmul changes" in note for note in report.input.notes)
 
 
 def test_products_of_a_layer_are_computed_again_though_they_have_one_name() -> None:

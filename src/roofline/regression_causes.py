@@ -51,7 +51,7 @@ def _work(ops: Iterable[OpInfo]) -> dict[str, Number]:
 def _formats(now: dict[str, Number], then: dict[str, Number]) -> list[str]:
     """Work that moved from one number format to another: of products, and of everything else to a wider one."""
     found = []
-    for unit, what in (("matrix/", "products run"), ("vector/", "elementwise work runs")):
+    for unit, what in (("matrix/", "matrix work runs"), ("vector/", "elementwise work runs")):
         moved = [(one, now.get(one, 0), then.get(one, 0)) for one in sorted({*now, *then}) if one.startswith(unit)]
         grown, fallen = ([one for one in moved if sign * (one[1] - one[2]) > ROUNDING * max(one[1:])] for sign in (1, -1))
         if unit == "vector/":
@@ -100,7 +100,7 @@ def _repeated(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> lis
     more = sorted((one for one in now if added[one] > 0 and now[one][1] > then.get(one, (0, 0))[1]), key=lambda one: -added[one])
     names = {_without_format(_what(row.op)): _what(row.op) for row in rows.values()}
     return [
-        f"more products: {names[what]} runs {plain(now[what][0])} times, {plain(then.get(what, (0, 0))[0])} in the baseline"
+        f"more matrix work: {names[what]} runs {plain(now[what][0])} times, {plain(then.get(what, (0, 0))[0])} in the baseline"
         for what in more[:LISTED]
     ]
 

@@ -298,7 +298,7 @@ def vector_instead_of_matrix(one: Placed) -> Draft | None:
     def write() -> str:
         formats = ", ".join(resource.kind or resource.name for resource in billed)
         least = f"minimum {show(placement.floor_s, 's')}, on {roof.resource} {show(floor, 's')}"
-        return f"does {show(flops, 'FLOP')} of {formats} products on the vector unit: {least}."
+        return f"does {show(flops, 'FLOP')} of {formats} matmuls on the vector unit: {least}."
 
     return Draft("vector-instead-of-matrix", one.id, write, max(placement.floor_s - floor, 0.0) if placement.time_s else None)
 

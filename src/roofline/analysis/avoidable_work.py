@@ -9,6 +9,7 @@ from ..lazy_rows import at, column
 from ..machine import LATENCY, Machine
 from ..placement import Corrections, MinimumTimes
 from ..report import Finding
+from ..units import plain
 from ..workload import Avoidable, Recording
 from .chains import KIND as CHAIN
 from .chains import unfused_chains
@@ -120,7 +121,7 @@ def told(case: Case, op_times: OpTimes, clock: Clock, kinds: Kinds) -> Finding:
     ids = [one.id for one, _, _ in case.ops]
     reason = next((reason for _, _, reason in case.ops if reason and reason.factor), case.ops[0][2])
     why = (reason.why if reason else "") if not kind.phrase or case.kind == CALLBACK else kind.phrase
-    factor = f", {reason.factor:.3g} times the needed work" if reason and reason.factor else ""
+    factor = f", {plain(reason.factor, 3)} times the needed work" if reason and reason.factor else ""
     saving = case.saving(clock)
     spent = clock.of(clock.spent(op_times, ids))
     place = at_place(op_times, ids)

@@ -26,10 +26,10 @@ def with_their_copies(found: Sequence[Finding], idle: Sequence[Waiting], op_time
     told, colon, _ = wait.message.rpartition(": ")
     first, dot, change = told.rpartition(". ")
     taken = f"The copies there take another {clock.of(clock.spent(op_times, copies.ops))}"
-    left = clock.after(saving_s if each_s is None else each_s * clock.parts)
+    then = clock.after(saving_s if each_s is None else each_s * clock.parts)
     joined = replace(
         wait,
-        message=f"{first}{dot}{taken}{dot}{change}{colon}{left}.",
+        message=f"{first}{dot}{taken}{dot}{change}{colon}{then}.",
         ops=copies.ops,
         saving_s=saving_s,
         saving_per_step_s=each_s,

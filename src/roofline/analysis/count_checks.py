@@ -67,7 +67,7 @@ def _wrong_counts(op: OpInfo, has_matrix_unit: bool) -> Iterator[tuple[tuple[str
         vector = sum(amount or 0 for name, amount in op.work.items() if name.startswith("vector/") and name != TRANSCENDENTAL.name)
         flops, needed = sum(matrix.values()), op.by_shape[wanted]
         if not matrix and has_matrix_unit and vector > (1 - EXACT) * needed:
-            yield ("unit", "products are counted on the vector unit, but run on the matrix unit"), 0.0
+            yield ("unit", "matmuls are counted on the vector unit, but run on the matrix unit"), 0.0
         elif matrix and abs(flops / needed - 1) > EXACT:
             yield ("FLOP", f"those of the shapes{'' if op.category == CONVOLUTION else ', 2·m·n·k'}"), flops / needed
         for name in matrix:
@@ -164,7 +164,7 @@ def _against_usual_times(report: Report) -> Iterator[Problem]:
             if ratio > 1
             else ("the peak is too low (of another format or unit?), work is counted twice, or the clock is wrong")
         )
-        yield _problem("counts", f"products take {plain(ratio, 3)} times as long as such products on {report.machine.name}: {which}", ops)
+        yield _problem("counts", f"matmuls take {plain(ratio, 3)} times as long as such matmuls on {report.machine.name}: {which}", ops)
 
 
 def _weighted_median(values: Sequence[tuple[float, float]]) -> float:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from ..kernel_tiles import generation_of, tile_of
 from ..operation import Product
 from ..resource import HBM
+from ..units import approximate
 from ..workload import KernelUse
 from .expected_times import is_calibrated
 from .finding_kinds import CLOCK, KERNEL, REUSE, TURN
@@ -66,7 +67,9 @@ def _counted(slow: Sequence[OpTime]) -> Seen | None:
     moved, modelled = (sum(side) for side in zip(*counted, strict=True)) if counted else (0.0, 0.0)
     if not modelled or moved < MOVED * modelled:
         return None
-    return Seen(f"Counters measured {moved / modelled:.2g} times the bytes that it has to move: operands are read again.", REUSE)
+    return Seen(
+        f"Counters measured {approximate(moved / modelled, 2)} times the bytes that it has to move: operands are read again.", REUSE
+    )
 
 
 def _kernel(worst: OpTime, names: Mapping[int, Sequence[str]], capability: str) -> Seen | None:
@@ -96,7 +99,8 @@ def _tiles(product: Product, kernel: str) -> str:
         ceil(m / rows) * rows * ceil(n / columns) * columns for rows, columns in ((tile.rows, tile.columns), (tile.columns, tile.rows))
     )
     if fits > PADDED * m * n:
-        return f"Its kernel computes tiles of {tile.rows}×{tile.columns}, {fits / (m * n):.2g} times the {m:.0f}×{n:.0f} of the result."
+        times = approximate(fits / (m * n), 2)
+        return f"Its kernel computes tiles of {tile.rows}×{tile.columns}, {times} times the {m:.0f}×{n:.0f} of the result."
     if tile.rows * tile.columns <= SMALL_TILE and m * n * float(product.batch) >= MANY_TILES:
         return f"Its kernel computes tiles of {tile.rows}×{tile.columns}, which load operands more often than larger ones."
     return ""

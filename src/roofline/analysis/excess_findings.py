@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from ..report import Finding
+from ..units import approximate
 from .excess_causes import Seen
 from .finding_kinds import Kinds
 from .finding_words import at_place, op_name, with_saving
@@ -29,13 +30,12 @@ def excess_findings(
         ids = [one.id for one in ops]
         kind = kinds["excess"]
         worst = f"{op_name(ops[0].op)}{f' and {len(ops) - 1} more' if len(ops) > 1 else ''}"
-        times = f"{ops[0].spent_s / (ops[0].spent_s - held[0][1]):.2g} times"
+        times = f"{approximate(ops[0].spent_s / (ops[0].spent_s - held[0][1]), 2)} times"
         told = f"{at_place(op_times, ids)}{worst} {'take' if len(ops) > 1 else 'takes'} {times}"
-        left = clock.after(saving.steps_s)
         spent = clock.of(clock.spent(op_times, ids))
         seen = why(ops)
         reasons = "".join(f"{one.sentence} " for one in seen)
-        message = f"{told} what such ops take on this chip: {spent}. {reasons}{kind.change}: {left}."
+        message = f"{told} the usual time of such ops on this chip: {spent}. {reasons}{kind.change}: {clock.after(saving.steps_s)}."
         if seen:
             kind = replace(kind, levers=tuple(one.lever for one in seen))
         found.append(with_saving("excess", kind, message, ids, saving, clock))

@@ -95,15 +95,15 @@ KINDS: dict[str, Kind] = {
         ("record the profile with host tracing on, to see what the host did",),
     ),
     "one-hot-product": Kind(
-        "the embedding that is computed as a product with one-hot rows",
+        "the embedding that is computed as a matmul with one-hot rows",
         "Look rows up with a gather (table[ids]); its gradient is a scatter-add",
         levers=("embedding[tokens], or jnp.take, instead of one_hot(tokens) @ embedding",),
     ),
     "dense-experts": Kind(
         "the experts, all of which are computed for every token",
-        "Use a grouped product, which computes each token with its own experts",
+        "Use a grouped matmul, which computes each token with its own experts",
         levers=(
-            "a grouped kernel: Pallas megablox, Tokamax ragged_dot, cuBLAS grouped products",
+            "a grouped kernel: Pallas megablox, Tokamax ragged_dot, cuBLAS grouped matmuls",
             "sort tokens by expert, as ragged_dot has them already",
         ),
     ),
@@ -128,24 +128,24 @@ KINDS: dict[str, Kind] = {
         "the recomputation of the forward pass",
         "Store more activations, if memory allows",
         levers=(
-            "checkpoint fewer layers, or with a policy that keeps products (checkpoint_policies.dots_saveable)",
+            "checkpoint fewer layers, or with a policy that keeps matmuls (checkpoint_policies.dots_saveable)",
             "compare the peak memory with the capacity",
         ),
     ),
     "wide-format": Kind(
         "the work in a wider number format than it has to be",
-        "Use the narrow format, in which products accumulate in fp32 anyway",
+        "Use the narrow format, in which matmuls accumulate in fp32 anyway",
         levers=(
-            "drop astype(float32) before the product; use preferred_element_type for the result",
+            "drop astype(float32) before the matmul; use preferred_element_type for the result",
             "check jax_enable_x64 and stray NumPy float64 constants",
         ),
     ),
     "padding": Kind(
-        "the products of padded matrices",
+        "the matmuls of padded matrices",
         "Multiply the data without padding",
         levers=(
             "pad to the next multiple of 64 or 128 only, or sort examples by length",
-            "a grouped product for parts of different sizes; a lower capacity of experts",
+            "a grouped matmul for parts of different sizes; a lower capacity of experts",
         ),
     ),
     "tile-padding": Kind(
@@ -157,13 +157,13 @@ KINDS: dict[str, Kind] = {
         ),
     ),
     "product-order": Kind(
-        "the products, which are in a costly order",
+        "the matmuls, which are in a costly order",
         "Multiply by the narrow matrix first",
         levers=("A @ (B @ x) instead of (A @ B) @ x; jnp.einsum and jnp.linalg.multi_dot choose the order themselves",),
     ),
     "repeated-operand": Kind(
-        "the array that is repeated for a product, and read again each time",
-        "Multiply the groups that share it in one product",
+        "the array that is repeated for a matmul, and read again each time",
+        "Multiply the groups that share it in one matmul",
         levers=(
             "keys and values of grouped heads: einsum('bgrd,bgkd->bgrk') over queries [batch, groups, repeats, size], not jnp.repeat",
             "jax.nn.dot_product_attention, which takes fewer key heads than query heads as they are",
@@ -183,7 +183,7 @@ KINDS: dict[str, Kind] = {
         "the copies that only change layouts",
         "Keep one layout",
         levers=(
-            "order dimensions so that products and convolutions take them as they are",
+            "order dimensions so that matmuls and convolutions take them as they are",
             "transpose inside of a jitted function, where it can fuse, not between two",
         ),
     ),
@@ -198,7 +198,7 @@ KINDS: dict[str, Kind] = {
         levers=("batch requests, tokens or examples", "quantize the weights: int8 halves their bytes"),
     ),
     "odd-sizes": Kind(
-        "the products with sizes that the matrix unit cannot load well",
+        "the matmuls with sizes that the matrix unit cannot load well",
         "Pad the sizes to a multiple of 64",
         levers=("pad vocabulary, heads and hidden sizes to multiples of 64 or 128",),
     ),
@@ -217,8 +217,8 @@ KINDS: dict[str, Kind] = {
         levers=("batch small operations, or unroll the loop around them", "one kernel for the whole recurrence (Pallas, Triton)"),
     ),
     "excess": Kind(
-        "the ops that take longer than such ops do on this chip",
-        "At what such ops take",
+        "the ops that take longer than usual on this chip",
+        "At the usual time of such ops",
         levers=(KERNEL, COUNT, CLOCK),
     ),
     "memory": Kind(
@@ -227,12 +227,12 @@ KINDS: dict[str, Kind] = {
         levers=("fuse neighbours, so that intermediates never reach memory", "store narrower number formats"),
     ),
     "products": Kind(
-        "the products",
+        "the matmuls",
         "At the rate that good kernels reach",
         levers=("sizes in multiples of the tile; more rows than the chip has units", "the vendor's kernel, or an autotuned one"),
     ),
     "compute": Kind(
-        "the compute-bound kernels that are not products",
+        "the compute-bound kernels that are not matmuls",
         "At the rate that good kernels reach",
         levers=("check number formats and transcendental functions",),
     ),
@@ -286,8 +286,8 @@ REBUILT = Kind(
 )
 # Of repeated-operand where a matrix is gathered for each row.
 GATHERED = Kind(
-    "the matrices that are gathered for each row of a product",
-    "Sort the rows by their matrix and use a grouped product",
+    "the matrices that are gathered for each row of a matmul",
+    "Sort the rows by their matrix and use a grouped matmul",
     levers=("jax.lax.ragged_dot with a grouped kernel, or megablox: rows sorted by expert read each matrix once",),
 )
 # What to try where most of the saving lies in ops of one category.

@@ -18,6 +18,7 @@ TRIED = 100  # ops with the most to save, for what to try
 REDUCTIONS = ("sum ", "reduce ")  # what labels of a compiler's reductions begin with
 LOOKED_AT = 10_000  # ops, the longest of those that a finding is about, whose places may be named
 LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousands
+MATMULS, CONVOLUTIONS, ATTENTION = "matmuls", "convolutions", "attention kernels"  # what runs on a matrix unit
 _GRAPH = r"## Call CompiledFxGraph (\w+) ##"
 
 
@@ -115,15 +116,24 @@ def category_of(op_times: OpTimes, id: int) -> str:
 
 
 def title_of(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int]) -> str:
-    """What some ops are called together: kernels of attention are not plain products."""
-    attention = [op_times.category[id] == "attention" for id in ids] if name == "products" else []
-    if not any(attention):
+    """What some ops are called together: matmuls, convolutions and attention kernels, whichever there are."""
+    if name != "products":
         return kind.title
-    return "the attention kernels" if all(attention) else "the products and attention kernels"
+    found = {_matrix_work(op_times, id) for id in ids}
+    words = [word for word in (MATMULS, CONVOLUTIONS, ATTENTION) if word in found]
+    return f"the {', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else f"the {words[0]}"
+
+
+def _matrix_work(op_times: OpTimes, id: int) -> str:
+    """What an op on a matrix unit is called; a TPU's profiler has matmuls in the category of convolutions too."""
+    category = op_times.category[id]
+    if category == "convolution" and "conv" in op_times.words("label")[id].rpartition("  ")[2].partition(" ")[0]:
+        return CONVOLUTIONS
+    return ATTENTION if category == "attention" else MATMULS
 
 
 def with_saving(name: str, kind: Kind, message: str, ids: Iterable[int], saving: Saving, clock: Clock) -> Finding:
-    """A finding with its saving, and what would be left after it."""
+    """A finding with its saving, and how long the run would then take."""
     return Finding(
         kind=name,
         title=kind.title,

@@ -1,4 +1,4 @@
-"""Findings: what costs the program its time, what to do about it, and what would be left then.
+"""Findings: what costs the program its time, what to do about it, and how long it then takes.
 
 A finding is about a decision of the program's author (attention is written out, a cache is not donated), with kernels as its evidence.
 Doubts come first and promise nothing; then by the seconds that can really be won: what a change would spare, or the distance to what good

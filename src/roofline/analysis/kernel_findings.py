@@ -182,11 +182,11 @@ def _merged(
         scatters = category_of(op_times, max(worst, key=op_times.spent_s.__getitem__)) == "scatter"
         levers = OF_MOST.get((kind_name, "scatter"), ()) if scatters else ()  # another op in their place helps
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=levers)
-    kind, left = fitting(kind_name, kind, op_times, ids, won), clock.after(saving.steps_s)
+    kind, then = fitting(kind_name, kind, op_times, ids, won), clock.after(saving.steps_s)
     if kind_name == "host-copies":  # hidden behind other work: no less work
-        without = f", {clock.left(spent)} without the copies" if saving.steps_s < spent - clock.notable_s else ""
-        left = f"{clock.left(saving.steps_s)} left{without}"
-    return with_saving(kind_name, kind, f"{told} {kind.change}: {left}.", worst, saving, clock)
+        without = f", {clock.without(spent)} without the copies" if saving.steps_s < spent - clock.notable_s else ""
+        then = f"{clock.then(saving.steps_s)}{without}"
+    return with_saving(kind_name, kind, f"{told} {kind.change}: {then}.", worst, saving, clock)
 
 
 def _spent_and_floor(op_times: OpTimes, ids: Sequence[int], clock: Clock) -> tuple[float, float]:

@@ -66,14 +66,22 @@ class Clock(Struct, frozen=True, kw_only=True):
         return f"{show(rounded(seconds / self.parts, 3), 's')} of {show(rounded(self.each_s, 3), 's')}{self.per}"
 
     def after(self, seconds: float) -> str:
-        """What would be left without these seconds. A change that does less work can end below the minimum of the program as it is."""
-        below = ", below the minimum of the program as written" if self._left_s(seconds) < self.least_s else ""
-        return f"{self.left(seconds)} left{below}"
+        """How long it takes without these seconds. A change that does less work can end below the minimum of the program as it is."""
+        below = ", below the minimum of the program as written" if self._without_s(seconds) < self.least_s else ""
+        return f"{self.then(seconds)}{below}"
 
-    def left(self, seconds: float) -> str:
-        return f"{show(rounded(self._left_s(seconds), 3), 's')}{self.per}"
+    def then(self, seconds: float) -> str:
+        """How long it takes without these seconds."""
+        return f"the {self._what} then takes {self.without(seconds)}"
 
-    def _left_s(self, seconds: float) -> float:
+    def without(self, seconds: float) -> str:
+        return show(rounded(self._without_s(seconds), 3), "s")
+
+    @property
+    def _what(self) -> str:
+        return "step" if self.per else "run" if self.measured else "program"
+
+    def _without_s(self, seconds: float) -> float:
         return max(self.each_s - seconds / self.parts, 0.0)
 
 

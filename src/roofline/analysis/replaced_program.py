@@ -21,7 +21,7 @@ from ..machines.calibrations import calibration_for
 from ..operation import Product, RowWise, Streamed
 from ..prediction import Prediction
 from ..report import Expected, OpInfo, Report
-from ..units import rounded, show
+from ..units import plain, rounded, show
 from ..workload import Coverage, IdleReason, Op, Recording, Step, Workload
 from . import assemble
 from .expected_times import predict_op
@@ -219,5 +219,5 @@ def _summary(name: str, before_s: float, expected: Expected) -> str:
     low, high = (show(rounded(seconds, 3), "s") for seconds in (expected.low_s, expected.high_s))
     old, new = (show(rounded(seconds, 3), "s") for seconds in (before_s, expected.time_s))
     times = before_s / expected.time_s if expected.time_s else 0.0
-    how = f"{times:.3g} times as fast" if times >= 1 else f"{1 / times:.3g} times as long" if times else "nothing is left"
+    how = f"{plain(times, 3)} times as fast" if times >= 1 else f"{plain(1 / times, 3)} times as long" if times else "nothing is left"
     return f"{name} instead: {old} before, {new} per call predicted ({low} to {high}), {how}."

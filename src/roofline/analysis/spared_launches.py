@@ -64,10 +64,10 @@ def _saving(one: Finding, saved: Saved, clock: Clock, added: str = "") -> Findin
     told, colon, _ = one.message.rpartition(": ")
     first, dot, change = told.rpartition(". ")
     said = f"{first}{dot}{added}" if added else first
-    left = clock.after(saved.each_s * clock.parts if clock.per else saved.whole_s)
+    then = clock.after(saved.each_s * clock.parts if clock.per else saved.whole_s)
     return replace(
         one,
-        message=f"{said}{dot}{change}{colon}{left}.",
+        message=f"{said}{dot}{change}{colon}{then}.",
         saving_s=saved.whole_s,
         saving_per_step_s=None if one.saving_per_step_s is None else saved.each_s,
         after_s=max(clock.whole_s - saved.whole_s, 0.0),

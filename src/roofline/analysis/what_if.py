@@ -16,7 +16,7 @@ from ..machines.detection import machine_for
 from ..report import Expected, OpInfo, Point, Report
 from ..sources import read
 from ..sources.embedded import programs_behind
-from ..units import rounded, show
+from ..units import plain, rounded, show
 from ..workload import Op, Recording, Workload
 from . import assemble
 from .changes import change
@@ -277,4 +277,4 @@ def _compared(before_s: float, time_s: float) -> str:
         return "unchanged"
     if abs(share) < NEAR:
         return f"{abs(share):.1%} {'longer' if share > 0 else 'shorter'}"
-    return f"{1 + share:.3g} times as long" if share > 0 else f"{1 / (1 + share):.3g} times as fast"
+    return f"{plain(1 + share, 3)} times as long" if share > 0 else f"{plain(1 / (1 + share), 3)} times as fast"

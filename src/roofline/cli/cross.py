@@ -39,7 +39,7 @@ def parser(formula: Formula) -> Parser:
         EXAMPLE,
     )
     made.add_argument(
-        "--free", required=True, metavar="NAME[,NAME…]", help="dimension to vary; several vary together: m,k,n is a square product"
+        "--free", required=True, metavar="NAME[,NAME…]", help="dimension to vary; several vary together: m,k,n is a square matmul"
     )
     add_sizes(made, formula, "SIZE|inf")
     made.add_argument("--against", default="hbm", metavar="LEVEL", help="memory level or link to compare compute with (default hbm)")

@@ -26,7 +26,7 @@ def parser() -> Parser:
     made = Parser(
         "demo",
         f"A roofline of this computer in under a minute: measures the CPU for about {show(MEASURE_S, 's')}, runs a small program (JAX if\n"
-        "installed, else NumPy) with a product, attention, a normalisation and an elementwise chain, fused and unfused, and opens the\n"
+        "installed, else NumPy) with a matmul, attention, a normalisation and an elementwise chain, fused and unfused, and opens the\n"
         "page.",
         "roofline demo\n  roofline demo --no-open -o demo.html",
     )

@@ -92,7 +92,7 @@ def _text(found: XlaComparison, page: Paper) -> str:
     notes = [f"{number}. {reason}" for number, reason in enumerate(reasons, start=1)] + list(found.notes)
     if any(one.lines for one in found.comparisons):
         notes.append(
-            f"compiled for {found.comparisons[0].backend}: the compiler may widen operands and split the product into several "
+            f"compiled for {found.comparisons[0].backend}: the compiler may widen operands and split the matmul into several "
             "instructions, each reading and writing memory; in real kernels the accumulator stays on chip"
         )
     return "\n\n".join(part for part in (*parts, notes_text(notes, page)) if part)

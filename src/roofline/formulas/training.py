@@ -83,7 +83,7 @@ def backward(forward: Ledger, *, gradients: Format = None) -> Ledger:
             wanted = number(gradients) if gradients and is_parameter(row) else row.dtype
             rows.append(row if is_parameter(row) else replace(row, note="saved by forward"))
             rows.append(_gradient(row, access="write", dtype=wanted))
-    note = "backward is twice forward: each product once for its input's gradient and once for its weights'"
+    note = "backward is twice forward: each matmul once for its input's gradient and once for its weights'"
     return Ledger(f"backward of {forward.name}", forward.work * 2, tuple(rows), (*forward.notes, note), forward.kernels * 2)
 
 
@@ -167,5 +167,5 @@ def training(
         rows += (write("activations", kept, number(dtype)), read("activations", kept, number(dtype)))
     model = Ledger("training", matrix_work(2 * passes * parameters * tokens, unit), rows)
     update = optimizer_update(parameters, optimizer=optimizer, weights=own.name, gradients=gradients, state=state, master=master)
-    notes = ("products of activations, as in attention, are not counted",)
+    notes = ("matmuls of activations, as in attention, are not counted",)
     return (model + update).named("training", *notes, *(() if saved else ("saved activations are not counted; give saved",)))

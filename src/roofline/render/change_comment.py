@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from ..checking import Check
 from ..report_changes import Change, OpChange, ReportChanges, Spread, Trend, signed_percent
-from ..units import percent
+from ..units import percent, plain
 from .budgets import amount_text, check_text, without_repeated_causes
 from .markdown import markdown_table, with_escapes
 
@@ -59,7 +59,7 @@ def _how(one: Change) -> str:
     if not one.ratio:
         return "slower"
     if one.ratio >= 1:
-        return f"{1 + one.ratio:.3g} times as long"
+        return f"{plain(1 + one.ratio, 3)} times as long"
     return f"{signed_percent(one.ratio)[1:]} {'slower' if one.change > 0 else 'faster'}"
 
 

@@ -61,7 +61,7 @@ def speed_text(speedup: float) -> str:
     >>> speed_text(1.5), speed_text(0.25)
     ('1.5x as fast', '4x as long')
     """
-    return f"{speedup:.3g}x as fast" if speedup >= 1 else f"{1 / speedup:.3g}x as long"
+    return f"{plain(speedup, 3)}x as fast" if speedup >= 1 else f"{plain(1 / speedup, 3)}x as long"
 
 
 def folded(deltas: Iterable[Delta]) -> list[Delta]:

@@ -6,7 +6,7 @@ from itertools import compress, count
 from ..lazy_rows import column, take, unsorted
 from ..report import OpInfo, Point, Report
 from ..resource import bound_words
-from ..units import percent, plain, show
+from ..units import approximate, percent, plain, show
 from ..workload import PeakMemory
 from .op_table import known_flops
 from .time_bar import SHOWN, main_point
@@ -56,7 +56,8 @@ def _op_times(ops: Sequence[OpInfo], devices: int) -> str:
     whole_s, own_s = (sum([pair[place] for pair in known]) for place in (0, 1))
     if not own_s or whole_s < OVERLAPPING * own_s:
         return means
-    overlap = f"ops overlap: their times add up to {whole_s / own_s:.2g} times the busy time; share and lost count overlapping time once"
+    factor = approximate(whole_s / own_s, 2)
+    overlap = f"ops overlap: their times add up to {factor} times the busy time; share and lost count overlapping time once"
     return "; ".join(filter(None, [means, overlap]))
 
 

@@ -29,7 +29,7 @@ __all__ = ["is_compiled", "prepared", "read", "sniff"]
 LISTED = 8  # loops that an error names
 ESTIMATE = "{name} is not compiled: estimate, fused by roofline's own model"
 FROM_CPU = (
-    "{name} was compiled for a CPU: estimate for {chip}, with its products in the source's number formats and fused by roofline's own model"
+    "{name} was compiled for a CPU: estimate for {chip}, with its matmuls in the source's number formats and fused by roofline's own model"
 )
 FROM_ANOTHER = (
     "{name} was compiled for a {compiled_for}: its kernels are that compiler's, only units and formats are those of {chip}; "

@@ -44,7 +44,7 @@ def hand_counts() -> tuple[Count, ...]:
     counts = []
     for causal, words in ((True, "causal half"), (False, "full square")):
         ledger = transformer_block(BATCH, LENGTH, WIDTH, HEADS, 4 * WIDTH, gated=False, causal=causal)
-        counts.append(Count(way=f"by hand: products, {words}", flops=_matrix(ledger.cost)))
+        counts.append(Count(way=f"by hand: matrix work, {words}", flops=_matrix(ledger.cost)))
     return tuple(counts)
 
 
@@ -80,13 +80,13 @@ def _compared(
     flops = _matrix(ours.ran)
     counts = [
         *theory,
-        Count(way="roofline: products, what ran", flops=flops),
-        Count(way="roofline: products, full square", flops=ours.full_square, why="counts what a causal mask leaves out too"),
-        Count(way="roofline: products and vector work", flops=_float(ours.ran.flops), why="adds elementwise work, norms and softmax"),
+        Count(way="roofline: matrix work, what ran", flops=flops),
+        Count(way="roofline: matrix work, full square", flops=ours.full_square, why="counts what a causal mask leaves out too"),
+        Count(way="roofline: matrix and vector work", flops=_float(ours.ran.flops), why="adds elementwise work, norms and softmax"),
     ]
     if backward:
         counts.append(
-            Count(way="roofline: products, needed", flops=_matrix(ours.needed), why="leaves out scores and activations computed again")
+            Count(way="roofline: matrix work, needed", flops=_matrix(ours.needed), why="leaves out scores and activations computed again")
         )
     notes = [EAGER]
     for peer in PEERS:

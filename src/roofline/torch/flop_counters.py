@@ -86,12 +86,18 @@ class Peer(Struct, frozen=True, kw_only=True):
 
 
 PEERS = (
-    Peer(name="FlopCounterMode", package="torch", ask=flop_counter_mode, counts=("counts products only",), within=True),
+    Peer(
+        name="FlopCounterMode",
+        package="torch",
+        ask=flop_counter_mode,
+        counts=("counts matmuls, convolutions and attention only",),
+        within=True,
+    ),
     Peer(
         name="torch.profiler with_flops",
         package="torch",
         ask=torch_profiler,
-        counts=("counts products, convolutions, and additions and multiplications by element",),
+        counts=("counts matmuls, convolutions, and additions and multiplications by element",),
         within=True,
     ),
     Peer(name="fvcore", package="fvcore", ask=fvcore, counts=(MULTIPLY_ADDS,)),

@@ -43,7 +43,7 @@ def _again(state: State) -> None:
         state.notes.append("remat on: this recording names no layers, so the forward ops that run several times per step are recomputed")
     elif not layers:
         layers[""] = forward
-        state.notes.append("remat on: scopes name no layers, so the whole forward pass except its last product is recomputed")
+        state.notes.append("remat on: scopes name no layers, so the whole forward pass except its last matmul is recomputed")
     for ops in layers.values():
         last = _last_product(state, ops)
         for index, op in ops:

@@ -41,7 +41,7 @@ def dtype(state: State, words: Words) -> None:
         if isinstance(op.operation, Product) and (not equals or scope in op.scope or scope in op.label):
             changed += _product(state, index, op, op.operation, number.name, weights_only, whole)
     if not changed:
-        which = f"no product with {scope!r} in its scope or label changes" if equals else "no product changes"
+        which = f"no matmul with {scope!r} in its scope or label changes" if equals else "no matmul changes"
         state.notes.append(f"dtype {written}: {which}")
     elif whole:
         _narrowed(state, number)

@@ -56,7 +56,7 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for index in widened:
         users = values.users(computation, index)
         if index in kernels.costs and users and all(user in wide for user in users):
-            yield index, Avoidable(kind=KIND, instead=NOTHING, why="widens the operand of a product", unneeded=CLASS)
+            yield index, Avoidable(kind=KIND, instead=NOTHING, why="widens the operand of a matmul", unneeded=CLASS)
 
 
 def fp64_kernels(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:

@@ -36,7 +36,7 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, factor=None)
             spared.add(index)
             for maker in _kernels_behind(kernels, side):
-                makers.setdefault(maker, "makes one-hot rows for a product")
+                makers.setdefault(maker, "makes one-hot rows for a matmul")
             break
     for index, why in makers.items():
         if index not in spared and all(_only_for(values, computation, user, spared, makers) for user in values.users(computation, index)):

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from ...cost import Cost
 from ...resource import HBM
+from ...units import plain
 from ...workload import Avoidable
 from .kernels import Kernels, Product
 from .low_batch import is_split
@@ -39,7 +40,7 @@ def costly_orders(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             if unit is None or not instead or instead > _WORTH * both:
                 continue
             read = first.left.shape.bytes + first.right.shape.bytes
-            why = f"multiplies {first} before {second}, where the other order needs {both / instead:.3g} times fewer FLOP"
+            why = f"multiplies {first} before {second}, where the other order needs {plain(both / instead, 3)} times fewer FLOP"
             yield place, Avoidable(kind=KIND, instead=Cost.of({unit: max(instead - second.flops, 0), HBM: read // 2}), why=why)
             if instead < second.flops:
                 other = second.right if side is second.left else second.left

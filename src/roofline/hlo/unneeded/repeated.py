@@ -28,7 +28,7 @@ def repeated_operands(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             known[body.name] = _repeated(body)
         times = known[body.name]
         if times >= 2:
-            why = f"reads an array {times} times because it is repeated for a product"
+            why = f"reads an array {times} times because it is repeated for a matmul"
             yield index, Avoidable(kind=KIND, instead=cost, why=why)
 
 

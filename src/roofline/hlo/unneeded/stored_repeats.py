@@ -44,7 +44,7 @@ def stored_repeats(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=_WHY[group], group=group)
 
 
-_WHY = {STORED: "stores an array several times over for a product", GATHERED: "gathers a matrix for each row of a product"}
+_WHY = {STORED: "stores an array several times over for a matmul", GATHERED: "gathers a matrix for each row of a matmul"}
 
 
 def _repeated_bytes(kernels: Kernels, made: Value, batch: int, matrix: tuple[int, int]) -> int:

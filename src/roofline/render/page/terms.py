@@ -2,10 +2,10 @@
 
 UNNEEDED = {  # classes of work that the model did not need, of `OpInfo.unneeded`
     "recomputed": "computed a second time in the backward pass (rematerialisation)",
-    "padded": "arithmetic on padding of products and tiles",
+    "padded": "arithmetic on padding of matmuls and tiles",
     "masked": "the half of causal attention that is masked out",
     "duplicated": "the same value computed twice",
-    "dense": "one-hot products, or experts that every token goes through",
+    "dense": "one-hot matmuls, or experts that every token goes through",
     "unused": "results of which only a part is used",
     "layout": "copies and transposes that only change the layout",
     "copied": "whole buffers copied for an update of a part",

@@ -8,7 +8,7 @@ from ...errors import UsageError
 from ...fusing import Fusion
 from ...machine import Machine
 from ...resource import HBM
-from ...units import percent, show
+from ...units import percent, plain, show
 from ..geometry import Extent, Roof, Spot, check_spots, extent_of, feasible, gain, roof, title
 from .captions import Entry
 from .frame import Axis
@@ -80,7 +80,7 @@ def _fused_compute(machine: Machine | Roof, scenarios: Iterable[Fusion | tuple[s
 
 
 def _times(ratio: float) -> str:
-    return f"{ratio:.3g}x"
+    return f"{plain(ratio, 3)}x"
 
 
 def _write_gain(sheet: Sheet, start: Spot, end: Spot) -> None:

@@ -202,7 +202,7 @@ def hierarchy(
 
 
 def _times(ratio: float) -> str:
-    return f"{ratio:.3g}x"
+    return f"{plain(ratio, 3)}x"
 
 
 def _name_zone(sheet: Sheet, lower: Roof, upper: Roof, colour: str) -> None:
