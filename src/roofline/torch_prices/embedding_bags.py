@@ -1,7 +1,7 @@
 """Bags of embeddings: rows of a table summed up or averaged in bags, and the gradients of the table and of the rows' weights."""
 
 from .call import Call, Priced, Tensor
-from .registry import op
+from .op_table import op
 from .traffic import format_name, pointwise_work, traffic
 
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from math import prod
 
 from .call import Call, Priced, Tensor
-from .registry import op
+from .op_table import op
 from .traffic import format_name, pointwise_work, traffic
 
 Flops = Callable[[int, int], Fraction]

@@ -10,8 +10,8 @@ from ..cost import Cost
 from ..errors import FormulaError
 from ..resource import matrix
 from .call import Call, Priced, Tensor
+from .op_table import op
 from .product_formats import product_format
-from .registry import op
 from .traffic import format_name, pointwise_work, traffic
 
 RECURRENT = "recurrent"

@@ -16,7 +16,6 @@ from ..ledger import Ledger
 from .call import RECORD_SHAPES, Call, Priced, Pricer
 from .memory_copies import copied
 from .op_table import PRICES
-from .op_table import op as op
 
 F = TypeVar("F")
 

@@ -1,4 +1,4 @@
-"""Tensors that are stored several times over for a product: keys and values repeated for each of the query heads that share them.
+"""Tensors that are stored several times over for a matmul: keys and values repeated for each of the query heads that share them.
 
 A copy of an expanded tensor (an axis of it has stride 0) writes the repeats, and attention or a batched product reads them all, where one
 over the groups that share a tensor would read it once.
@@ -17,7 +17,7 @@ from .executions import Execution
 from .pricing import PricedOp
 
 KIND, GROUP = "repeated-operand", "stored"
-WHY = "stores a tensor several times over for a product"
+WHY = "stores a tensor several times over for a matmul"
 AHEAD = 24  # executions from the copy to the product
 LEAST = parse("1 MB", "B")  # of the tensor that is repeated
 _MULTIPLY = frozenset(("matmul", "attention"))
