@@ -194,7 +194,7 @@ def torch_traces() -> list[bytes]:
 def baseline() -> bytes:
     """A baseline of the report on the small table."""
     import roofline
-    from roofline.baselines import baseline_of
+    from roofline.checking.baselines import baseline_of
     from roofline.sources.baseline_json import write_baseline
 
     with tempfile.TemporaryDirectory() as folder:

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 import roofline as rl
 from roofline.analysis.budgets import finding_names
-from roofline.baselines import baseline_of
 from roofline.checking import Check
-from roofline.conditions import parse_conditions
+from roofline.checking.baselines import baseline_of
+from roofline.checking.conditions import parse_conditions
+from roofline.checking.finding_causes import BYTES, DISTANCE, KERNELS, MEMORY
 from roofline.errors import UsageError
-from roofline.finding_causes import BYTES, DISTANCE, KERNELS, MEMORY
 from roofline.op_filter import filtered
 from roofline.render.budgets import broken_text, check_text, without_repeated_causes
 from roofline.report import Finding, OpInfo, Point, Report

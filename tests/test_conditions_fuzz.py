@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import roofline as rl
 from roofline.analysis.budgets import check_change, read_limits
 from roofline.checking import BudgetCheck
-from roofline.conditions import ALIASES, QUANTITIES, WHOLE_ONLY, Quantity, parse_conditions
+from roofline.checking.conditions import ALIASES, QUANTITIES, WHOLE_ONLY, Quantity, parse_conditions
 from roofline.errors import RooflineError
 from roofline.op_filter import FIELDS
 from roofline.render.budgets import check_text

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import roofline
-from roofline.baselines import baseline_of
+from roofline.checking.baselines import baseline_of
 from roofline.errors import SourceError
 from roofline.report import Report
 from roofline.sources import json_pieces, rows

@@ -12,7 +12,7 @@ import pytest
 import roofline as rl
 from roofline import output_files
 from roofline.abandoned_files import mark_in_use
-from roofline.baselines import baseline_of
+from roofline.checking.baselines import baseline_of
 from roofline.cli import main
 from roofline.errors import OutputError
 from roofline.machines.catalogue import card

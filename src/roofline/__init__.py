@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from .analysis.advice import explain as explain
     from .analysis.budgets import check as check
     from .analysis.validation import validate as validate
-    from .baselines import Baseline as Baseline
-    from .baselines import baseline_of as baseline  # noqa: F401
     from .checking import BudgetCheck as BudgetCheck
+    from .checking.baselines import Baseline as Baseline
+    from .checking.baselines import baseline_of as baseline  # noqa: F401
     from .comparison import compare as compare
     from .cost import Cost as Cost
     from .dtypes import dtype as dtype
@@ -80,10 +80,10 @@ _HOMES = {
     **dict.fromkeys(("analyze", "price"), "analysis"),
     "explain": "analysis.advice",
     "check": "analysis.budgets",
-    "baseline": "baselines:baseline_of",
+    "baseline": "checking.baselines:baseline_of",
     "validate": "analysis.validation",
     "what_if": "integrations.changed_program",
-    "Baseline": "baselines",
+    "Baseline": "checking.baselines",
     "BudgetCheck": "checking",
     "compare": "comparison",
     "Cost": "cost",

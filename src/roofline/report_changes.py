@@ -12,10 +12,10 @@ from statistics import fmean, variance
 
 from msgspec import Struct
 
-from .baselines import kind_of
-from .conditions import Quantity
+from .checking.baselines import kind_of
+from .checking.conditions import Quantity
+from .checking.quantities import amount_of, counted_ops, part_of_op
 from .dtypes import DTYPES
-from .quantities import amount_of, counted_ops, part_of_op
 from .report import Number, OpInfo, Report
 from .units import percent, plain
 

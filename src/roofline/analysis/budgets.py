@@ -6,11 +6,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ..baselines import Baseline, baseline_of
 from ..checking import BudgetCheck, Check, check_conditions
-from ..conditions import Condition, Quantity, parse_conditions, parse_limits
+from ..checking.baselines import Baseline, baseline_of
+from ..checking.conditions import Condition, Quantity, parse_conditions, parse_limits
+from ..checking.quantities import amount_of
 from ..machines import load
-from ..quantities import amount_of
 from ..report import Report
 from ..report_changes import difference
 from ..sources.baseline_json import read_baseline

@@ -6,13 +6,13 @@ from math import ceil
 
 from msgspec import Struct
 
-from ..kernel_tiles import generation_of, tile_of
 from ..operation import Product
 from ..resource import HBM
 from ..units import approximate
 from ..workload import KernelUse
 from .expected_times import is_calibrated
 from .finding_kinds import CLOCK, KERNEL, REUSE, TURN
+from .kernel_tiles import generation_of, tile_of
 from .losses import COMPUTE
 from .op_times import OpTime
 

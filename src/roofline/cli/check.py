@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from ..analysis import analyze
 from ..analysis.budgets import check, read_conditions
 from ..analysis.throughput import with_throughput
-from ..baselines import baseline_of
 from ..checking import BudgetCheck, Check
+from ..checking.baselines import baseline_of
 from ..dtypes import dtype
 from ..errors import UsageError
 from ..integrations.functions import FRAMEWORKS, report_of_shapes

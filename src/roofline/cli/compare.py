@@ -13,11 +13,11 @@ from ..analysis import analyze
 from ..analysis.budgets import check_change, read_limits
 from ..analysis.throughput import with_throughput
 from ..checking import Check
+from ..checking.quantities import main_point
 from ..comparison import Delta, compare
 from ..errors import MachineError, UsageError
 from ..machine import Machine
 from ..machines.catalogue import catalogue_card
-from ..quantities import main_point
 from ..render.budgets import check_text, without_repeated_causes
 from ..render.change_comment import change_comment, change_sentence, trend_markdown, trend_rows, trend_sentence
 from ..render.changes import changes_text, comparison_with_changes

@@ -4,7 +4,7 @@ import os
 from itertools import pairwise
 from pathlib import Path
 
-from ..conditions import Condition
+from ..checking.conditions import Condition
 from ..errors import UsageError
 from ..machines.catalogue import is_path
 from ..sources.remote import is_remote

@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from ..analysis.budgets import check, read_conditions
-from ..baselines import Baseline, baseline_of
 from ..checking import BudgetCheck, Check
-from ..conditions import Condition
+from ..checking.baselines import Baseline, baseline_of
+from ..checking.conditions import Condition
 from ..errors import RooflineError, UsageError
 from ..render.budgets import broken_text
 from ..report import Report

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..baselines import SCHEMA, Baseline
+from ..checking.baselines import SCHEMA, Baseline
 from ..errors import SourceError
 from ..output_files import write_file
 from .files import all_of

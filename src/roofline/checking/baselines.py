@@ -8,11 +8,11 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
+from ..report import Number, OpInfo, Report
+from ..selection import stem
+from ..units import rounded
 from .conditions import QUANTITIES, Condition, Quantity
 from .quantities import amount_of, counted_ops, part_of_op
-from .report import Number, OpInfo, Report
-from .selection import stem
-from .units import rounded
 
 SCHEMA = "roofline.baseline/1"
 DIGITS = 6  # of times and ratios

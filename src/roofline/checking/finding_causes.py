@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from ..report import Finding
 from .conditions import Quantity
-from .report import Finding
 
 # Findings about the distance to the roofline, which most programs have; the others are causes.
 DISTANCE = ("memory", "products", "compute", "communication", "latency", "excess", "low-batch")

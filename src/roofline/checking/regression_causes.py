@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
+from ..dtypes import DTYPES
+from ..report import Number, OpInfo, Report
+from ..units import plain, show
 from .baselines import ROUNDING, Baseline, BaselineOp, summed_ops
-from .dtypes import DTYPES
 from .quantities import part_of_op
-from .report import Number, OpInfo, Report
-from .units import plain, show
 
 PRODUCTS = ("dot ", "convolution ", "mm ", "addmm ", "bmm ")  # how the labels of products begin
 CASTS = ("convert ", "_to_copy ")  # and those of casts
