@@ -438,6 +438,39 @@ def test_a_cache_that_a_scan_over_layers_gives_back_slice_by_slice(carried: bool
         assert one.instead[HBM] < 16 * 4096 * 1024 * 2 / 100, "one position of each layer is written"
 
 
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda x, d: x @ jnp.diag(d), True),
+        (lambda x, d: jnp.diag(d) @ x.T, True),
+        (lambda x, d: x @ (jnp.eye(1024, dtype="bfloat16") * d), True),
+        (lambda x, d: x @ jnp.where(jnp.eye(1024, dtype=bool), d, x[:1024]), False),  # another matrix with a diagonal of its own
+        (lambda x, d: x @ jnp.tril(x[:1024]), False),
+    ],
+)
+def test_a_product_with_a_diagonal_matrix(function: Callable[..., Any], told: bool) -> None:
+    found = [one for op in ops_of(function, of_shape(4096, 1024), of_shape(1024)) for one in op.avoidable if one.group == "diagonal"]
+    assert bool(found) == told
+
+
+@pytest.mark.parametrize(
+    ("function", "factor"),
+    [
+        (lambda x, w: (x @ w).mean(1), 4096),
+        (lambda x, w: (2 * (x @ w)).sum((0, 1)), 16 * 4096),
+        (lambda x, w: (x @ w).sum(-1), 2048),
+        (lambda x, w: jnp.tanh(x @ w).mean(1), None),
+        (lambda x, w: (x @ w).max(1), None),
+        (lambda x, w: (y := x @ w) - y.mean(-1, keepdims=True), None),  # a layer norm
+        (lambda x, w: (x + (x @ w)[..., :1024]).mean(1), None),
+    ],
+)
+def test_a_product_that_is_added_up_afterwards(function: Callable[..., Any], factor: float | None) -> None:
+    found = reasons(ops_of(function, of_shape(16, 4096, 1024), of_shape(1024, 2048))).get("product-order", [])
+    factors = [one.factor for op in found for one in op.avoidable if one.kind == "product-order" and one.factor]
+    assert factors == ([factor] if factor else [])
+
+
 def test_matrices_that_are_gathered_for_each_row_of_a_product() -> None:
     # 64 matrices of 8 MB; 4096 tokens gather 34 GB of them.
     x, chosen, weights = of_shape(4096, 1024), of_shape(4096, dtype="int32"), of_shape(64, 1024, 4096)

@@ -13,7 +13,7 @@ from ..units import plain
 from ..workload import Avoidable, Recording
 from .chains import KIND as CHAIN
 from .chains import unfused_chains
-from .finding_kinds import COPIED_ALL_THE_SAME, GATHERED, REBUILT, SHIFTED, Kinds
+from .finding_kinds import COPIED_ALL_THE_SAME, DIAGONAL, GATHERED, REBUILT, SHIFTED, Kinds
 from .finding_words import at_place, count_and_longest, with_saving
 from .losses import MEMORY
 from .op_times import OpTime, OpTimes
@@ -28,6 +28,7 @@ GROUPS = {
     ("missing-donation", "shifted"): SHIFTED,
     ("missing-donation", "rebuilt"): REBUILT,
     ("repeated-operand", "gathered"): GATHERED,
+    ("one-hot-product", "diagonal"): DIAGONAL,
 }
 CALLBACK = "idle-callback"
 # A CPU runs callbacks itself: they are ops of its own, not time in which it waits.

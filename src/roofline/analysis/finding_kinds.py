@@ -284,6 +284,12 @@ REBUILT = Kind(
         "do not split and stack the array around the loop",
     ),
 )
+# Of one-hot-product where the matrix is diagonal.
+DIAGONAL = Kind(
+    "the product with a diagonal matrix",
+    "Multiply the elements: x * d instead of x @ diag(d)",
+    levers=("x * d scales the columns of x, d[:, None] * x its rows",),
+)
 # Of repeated-operand where a matrix is gathered for each row.
 GATHERED = Kind(
     "the matrices that are gathered for each row of a matmul",

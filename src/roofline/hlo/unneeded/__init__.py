@@ -41,6 +41,7 @@ from .repeated import repeated_operands
 from .selected import selected_products
 from .shifted import shifted_arguments
 from .stored_repeats import stored_repeats
+from .summed_products import summed_products
 from .tile_padding import padded_tiles
 from .unused import unused_gradients, unused_results
 from .values import Value, Values
@@ -68,6 +69,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     low_batches,
     odd_sizes,
     costly_orders,
+    summed_products,
     repeated_operands,
     stored_repeats,
     padded_tiles,

@@ -14,6 +14,7 @@ from .kernels import Kernels, Product
 from .values import RENAMED, Value, Values
 
 KIND, CLASS = "one-hot-product", "dense"
+DIAGONAL = "diagonal"  # the group of products with diagonal matrices
 _SPREAD = RENAMED | {"broadcast"}
 _TRIGGERS = frozenset(("compare", "iota"))  # opcodes without which nothing is one-hot
 _ADDED = frozenset(("add", "subtract"))
@@ -29,6 +30,11 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for index, found in kernels.products.items():
         for side, axes in ((found.left, found.dims.lhs_contracting), (found.right, found.dims.rhs_contracting)):
             hot = one_hot_axis(values, side)
+            if hot is None and _is_diagonal(values, side):
+                why = f"multiplies by a diagonal matrix ({found}), where a product of elements would do"
+                moved = 2 * (found.right if side is found.left else found.left).shape.bytes
+                yield index, Avoidable(kind=KIND, instead=Cost.of({HBM: moved}), why=why, unneeded=CLASS, group=DIAGONAL)
+                break
             if hot is None:
                 continue
             instead, words = _instead(found, side, looked_up=hot in axes)
@@ -64,6 +70,20 @@ def one_hot_axis(values: Values, value: Value) -> int | None:
             places = [axis for axis in places if _counts(values, value, axis, counter)]
         return places[0] if len(places) == 1 else None
     return None
+
+
+def _is_diagonal(values: Values, value: Value) -> bool:
+    """Whether all elements of a matrix but its diagonal are zero: those where two positions are the same are selected or multiplied."""
+    made = values.origin(value)
+    places = values.operands(made)[: {"select": 1, "multiply": 2}.get(made.opcode, 0)]
+    for place in (made, *places):
+        compared = values.origin(place)
+        if compared.opcode != "compare" or compared.instruction.word("direction").upper() != "EQ" or len(compared.shape.dims) != 2:
+            continue
+        counted = [position(values, side) for side in values.operands(compared)]
+        if all(counted) and {one[1] for one in counted if one and len(one[0].shape.dims) == 2} == {0, 1}:
+            return made.opcode != "select" or values.origin(values.operand(made, 2), _SPREAD).opcode == "constant"
+    return False
 
 
 def _counts(values: Values, value: Value, axis: int, counter: Value) -> bool:

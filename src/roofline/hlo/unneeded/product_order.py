@@ -28,12 +28,12 @@ def costly_orders(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for index, found in kernels.products.items():
         second = _whole(kernels, index, found)
         for side in (second.left, second.right):
-            made = _unscaled(values, side)
+            made = unscaled(values, side)
             place = kernels.holding(made)
             first = kernels.product(place) if place is not None and place != index else None
             if place is None or first is None or first.batch != second.batch or first.made.index != made.index:
                 continue
-            if _users(kernels, place) != {index}:
+            if users_of(kernels, place) != {index}:
                 continue
             both, instead = first.flops + second.flops, _other_order(first, second, second.columns if side is second.left else second.rows)
             unit = next((resource for resource, _ in kernels.costs[place].amounts if resource.unit == "matrix"), None)
@@ -48,7 +48,7 @@ def costly_orders(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 yield index, Avoidable(kind=KIND, instead=Cost.of({unit: instead, HBM: moved}), why=why)
 
 
-def _unscaled(values: Values, value: Value) -> Value:
+def unscaled(values: Values, value: Value) -> Value:
     """What a value was before it was multiplied by numbers."""
     for _ in range(_MOST_SCALES):
         value = values.origin(value, RENAMED)
@@ -68,7 +68,7 @@ def _whole(kernels: Kernels, index: int, found: Product) -> Product:
     return replace(found, batch=1, depth=found.batch * found.depth) if is_in_parts else found
 
 
-def _users(kernels: Kernels, index: int) -> set[int]:
+def users_of(kernels: Kernels, index: int) -> set[int]:
     """The kernels that use a kernel's result, followed through instructions that only rename it."""
     found, waiting = set[int](), [index]
     while waiting:

@@ -1,0 +1,89 @@
+"""Products whose rows or columns are then added up: a projection in front of a mean. Adding up first leaves one row to multiply."""
+
+from collections.abc import Iterator
+from math import prod
+
+from ...cost import Cost
+from ...resource import HBM
+from ...workload import Avoidable
+from ..ir.module import Instruction
+from .kernels import Kernels, Product
+from .product_order import KIND, unscaled, users_of
+from .values import Value
+
+_LEAST = 4  # rows that become one: fewer are hardly worth the change
+
+
+def summed_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The products of a computation that are used only to be added up along their rows or columns, and the kernels that do so."""
+    if "reduce" not in kernels.module.opcodes:
+        return
+    for index, reduce in _sums(kernels):
+        made = unscaled(kernels.values, kernels.values.operand(reduce, 0))
+        place = kernels.holding(made)
+        found = kernels.products.get(place) if place is not None else None
+        if place is None or found is None or found.made.key != made.key or users_of(kernels, place) != {index} or place == index:
+            continue
+        if not _is_only_use(kernels, reduce):
+            continue
+        summed = _summed(kernels.values.operand(reduce, 0), reduce.instruction, found)
+        if summed is None:
+            continue
+        side, times = summed
+        cost, read = kernels.costs[place], found.left.shape.bytes + found.right.shape.bytes
+        amounts = {resource: amount / times if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
+        amounts[HBM] = read
+        why = f"multiplies {found} and then adds {times} {side} up, which could be added up first"
+        yield place, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, factor=times)
+        less = kernels.costs[index].known(HBM) / times
+        yield index, Avoidable(kind=KIND, instead=Cost.of({HBM: less}), why=f"adds up {times} {side} of a product")
+
+
+def _sums(kernels: Kernels) -> Iterator[tuple[int, Value]]:
+    """The kernels that add up one array, with the reduction."""
+    for index in kernels.costs:
+        instruction = kernels.computation[index]
+        body = kernels.values.body(instruction)
+        if body is None:
+            found = [Value(kernels.computation, index)] if instruction.opcode == "reduce" else []
+        elif "reduce" in kernels.values.opcodes(body):
+            inside = ((kernels.computation, instruction),)
+            found = [Value(body, place, inside) for place, one in enumerate(body.instructions) if one.opcode == "reduce"]
+        else:
+            found = []
+        if len(found) == 1 and _adds(kernels, found[0].instruction):
+            yield index, found[0]
+
+
+def _adds(kernels: Kernels, reduce: Instruction) -> bool:
+    bodies = [kernels.module.computations[number] for number in reduce.called("to_apply")]
+    return len(bodies) == 1 and reduce.shape.is_array and bodies[0].root_instruction.opcode == "add"
+
+
+def _is_only_use(kernels: Kernels, reduce: Value) -> bool:
+    """Whether a kernel uses what it adds up for nothing else."""
+    value, user = kernels.values.operand(reduce, 0), reduce.index
+    while value.inside and kernels.values.users(value.computation, value.index) == [user]:
+        arrays = [one for one in kernels.values.operands(value) if one.shape.elements == value.shape.elements and one.opcode != "broadcast"]
+        if value.opcode == "parameter" or len(arrays) != 1:
+            return value.opcode == "parameter"
+        value, user = arrays[0], value.index
+    return not value.inside
+
+
+def _summed(value: Value, reduce: Instruction, found: Product) -> tuple[str, int] | None:
+    """Whether rows or columns of a product are added up, and how many become one; ``None`` where it is neither of them alone.
+
+    The result of a product has its columns last, whatever its rows were split into.
+    """
+    dims, axes = value.shape.dims, set(reduce.dimensions)
+    times, split = prod(dims[axis] for axis in axes), len(dims)
+    while split and prod(dims[split:]) < found.columns:
+        split -= 1
+    order = value.shape.layout.minor_to_major if value.shape.layout is not None else ()
+    is_usual = list(order) == sorted(order, reverse=True)
+    if prod(dims[split:]) != found.columns or times < _LEAST or found.batch > 1 or not is_usual:
+        return None
+    if all(axis < split for axis in axes):
+        return "rows", times
+    return ("columns", times) if all(axis >= split for axis in axes) else None
