@@ -1,9 +1,10 @@
 """The dimensions of a program's inputs that can be scaled: ``tok[0]`` as the program has it, or a word for those that move together.
 
 Weights are inputs that products take as they are, tables that are looked up, and the state that is kept with them; the others are data.
-The first dimension of the data that no weight has is the ``batch``, the next one the ``sequence``; the first of weights that are stacks of
-matrices is the ``experts``, of those that a loop walks along the ``layers``; the rows of tables that are looked up are the ``vocabulary``;
-what one weight makes and another takes is the ``hidden`` width: of the residual stream, of all heads together, and between two products.
+The first dimension of the data that no weight has is the ``batch``, the next one the ``sequence`` (a table of positions is as long as the
+data); the first of weights that are stacks of matrices is the ``experts``, of those that a loop walks along the ``layers``; the rows of
+tables that are looked up are the ``vocabulary``; what one weight makes and another takes is the ``hidden`` width: of the residual stream,
+of all heads together, and between two products.
 """
 
 import re
@@ -289,9 +290,14 @@ def dimensions_of(program: Program) -> tuple[Dimension, ...]:
                 marks = program.grown((one.key, place) for one in largest)
                 together = _reached(inputs, marks)
                 seen |= {(one.key, axis) for one, axis in together}
-                if not any(one.is_weight for one, _ in together):
+                if all(_follows_data(program, one) for one, _ in together if one.is_weight):
                     found.append(Dimension(names.pop(0), largest[0].dims[place], together, marks))
     return tuple(found)
+
+
+def _follows_data(program: Program, weight: Input) -> bool:
+    """Whether a weight may be as long as the data: one that no product takes and nothing looks up, such as a table of positions."""
+    return len(weight.dims) >= MATRIX and weight.key[1] not in _own_weights(program)
 
 
 def _together(program: Program, inputs: tuple[Input, ...], data: list[Input], place: int) -> list[Input]:
