@@ -117,7 +117,7 @@ def timed(recording: Recording, machine: Machine) -> Recording:
 
 def _report(state: State, before: Recording, words: Sequence[str]) -> Report:
     changed = state.changed()
-    added = _added(state)
+    added = _added(state, changed)
     extra = tuple(op for op, _ in added)
     after = applied(before, changed, extra, no_idle=state.no_idle, one_graph=state.one_graph)
     first = len(before.workload)
@@ -156,11 +156,12 @@ def _host_note(report: Report, launched: tuple[float, float] | None, no_idle: bo
     return ()
 
 
-def _added(state: State) -> list[tuple[Op, Changed]]:
+def _added(state: State, changed: Mapping[int, Changed]) -> list[tuple[Op, Changed]]:
     """The kernels that changes added, each with the shares of steps and devices of the op it stands beside."""
     found = []
     for each in state.added:
-        beside, cost = each.beside, each.cost * each.beside.count
+        beside = each.beside
+        cost = each.cost * beside.count if each.like is None else state.ops[each.like].cost
         op = replace(
             beside,
             name=each.name,
@@ -174,6 +175,8 @@ def _added(state: State) -> list[tuple[Op, Changed]]:
         )
         predicted = predict_op(op, state.after_machine, state.after_calibration)
         time_s = each.time_s if each.time_s is not None else predicted.time_s if predicted else None
+        if time_s and beside.time_s and each.like is not None and (new := changed.get(each.like)) is not None:
+            time_s *= new.time_s / beside.time_s
         if time_s is None or not beside.time_s:
             continue
         low, high = (share * time_s for share in each.bounds)

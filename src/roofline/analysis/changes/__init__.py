@@ -45,7 +45,7 @@ CHANGES: dict[str, tuple[Callable[[State, Words], None], str, str]] = {
     "shard": (shard, "shard DIM=N", "split a dimension of the inputs over N devices, with the all-reduces that this needs"),
     "dtype": (dtype, "dtype [SCOPE=]FORMAT", "compute matmuls in another number format: fp8, bf16, fp16, tf32, or int8-weights"),
     "kernel": (kernel, "kernel attention=flash", "compute attention in one kernel that keeps its scores on chip"),
-    "fuse": (fuse, "fuse all|SCOPE", "fuse chains of small programs that pass arrays to each other into one kernel"),
+    "fuse": (fuse, "fuse all|SCOPE", "fuse chains of kernels, or of small programs, that pass arrays to each other into one kernel"),
     "remat": (remat, "remat on|off", "recompute every layer's forward pass in the backward pass, or recompute nothing"),
     "grouped": (grouped, "grouped", "compute each token with its own experts only, in grouped matmuls"),
     "donate": (donate, "donate", "update in place arguments that are now copied"),

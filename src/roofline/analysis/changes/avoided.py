@@ -1,17 +1,22 @@
 """Changes that spare work which the findings name: recomputation, dense experts, copies that donation avoids."""
 
 import re
+from collections import Counter
+from fractions import Fraction
 from math import log2
 
 from msgspec.structs import replace
 
-from ...cost import NOTHING
+from ...cost import NOTHING, Cost
+from ...hlo.price.traffic import source
 from ...operation import Product
 from ...workload import Op
+from .fuse import chains_inside, fused_s, grown
 from .state import State
 from .words import Words
 
 AGAIN = (0.7, 1.1)  # bounds of recomputing, as shares of the first time: compilers fuse it with the gradients
+FIRST = (0.8, 2.0)  # bounds of a chain of kernels that is one kernel as long as nothing of it is stored for the gradients
 FUSED = 0.1  # of the time of work that is spared, at most: what other kernels have of it, fused into them
 STORED = 0.25  # of the time of work that is spared, at most: what it takes to store and read its results instead
 
@@ -29,7 +34,7 @@ def remat(state: State, words: Words) -> None:
 
 def _again(state: State) -> None:
     """The ops of the forward pass of each layer once more, but for its last product, of which no gradient needs the result."""
-    forward = [(index, op) for index, op in state if op.phase == "forward"]
+    forward = [(index, op) for index, op in state if op.phase == "forward" and op.cost != NOTHING]
     layers: dict[str, list[tuple[int, Op]]] = {}
     for index, op in forward:
         layer = next((word for word in op.scope.split("/") if re.search(r"\d", word)), "")
@@ -38,32 +43,46 @@ def _again(state: State) -> None:
     if not any(op.phase == "backward" for _, op in state):
         state.notes.append("remat on: this program has no gradients")
         return
-    if not layers and not state.programs and (often := _several_times(state, forward)):
+    if not layers and (often := _several_times(state, forward)):
         layers[""] = often
-        state.notes.append("remat on: this recording names no layers, so the forward ops that run several times per step are recomputed")
+        state.notes.append("remat on: this recording names no layers, so the forward ops that a step has several of are recomputed")
     elif not layers:
         layers[""] = forward
         state.notes.append("remat on: scopes name no layers, so the whole forward pass except its last matmul is recomputed")
+    named = "" not in layers
+    again = []
     for ops in layers.values():
         last = _last_product(state, ops)
-        for index, op in ops:
-            if index != last:
-                state.repeat(op, "again", AGAIN)
+        again += [one for one in ops if last is None or (one[0] != last[0] and (named or _kind(one[1]) != _kind(last[1])))]
+    fused = set()
+    for chain, found in chains_inside(state, again):  # the first time nothing but their last result is needed
+        fused |= {index for index, _ in chain}
+        index, beside = chain[-1]
+        once = fused_s(state, chain, float(found.least)) / grown(state, chain) * beside.count
+        state.repeat(index, "again", FIRST, min(once, sum(op.time_s or 0.0 for _, op in chain)))
+    for index, _ in again:
+        if index not in fused:
+            state.repeat(index, "again", AGAIN)
 
 
 def _several_times(state: State, forward: list[tuple[int, Op]]) -> list[tuple[int, Op]]:
-    """The ops that run more than once in a step, as those of layers do where one row stands for all of them."""
-    steps = len(state.recording.steps)
-    return [(index, op) for index, op in forward if steps and op.count >= 2 * steps]
+    """The ops of which a step has more than one, as of those of layers: one row that stands for all of them, or rows that are alike."""
+    steps, kinds = len(state.recording.steps), Counter(_kind(op) for _, op in forward)
+    return [(index, op) for index, op in forward if kinds[_kind(op)] > 1 or (steps and op.count >= 2 * steps)]
 
 
-def _last_product(state: State, ops: list[tuple[int, Op]]) -> int | None:
+def _kind(op: Op) -> tuple[str, Cost]:
+    """What the ops of different layers that do the same have in common."""
+    return op.label, op.cost
+
+
+def _last_product(state: State, ops: list[tuple[int, Op]]) -> tuple[int, Op] | None:
     """The last product of some ops, by their order in the compiled program; unknown without one."""
     module = state.module_of(ops[0][1])
     products = [(index, op) for index, op in ops if isinstance(op.operation, Product)]
     if module is None or not products:
         return None
-    return max(products, key=lambda one: module.place(one[1].name) or (0, 0))[0]
+    return max(products, key=lambda one: module.place(one[1].name) or (0, 0))
 
 
 def donate(state: State, words: Words) -> None:
@@ -72,12 +91,26 @@ def donate(state: State, words: Words) -> None:
 
 
 def grouped(state: State, words: Words) -> None:
-    """``grouped``: dense experts as grouped products."""
-    _spare(state, "dense-experts", "grouped: this program does not compute every expert for every token")
+    """``grouped``: dense experts as grouped products, and what lies between two of them with as many rows fewer."""
+    shares = _spare(state, "dense-experts", "grouped: this program does not compute every expert for every token")
+    for name, module in state.programs.items():
+        entry = module.entry_computation
+        places = {module.place(op.name): index for index, op in state if op.module == name}
+        held = {place: shares[index] for place, index in places.items() if place and index in shares}
+        taken = {source(entry, operand, ())[0] for number, place in held if number == module.entry for operand in entry[place].operands}
+        for place, index in places.items():
+            if place is None or place in held or place[0] != module.entry or place[1] not in taken:
+                continue
+            made = [held.get((place[0], source(entry, operand, ())[0])) for operand in entry[place[1]].operands]
+            if made and None not in made:
+                share = max(one for one in made if one is not None)
+                state.put(index, state.ops[index].cost * Fraction(share), state.ops[index].operation, abs(log2(share)))
 
 
-def _spare(state: State, kind: str, otherwise: str) -> None:
+def _spare(state: State, kind: str, otherwise: str) -> dict[int, float]:
+    """Give the ops of a kind what they need; the shares of their arithmetic that products are left with, by their indices."""
     found = False
+    shares = dict[int, float]()
     for index, op in state:
         reason = next((one for one in op.avoidable if one.kind == kind), None)
         if reason is None:
@@ -90,10 +123,13 @@ def _spare(state: State, kind: str, otherwise: str) -> None:
         flops, left = float(op.cost.flops or 0), float(cost.flops or 0)
         operation = op.operation
         if isinstance(operation, Product) and flops and left:
+            shares[index] = left / flops
             operation = _smaller(operation, left / flops, kind)
-        state.put(index, cost, operation, abs(log2(max(left / flops, 2**-6))) if flops and left else 1.0)
+        far = abs(log2(max(left / flops, 2**-6))) if flops and left else 1.0
+        state.put(index, cost, operation, far, fresh=isinstance(operation, Product) and operation.groups > 0)
     if not found:
         state.notes.append(otherwise)
+    return shares
 
 
 def _smaller(one: Product, share: float, kind: str) -> Product:

@@ -1,4 +1,6 @@
-"""``fuse all|SCOPE``: chains of small programs that hand arrays to each other through memory, each step's as one kernel.
+"""``fuse all|SCOPE``: chains of kernels that hand arrays to each other through memory, each as one kernel.
+
+These are small programs that run one after the other, or kernels of one program that its compiler left apart (`row_chains`).
 
 The kernel reads what comes from outside once and writes the last array. Its traffic takes as long as that of the part that it is most
 alike: one that walks along rows, if there is one, else the fastest. A part that its special functions hold back takes as long as it took,
@@ -9,7 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
-from ...cost import Cost
+from ...cost import NOTHING, Cost
+from ...hlo.unneeded.row_chains import Chain
 from ...operation import Streamed
 from ...prediction.terms import joined
 from ...resource import HBM, TRANSCENDENTAL
@@ -23,36 +26,73 @@ SLOWER = 0.95  # times the rate of parts without special functions, below which 
 SAME = 2  # arrays from outside that are alike: the first, and one that several parts read
 STREAMS = ("elementwise", "loop fusion")  # categories of parts that treat elements one by one
 
+Indexed = list[tuple[int, Op]]  # ops with their indices
+
 
 def fuse(state: State, words: Words) -> None:
-    """Fuse the chains of programs without products."""
+    """Fuse the chains of programs without products, and those of kernels inside programs."""
     scope = words.need()
     chosen = [
         (index, op)
         for index, op in state
-        if op.takes and op.gives and op.time_s and (scope == "all" or scope in op.scope or scope in op.label or scope in op.module)
+        if op.time_s and op.cost != NOTHING and (scope == "all" or scope in op.scope or scope in op.label or scope in op.module)
     ]
-    given = Counter(array for _, op in chosen for array in op.gives)
-    taken = Counter(array for _, op in chosen for array in op.takes)
-    linked = [(index, op) for index, op in chosen if any(array in given for array in op.takes) or any(array in taken for array in op.gives)]
-    if len(linked) < 2:
-        known = any(op.takes or op.gives for _, op in state)
-        why = "no two programs pass arrays to each other through memory" if known else "the recording does not say which arrays ops share"
+    inside = chains_inside(state, chosen)
+    for ops, chain in inside:
+        _fused(state, ops, float(chain.moved))
+    exchanging = [(index, op) for index, op in chosen if op.takes and op.gives]
+    given = Counter(array for _, op in exchanging for array in op.gives)
+    taken = Counter(array for _, op in exchanging for array in op.takes)
+    linked = [one for one in exchanging if any(array in given for array in one[1].takes) or any(array in taken for array in one[1].gives)]
+    if len(linked) >= 2:
+        _fused(state, linked, outside([op for _, op in linked]))
+    elif not inside:
+        known = bool(state.programs) or any(op.takes or op.gives for _, op in state)
+        why = "no two kernels that could be one pass arrays to each other" if known else "the recording does not say which arrays ops share"
         state.notes.append(f"fuse {scope}: {why}")
+
+
+def chains_inside(state: State, chosen: Indexed) -> list[tuple[Indexed, Chain]]:
+    """The chains of kernels inside programs of which all were chosen."""
+    found = []
+    for name, module in state.programs.items():
+        places = {place: one for one in chosen if one[1].module == name and (place := module.place(one[1].name))}
+        for number in sorted({computation for computation, _ in places}):
+            for chain in state.review(module).chains(number):
+                ops = [places[number, place] for place in chain.places if (number, place) in places]
+                if len(ops) == len(chain.places):
+                    found.append((ops, chain))
+    return found
+
+
+def fused_s(state: State, chain: Indexed, moved: float) -> float:
+    """How long one kernel takes instead of a chain if it moves so many bytes."""
+    was = [state.recording.workload.ops[index] for index, _ in chain]
+    return joined(OVERLAP, _traffic_s(moved, was), held_back_s(was) * grown(state, chain))
+
+
+def grown(state: State, chain: Indexed) -> float:
+    """How many times the bytes that its parts moved when they were measured other changes have left a chain with."""
+    before, after = (
+        sum(float(op.cost.known(HBM)) for op in ops)
+        for ops in zip(*[(state.recording.workload.ops[index], op) for index, op in chain], strict=True)
+    )
+    return after / before if before else 1.0
+
+
+def _fused(state: State, chain: Indexed, moved: float) -> None:
+    """Make one kernel of a chain that moves so many bytes once, unless that is no faster."""
+    ops = [op for _, op in chain]
+    runs, keep = min(op.count for op in ops), chain[-1][0]
+    seconds = fused_s(state, chain, moved) * runs
+    if seconds >= sum(state.recording.workload.ops[index].time_s or 0.0 for index, _ in chain) * grown(state, chain):
         return
-    runs = min(op.count for _, op in linked)
-    keep = linked[-1][0]
-    moved = outside([op for _, op in linked])
-    traffic, beyond = _traffic_s(moved, [op for _, op in linked]), held_back_s([op for _, op in linked])
-    seconds = joined(OVERLAP, traffic, beyond) * runs
-    work = Cost.total(op.cost for _, op in linked)
-    amounts = {resource: float(amount) for resource, amount in work.amounts}
+    amounts = {resource: float(amount) for resource, amount in Cost.total(op.cost for op in ops).amounts}
     amounts[HBM] = moved * runs
     state.put(keep, Cost.of(amounts), Streamed(kind="fusion"), 1.0, fresh=True)
     state.fixed[keep] = (seconds, seconds * BOUNDS[0], seconds * BOUNDS[1])
-    for index, _ in linked:
-        if index != keep:
-            state.remove(index)
+    for index, _ in chain[:-1]:
+        state.remove(index)
 
 
 def outside(chain: Sequence[Op]) -> float:
@@ -76,7 +116,8 @@ def _rate(op: Op) -> float:
 def _traffic_s(moved: float, chain: Sequence[Op]) -> float:
     """The seconds that the traffic of a fused chain takes, at the rate of the part that it is most alike."""
     rows = [_rate(op) for op in chain if op.category not in STREAMS]
-    return moved / (max(rows) if rows else max(map(_rate, chain)))
+    rate = max(rows) if rows else max(map(_rate, chain))
+    return moved / rate if rate else 0.0
 
 
 def held_back_s(chain: Sequence[Op]) -> float:

@@ -23,7 +23,10 @@ from ..expected_times import predict_op
 
 
 class Added(Struct, frozen=True):
-    """A kernel that a change adds beside another: its name, cost and kind, its time where that is known, with bounds as shares of it."""
+    """A kernel that a change adds beside another: its name, cost and kind, its time where that is known, with bounds as shares of it.
+
+    One that does what the op with index ``like`` did when it took that time changes as that does.
+    """
 
     name: str
     beside: Op
@@ -32,6 +35,7 @@ class Added(Struct, frozen=True):
     word: str
     time_s: float | None = None
     bounds: tuple[float, float] = (0.9, 1.1)
+    like: int | None = None
 
 
 class State:
@@ -75,10 +79,11 @@ class State:
         """One more kernel, as often as another runs; ``cost`` is of one execution."""
         self.added.append(Added(f"{beside.name}.{word}.{len(self.added)}", beside, cost, operation, word))
 
-    def repeat(self, op: Op, word: str, bounds: tuple[float, float]) -> None:
-        """An op once more, in the time it takes now; ``bounds`` are shares of that."""
+    def repeat(self, index: int, word: str, bounds: tuple[float, float], time_s: float | None = None) -> None:
+        """An op once more, in the time it takes or another that changes with it; ``bounds`` are shares of that."""
+        op = self.ops[index]
         name, cost = f"{op.name}.{word}.{len(self.added)}", op.cost * Fraction(1, int(op.count) or 1)
-        self.added.append(Added(name, op, cost, op.operation, word, op.time_s, bounds))
+        self.added.append(Added(name, op, cost, op.operation, word, op.time_s if time_s is None else time_s, bounds, index))
 
     def remove(self, index: int, longer: float = 0.0, shorter: float = 0.0) -> None:
         """An op that is no longer there; others may take longer or less long for it, by shares of its time at most."""

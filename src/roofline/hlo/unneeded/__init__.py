@@ -38,6 +38,7 @@ from .product_order import costly_orders
 from .rebuilt import rebuilt_arrays
 from .recomputed import recomputed
 from .repeated import repeated_operands
+from .row_chains import Chain, row_chains
 from .selected import selected_products
 from .shifted import shifted_arguments
 from .stored_repeats import stored_repeats
@@ -134,6 +135,13 @@ class Review:
         kernels = self._of(self.module.entry)
         index = kernels.holding(value)
         return None if index is None else kernels.computation[index].name
+
+    def chains(self, computation: int) -> list[Chain]:
+        """The kernels of a computation that one kernel could replace."""
+        try:
+            return row_chains(self._of(computation))
+        except (SourceError, FormulaError):
+            return []  # a damaged attribute, which the pricing of the instruction reports
 
     def exchanged(self, computation: int, index: int) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         """The program's arguments and results that a kernel reads and writes; nothing in a program that has products."""

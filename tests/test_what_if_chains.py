@@ -1,0 +1,218 @@
+"""Chains of kernels inside one program, and what becomes of them: fused, recomputed, or with fewer rows; tables of positions."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from roofline.analysis.changes import change
+from roofline.analysis.changes.state import State
+from roofline.analysis.what_if import what_if
+from roofline.cost import Cost
+from roofline.hlo.price.collectives import Network
+from roofline.hlo.price.pricing import Pricer
+from roofline.hlo.read import parse
+from roofline.hlo.scaling.growth import Program
+from roofline.hlo.scaling.inputs import dimension_named, dimensions_of
+from roofline.hlo.scaling.scaled import scaled
+from roofline.hlo.unneeded import Review
+from roofline.hlo.unneeded.row_chains import Chain
+from roofline.machines import load
+from roofline.machines.calibrations import calibration_for
+from roofline.operation import Product, Streamed
+from roofline.workload import Avoidable, Op, Recording, Workload
+
+LARGE = 2 * 4096 * 4096  # bytes of the arrays below
+SUM = """
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}
+"""
+PARTS = f"""
+{SUM}
+%minus_body (p0: bf16[4096,4096]) -> bf16[4096,4096] {{
+  %p0 = bf16[4096,4096]{{1,0}} parameter(0)
+  ROOT %t = bf16[4096,4096]{{1,0}} negate(%p0)
+}}
+
+%sum_body (p0: bf16[4096,4096]) -> f32[4096] {{
+  %p0 = bf16[4096,4096]{{1,0}} parameter(0)
+  %w = f32[4096,4096]{{1,0}} convert(%p0)
+  %zero = f32[] constant(0)
+  ROOT %s = f32[4096]{{0}} reduce(%w, %zero), dimensions={{AXIS}}, to_apply=%add
+}}
+
+%div_body (p0: bf16[4096,4096], p1: f32[4096]) -> bf16[4096,4096] {{
+  %p0 = bf16[4096,4096]{{1,0}} parameter(0)
+  %p1 = f32[4096]{{0}} parameter(1)
+  %n = bf16[4096]{{0}} convert(%p1)
+  %b = bf16[4096,4096]{{1,0}} broadcast(%n), dimensions={{0}}
+  ROOT %d = bf16[4096,4096]{{1,0}} divide(%p0, %b)
+}}
+"""
+APART = (
+    "HloModule apart, is_scheduled=true\n"
+    + PARTS
+    + """
+ENTRY %main (x: bf16[4096,4096]) -> bf16[4096,4096] {
+  %x = bf16[4096,4096]{1,0} parameter(0)
+  %first = bf16[4096,4096]{1,0} fusion(%x), kind=kLoop, calls=%minus_body
+  %second = f32[4096]{0} fusion(%first), kind=kInput, calls=%sum_body
+  ROOT %third = bf16[4096,4096]{1,0} fusion(%first, %second), kind=kLoop, calls=%div_body
+}
+"""
+)
+PRODUCT_BETWEEN = (
+    "HloModule between, is_scheduled=true\n"
+    + PARTS
+    + """
+ENTRY %main (x: bf16[4096,4096], w: bf16[4096,4096]) -> bf16[4096,4096] {
+  %x = bf16[4096,4096]{1,0} parameter(0)
+  %w = bf16[4096,4096]{1,0} parameter(1)
+  %first = bf16[4096,4096]{1,0} fusion(%x), kind=kLoop, calls=%minus_body
+  %second = f32[4096]{0} fusion(%first), kind=kInput, calls=%sum_body
+  %y = bf16[4096,4096]{1,0} dot(%first, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %third = bf16[4096,4096]{1,0} fusion(%y, %second), kind=kLoop, calls=%div_body
+}
+"""
+)
+
+
+def chains(text: str, axis: int = 1) -> tuple[list[Chain], list[list[str]]]:
+    module = parse(text.replace("AXIS", str(axis)).encode(), "program")
+    found = Review(Pricer(module, "gpu", Network.of(None, "gpu"))).chains(module.entry)
+    return found, [[module.entry_computation[place].name for place in chain.places] for chain in found]
+
+
+def test_kernels_that_go_along_the_same_rows_are_one_chain() -> None:
+    (chain,), names = chains(APART)
+    assert names == [["first", "second", "third"]]
+    assert chain.moved == chain.least == 2 * LARGE
+
+
+def test_a_sum_across_rows_is_no_part_of_a_chain_nor_what_needs_it() -> None:
+    assert chains(APART, axis=0) == ([], [])
+
+
+def test_what_comes_back_through_a_product_is_no_part_of_a_chain() -> None:
+    (chain,), names = chains(PRODUCT_BETWEEN)
+    assert names == [["first", "second"]]
+    assert chain.moved == 2 * LARGE + 4 * 4096  # what the product takes is written too
+    assert chain.least == LARGE + 4 * 4096
+
+
+def test_a_program_whose_kernels_could_be_one_is_faster_fused(tmp_path: Path) -> None:
+    path = tmp_path / "apart.hlo"
+    path.write_text(APART.replace("AXIS", "1"))
+    report = what_if(str(path), "fuse all", "h200")
+    times = {op.name: op.time_s or 0.0 for op in report.ops}
+    assert times["first"] == times["second"] == 0
+    assert 2 * LARGE / 4.9e12 < times["third"] < 0.6 * sum(op.before_s or 0.0 for op in report.ops)
+    assert not any("no two kernels" in note for note in report.input.notes)
+    path.write_text(PRODUCT_BETWEEN.replace("AXIS", "0"))
+    assert any("no two kernels" in note for note in what_if(str(path), "fuse all", "h200").input.notes)
+
+
+POSITIONS = """
+HloModule step, is_scheduled=true
+
+%body (p0: f32[4,8,16], p1: f32[8,16]) -> f32[32,16] {
+  %p0 = f32[4,8,16]{2,1,0} parameter(0)
+  %p1 = f32[8,16]{1,0} parameter(1)
+  %all = f32[4,8,16]{2,1,0} broadcast(%p1), dimensions={1,2}
+  %sum = f32[4,8,16]{2,1,0} add(%p0, %all)
+  ROOT %flat = f32[32,16]{1,0} reshape(%sum)
+}
+
+ENTRY %main (tok: s32[4,8], table: f32[100,16], pos: f32[8,16], w: f32[16,64]) -> f32[32,64] {
+  %tok = s32[4,8]{1,0} parameter(0), metadata={op_name="tok"}
+  %table = f32[100,16]{1,0} parameter(1), metadata={op_name="P['table']"}
+  %pos = f32[8,16]{1,0} parameter(2), metadata={op_name="P['pos']"}
+  %w = f32[16,64]{1,0} parameter(3), metadata={op_name="P['w']"}
+  %x = f32[4,8,16]{2,1,0} gather(%table, %tok), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=2, \
+slice_sizes={1,16}
+  %y = f32[32,16]{1,0} fusion(%x, %pos), kind=kLoop, calls=%body
+  ROOT %z = f32[32,64]{1,0} dot(%y, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+def test_a_table_of_positions_is_as_long_as_the_sequence() -> None:
+    program = Program(parse(POSITIONS.encode(), "step"))
+    assert {one.name for one in dimensions_of(program)} >= {"batch", "sequence"}
+    sequence = dimension_named(program, "sequence")
+    assert sequence is not None
+    shapes = {one.name: one.shape.dims for one in scaled(program, sequence.marks, 2).entry_computation}
+    assert shapes == {"tok": (4, 16), "table": (100, 16), "pos": (16, 16), "w": (16, 64), "x": (4, 16, 16), "y": (64, 16), "z": (64, 64)}
+
+
+def state_of(ops: tuple[Op, ...], programs: dict[str, str]) -> State:
+    machine = load("h200")
+    modules = {name: parse(text.encode(), name) for name, text in programs.items()}
+    return State(Recording(format="xspace", workload=Workload(ops)), modules, machine, calibration_for(machine).for_kernels())
+
+
+def streamed(name: str, label: str, phase: str = "forward") -> Op:
+    cost = Cost.of({"hbm": 2 * LARGE})
+    return Op(name=name, label=label, module="apart", cost=cost, time_s=2e-5, phase=phase, operation=Streamed(kind="fusion"))
+
+
+def test_where_no_layer_is_named_what_occurs_once_is_not_recomputed() -> None:
+    ops = (streamed("a", "layer"), streamed("b", "layer"), streamed("c", "loss"), streamed("d", "layer", "backward"))
+    state = state_of(ops, {})
+    change(state, ["remat", "on"])
+    assert [one.beside.name for one in state.added] == ["a", "b"]
+
+
+def test_a_chain_that_stores_nothing_for_gradients_is_one_kernel_the_first_time() -> None:
+    names = ("first", "second", "third")
+    ops = (*(streamed(name, name) for name in names), streamed("other", "other", "backward"))
+    state = state_of(ops, {"apart": APART.replace("AXIS", "1")})
+    change(state, ["remat", "on"])
+    (added,) = state.added
+    assert added.beside.name == "third"
+    assert added.time_s == pytest.approx(2e-5)  # the bytes of one of them instead of three
+
+
+EXPERTS = (
+    "HloModule apart, is_scheduled=true\n"
+    + PARTS.replace("AXIS", "1")
+    + """
+ENTRY %main (x: bf16[4096,4096], u: bf16[4096,4096], w: bf16[4096,4096]) -> bf16[4096,4096] {
+  %x = bf16[4096,4096]{1,0} parameter(0)
+  %u = bf16[4096,4096]{1,0} parameter(1)
+  %w = bf16[4096,4096]{1,0} parameter(2)
+  %before = bf16[4096,4096]{1,0} fusion(%x), kind=kLoop, calls=%minus_body
+  %up = bf16[4096,4096]{1,0} dot(%before, %u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %between = bf16[4096,4096]{1,0} fusion(%up), kind=kLoop, calls=%minus_body
+  %down = bf16[4096,4096]{1,0} dot(%between, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %after = bf16[4096,4096]{1,0} fusion(%down), kind=kLoop, calls=%minus_body
+}
+"""
+)
+
+
+def test_what_lies_between_grouped_products_has_as_many_rows_fewer() -> None:
+    product = Product(m=4096, k=4096, n=4096, batch=1, left="bf16", right="bf16", out="bf16", compute="bf16")
+    cost = Cost.of({"matrix/bf16": product.flops, "hbm": product.bytes})
+    reason = Avoidable(kind="dense-experts", instead=cost * Fraction(1, 4), why="", factor=4)
+    products = [Op(name=name, module="apart", cost=cost, time_s=3e-4, operation=product, avoidable=(reason,)) for name in ("up", "down")]
+    state = state_of((*products, *(streamed(name, name) for name in ("before", "between", "after"))), {"apart": EXPERTS})
+    change(state, ["grouped"])
+    left = {op.name: float(op.cost.known("hbm")) for op in state.ops}
+    assert left["between"] == LARGE / 2  # of 2
+    assert left["before"] == left["after"] == 2 * LARGE
+
+
+def test_changes_that_combine_do_so_in_any_order() -> None:
+    train = str(Path(__file__).parent / "data" / "h200" / "pairs" / "train_b4.xplane.pb.gz")
+    first, last, alone, flash = (
+        next(point.time_s for point in what_if(train, words).points if point.scope == "average" and point.infeed_outfeed)
+        for words in ("scale batch=x4 remat on", "remat on scale batch=x4", "kernel attention=flash", "kernel attention=flash fuse all")
+    )
+    assert first == pytest.approx(last)
+    assert flash is not None
+    assert alone is not None
+    assert flash <= alone * 1.0001  # what the kernel replaced is gone, so it is not fused
