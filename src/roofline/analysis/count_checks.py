@@ -17,6 +17,7 @@ EXACT = 0.02  # by how much equal counts may differ
 FEWER_BYTES = 0.8  # of an op's arrays, below which its bytes are too few
 USUAL = (0.6, 1.67)  # measured over expected time of products, at the median
 FAMILIES = ("products", "grouped")
+LONG = 10  # launches: shorter products depend on which kernel a library has for them
 SLOW_SIZES = "odd-sizes"  # the finding about products whose sizes a matrix unit does not load well
 NAMED = 3  # ops in a message
 CONVOLUTION = "convolution"  # the category
@@ -149,10 +150,11 @@ def _inconsistent(op: OpInfo, rates: dict[str, float]) -> Iterator[tuple[str, fl
 
 
 def _against_usual_times(report: Report) -> Iterator[Problem]:
-    """Products, whose times are predicted well, far from what such products take; not those that their sizes make slow."""
+    """Products, whose times are predicted well, far from what such products take; not short ones, or those that their sizes make slow."""
     slow = {op for finding in report.findings if finding.kind == SLOW_SIZES for op in finding.ops}
     timed = [op for op in report.ops if op.time_s and op.id not in slow]
-    ops = [op for op in timed if op.expected and op.expected.family in FAMILIES and op.expected.time_s]
+    least = LONG * float(report.machine.launch_latency_s or 0.0)
+    ops = [op for op in timed if op.expected and op.expected.family in FAMILIES and op.expected.time_s > least * max(op.count, 1)]
     spent = sum(op.weight_s for op in ops)
     if spent <= SHARE * sum(op.weight_s for op in report.ops):
         return
