@@ -258,7 +258,9 @@ def timed_steps(busy_ms: list[float], ops_ms: list[float]) -> Recording:
     [
         ([10.0, 10.2, 10.1], [10.0, 10.2, 10.1], True),
         ([10.2, 10.0, 10.1], [10.0, 10.2, 10.1], False),  # 2% apart, in the wrong order
-        ([10.04, 10.0, 10.0], [10.0, 10.04, 10.0], True),  # too alike to tell
+        ([10.04, 10.0, 10.0], [10.0, 10.04, 10.0], False),  # 0.4% apart, where the right order agrees exactly
+        ([10.04, 10.0, 10.02], [10.03, 10.03, 10.0], True),  # no order agrees better than that: kernels side by side
+        ([10.005, 10.0, 10.0], [10.0, 10.005, 10.0], True),  # too alike to tell
         ([10.0, 10.0, 10.0, 10.0], [10.4, 10.0, 10.0, 10.4], True),  # kernels side by side in two steps: no order makes that equal
         ([30.0, 10.0, 10.0], [10.0, 10.0, 10.0], False),  # of another clock
     ],

@@ -19,7 +19,8 @@ CACHES = ("l2", "l3", "slc", "infinity_cache")
 MISSING = 0.001  # of the time of a profile's ops that the report's may lack
 ROUNDING = 0.02  # by which times that should be equal may differ
 STEP_APART, CPU_STEP_APART = 1.25, 1.5  # times the other steps' ratio of ops' time to busy time: how far kernels side by side vary it
-SWAPPED, FITS = 1.01, 1.005  # by how much the ratios differ at least in a wrong order of the steps, and at most in the right one
+FITS = 0.005  # by how much the ratios differ at most in the right order of the steps
+SWAPPED, MOST_SWAPPED, TIMES_APART = 0.001, 0.01, 4  # and at least in a wrong one: so many times what they do in the right one
 COLD = 1.5  # times the later steps
 THOUSAND = (500.0, 2000.0)
 ALMOST_ALL, UNEXPLAINED = 0.9, 100.0  # of the busy time; times faster than allowed, which neither a cache nor a wrong count makes
@@ -166,10 +167,12 @@ def _steps(report: Report) -> Iterator[Problem]:
         on_cpu = report.machine.kind == "cpu"
         usual, apart = median(ratios.values()), CPU_STEP_APART if on_cpu else STEP_APART
         ordered = [mine / theirs for mine, theirs in zip(sorted(spent[step] for step in busy), sorted(busy.values()), strict=True)]
-        if not on_cpu and max(ordered) < FITS * min(ordered):  # the same times in another order belong together
-            usual, apart = median(ordered), SWAPPED
+        differ = max(ordered) / min(ordered) - 1
+        fits = not on_cpu and differ < FITS  # the same times in another order belong together
+        if fits:
+            usual, apart = median(ordered), 1 + min(max(SWAPPED, TIMES_APART * differ), MOST_SWAPPED)
         odd = [step for step, ratio in ratios.items() if not usual / apart < ratio < usual * apart]
-        if odd and (apart == SWAPPED or len(odd) < len(ratios)):
+        if odd and (fits or len(odd) < len(ratios)):
             said = ", ".join(f"{_step_name(report, step)} {plain(ratios[step] / usual, 3)} times" for step in odd[:NAMED])
             yield Problem(input="steps", message=f"ops and busy time of a step do not belong together: {said} the usual; steps swapped?")
     short = [one for one in report.steps if one.time_s and one.busy_s and one.busy_s > one.time_s * (1 + ROUNDING)]
