@@ -103,6 +103,10 @@ static inline const uint8_t *xs_varint(const uint8_t *p, const uint8_t *end, con
     return behind && behind <= end ? behind : xs_varint_slowly(p, end, out, fault);
 }
 
+/* Two and four bytes as one number, the first the lowest: compilers load them at once. */
+static inline uint32_t xs_two(const uint8_t *p) { return p[0] | (uint32_t)p[1] << 8; }
+static inline uint32_t xs_four(const uint8_t *p) { return xs_two(p) | xs_two(p + 2) << 16; }
+
 /* The payload of a length-delimited field begins at the result and has `*length` bytes; NULL on a fault. */
 static inline const uint8_t *xs_length(const uint8_t *p, const uint8_t *end, const uint8_t *safe, size_t *length, xs_fault *fault) {
     const uint8_t *start = p;

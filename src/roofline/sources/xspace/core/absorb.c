@@ -37,10 +37,9 @@ const uint8_t *xs_walk_rest_near(const xs_walk *walk, const uint8_t *from, size_
     if (!ahead.p) return NULL;
     xs_select_init(&nothing);
     for (size_t i = 0; i < SEARCHED_TIMES * hops; i++) {
-        const uint8_t *place = ahead.p, *begin, *end;
+        const uint8_t *place = ahead.p;
         xs_event event;
-        bool kept;
-        if (!xs_next_event(&ahead, &begin, &end) || !xs_read_event(&ahead, &nothing, &event, begin, end, &kept)) break;
+        if (!xs_next_event(&ahead, &nothing, &event)) break;
         if (event.aggregated) continue;
         uint64_t gap = (uint64_t)event.start_ps - (uint64_t)latest;
         if (i >= hops && event.start_ps >= latest && (!rest || gap > longest)) {

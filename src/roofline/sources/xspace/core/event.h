@@ -11,7 +11,9 @@ typedef struct {
 } xs_value;
 
 typedef struct {
+    const uint8_t *begin; /* of its message */
     int64_t metadata_id, start_ps, duration_ps, occurrences;
+    bool wanted;      /* whether it was asked for; if not, only its place in the line is right */
     bool aggregated;  /* it stands for `occurrences` events and has no start of its own */
     uint32_t present; /* which slots have a value */
     xs_value values[XS_SLOTS];
@@ -28,37 +30,61 @@ static inline void xs_keep(xs_event *event, int slot, xs_value value) {
     event->present |= (uint32_t)1 << slot;
 }
 
+/* A field of a tag and a number of one byte each, read at once: the tag, and the bit that a longer number has. */
+enum { XS_SHORT_FIELD = 0x80ff };
+
 /* Nearly every stat: a metadata id of one byte, then a number, then the end. False if it is anything else. A word behind the end must be
  * readable. */
 static inline bool xs_read_plain_stat(const xs_select *select, xs_event *event, const uint8_t *p, const uint8_t *end) {
-    static const uint8_t kinds[XS_TAG(8, 0)] = {
+    static const uint8_t kinds[UINT8_MAX + 1] = {
         [XS_TAG(3, XS_VARINT)] = XS_UINT64, [XS_TAG(4, XS_VARINT)] = XS_INT64, [XS_TAG(7, XS_VARINT)] = XS_REF};
-    if (end - p < 4 || p[0] != XS_TAG(1, XS_VARINT) || p[1] >= 0x80) return false;
-    int slot = select->dense[p[1]];
+    if (end - p < 4) return false;
+    uint32_t head = xs_four(p);
+    if ((head & XS_SHORT_FIELD) != XS_TAG(1, XS_VARINT)) return false;
+    int slot = select->dense[head >> 8 & 0x7f];
     if (slot < 0) return true;
-    xs_value found = {0, 0, p[2] < sizeof kinds ? kinds[p[2]] : XS_ABSENT};
-    if (found.kind == XS_ABSENT || xs_word(p + 3, &found.value) != end) return false;
+    xs_value found = {0, 0, kinds[head >> 16 & 0xff]};
+    if (found.kind == XS_ABSENT) return false;
+    const uint8_t *behind = xs_word(p + 3, &found.value);
+    if (!behind) behind = xs_varint_slowly(p + 3, end, &found.value, &(xs_fault){0}); /* a negative number, or a hash */
+    if (behind != end) return false;
     xs_keep(event, slot, found);
     return true;
 }
 
-/* Nearly every event: its id, offset and duration, then plain stats. False if it is anything else; what was found is then in vain. */
-static inline bool xs_read_plain_event(const xs_select *select, xs_event *event, int64_t *offset_ps, const uint8_t *p, const uint8_t *end,
-                                       const uint8_t *safe) {
+/* Nearly every event: its id, offset and duration, where they are not 0, then plain stats. False if the next of the line is anything else;
+ * what was found is then in vain. */
+static inline bool xs_next_plain_event(xs_walk *walk, const xs_select *select, xs_event *event, int64_t *offset_ps) {
+    const uint8_t *p = walk->p;
     uint64_t id = 0, offset = 0, duration = 0;
-    if (safe - end < XS_WORD || p == end || *p != XS_TAG(1, XS_VARINT) || !(p = xs_word(p + 1, &id))) return false;
-    if (p >= end || *p != XS_TAG(2, XS_VARINT) || !(p = xs_word(p + 1, &offset))) return false;
-    if (p >= end || *p != XS_TAG(3, XS_VARINT) || !(p = xs_word(p + 1, &duration))) return false;
+    if (walk->plain_end - p < 2) return false;
+    uint32_t head = xs_two(p);
+    if ((head & XS_SHORT_FIELD) != XS_TAG(4, XS_BYTES)) return false;
+    p += 2;
+    if ((ptrdiff_t)(head >> 8) > walk->plain_end - p) return false;
+    const uint8_t *end = p + (head >> 8);
+    event->begin = p;
+    event->occurrences = 1;
+    event->aggregated = false;
+    event->present = 0;
+    if (p < end && *p == XS_TAG(1, XS_VARINT) && !(p = xs_word(p + 1, &id))) return false;
+    if (p < end && *p == XS_TAG(2, XS_VARINT) && !(p = xs_word(p + 1, &offset))) return false;
+    if (p < end && *p == XS_TAG(3, XS_VARINT) && !(p = xs_word(p + 1, &duration))) return false;
     while (p < end) {
-        if (p[0] != XS_TAG(4, XS_BYTES) || p[1] >= 0x80) return false;
+        head = xs_two(p);
+        if ((head & XS_SHORT_FIELD) != XS_TAG(4, XS_BYTES)) return false;
         const uint8_t *stat = p + 2;
-        p = stat + p[1];
-        if (p > end || !xs_read_plain_stat(select, event, stat, p)) return false;
+        if ((ptrdiff_t)(head >> 8) > end - stat) return false;
+        p = stat + (head >> 8);
+        if (!xs_read_plain_stat(select, event, stat, p)) return false;
     }
+    if (p != end) return false;
     event->metadata_id = (int64_t)id;
     event->duration_ps = (int64_t)duration;
     *offset_ps = (int64_t)offset;
-    return p == end;
+    walk->p = end;
+    walk->events++;
+    return true;
 }
 
 /* One XStat, kept if its metadata id was asked for. False at a fault. */
@@ -115,12 +141,15 @@ static inline bool xs_wanted_event(const xs_select *select, const xs_event *even
     return (event->present & select->having) || xs_set_find(&select->only, &event->metadata_id) >= 0;
 }
 
-/* Any XEvent, field by field. False at a fault; `*kept` is false if its id alone says that nobody asked for it. */
+/* Any XEvent, field by field, until its id alone says that nobody asked for it. False at a fault. */
 static inline bool xs_read_any_event(xs_walk *walk, const xs_select *select, xs_event *event, int64_t *offset_ps, const uint8_t *p,
-                                     const uint8_t *end, bool *kept) {
+                                     const uint8_t *end) {
     const uint8_t *safe = walk->bytes.base + walk->bytes.size;
     uint64_t value = 0;
+    event->begin = p;
     event->metadata_id = event->duration_ps = *offset_ps = 0;
+    event->occurrences = 1;
+    event->aggregated = false;
     event->present = 0;
     while (p < end) {
         const uint8_t *start = p;
@@ -133,10 +162,7 @@ static inline bool xs_read_any_event(xs_walk *walk, const xs_select *select, xs_
                 p = xs_varint(p, end, safe, &value, &walk->fault);
                 if (!p) return false;
                 event->metadata_id = (int64_t)value;
-                if (select->some && !select->having && !xs_wanted_event(select, event)) {
-                    *kept = false;
-                    return true;
-                }
+                if (!select->having && !xs_wanted_event(select, event)) return true;
                 break;
             case XS_TAG(2, XS_VARINT):
                 p = xs_varint(p, end, safe, &value, &walk->fault);
@@ -169,29 +195,8 @@ static inline bool xs_read_any_event(xs_walk *walk, const xs_select *select, xs_
     return true;
 }
 
-/* One XEvent. False at a fault; `*kept` says whether it was asked for. */
-static inline bool xs_read_event(xs_walk *walk, const xs_select *select, xs_event *event, const uint8_t *begin, const uint8_t *end, bool *kept) {
-    int64_t offset_ps;
-    event->occurrences = 1;
-    event->aggregated = false;
-    event->present = 0;
-    *kept = true;
-    if (!xs_read_plain_event(select, event, &offset_ps, begin, end, walk->bytes.base + walk->bytes.size) &&
-        !xs_read_any_event(walk, select, event, &offset_ps, begin, end, kept)) {
-        return false;
-    }
-    *kept = *kept && xs_wanted_event(select, event);
-    if (!*kept) return true;
-    if (event->duration_ps < 0 || event->occurrences < 0) return xs_fail(&walk->fault, XS_NEGATIVE, begin);
-    int64_t stop;
-    if (!xs_add(walk->start_ps, offset_ps, &event->start_ps) || !xs_add(event->start_ps, event->duration_ps, &stop)) {
-        return xs_fail(&walk->fault, XS_OVERFLOW, begin);
-    }
-    return true;
-}
-
-/* The next event of the line lies at `*begin` … `*end`. False at the end of the line or at a fault. */
-static inline bool xs_next_event(xs_walk *walk, const uint8_t **begin, const uint8_t **end) {
+/* The message of the next event of the line lies at `*begin` … `*end`. False at the end of the line or at a fault. */
+static inline bool xs_next_message(xs_walk *walk, const uint8_t **begin, const uint8_t **end) {
     const uint8_t *safe = walk->bytes.base + walk->bytes.size;
     while (walk->p < walk->end) {
         const uint8_t *start = walk->p, *p;
@@ -219,6 +224,26 @@ static inline bool xs_next_event(xs_walk *walk, const uint8_t **begin, const uin
         walk->p = p;
     }
     return false;
+}
+
+/* The next event of the line, whatever it looks like; as `xs_next_event`. */
+static XS_APART bool xs_next_any_event(xs_walk *walk, const xs_select *select, xs_event *event, int64_t *offset_ps) {
+    const uint8_t *begin, *end;
+    if (!xs_next_message(walk, &begin, &end) || !xs_read_any_event(walk, select, event, offset_ps, begin, end)) return false;
+    bool negative = event->duration_ps < 0 || event->occurrences < 0;
+    return !negative || !xs_wanted_event(select, event) || xs_fail(&walk->fault, XS_NEGATIVE, begin);
+}
+
+/* The next event of the line. False at its end or at a fault. */
+static inline bool xs_next_event(xs_walk *walk, const xs_select *select, xs_event *event) {
+    int64_t offset_ps, stop;
+    if (!xs_next_plain_event(walk, select, event, &offset_ps) && !xs_next_any_event(walk, select, event, &offset_ps)) return false;
+    event->wanted = xs_wanted_event(select, event);
+    if (!event->wanted) return true;
+    if (!xs_add(walk->start_ps, offset_ps, &event->start_ps) || !xs_add(event->start_ps, event->duration_ps, &stop)) {
+        return xs_fail(&walk->fault, XS_OVERFLOW, event->begin);
+    }
+    return true;
 }
 
 #endif

@@ -65,18 +65,12 @@ static bool covers_an_instant(xs_rows *rows, const xs_event *event) {
 bool xs_rows_run(xs_rows *rows, size_t budget) {
     xs_walk *walk = &rows->walk;
     const uint8_t *stop = (size_t)(walk->end - walk->p) > budget ? walk->p + budget : walk->end;
-    const uint8_t *begin, *end;
     xs_event event;
     if (walk->fault.kind) return false;
     while (walk->p < stop) {
-        bool kept;
-        if (!xs_next_event(walk, &begin, &end)) return false;
-        if (!xs_read_event(walk, &rows->select, &event, begin, end, &kept)) return false;
-        if (kept && rows->timed) kept = covers_an_instant(rows, &event);
-        if (kept && !push(rows, &event)) {
-            xs_fail(&walk->fault, XS_NO_MEMORY, begin);
-            return false;
-        }
+        if (!xs_next_event(walk, &rows->select, &event)) return false;
+        if (!event.wanted || (rows->timed && !covers_an_instant(rows, &event))) continue;
+        if (!push(rows, &event)) return xs_fail(&walk->fault, XS_NO_MEMORY, event.begin);
     }
     return walk->p < walk->end;
 }

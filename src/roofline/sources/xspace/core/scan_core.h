@@ -17,6 +17,13 @@
 #include "pext.h"
 #include "table.h"
 
+/* Code that few events need, kept apart from the loops that all go through. */
+#if defined(__GNUC__)
+#define XS_APART __attribute__((noinline))
+#else
+#define XS_APART
+#endif
+
 typedef struct {
     size_t offset, length;
 } xs_span;
@@ -138,6 +145,7 @@ void xs_select_free(xs_select *select);
 typedef struct {
     xs_bytes bytes;
     const uint8_t *begin, *p, *end;
+    const uint8_t *plain_end; /* up to here, a word behind what is read can be read, too */
     int64_t timestamp_ns, start_ps;
     uint64_t events, unknown;
     xs_fault fault;

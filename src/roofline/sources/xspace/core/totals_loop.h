@@ -167,20 +167,17 @@ static xs_fault_kind add_event(xs_totals *totals, const xs_event *event) {
 static bool run(xs_totals *totals, size_t budget) {
     xs_walk *walk = &totals->walk;
     const uint8_t *stop = (size_t)(walk->end - walk->p) > budget ? walk->p + budget : walk->end;
-    const uint8_t *begin = walk->p, *end;
-    xs_event event;
+    xs_event event = {.begin = walk->p};
     if (totals->finished) return false;
-    while (!walk->fault.kind && walk->p < stop) {
-        bool kept;
-        if (!xs_next_event(walk, &begin, &end) || !xs_read_event(walk, &totals->select, &event, begin, end, &kept)) break;
-        xs_fault_kind wrong = kept ? add_event(totals, &event) : XS_FINE;
-        if (wrong) xs_fail(&walk->fault, wrong, begin);
+    while (!walk->fault.kind && walk->p < stop && xs_next_event(walk, &totals->select, &event)) {
+        xs_fault_kind wrong = event.wanted ? add_event(totals, &event) : XS_FINE;
+        if (wrong) xs_fail(&walk->fault, wrong, event.begin);
     }
     if (!walk->fault.kind && walk->p < walk->end) return true;
     totals->finished = true;
     if (walk->fault.kind != XS_NO_MEMORY) {
         xs_fault_kind wrong = xs_order_flush(totals);
-        if (wrong) xs_fail(&walk->fault, wrong, begin);
+        if (wrong) xs_fail(&walk->fault, wrong, event.begin);
     }
     return false;
 }
