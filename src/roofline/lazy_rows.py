@@ -148,6 +148,8 @@ def entries(rows: Sequence[Any], name: str) -> Entries:
 def mappings(found: Entries, count: int) -> list[dict[str, Any]]:
     """The entries of so many rows as a mapping each, without those that are `ABSENT`."""
     each = zip(*found.values(), strict=True) if found else [()] * count
+    if not any(ABSENT in values for values in found.values()):
+        return [dict(zip(found, values, strict=True)) for values in each]
     return [{key: value for key, value in zip(found, values, strict=True) if value is not ABSENT} for values in each]
 
 

@@ -5,7 +5,7 @@ from operator import itemgetter
 from typing import Any
 
 from ..cost import moves
-from ..lazy_rows import at, column, mappings
+from ..lazy_rows import ABSENT, Entries, at, column, mappings
 from ..report import OpInfo
 from ..resource import HBM, Resource, named
 from .placed_ops import PlacedOps
@@ -15,44 +15,53 @@ _KNOWN = (
     *("id", "rank", "name", "category", "module", "scope", "location", "phase", "label", "count", "kernels", "time_s", "self_time_s"),
     *("flops", "dtype", "floor_s", "bound", "lost_s", "roofs", "notes"),
 )
-_TIME, _FLOPS, _FLOOR = (_KNOWN.index(name) for name in ("time_s", "flops", "floor_s"))
 _SECONDS = itemgetter(1)
 
 
 def plain_rows(placed: PlacedOps, ids: Sequence[int], field: Callable[[str], Any]) -> Iterator[OpInfo]:
     """The rows of ops of which the columns say all (`PlacedOps.plain`), by their ids; ``field`` gives a field of all of them."""
-    works, moved_bytes, hops, times = (mappings(field(name), len(ids)) for name in ("work", "bytes", "hops", "times"))
-    main_memory = [name for name in field("bytes") if moves(named(name), HBM.name)]
-    computes = at(placed.compute, ids)
+    columns = {name: field(name) for name in _KNOWN}
+    works, moved, hops, seconds = (mappings(field(name), len(ids)) for name in ("work", "bytes", "hops", "times"))
+    computes, units = at(placed.compute, ids), at(placed.unit, ids)
+    times, flops, floors = columns["time_s"], columns["flops"], columns["floor_s"]
     ridges = {compute: _ridge(placed, compute) for compute in {*computes}}
-    origins = zip(*(at(column(placed.ops, f"{name}_provenance"), ids) for name in ("work", "bytes")), strict=True)
-    known = zip(*map(field, _KNOWN), strict=True)
-    each = zip(known, works, moved_bytes, hops, times, at(placed.unit, ids), computes, origins, strict=True)
-    for row, work, moved, hop, seconds, unit, compute, (of_work, of_bytes) in each:
-        time_s, flops, floor_s = row[_TIME], row[_FLOPS], row[_FLOOR]
-        levels = {level: amount for level, amount in moved.items() if amount is not None}
-        traffic = [moved[level] for level in main_memory if level in moved]
-        hbm = None if None in traffic else sum(traffic)
-        longest_first = dict(sorted(seconds.items(), key=_SECONDS, reverse=True))
-        yield OpInfo(
-            **dict(zip(_KNOWN, row, strict=True)),
-            work=work,
-            unit=compute.unit if compute else None,
-            bytes=moved,
-            hops=hop,
-            intensity=flops / hbm if hbm and flops is not None else None,
-            intensities={level: flops / amount for level, amount in levels.items()} if flops else {},
-            rate=flops / time_s if flops is not None and time_s else None,
-            bandwidth={level: amount / time_s for level, amount in levels.items()} if time_s else {},
-            ridge=ridges[compute],
-            attainable=flops / floor_s if flops and unit else None,
-            serial_s=None if floor_s is None else sum(longest_first.values()),
-            expected_s=floor_s,  # nothing is corrected
-            efficiency=floor_s / time_s if time_s and unit else None,
-            times=longest_first,
-            utilization={unit: busy_s / time_s for unit, busy_s in longest_first.items()} if time_s else {},
-            provenance={"work": of_work, "bytes": of_bytes},
-        )
+    main_memory = _main_memory(field("bytes"), len(ids))
+    levels = [{level: amount for level, amount in each.items() if amount is not None} if None in each.values() else each for each in moved]
+    busy = [each if len(each) < 2 else dict(sorted(each.items(), key=_SECONDS, reverse=True)) for each in seconds]  # longest first
+    columns |= {
+        "work": works,
+        "unit": [compute.unit if compute else None for compute in computes],
+        "bytes": moved,
+        "hops": hops,
+        "intensity": [flop / size if size and flop is not None else None for flop, size in zip(flops, main_memory, strict=True)],
+        "intensities": [
+            {level: flop / amount for level, amount in each.items()} if flop else {} for flop, each in zip(flops, levels, strict=True)
+        ],
+        "rate": [flop / time_s if flop is not None and time_s else None for flop, time_s in zip(flops, times, strict=True)],
+        "bandwidth": _over(levels, times),
+        "ridge": [ridges[compute] for compute in computes],
+        "attainable": [flop / floor_s if flop and unit else None for flop, floor_s, unit in zip(flops, floors, units, strict=True)],
+        "serial_s": [None if floor_s is None else sum(each.values()) for floor_s, each in zip(floors, busy, strict=True)],
+        "expected_s": floors,  # nothing is corrected
+        "efficiency": [floor_s / time_s if time_s and unit else None for floor_s, time_s, unit in zip(floors, times, units, strict=True)],
+        "times": busy,
+        "utilization": _over(busy, times),
+        "provenance": mappings({name: list(at(column(placed.ops, f"{name}_provenance"), ids)) for name in ("work", "bytes")}, len(ids)),
+    }
+    names = tuple(columns)
+    for row in zip(*columns.values(), strict=True):
+        yield OpInfo(**dict(zip(names, row, strict=True)))
+
+
+def _main_memory(moved: Entries, count: int) -> list[float | None]:
+    """The bytes that each op moves over main memory, ``None`` where they are not wholly known."""
+    over = [[0 if amount is ABSENT else amount for amount in each] for name, each in moved.items() if moves(named(name), HBM.name)]
+    return [None if None in amounts else sum(amounts) for amounts in zip(*over, strict=True)] if over else [0] * count
+
+
+def _over(amounts: Sequence[dict[str, float]], times: Sequence[float | None]) -> list[dict[str, float]]:
+    """Amounts in each second of an op's time; none where that is unknown."""
+    return [{name: amount / time_s for name, amount in each.items()} if time_s else {} for each, time_s in zip(amounts, times, strict=True)]
 
 
 def _ridge(placed: PlacedOps, compute: Resource | None) -> float | None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from ..errors import MissingExtra
-from ..lazy_rows import LazyRows
+from ..lazy_rows import ABSENT, LazyRows, column, entries
 from ..report import OpInfo, Report
 from ..selection import Group
 from .op_table import places
@@ -24,7 +25,8 @@ COLUMNS = (
     *("count", "kernels", "time_s", "self_time_s", "unit", "dtype", "flops", "rate", "intensity", "ridge"),
     *("attainable", "floor_s", "serial_s", "expected_s", "bound", "efficiency", "lost_s"),
 )
-PROVENANCES = ("work_provenance", "bytes_provenance")
+_OWN = attrgetter(*COLUMNS)
+PROVENANCES = {"work_provenance": "work", "bytes_provenance": "bytes"}
 PLACES = ("steps", "devices")
 GROUP_COLUMNS = ("key", "count", "time_s", "self_time_s", "priced_s", "flops", "floor_s", "serial_s", "bound", "efficiency")
 
@@ -44,8 +46,12 @@ def to_json(value: object) -> bytes:
 
 def _encoded_rows(rows: LazyRows[Any]) -> msgspec.Raw:
     """Rows in columns as JSON, some at a time: very many at once would take gigabytes."""
-    parts = (rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE))
-    return msgspec.Raw(b"[" + b",".join([msgspec.json.encode(tuple(part))[1:-1] for part in parts]) + b"]")
+    return msgspec.Raw(b"[" + b",".join([msgspec.json.encode(tuple(part))[1:-1] for part in _parts(rows)]) + b"]")
+
+
+def _parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Rows some at a time, so that those in columns are not all made at once."""
+    return (rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE))
 
 
 def _encodable(value: Any) -> Any:
@@ -62,31 +68,38 @@ def op_rows(ops: Sequence[OpInfo], report: Report | None = None) -> list[Row]:
 
     Unknown is ``None``. With a ``report`` the steps and devices are there that the op ran in, such as ``0-2 4``.
     """
-    resources = sorted({name for op in ops for name in (*op.work, *op.bytes, *op.hops)})
-    levels = sorted({name for op in ops for name in op.bytes})
-    counted = sorted({name for op in ops if op.counters for name in (*op.counters.work, *op.counters.bytes)})
+    levels = sorted(_keys(ops, "bytes"))
+    resources = sorted({*levels, *_keys(ops, "work"), *_keys(ops, "hops")})
+    counted = sorted({name for seen in column(ops, "counters") if seen for name in (*seen.work, *seen.bytes)})
     steps = places((share.op, share.step) for share in report.by_step) if report else {}
     devices = places((share.op, share.device) for share in report.by_device) if report else {}
     return [
         {
-            **dict(_op_cells(op, resources)),
+            **_op_cells(op, resources),
             **{f"bandwidth:{level}": op.bandwidth.get(level) for level in levels},
             **{f"intensity:{level}": op.intensities.get(level) for level in levels},
             **(dict(_counter_cells(op, counted)) if counted else {}),
             **({"steps": steps.get(op.id, ""), "devices": devices.get(op.id, "")} if report else {}),
         }
-        for op in ops
+        for part in _parts(ops)
+        for op in part
     ]
 
 
-def _op_cells(op: OpInfo, resources: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    for column in COLUMNS:
-        yield column, getattr(op, column)
-    for column in PROVENANCES:
-        yield column, op.provenance.get(column.removesuffix("_provenance"), "")
-    amounts = {**op.work, **op.bytes, **op.hops}
+def _keys(ops: Sequence[OpInfo], field: str) -> list[str]:
+    """The keys that any of the ops has in a field that is a mapping."""
+    return [key for key, values in entries(ops, field).items() if any(value is not ABSENT for value in values)]
+
+
+def _op_cells(op: OpInfo, resources: Sequence[str]) -> Row:
+    """The fields of an op, where its counts are from, and how much it needs of each resource."""
+    row = dict(zip(COLUMNS, _OWN(op), strict=True))
+    for name, key in PROVENANCES.items():
+        row[name] = op.provenance.get(key, "")
+    amounts = op.amounts
     for resource in resources:
-        yield resource, amounts.get(resource, 0)
+        row[resource] = amounts.get(resource, 0)
+    return row
 
 
 def _counter_cells(op: OpInfo, resources: Sequence[str]) -> Iterator[tuple[str, Any]]:
@@ -117,8 +130,10 @@ def to_csv(rows: Sequence[Row]) -> str:
     if rows:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(map(_cell, rows[0]))
+        unknown = ["?" if _is_amount(name) else None for name in rows[0]]
         for row in rows:
-            writer.writerow("?" if value is None and _is_amount(column) else _cell(value) for column, value in row.items())
+            cells = zip(row.values(), unknown, strict=True)
+            writer.writerow([blank if value is None else _cell(value) for value, blank in cells])
     return out.getvalue()
 
 
@@ -127,8 +142,8 @@ def _cell(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_STARTS) else value
 
 
-def _is_amount(column: str) -> bool:
-    return ":" not in column and column not in (*COLUMNS, *PROVENANCES, *PLACES)
+def _is_amount(name: str) -> bool:
+    return ":" not in name and name not in (*COLUMNS, *PROVENANCES, *PLACES)
 
 
 def to_parquet(rows: Sequence[Row]) -> bytes:
