@@ -4,7 +4,7 @@ Two products with a softmax between them: the first makes scores, one for each p
 keeps them on chip. Gradients touch arrays of the same size.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -54,7 +54,7 @@ def stored_attention(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels of a computation that write or read scores, with what they would cost if the scores stayed on chip."""
     if not kernels.module.opcodes.issuperset(_SOFTMAX):
         return
-    found = {scores.elements: scores for scores in _all_scores(kernels)}
+    found = _all_scores(kernels)
     if not found:
         return
     shapes = {id(one.shape): one.shape for one in kernels.computation.instructions}  # which instructions share
@@ -85,16 +85,26 @@ def stored_attention(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             break
 
 
-def _all_scores(kernels: Kernels) -> Iterator[Scores]:
+def _all_scores(kernels: Kernels) -> dict[int, Scores]:
+    """The scores of a computation's attentions by how many there are, of equally many the last.
+
+    Layers repeat theirs: the first of each size gives the order, and the last is looked for from the end, so that few are looked at.
+    """
     makers = [index for index, one in enumerate(kernels.computation.instructions) if one.opcode in _MAKERS]
     sizes = {size for index in makers for size in _score_sizes(kernels, index)}
-    for second in kernels.products.values():
-        for side in (second.left, second.right):
-            if not side.shape.is_bounded or side.shape.elements not in sizes:
-                continue
-            scores = _scores(kernels, side)
-            if scores is not None:
-                yield scores
+    sides = [side for second in kernels.products.values() for side in (second.left, second.right)]
+    taking = [side for side in sides if side.shape.is_bounded and side.shape.elements in sizes]
+    last = _first_scores(kernels, reversed(taking))
+    return {size: last[size] for size in _first_scores(kernels, taking)}
+
+
+def _first_scores(kernels: Kernels, sides: Iterable[Value]) -> dict[int, Scores]:
+    """The first scores of each size behind some operands of products."""
+    found: dict[int, Scores] = {}
+    for side in sides:
+        if side.shape.elements not in found and (scores := _scores(kernels, side)) is not None:
+            found[side.shape.elements] = scores
+    return found
 
 
 def _score_sizes(kernels: Kernels, index: int) -> Iterator[int]:

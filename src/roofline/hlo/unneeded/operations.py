@@ -96,7 +96,7 @@ def _product(found: Found, cost: Cost) -> Product:
         right=formats[1],
         out=formats[2],
         compute=compute,
-        widened=sum(side.shape.bytes - _stored(side).bytes for side in (found.left, found.right) if side.shape.is_array),
+        widened=sum([side.shape.bytes - _stored(side).bytes for side in (found.left, found.right) if side.inside and side.shape.is_array]),
     )
 
 
