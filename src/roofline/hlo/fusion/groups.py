@@ -5,13 +5,16 @@ more bytes: with one kernel that takes it, with several that become one, repeate
 written by the first of them for the others to read. The rules themselves are described in `compiler_model`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from functools import partial
 from typing import Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ..ir.module import Computation, Instruction
 from ..price.bodies import updated
+from .layers import MIDDLE, REACH, Stretch, lengthened, repeated_layers, shortened
 from .recompute_cost import Cuts
 from .rules import (
     EPILOGUE,
@@ -36,6 +39,7 @@ Fit = Literal["loop", "reduce", "row", "product", ""]
 
 _MOST_LOOKS = 4096  # kernels looked at for a path between two; beyond it one is taken to exist
 _NEEDS_MEMORY = UPDATES | {"gather"}  # may need an operand in memory
+_MOVED_TOGETHER = frozenset(("gather", "concatenate", "pad"))  # work on a product's result that is no part of its kernel
 _SHARED = ("loop", "reduce", "row")  # kernels that iterate over elements, and may take others' results along
 
 
@@ -64,13 +68,61 @@ Node = Group | int  # a kernel, or an instruction outside of kernels
 
 def groups_of(computation: Computation, rules: Rules) -> tuple[Group, ...]:
     """The kernels of a computation in whose text every value precedes its uses; other instructions are in no kernel."""
+    layers = repeated_layers(computation)
+    found = _groups_by_layer(computation, rules, layers) if layers is not None else None
+    return found if found is not None else _grouped(computation, rules).groups
+
+
+def _grouped(computation: Computation, rules: Rules) -> "_Grouping":
+    """All instructions of a computation in their kernels."""
     grouping = _Grouping(computation, rules)
     for index in reversed(range(len(computation))):
         if not grouping.fixed[index]:
             grouping.place(index)
     grouping.join_siblings()
     grouping.narrow_results()
-    return grouping.groups
+    return grouping
+
+
+def _groups_by_layer(computation: Computation, rules: Rules, layers: Stretch) -> tuple[Group, ...] | None:
+    """The kernels of a program of many equal layers, found in one of few; ``None`` where those of its layers differ or reach far."""
+    grouping = _grouped(shortened(computation, layers), rules)
+    by_layer: dict[int, set[Hashable]] = {}
+    for group in grouping.groups:
+        number = _layer(group, layers)
+        if any(abs(layers.layer(member) - number) > REACH for member in group.members if member >= layers.start):
+            return None
+        by_layer.setdefault(number, set()).add(_form(group, layers, number))
+    first = by_layer.get(MIDDLE[0])
+    if any(by_layer.get(number) != first for number in MIDDLE) or not grouping.cuts.repeat(layers):
+        return None
+    every = lengthened(grouping.groups, layers, lambda group: _layer(group, layers), partial(_moved, layers))
+    return tuple(sorted(every, key=_order))
+
+
+def _layer(group: Group, layers: Stretch) -> int:
+    """The layer of a kernel, by its first result."""
+    return layers.layer(min(group.outputs))
+
+
+def _form(group: Group, layers: Stretch, number: int) -> Hashable:
+    """A kernel as seen from its layer: equal for those that do the same in theirs."""
+    base = layers.start + number * layers.period
+    parts = (group.members, group.outputs, group.inputs, group.prologue)
+    near = [frozenset([one - base for one in part if one >= layers.start]) for part in parts]
+    far = [frozenset([one for one in part if one < layers.start]) for part in parts]
+    return (group.kind, group.space, group.rows, group.lines, group.repeated, group.needs_memory, *near, *far)
+
+
+def _moved(layers: Stretch, group: Group, by: int) -> Group:
+    """The same kernel some layers further on."""
+    parts = (group.members, group.outputs, group.inputs, group.prologue)
+    members, outputs, inputs, prologue = ({layers.moved(one, by) for one in part} for part in parts)
+    return replace(group, members=members, outputs=outputs, inputs=inputs, prologue=prologue)
+
+
+def _order(group: Group) -> tuple[int, int]:
+    return max(group.outputs), min(group.outputs)
 
 
 class _Grouping:
@@ -98,7 +150,7 @@ class _Grouping:
     @property
     def groups(self) -> tuple[Group, ...]:
         found = dict.fromkeys(group for home in self.homes for group in home)
-        return tuple(sorted(found, key=lambda group: (max(group.outputs), min(group.outputs))))
+        return tuple(sorted(found, key=_order))
 
     def place(self, index: int) -> None:
         """Assigns one instruction, whose users are assigned already, to kernels."""
@@ -134,10 +186,12 @@ class _Grouping:
     def _only_taker(self, index: int) -> Group | None:
         """The kernel that takes a value in as it is: the only one that uses it, and one that takes any loop. So it is of most values."""
         users = self.users[index]
-        if len(users) != 1 or index == self.computation.root or not self.traits[index].is_loop:
+        if not users or index == self.computation.root or not self.traits[index].is_loop:
             return None
         homes = self.homes[users[0]]
-        if len(homes) != 1 or homes[0].kind not in _SHARED or homes[0].needs_memory or not self._has_room(homes[0], index):
+        if len(homes) != 1 or homes[0].kind not in _SHARED or homes[0].needs_memory:
+            return None
+        if any(self.homes[user] != homes for user in users[1:]) or not self._has_room(homes[0], index):
             return None
         return homes[0]
 
@@ -289,8 +343,8 @@ class _Grouping:
 
     def _reached(self, group: Group, index: int) -> set[int]:
         """The members of a kernel that depend on a value."""
-        seen: set[int] = set()
-        waiting = [index]
+        seen = set(self._users_in(group, index))
+        waiting = list(seen)
         while waiting:
             for user in self._users_in(group, waiting.pop()):
                 if user not in seen:
@@ -311,7 +365,7 @@ class _Grouping:
             and group.lines is None
             and group.rows in (None, rows)
             and (len(group.outputs) == 1 or self.rules.results == "any")
-            and all(major(computation[output].shape.dims, rows) is not None for output in group.outputs)
+            and all(major(self.instructions[output].shape.dims, rows) is not None for output in group.outputs)
             and all(keeps_rows(computation, member, rows) for member in reached)
         ):
             return "row"
@@ -325,15 +379,18 @@ class _Grouping:
 
     def _is_epilogue(self, group: Group, index: int) -> bool:
         """Whether a kernel is elementwise work on a product that the product's own kernel can do before it stores."""
-        size = self.instructions[index].shape.elements
         if group.kind != "loop" or len(group.outputs) != 1:
             return False
-        if any(self.instructions[member].opcode in ("gather", "concatenate", "pad") for member in group.members):
-            return False
         reached = self._reached(group, index)
-        if any(self.instructions[one].shape.elements != size or not self._stores(index, self.instructions[one]) for one in reached):
+        if not group.outputs <= reached:
             return False
-        return group.outputs <= reached and len(self._extras(group, index)) <= self.rules.most_extras
+        size = self.instructions[index].shape.elements
+        for one in map(self.instructions.__getitem__, reached):
+            if one.shape.elements != size or not self._stores(index, one):
+                return False
+        if not _MOVED_TOGETHER.isdisjoint([self.instructions[member].opcode for member in group.members]):
+            return False
+        return len(self._extras(group, index)) <= self.rules.most_extras
 
     def _stores(self, product: int, one: Instruction) -> bool:
         """Whether a product can do this to its result: views and turns of the matrix need no more than other numbers in its call."""

@@ -7,6 +7,7 @@ counts as a byte: on accelerators it takes about the time of one.
 from collections.abc import Mapping, Sequence
 
 from ..ir.module import Computation
+from .layers import MIDDLE, REACH, Stretch
 from .rules import TAKES, Traits
 
 MOST_LEAVES = 16  # values that one is traced back to before it counts as made from too many
@@ -31,6 +32,17 @@ class Cuts:
             else:
                 self.least.append(min(size, self.remade(index)))
                 self.leaves.append(self._joined(index))
+
+    def repeat(self, layers: Stretch) -> bool:
+        """Whether the values of the middle layers are made from the same as those one layer on, and so those of all layers after them."""
+        start, stop = (layers.start + number * layers.period for number in (MIDDLE[0] - REACH, MIDDLE[-1]))
+        return all(self._repeats(layers, index) for index in range(start, stop))
+
+    def _repeats(self, layers: Stretch, index: int) -> bool:
+        here, later = self.leaves[index], self.leaves[index + layers.period]
+        if here is not None:
+            here = {layers.moved(leaf, layers.period): size for leaf, size in here.items()}
+        return here == later and self.least[index] == self.least[index + layers.period]
 
     def size(self, index: int) -> int:
         """Bytes of a value."""

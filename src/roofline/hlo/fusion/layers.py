@@ -1,0 +1,125 @@
+"""Layers that an unrolled program repeats: found by comparing instructions one layer apart, so that one of them stands for the others.
+
+A `Stretch` is a run of equal layers. `shortened` leaves most of them out, and `lengthened` puts what was found for one of those that are
+left in the place of every layer that was not.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..ir.module import Computation, Instruction
+from .rules import LOOPS
+
+_LEAST_PERIOD, _MOST_PERIOD = 8, 2048  # instructions of a layer
+KEPT = 32  # layers of a shortened program: what a layer's values are made from has settled long before the last of them
+MIDDLE = range(20, 26)  # those of them that have to be equal; the first of them stands for the layers that are left out
+REACH = 2  # layers that an instruction or a kernel may go back
+_FAR = frozenset(("parameter", "constant"))  # which every layer may read where they are
+
+Found = TypeVar("Found")
+
+
+class Stretch(Struct, frozen=True):
+    """Equal layers of a computation: where the first begins, how many instructions each has, and how many layers there are."""
+
+    start: int
+    period: int
+    count: int
+
+    @property
+    def left_out(self) -> int:
+        """The instructions of the layers that a shortened program does without."""
+        return (self.count - KEPT) * self.period
+
+    def layer(self, index: int) -> int:
+        """The layer of a shortened program that an instruction is in: -1 before all of them, `KEPT` after."""
+        return max(-1, min((index - self.start) // self.period, KEPT))
+
+    def moved(self, index: int, by: int) -> int:
+        """An instruction so many further on; those before the stretch, which all layers share, stay."""
+        return index + by if index >= self.start else index
+
+
+def repeated_layers(computation: Computation) -> Stretch | None:
+    """The equal layers around the middle of a computation, if there are so many that leaving some out is worth it."""
+    instructions = computation.instructions
+    middle = len(instructions) // 2
+    period = _period(instructions, middle)
+    if period is None or all(one.opcode in LOOPS for one in instructions[middle : middle + period]):  # loops alone make one kernel
+        return None
+    start = end = middle
+    shared = _shared(instructions, middle, period)
+    while start > shared and _is_alike(instructions, start - 1, period):
+        start -= 1
+    while end + period < len(instructions) and _is_alike(instructions, end, period):
+        end += 1
+    found = Stretch(start, period, (end - start) // period + 1)
+    return found if found.count > 2 * KEPT and _is_closed(computation, found) else None
+
+
+def _period(instructions: Sequence[Instruction], middle: int) -> int | None:
+    """How many instructions after the middle the same ones begin again."""
+    for period in range(_LEAST_PERIOD, min(_MOST_PERIOD, (len(instructions) - middle) // 2)):
+        if all(_is_alike(instructions, index, period) for index in range(middle, middle + period)):
+            return period
+    return None
+
+
+def _shared(instructions: Sequence[Instruction], middle: int, period: int) -> int:
+    """The place after all values that every layer reads where they are."""
+    one_layer = range(middle, middle + period)
+    same = [operand for index in one_layer for operand in instructions[index].operands if operand in instructions[index + period].operands]
+    return max(same, default=-1) + 1
+
+
+def _is_alike(instructions: Sequence[Instruction], index: int, period: int) -> bool:
+    """Whether an instruction does the same as the one a layer later, with the values of its own layer."""
+    one, other = instructions[index], instructions[index + period]
+    if one.opcode != other.opcode or one.shape is not other.shape or len(one.operands) != len(other.operands):
+        return False
+    for mine, theirs in zip(one.operands, other.operands, strict=True):
+        if mine + period != theirs and (mine != theirs or instructions[mine].opcode not in _FAR):
+            return False
+        if index - mine > REACH * period and instructions[mine].opcode not in _FAR:
+            return False
+    said = one.dialect.unread(one.raw)
+    return said is not None and said == other.dialect.unread(other.raw) and one.calls == other.calls and not one.control
+
+
+def _is_closed(computation: Computation, stretch: Stretch) -> bool:
+    """Whether what follows the layers uses values of the last few alone, or of what came before them, and orders nothing else."""
+    start, last = stretch.start, stretch.start + stretch.count * stretch.period
+    after = computation.instructions[last:]
+    used = [operand for one in after for operand in one.operands if start <= operand < last - REACH * stretch.period]
+    is_apart = max(computation.parameters, default=-1) < start and computation.root >= last
+    return is_apart and not used and not any(one.control for one in after)
+
+
+def shortened(computation: Computation, stretch: Stretch) -> Computation:
+    """The computation with `KEPT` layers."""
+    gap = stretch.left_out
+    cut = stretch.start + MIDDLE[0] * stretch.period
+    after = [
+        replace(one, operands=tuple([stretch.moved(operand, -gap) for operand in one.operands]))
+        for one in computation.instructions[cut + gap :]
+    ]
+    return replace(computation, instructions=(*computation.instructions[:cut], *after), root=computation.root - gap)
+
+
+def lengthened(
+    found: Iterable[Found], stretch: Stretch, layer: Callable[[Found], int], moved: Callable[[Found, int], Found]
+) -> list[Found]:
+    """What was found in the shortened program, for every layer: of the layer in the middle once for each that was left out besides."""
+    done: list[Found] = []
+    for one in found:
+        number = layer(one)
+        if number < MIDDLE[0]:
+            done.append(one)
+        elif number > MIDDLE[0]:
+            done.append(moved(one, stretch.left_out))
+        else:
+            done += [moved(one, distance) for distance in range(0, stretch.left_out + 1, stretch.period)]
+    return done
