@@ -46,8 +46,12 @@ def _merged(module: HloModule, computation: Computation, busy: set[int]) -> Comp
         if not same.keys().isdisjoint(operands):
             operands = tuple([same.get(operand, operand) for operand in operands])
         literal = instruction.literal if instruction.opcode == "constant" else None
-        earlier = alike.setdefault((instruction.opcode, id(shape), operands, literal), [])
-        first = next((one for one in earlier if is_equal(module, computation[one], instruction)), None) if earlier else None
+        key = (instruction.opcode, id(shape), operands, literal)
+        earlier = alike.get(key)
+        if earlier is None:
+            alike[key] = [index]
+            continue
+        first = next((one for one in earlier if is_equal(module, computation[one], instruction)), None)
         if first is None:
             earlier.append(index)
             continue

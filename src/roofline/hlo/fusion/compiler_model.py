@@ -108,19 +108,19 @@ class _Maker:
                 self.fusion(computation, node, instructions, where)
             else:
                 index = node if isinstance(node, int) else next(iter(node.members))
-                old = computation[index]
+                old = computation.instructions[index]
                 where[index] = len(instructions)
-                operands = tuple(where[operand] for operand in old.operands)
-                control = tuple(where[before] for before in old.control)
+                operands = tuple([where[operand] for operand in old.operands])
+                control = tuple([where[before] for before in old.control])
                 instructions.append(replace(old, name=self.names.fresh(old.name), operands=operands, control=control))
         parameters = tuple(where[parameter] for parameter in computation.parameters)
         return replace(computation, instructions=tuple(instructions), root=where[computation.root], parameters=parameters)
 
     def fusion(self, computation: Computation, group: Group, instructions: list[Instruction], where: dict[int, int]) -> None:
         """Appends a fusion and, when it has several results, its elements."""
-        members = sorted(group.members)
+        old, inside, members = computation.instructions, group.members, sorted(group.members)
         hero = _hero(computation, group, members)
-        outside = tuple(dict.fromkeys([one for member in members for one in computation[member].operands if one not in group.members]))
+        outside = tuple(dict.fromkeys([one for member in members for one in old[member].operands if one not in inside]))
         number = self.body(computation, group, members, outside, hero)
         made = Made(hero.dialect.where)
         raw = {"kind": _KINDS[group.kind], "metadata": hero.metadata}
@@ -136,12 +136,10 @@ class _Maker:
         whole = len(instructions) - 1
         for position, output in enumerate(outputs):
             where[output] = len(instructions)
-            part = {"index": position, "metadata": computation[output].metadata}
+            part = {"index": position, "metadata": old[output].metadata}
             element = self.names.fresh(f"{name}.{position}")
             instructions.append(
-                Instruction(
-                    element, "get-tuple-element", computation[output].shape, (whole,), (), (), computation[output].place, part, made
-                )
+                Instruction(element, "get-tuple-element", old[output].shape, (whole,), (), (), old[output].place, part, made)
             )
 
     def body(self, computation: Computation, group: Group, members: list[int], outside: tuple[int, ...], hero: Instruction) -> int:
@@ -199,35 +197,31 @@ def _hero(computation: Computation, group: Group, members: list[int]) -> Instruc
 def _schedule(computation: Computation, groups: tuple[Group, ...]) -> Iterator[Group | int]:
     """Kernels and lone instructions, each after those it needs; in the program's order where that leaves a choice."""
     instructions = computation.instructions
-    writer: dict[int, Group | int] = {}
-    inside = {member for group in groups for member in group.members}
+    inside = set().union(*[group.members for group in groups])
     nodes: list[Group | int] = [*groups, *(index for index in range(len(instructions)) if index not in inside)]
-    for node in nodes:
+    writer: dict[int, int] = {}  # of a value the number of its node
+    for number, node in enumerate(nodes):
         for output in node.outputs if isinstance(node, Group) else (node,):
-            writer[output] = node
-    needs: dict[Group | int, set[Group | int]] = {}
-    leads: dict[Group | int, list[Group | int]] = {node: [] for node in nodes}
-    for node in nodes:
+            writer[output] = number
+    leads: list[list[int]] = [[] for _ in nodes]
+    missing: list[int] = []  # how many nodes each still waits for
+    for number, node in enumerate(nodes):
         if isinstance(node, Group):  # whose members nothing else orders
             read = set().union(*[instructions[member].operands for member in node.members]) - node.members
-            needs[node] = {writer[value] for value in read}
         else:
-            needs[node] = {writer[value] for value in (*instructions[node].operands, *instructions[node].control)}
-        for before in needs[node]:
-            leads[before].append(node)
+            read = {*instructions[node].operands, *instructions[node].control}
+        needs = {writer[value] for value in read}
+        missing.append(len(needs))
+        for before in needs:
+            leads[before].append(number)
     parameters = set(computation.parameters)
-
-    def rank(node: Group | int) -> tuple[bool, int, int]:
-        last = max(node.outputs) if isinstance(node, Group) else node
-        return last not in parameters, last, numbers[node]
-
-    numbers = {node: number for number, node in enumerate(nodes)}
-    ready = [(rank(node), numbers[node]) for node in nodes if not needs[node]]
+    lasts = [max(node.outputs) if isinstance(node, Group) else node for node in nodes]
+    ready = [(lasts[number] not in parameters, lasts[number], number) for number, count in enumerate(missing) if not count]
     heapify(ready)
     while ready:
-        node = nodes[heappop(ready)[1]]
-        yield node
-        for after in leads[node]:
-            needs[after].discard(node)
-            if not needs[after]:
-                heappush(ready, (rank(after), numbers[after]))
+        *_, number = heappop(ready)
+        yield nodes[number]
+        for after in leads[number]:
+            missing[after] -= 1
+            if not missing[after]:
+                heappush(ready, (lasts[after] not in parameters, lasts[after], after))

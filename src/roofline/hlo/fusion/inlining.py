@@ -31,6 +31,7 @@ _EFFECTS = frozenset(
         *("async-start", "async-update", "async-done", "copy-start", "copy-done"),
     )
 )
+_MAY_HAVE_EFFECTS = _EFFECTS | {"custom-call"}
 # Opcodes that `_written_out` replaces, or may.
 _REWRITTEN = frozenset(("call", "custom-call", "get-tuple-element", "square"))
 # Marks that change nothing.
@@ -47,7 +48,7 @@ def inlined(module: HloModule, *, keeps_shardings: bool = False) -> HloModule:
     """
     running = set(computations_that_run(module))
     plain = _Plain()
-    done = [replace(one, instructions=tuple(map(plain.instruction, one.instructions))) for one in module.computations]
+    done = list(map(plain.computation, module.computations))
     busy: set[int] = set()
     room = max(ROOM, GROWTH * sum(map(len, done)))
     for number in callees_first(module):
@@ -72,9 +73,13 @@ class _Plain:
     def __init__(self) -> None:
         self.known: dict[Shape, Shape] = {}
 
-    def instruction(self, instruction: Instruction) -> Instruction:
-        shape = self.shape(instruction.shape)
-        return instruction if shape is instruction.shape else replace(instruction, shape=shape)
+    def computation(self, computation: Computation) -> Computation:
+        shapes = {id(one.shape): one.shape for one in computation.instructions}  # which instructions share
+        changed = {key: plain for key, shape in shapes.items() if (plain := self.shape(shape)) is not shape}
+        if not changed:
+            return computation
+        instructions = [replace(one, shape=changed[id(one.shape)]) if id(one.shape) in changed else one for one in computation.instructions]
+        return replace(computation, instructions=tuple(instructions))
 
     def shape(self, shape: Shape) -> Shape:
         if shape.layout is None and not shape.parts:
@@ -104,6 +109,8 @@ def _called_only(module: HloModule) -> HloModule:
             if number not in reached:
                 reached.add(number)
                 waiting.append(number)
+    if len(reached) == len(module.computations):
+        return module
     where = {old: new for new, old in enumerate(sorted(reached))}
     kept = tuple(renumbered(module.computations[number], where) for number in where)
     return replace(module, computations=kept, entry=where[module.entry])
@@ -137,7 +144,8 @@ def computations_that_run(module: HloModule) -> tuple[int, ...]:
 def _written_out(done: list[Computation], number: int, room: int, keeps_shardings: bool) -> tuple[Computation, int]:
     """A computation with the calls in it replaced by what they call, every value before its uses, and the room that is left."""
     computation, order = done[number], in_order(done[number])
-    if order == tuple(range(len(computation))) and not any(one.opcode in _REWRITTEN or one.control for one in computation.instructions):
+    are_same = _REWRITTEN.isdisjoint([one.opcode for one in computation.instructions])
+    if are_same and order == tuple(range(len(computation))) and not any(one.control for one in computation.instructions):
         return computation, room
     instructions: list[Instruction] = []
     place: dict[int, int] = {}
@@ -269,6 +277,8 @@ def busy_computations(module: HloModule) -> set[int]:
 
 def with_effects(computation: Computation, busy: set[int]) -> set[int]:
     """The instructions that do more than compute their value, themselves or in one of the ``busy`` computations they run."""
+    if not busy and {one.opcode for one in computation.instructions}.isdisjoint(_MAY_HAVE_EFFECTS):
+        return set()
     return {
         index
         for index, one in enumerate(computation.instructions)

@@ -45,7 +45,7 @@ def callees(computation: Computation) -> tuple[int, ...]:
 
 def in_order(computation: Computation) -> tuple[int, ...]:
     """Its instructions, each after its operands; programs that were scheduled are in such an order already."""
-    if all(operand < index for index, instruction in enumerate(computation.instructions) for operand in instruction.operands):
+    if _is_ordered(computation):
         return tuple(range(len(computation)))
     order: list[int] = []
     done: set[int] = set()
@@ -67,3 +67,12 @@ def in_order(computation: Computation) -> tuple[int, ...]:
                 open_.add(index)
                 stack += waiting
     return tuple(order)
+
+
+def _is_ordered(computation: Computation) -> bool:
+    """Whether each instruction is after its operands."""
+    for index, instruction in enumerate(computation.instructions):  # a loop: a program has many, and most have one operand or two
+        for operand in instruction.operands:
+            if operand >= index:
+                return False
+    return True
