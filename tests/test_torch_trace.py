@@ -389,6 +389,17 @@ def test_reading_in_small_chunks_changes_nothing(tmp_path: Path, monkeypatch: py
     assert recording_of(gzip.compress(trace.text()), tmp_path).workload == expected
 
 
+def test_the_end_of_a_long_event_is_looked_for_only_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace, looked = training(), list[int]()
+    expected = recording_of(trace, tmp_path).workload
+    trace.events.insert(0, {"ph": "i", "name": "n" * 500_000, "ts": 0})
+    last_cut = chunks._last_cut
+    monkeypatch.setattr(chunks, "CHUNK_BYTES", 500)
+    monkeypatch.setattr(chunks, "_last_cut", lambda text: looked.append(len(text)) or last_cut(text))  # type: ignore[func-returns-value]
+    assert recording_of(trace, tmp_path).workload == expected
+    assert sum(looked) < 3 * 500_000  # of text; at every block of it, 250 million
+
+
 def test_what_is_said_after_the_events_counts_too(tmp_path: Path) -> None:
     trace = training()
     info = trace.head.pop("deviceProperties")

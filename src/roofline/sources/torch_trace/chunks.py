@@ -17,17 +17,18 @@ from ...input_limits import limits
 from ...units import parse
 from .events import DOCUMENT, EVENTS, EXACT_EVENTS, HEAD, Event, Head
 
-CHUNK_BYTES = int(parse("2 MiB", "B"))
+CHUNK_BYTES = int(parse("512 KiB", "B"))  # whose events a processor's cache can hold
 TAIL_BYTES = int(parse("4 KiB", "B"))  # of a chunk in which its last event is looked for first, then in 16 times as many
 MOST_HEAD_BYTES = int(parse("64 MiB", "B"))  # before the events
 MOST_UNPACKED_BYTES = int(parse("16 GiB", "B"))  # of a gzipped trace, unless --max size is more; none is held at once
-MOST_CHUNKS = 4  # that are joined when one does not decode
+MOST_JOINED_BYTES = int(parse("8 MiB", "B"))  # of chunks, when one does not decode
 MOST_JOINED = 8  # pieces of one event
 EXACT_US = 2**43  # from here on a float does not hold nanoseconds
 GZIP = b"\x1f\x8b"
 _GZIPPED = 31  # zlib's word for a gzip header and the largest window
-CUT = re.compile(rb'(?<=\})\s*,\s*(?=\{\s*"(?:ph|name|cat)")')
-_ANY_CUT = re.compile(rb'(?<=\})\s*,\s*(?=\{\s*")')
+_NEXT, _ANY_NEXT = rb'\s*,\s*(?=\{\s*"(?:ph|name|cat)")', rb'\s*,\s*(?=\{\s*")'
+CUT, _ANY_CUT = re.compile(rb"(?<=\})" + _NEXT), re.compile(rb"(?<=\})" + _ANY_NEXT)
+_END, _ANY_END = re.compile(rb"\}" + _NEXT), re.compile(rb"\}" + _ANY_NEXT)  # the same with the brace, which is found fast
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _CLOSED = re.compile(rb"\}\s*\]")
 
@@ -91,10 +92,13 @@ class Chunks:
         self.head, self.bad, self.bare = Head(), 0, False
 
     def __iter__(self) -> Iterator[Sequence[Event]]:
-        text = bytearray(b"[" + self._begin())
+        text, enough = bytearray(b"[" + self._begin()), CHUNK_BYTES
         for block in self._source:
             text += block
-            cut = _last_cut(text) if len(text) >= CHUNK_BYTES else None
+            if len(text) < enough:
+                continue
+            enough = 2 * len(text)  # if there is no cut, or one inside of an event, or an event that is not JSON: more text tells
+            cut = _last_cut(text)
             if cut is None:
                 if len(text) > MOST_HEAD_BYTES:
                     raise SourceError(
@@ -104,12 +108,12 @@ class Chunks:
             rest = text[cut + 1 :]
             text[cut:] = b"]"
             events = self._decode(text)
-            if events is None and len(text) > MOST_CHUNKS * CHUNK_BYTES:
+            if events is None and len(text) > MOST_JOINED_BYTES:
                 events = self._one_by_one(_split(bytes(text[1:-1])))
             if events is None:
-                text[cut:] = b"," + rest  # a cut inside of an event, or an event that is not JSON: more text tells
+                text[cut:] = b"," + rest
             else:
-                text = bytearray(b"[") + rest
+                text, enough = bytearray(b"[") + rest, CHUNK_BYTES
                 yield events
         yield self._end(bytes(text[1:]))
         if self.bad:
@@ -198,7 +202,7 @@ class Chunks:
 def _last_cut(text: bytearray) -> int | None:
     """Where the comma before the last event of a text is."""
     tails = (max(0, len(text) - size) for size in (TAIL_BYTES, 16 * TAIL_BYTES, len(text)))
-    for pattern, begin in (*((CUT, tail) for tail in tails), (_ANY_CUT, 0)):
+    for pattern, begin in (*((_END, tail) for tail in tails), (_ANY_END, 0)):
         cut = None
         for found in pattern.finditer(text, begin):
             cut = found

@@ -5,7 +5,9 @@ are three tables. Times are whole nanoseconds since the first event.
 """
 
 from array import array
+from collections import defaultdict
 from collections.abc import Sequence
+from struct import pack
 from typing import TYPE_CHECKING, Any
 
 from .events import EXTRA, NOT_SAID, Args, Event, ExactEvent
@@ -31,7 +33,6 @@ DEVICE = {
 }
 MEMORY = "[memory]"  # the name of an allocation, an instant
 HOST_MEMORY = 0  # c10::DeviceType of the CPU
-_WANTED = (*HOST, *LAUNCHES, *DEVICE)
 _FAR_NS = 2**62  # beyond which a time stamp cannot be meant
 _FAR_US = _FAR_NS // 1000
 _NO_ARGS = Args()
@@ -61,7 +62,7 @@ class Table:
         for name, values in columns.items():
             column = self._columns[name]
             if isinstance(values, list):
-                column += array(column.typecode, values)
+                column += _packed(column.typecode, values)
             elif isinstance(values, array) and values.typecode == column.typecode:
                 column += values
             else:
@@ -136,20 +137,18 @@ class Columns:
 
     def add(self, events: Sequence[Event]) -> None:
         """Keep what is needed of some events."""
-        groups: dict[str, list[Event]] = {category: [] for category in _WANTED}
+        groups: defaultdict[str | None, list[Event]] = defaultdict(list)
         for event in events:
-            group = groups.get(event.cat)  # type: ignore[arg-type]
-            if group is None:
-                if event.name == MEMORY and event.args is not None:
-                    self._add_memory(event.args)
-            elif event.ph == "X":
-                group.append(event)
+            if event.ph == "X":
+                groups[event.cat].append(event)
+            elif event.name == MEMORY and event.args is not None:
+                self._add_memory(event.args)
         for category, mine in groups.items():
-            if mine and category in HOST:
+            if category in HOST:
                 self._add_host(mine, HOST[category])
-            elif mine and category in LAUNCHES:
+            elif category in LAUNCHES:
                 self._add_launches(mine)
-            elif mine:
+            elif category in DEVICE:
                 self._add_device(mine, DEVICE[category])
 
     def _add_memory(self, args: Args) -> None:
@@ -163,14 +162,26 @@ class Columns:
 
     def _called(self, events: list[Event]) -> dict[str, Any]:
         """When events of threads were, where, and what they are called."""
-        names, threads = self.names, self.threads
+        names = self.names
         starts, lengths = _times(events)
         return {
-            "thread": [threads[event.pid, event.tid] for event in events],
+            "thread": self._threads(events),
             "start": starts,
             "length": lengths,
             "name": [names[event.name] for event in events],
         }
+
+    def _threads(self, events: list[Event]) -> list[int]:
+        """The thread of each event. Those of one thread follow each other, so few are looked up."""
+        pid, tid = events[0].pid, events[0].tid
+        thread = self.threads[pid, tid]
+        found = []
+        for event in events:
+            if event.tid != tid or event.pid != pid:
+                pid, tid = event.pid, event.tid
+                thread = self.threads[pid, tid]
+            found.append(thread)
+        return found
 
     def _said(self, events: list[Event], kind: int) -> dict[str, list[int]]:
         """The arguments of ops, their sequence numbers, and what else they say."""
@@ -244,4 +255,9 @@ def _times(events: Sequence[Event]) -> "tuple[array[Any], array[Any]]":
     if isinstance(events[0], ExactEvent):  # Decimals
         begins = [int(event.ts * 1000) if abs(event.ts) < _FAR_US else 0 for event in events]
         return array("q", begins), array("q", [int(event.dur * 1000) if 0 <= event.dur < _FAR_US else 0 for event in events])
-    return array("d", [event.ts for event in events]), array("d", [event.dur for event in events])
+    return _packed("d", [event.ts for event in events]), _packed("d", [event.dur for event in events])
+
+
+def _packed(typecode: str, values: Sequence[float]) -> "array[Any]":
+    """The array of some numbers. Made from a list it would take three times as long: each number is an argument to be parsed then."""
+    return array(typecode, pack(f"{len(values)}{typecode}", *values))
