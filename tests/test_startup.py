@@ -14,14 +14,19 @@ RARE = {"difflib", "tempfile"}  # milliseconds each, which only wrong names and 
 CAPTURES = Path(__file__).parent / "data"
 
 
-def imported_by(*words: str, among: set[str] = HEAVY) -> set[str]:
-    """The heavy libraries that a fresh interpreter has imported after this command."""
+def modules_of(*words: str) -> set[str]:
+    """What a fresh interpreter has imported after this command."""
     program = (
         "import sys; from roofline.cli import main; status = main(sys.argv[1:]); print(*sys.modules, file=sys.stderr); sys.exit(status)"
     )
     run = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    return among & {name.partition(".")[0] for name in run.stderr.split()}
+    return set(run.stderr.split())
+
+
+def imported_by(*words: str, among: set[str] = HEAVY) -> set[str]:
+    """The heavy libraries among that."""
+    return among & {name.partition(".")[0] for name in modules_of(*words)}
 
 
 @pytest.mark.parametrize(
@@ -43,6 +48,12 @@ def test_an_answer_needs_no_heavy_library(words: list[str]) -> None:
 
 def test_a_profile_is_answered_as_json_without_a_heavy_library(tmp_path: Path) -> None:
     assert imported_by("analyze", "sample:train", "--json", str(tmp_path / "report.json"), among=HEAVY | RARE) == set()
+
+
+def test_a_pytorch_trace_needs_neither_masked_arrays_nor_compiled_programs() -> None:
+    found = modules_of("analyze", str(CAPTURES / "h200" / "torch_eager.json.gz"))
+    assert "numpy" in found
+    assert not {"numpy.ma", "roofline.hlo"} & found
 
 
 def test_importing_the_package_imports_no_heavy_library() -> None:

@@ -47,6 +47,7 @@ from ..sources.report_json import stored_report
 from ..workload import Op, Recording, Workload
 from .advice import Program, advise, doubts, in_order
 from .cache_hits import served
+from .chains import KIND as CHAIN
 from .counters import with_counters
 from .expected_times import predict_op
 from .finding_kinds import ASKED
@@ -218,7 +219,9 @@ def _with_predictions(
     findings: tuple[Finding, ...], recording: Recording, made: Sequence[Point], machine: Machine, calibration: Calibration | None
 ) -> tuple[Finding, ...]:
     """The findings with the predicted effect of the changes that they ask for, where any does."""
-    if not any(finding.kind in ASKED for finding in findings) or len(recording.workload) > MANY:
+    ops = recording.workload.ops
+    kinds = ASKED.keys() if any(column(ops, "takes")) else ASKED.keys() - {CHAIN}  # fused are ops that share arrays, if it is known which
+    if not any(finding.kind in kinds for finding in findings) or len(ops) > MANY:
         return findings
     from .finding_predictions import with_predictions  # which few programs need
 

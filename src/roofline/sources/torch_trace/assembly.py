@@ -15,6 +15,7 @@ from ...workload import Hardware
 from ..merging import warm_up
 from ..parts import DevicePart, Mark, Part
 from ..timeline import spans, with_host, with_lanes, with_timeline
+from .arrays import distinct
 from .columns import NONE
 from .compilations import capturing_steps, compiled_steps
 from .context import Contexts
@@ -80,7 +81,7 @@ class _Reader:
         graphs = replays_of(work, self.host, self.launches, self.names, list(columns.extras))
         executions, priced = priced_executions(*executions_of(work, self.marks, twins, graphs.ops, graphs.replayed), prices, self.host)
         contexts = Contexts(self.host, self.names)
-        return [DeviceRows(number, work, executions, priced, prices, contexts) for number in np.unique(work.device).tolist()]
+        return [DeviceRows(number, work, executions, priced, prices, contexts) for number in distinct(work.device).tolist()]
 
     def part(self, timeline: bool) -> Part:
         columns, work = self.trace.columns, self.work
@@ -120,13 +121,13 @@ class _Reader:
 
     def _launch_times(self) -> dict[Mark, tuple[int, int]]:
         """When each step first and last launched something that ran."""
-        starts = self.launches.start[np.unique(self.work.launch[self.work.launch != NONE])]
-        marks = self.steps.at(starts)
-        return {
-            mark: (int(mine.min()) * PS, int(mine.max()) * PS)
-            for mark in np.unique(marks[marks != NONE]).tolist()
-            for mine in (starts[marks == mark],)
-        }
+        starts = self.launches.start[distinct(self.work.launch[self.work.launch != NONE])]
+        starts.sort()
+        marks = self.steps.at(starts)  # in order as well, but for what is in no step
+        starts, marks = starts[marks != NONE], marks[marks != NONE]
+        each, firsts, counts = np.unique(marks, return_index=True, return_counts=True)
+        times = zip(starts[firsts].tolist(), starts[firsts + counts - 1].tolist(), strict=True)
+        return {mark: (first * PS, last * PS) for mark, (first, last) in zip(each.tolist(), times, strict=True)}
 
     def _complete(self) -> dict[Mark, bool]:
         """Whether the last kernels that each step launched ran while the recording lasted."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import distinct
 from .columns import PYTHON
 from .graphs import BEGIN_CAPTURE
 from .host import Host, Launches
@@ -31,7 +32,7 @@ def compiles(kind: int, name: str) -> bool:
 
 def compiled_steps(host: Host, names: Sequence[Any], steps: Steps) -> tuple[int, ...]:
     """The steps in which the host compiled."""
-    kinds = np.unique(host.kind).tolist()
+    kinds = distinct(host.kind).tolist()
     found = [
         host.start[(host.kind == kind) & np.isin(host.name, numbers)]
         for kind in kinds
@@ -47,4 +48,4 @@ def capturing_steps(launches: Launches, names: Sequence[Any], steps: Steps, capt
 
 
 def _marks(instants: "np.ndarray[Any, Any]", steps: Steps) -> tuple[int, ...]:
-    return tuple(mark for mark in np.unique(steps.at(instants)).tolist() if mark >= 0)
+    return tuple(mark for mark in distinct(steps.at(instants)).tolist() if mark >= 0)

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .arrays import Integers
+from .arrays import Integers, distinct
 from .columns import ANNOTATION, NONE, OP, PYTHON, Numbered
 from .host import Host
 
@@ -225,7 +225,7 @@ class Contexts:
             return True
         return any(
             not _NOT_SCOPES.match(str(self._names[name])) and not _OPTIMIZER.match(str(self._names[name]))
-            for name in np.unique(self._host.name[kinds == ANNOTATION]).tolist()
+            for name in distinct(self._host.name[kinds == ANNOTATION]).tolist()
         )
 
 

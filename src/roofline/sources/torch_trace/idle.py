@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ..host_activity import MASK, NOTHING, WAITS, Activity, Frame, activity, loads_data
 from ..idle import LARGE_COPY, Gap, Idle, explained, gaps_between, unexplained
 from ..parts import DevicePart
-from .arrays import Integers
+from .arrays import Integers, distinct
 from .columns import ANNOTATION, MEMCPY, NONE, OP, PYTHON
 from .compilations import compiles
 from .context import MODULE, users_line
@@ -171,7 +171,7 @@ class _Threads:
     @cached_property
     def _launching(self) -> tuple[Integers, Integers]:
         """When ops and annotations of the threads that launch work begin, and when they end, both in order of time."""
-        host, threads = self._host, np.setdiff1d(self._launches.thread, list(self._captured))
+        host, threads = self._host, np.setdiff1d(distinct(self._launches.thread), list(self._captured), assume_unique=True)
         seen = np.isin(host.kind, (OP, ANNOTATION)) & np.isin(host.thread, threads)
         return np.sort(host.start[seen]), np.sort(host.end[seen])
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from .arrays import Integers
+from .arrays import Integers, distinct
 from .columns import NONE
 from .host import Host
 from .linking import Work
@@ -39,9 +39,9 @@ def inherited(work: Work, marks: Integers, host: Host) -> Integers:
 
 def _queues(work: Work) -> Iterator[Integers]:
     """The events of each queue of each device."""
-    for device in np.unique(work.device).tolist():
+    for device in distinct(work.device).tolist():
         mine = np.flatnonzero(work.device == device)
-        for queue in np.unique(work.queue[mine]).tolist():
+        for queue in distinct(work.queue[mine]).tolist():
             yield mine[work.queue[mine] == queue]
 
 
@@ -66,7 +66,7 @@ class _Alike:
 
 def _references(work: Work, rest: Integers, marks: Integers) -> list[tuple[Integers, list[Key]]]:
     """The events of each step that another follows, else of each step."""
-    steps = np.unique(marks[rest][marks[rest] != NONE]).tolist()
+    steps = distinct(marks[rest][marks[rest] != NONE]).tolist()
     found = [rest[marks[rest] == mark] for mark in (steps[:-1] or steps)[:8]]
     return [(places, _keys(work, places)) for places in found]
 

@@ -67,11 +67,14 @@ class Prices:
         """Remember the elements of the gradients that each step accumulated, by these ops: optimizers work on as many."""
         found: dict[int, list[int]] = {}
         numbers = self._host.arguments[places].tolist()
-        tensors = {number: [one for one in self._arguments(number) if isinstance(one, Tensor)][:1] for number in set(numbers)}
+        tensors = {number: next((one for one in self._arguments(number) if isinstance(one, Tensor)), None) for number in set(numbers)}
+        said = {number: (one.shape, one.elements) for number, one in tensors.items() if one is not None}
         for mark, place, number in zip(marks, places.tolist(), numbers, strict=True):
-            found.setdefault(mark, []).extend(one.elements for one in tensors[number])
-            self.gradients.extend((mark, place, one.shape) for one in tensors[number])
-        self.accumulated = {mark: tuple(sizes) for mark, sizes in found.items() if sizes}
+            if number in said:
+                shape, elements = said[number]
+                found.setdefault(mark, []).append(elements)
+                self.gradients.append((mark, place, shape))
+        self.accumulated = {mark: tuple(sizes) for mark, sizes in found.items()}
 
     def _arguments(self, number: int) -> tuple[Any, ...]:
         """The arguments of an op by their number."""
@@ -201,7 +204,7 @@ def _recorded(executions: Executions, prices: Prices, host: Host) -> tuple[Execu
         Execution(outer, parts[0].launch, device, parts[0].mark, events=sorted(event for part in parts for event in part.events))
         for (outer, device), parts in groups.items()
     ]
-    kept = np.setdiff1d(np.arange(len(executions)), list(owner))
+    kept = np.setdiff1d(np.arange(len(executions)), list(owner), assume_unique=True)
     return executions.take(kept).with_more(made), np.append(numbers[kept], [prices.of_op(one.op, one.events, one.mark) for one in made])
 
 

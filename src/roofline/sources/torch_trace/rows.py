@@ -18,7 +18,7 @@ from ...torch_prices.call import RECORD_SHAPES
 from ...torch_prices.elementwise import ELEMENTWISE
 from ..parts import UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
 from ..timeline import Span, busy_in, lane
-from .arrays import Integers
+from .arrays import Integers, distinct
 from .calls import label, wide_share
 from .columns import KERNEL, MEMCPY, NONE, Numbered
 from .context import Contexts
@@ -91,7 +91,7 @@ class DeviceRows:
         self.busy = merged(self.start, self.end)
         self._self = self._self_times()
         time = (work.end - work.start).data.__getitem__
-        self._patterns = Patterns(self._in_order(), np.unique(self._priced).tolist(), prices, contexts, time)
+        self._patterns = Patterns(self._in_order(), distinct(self._priced).tolist(), prices, contexts, time)
 
     def _mark_second_passes(self) -> None:
         """Gives the executions of passes that repeat others contexts of their own."""
@@ -99,7 +99,7 @@ class DeviceRows:
         ops, marks = self._executions.op, self._executions.mark
         products = np.flatnonzero(np.isin(self._priced, multiplying) & (ops != NONE))
         graded = self._contexts.sequences(ops[products]) != NONE
-        both = np.intersect1d(marks[products[graded]], marks[products[~graded]])
+        both = np.intersect1d(distinct(marks[products[graded]]), distinct(marks[products[~graded]]), assume_unique=True)
         kept = np.isin(marks[products], both)
         held = list(self._held(products[kept]))
         for begin, end, caller in {self._contexts.call_around(op) for op in second_passes(held, graded[kept].tolist())}:
@@ -130,7 +130,7 @@ class DeviceRows:
     @cached_property
     def _told(self) -> Integers:
         """The steps whose launches tell the order of kernels: the first ones; without steps, everything."""
-        marks = np.unique(self._executions.mark[self._executions.mark != NONE])
+        marks = distinct(self._executions.mark[self._executions.mark != NONE])
         return marks[:FIRST_STEPS] if len(marks) else np.array([NONE])
 
     def part(self, plane: str, name: str, hardware: object, complete: Mapping[Mark, bool], marks: Integers) -> DevicePart:
@@ -151,7 +151,7 @@ class DeviceRows:
     def _self_times(self) -> Integers:
         """The self time of each event."""
         names = self._work.name[self.events]
-        exchanges = [number for number in np.unique(names).tolist() if _COLLECTIVE.search(str(self._prices.names[number]))]
+        exchanges = [number for number in distinct(names).tolist() if _COLLECTIVE.search(str(self._prices.names[number]))]
         apart = np.isin(names, exchanges)
         own = np.zeros(len(self.events), np.int64)
         own[~apart] = uncovered(self.start[~apart], self.end[~apart])
