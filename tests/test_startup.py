@@ -1,6 +1,7 @@
 """What starting may cost: heavy libraries are imported where they are used, and not on the way to an answer from a profile."""
 
 import gc
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,22 @@ def test_a_pytorch_trace_needs_neither_masked_arrays_nor_compiled_programs() -> 
 def test_importing_the_package_imports_no_heavy_library() -> None:
     run = subprocess.run([sys.executable, "-c", "import roofline, sys; print(*sys.modules)"], capture_output=True, text=True, check=True)
     assert not HEAVY & set(run.stdout.split())
+
+
+def test_analyze_starts_no_threads_for_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the command: who calls it from Python may compute some, and so may programs that other commands run."""
+    variable = "OPENBLAS_NUM_THREADS"
+    monkeypatch.delenv(variable, raising=False)
+    assert main(["analyze", "--help"]) == 0
+    monkeypatch.setattr(sys, "argv", ["roofline", "capture", "--help"])
+    assert main() == 0
+    assert variable not in os.environ
+    monkeypatch.setattr(sys, "argv", ["roofline", "analyze", "--help"])
+    assert main() == 0
+    assert os.environ[variable] == "1"
+    monkeypatch.setenv(variable, "4")
+    assert main() == 0
+    assert os.environ[variable] == "4"
 
 
 def test_a_process_that_ends_is_not_searched_for_garbage(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,9 +36,6 @@ class Args(Struct, gc=False):
     nelems_out: Raw = field(name="Out msg nelems", default=NOT_SAID)
     dtype: Raw = NOT_SAID
     group_size: Raw = field(name="Group size", default=NOT_SAID)
-    ranks: Raw = field(name="Process Group Ranks", default=NOT_SAID)
-    split_in: Raw = field(name="In split size", default=NOT_SAID)
-    split_out: Raw = field(name="Out split size", default=NOT_SAID)
     kernel_num_gb: Raw = NOT_SAID
     kernel_flop: Raw = NOT_SAID
     kernel_kwargs: Raw = NOT_SAID
@@ -56,9 +53,6 @@ EXTRA = {
     "nelems_out": "Out msg nelems",
     "dtype": "dtype",
     "group_size": "Group size",
-    "ranks": "Process Group Ranks",
-    "split_in": "In split size",
-    "split_out": "Out split size",
     "kernel_num_gb": "kernel_num_gb",
     "kernel_flop": "kernel_flop",
     "kernel_kwargs": "kernel_kwargs",
