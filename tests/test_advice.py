@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofline.analysis.advice import EXTRA, PRIMARY, PROGRAM, Placed, advise, explain
+from roofline.analysis.advice import advise, explain
 from roofline.analysis.advice_kinds import KINDS
+from roofline.analysis.advice_rules import EXTRA, PRIMARY, PROGRAM, Placed
 from roofline.cost import Cost
 from roofline.machine import Machine
 from roofline.placement import Corrections, place

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from roofline.cost import Cost
 from roofline.dtypes import dtype
 from roofline.errors import FormulaError, MachineError, UsageError
-from roofline.fusing import Chain, Fusion, Stage, StageSpec, Tensor, best, chain, every_fusion, fuse, groupings
+from roofline.fusing import Fusion, best, every_fusion, fuse, groupings
 from roofline.machine import Capacity, Machine
+from roofline.op_chain import Chain, Stage, StageSpec, Tensor, chain
 from roofline.placement import Corrections
 from roofline.resource import Resource
 from roofline.units import show

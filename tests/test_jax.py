@@ -15,8 +15,8 @@ from jax.experimental import pallas  # noqa: E402
 
 import roofline as rl  # noqa: E402
 import roofline.jax  # noqa: E402
+from roofline.grouping import group  # noqa: E402
 from roofline.report import Report  # noqa: E402
-from roofline.selection import group  # noqa: E402
 
 pytestmark = pytest.mark.jax
 Spec = jax.ShapeDtypeStruct

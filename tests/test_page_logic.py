@@ -18,13 +18,14 @@ from roofline.analysis import analyze, describe
 from roofline.analysis.losses import CAUSES as LOSSES
 from roofline.comparison import compare
 from roofline.cost import Cost
+from roofline.grouping import KEYS, group
 from roofline.machine import Machine
 from roofline.machines.catalogue import catalogue, load
 from roofline.render.chart import chart
 from roofline.render.export import op_rows, to_csv, to_json
 from roofline.render.page.data import CAUSES, GROUPINGS, catalogue_json, vocabulary_json
 from roofline.report import Report
-from roofline.selection import KEYS, group, narrow
+from roofline.selection import narrow
 from roofline.sources import read
 from roofline.workload import Device, Op, Recording, Share, Step, Workload
 

@@ -21,11 +21,12 @@ from roofline.comparison import compare
 from roofline.cost import Cost
 from roofline.errors import OutputError, UsageError
 from roofline.formulas import matmul
-from roofline.fusing import StageSpec, chain, fuse
+from roofline.fusing import fuse
 from roofline.machine import Limit, Machine
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
 from roofline.machines.catalogue import card
+from roofline.op_chain import StageSpec, chain
 from roofline.placement import place
 from roofline.prediction.by_size import Sizes
 from roofline.render import plot

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from roofline.errors import FormulaError, UsageError
+from roofline.grouping import KEYS, group, group_parts
 from roofline.report import CounterInfo, DeviceInfo, DeviceShare, InputInfo, MachineInfo, OpInfo, Report, StepInfo, StepShare
-from roofline.selection import KEYS, group, group_parts, narrow, select, stem
+from roofline.selection import narrow, select, stem
 
 
 def op(id: int, name: str, time_s: float | None = 1.0, floor_s: float | None = 0.5, **details: object) -> OpInfo:

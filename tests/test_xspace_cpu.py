@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from roofline.analysis import analyze
+from roofline.grouping import group_parts
 from roofline.machine import Machine
-from roofline.selection import group_parts, narrow
+from roofline.selection import narrow
 from roofline.sources import read
 from roofline.sources.xspace import cpu
 from xspace_profiles import ADD_FLOP, MICROSECOND, Instruction, annotation, by_name, hlo, host, programs, recorded

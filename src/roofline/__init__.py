@@ -39,9 +39,7 @@ if TYPE_CHECKING:
     from .comparison import compare as compare
     from .cost import Cost as Cost
     from .dtypes import dtype as dtype
-    from .fusing import StageSpec as StageSpec
     from .fusing import best as best_fusion  # noqa: F401
-    from .fusing import chain as chain
     from .fusing import fuse as fuse
     from .hlo.price.calls import CustomCall as CustomCall
     from .hlo.price.calls import forget_call as forget_call
@@ -54,6 +52,8 @@ if TYPE_CHECKING:
     from .machine import Machine as Machine
     from .machines import catalogue as catalogue
     from .machines import load as chip  # noqa: F401
+    from .op_chain import StageSpec as StageSpec
+    from .op_chain import chain as chain
     from .placement import Corrections as Corrections
     from .placement import Placement as Placement
     from .placement import fit as fit
@@ -88,7 +88,8 @@ _HOMES = {
     "compare": "comparison",
     "Cost": "cost",
     "dtype": "dtypes",
-    **dict.fromkeys(("StageSpec", "chain", "fuse"), "fusing"),
+    **dict.fromkeys(("StageSpec", "chain"), "op_chain"),
+    "fuse": "fusing",
     "best_fusion": "fusing:best",
     **dict.fromkeys(("CustomCall", "forget_call", "register_call"), "hlo.price.calls"),
     **dict.fromkeys(("Ledger", "Row"), "ledger"),

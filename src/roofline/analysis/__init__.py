@@ -45,7 +45,8 @@ from ..sources import read
 from ..sources.remote import Progress
 from ..sources.report_json import stored_report
 from ..workload import Op, Recording, Workload
-from .advice import Program, advise, doubts, in_order
+from .advice import advise, doubts, in_order
+from .advice_rules import Program
 from .cache_hits import served
 from .chains import KIND as CHAIN
 from .counters import with_counters

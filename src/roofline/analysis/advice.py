@@ -1,11 +1,11 @@
 """Advice: what limits an op and what to do next, as small pure rules.
 
-A rule looks at one op and returns a draft or ``None``. The first of `PRIMARY` that applies names what limits the op; each of `EXTRA`
-may add something; `PROGRAM` looks at all ops at once. Suspect ops come first (faster than the roofline allows: a count or a ceiling is
-wrong), then by the seconds a change could save. Every kind of finding has its levers in `advice_kinds`. Ops that share a kind share a
-finding: a draft's own sentence is written only where it stands alone.
+What the rules of `advice_rules` find is merged and put in order. Suspect ops come first (faster than the roofline allows: a count or a
+ceiling is wrong), then by the seconds a change could save. Every kind of finding has its levers in `advice_kinds`. Ops that share a kind
+share a finding: a draft's own sentence is written only where it is alone.
 
     >>> from roofline.cost import Cost
+    >>> from roofline.machine import Machine
     >>> from roofline.placement import place
     >>> toy = Machine.of("toy", {"matrix/bf16": 100, "hbm": 10})
     >>> found = explain(place(Cost.of({"matrix/bf16": 50, "hbm": 10}), toy, time_s=5.0), "copy")
@@ -15,66 +15,19 @@ finding: a draft's own sentence is written only where it stands alone.
     'copy is memory-bound (hbm) at 20% of its roofline: 5 s, minimum 1 s.'
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from ..machine import LATENCY, Ceiling, Machine
-from ..placement import Placement, may_bind
+from ..machine import Machine
+from ..placement import Placement
 from ..report import Finding
-from ..resource import COMPUTE_UNITS, HBM, Resource, bound_words, named
-from ..units import percent, plain, show
 from ..workload import Op
-from .advice_kinds import CLOSE, FAR, FAR_BELOW, KINDS
+from .advice_kinds import KINDS
+from .advice_rules import DOUBTS, EXTRA, LISTED, NOTABLE, PRIMARY, PROGRAM, Draft, Placed, Program, listed, near_ridge, short_name
 
-NEAR_RIDGE = 1.25
-SERIAL_BAND = 0.1  # a time within this of the serial time means that nothing overlaps
-NOTABLE = 0.01  # of the program's time: below that the middle zone and the unknown are not worth a line
-LISTED = 3  # names that a finding about many ops gives
 SEPARATE = 5  # ops of one kind that get a line each; more share one
-TOLERANCE = 1.02  # of the roof: rates and clocks are not known better than this
-ROUNDING = 1e-9  # efficiencies this close above 1 count as 1
-
-# Words for a matrix product in names and categories: dot_general, sgemm, conv2d, but not convert.
-PRODUCT = r"(?<![a-z])(matmul|dot|[a-z]?gemm|bmm|addmm|einsum|conv(olution|\d?d)?)(?![a-z])"
-
-
-class Placed(Struct, frozen=True):
-    """An op of a program and where it stands; its id is the one that findings name."""
-
-    id: int
-    op: Op
-    placement: Placement
-
-
-class Draft(Struct, frozen=True):
-    """That a kind of finding holds for an op, by its id; ``write`` gives the sentence that follows its name."""
-
-    kind: str
-    id: int
-    write: Callable[[], str] | None = None
-    saving_s: float | None = None
-
-
-class Program(Struct, frozen=True):
-    """What is asked about all ops at once: their names and times by their ids, how many there are, and their time together.
-
-    ``unrated`` has the resources without a known rate of those that use any, ``unpriced`` are those whose cost is not wholly known.
-    """
-
-    names: Mapping[int, str] | Sequence[str]
-    times: Mapping[int, float | None] | Sequence[float | None]
-    unrated: Mapping[int, tuple[Resource, ...]]
-    unpriced: Sequence[int]
-    machine: Machine
-    count: int
-    time_s: float
-
-
-Rule = Callable[[Placed], Draft | None]
-ProgramRule = Callable[[Program], Finding | None]
+DOUBTED = ("unrated", "above-roof")  # kinds that come before all savings
 
 
 def advise(placed: Iterable[Placed], machine: Machine) -> tuple[Finding, ...]:
@@ -147,239 +100,6 @@ def _about(one: Placed) -> list[Draft]:
     return found
 
 
-def above_roof(one: Placed) -> Draft | None:
-    """Efficiency above 1: never clipped, always reported."""
-    placement, efficiency = one.placement, one.placement.efficiency
-    if efficiency is None or efficiency <= 1 + ROUNDING:
-        return None
-
-    def write() -> str:
-        took = f"{show(placement.time_s, 's')}, minimum {show(placement.floor_s, 's')} on {placement.unit}"
-        return f"is faster than the roofline allows ({took}): check the count and the ceiling."
-
-    return Draft("above-roof", one.id, write)
-
-
-def between_roofs(one: Placed) -> Draft | None:
-    """Faster than main memory allows, but not than the next faster memory: part of the data stays there."""
-    placement = one.placement
-    if (placement.efficiency or 0) <= 1 + ROUNDING or placement.unit != HBM.name or placement.time_s is None:
-        return None
-    others = max((seconds for unit, seconds in placement.times if unit != HBM.name), default=0.0)
-    moved, main = float(placement.cost.known(HBM)), placement.machine.rate(HBM)
-    needed = moved / placement.time_s
-    roofs = [ceiling for ceiling in faster_memories(placement.machine) if ceiling.rate >= needed]
-    if others > placement.time_s * (1 + ROUNDING) or not roofs:
-        return None
-    roof = min(roofs, key=lambda ceiling: (ceiling.rate, ceiling.resource))
-
-    def write() -> str:
-        return (
-            f"achieves {show(needed, 'B/s')}, between the bandwidth of {HBM} ({show(main, 'B/s')}) and {roof.resource} "
-            f"({show(roof.rate, 'B/s')}): part of its data stays on chip; improve its tiling."
-        )
-
-    return Draft("between-roofs", one.id, write, max(placement.time_s - max(moved / roof.rate, others), 0.0))
-
-
-def faster_memories(machine: Machine) -> list[Ceiling]:
-    """The memories that are faster than the main memory."""
-    return [ceiling for ceiling in machine.memories if ceiling.rate > machine.rate(HBM)]
-
-
-def latency(one: Placed) -> Draft | None:
-    """Work smaller than the launch that starts it, launch by launch."""
-    placement, took = one.placement, one.placement.time_s
-    if not took or placement.bound != LATENCY or placement.unit is None:
-        return None
-
-    def write() -> str:
-        each, needed = took / placement.executions, placement.floor_s / placement.executions
-        return f"is latency-bound: {show(each, 's')} per launch, of which the work needs {show(needed, 's')}."
-
-    return Draft("latency", one.id, write, _headroom(one))
-
-
-def no_overlap(one: Placed) -> Draft | None:
-    """A time near the serial time and a low efficiency: the units wait for one another."""
-    placement = one.placement
-    if len(placement.times) < 2 or not placement.time_s or placement.efficiency is None or placement.efficiency >= CLOSE:
-        return None
-    paths = _paths(placement)
-    serial_s = sum(seconds for _, seconds in paths)
-    if len(paths) < 2 or abs(placement.time_s / serial_s - 1) > SERIAL_BAND:
-        return None
-
-    def write() -> str:
-        units = " + ".join(unit for unit, _ in paths)
-        serial, floor = show(serial_s, "s"), show(placement.floor_s, "s")
-        return f"takes {show(placement.time_s, 's')}, about its serial time on {units} ({serial}; minimum {floor}): nothing overlaps."
-
-    return Draft("no-overlap", one.id, write, _headroom(one))
-
-
-def _paths(placement: Placement) -> list[tuple[str, float]]:
-    """The units that could wait for one another, longest first; the levels of one memory hierarchy are one path, its slowest."""
-    used = [(unit, seconds) for unit, seconds in placement.times if seconds]
-    slowest = next((unit for unit, _ in used if named(unit).is_memory), None)
-    return [(unit, seconds) for unit, seconds in used if unit == slowest or not named(unit).is_memory]
-
-
-def far_below(one: Placed) -> Draft | None:
-    """Below a tenth of the roofline: seldom the kernel itself, mostly what surrounds it."""
-    placement, efficiency = one.placement, one.placement.efficiency
-    if efficiency is None or efficiency >= FAR_BELOW:
-        return None
-
-    def write() -> str:
-        took, least = show(placement.time_s, "s"), show(placement.floor_s, "s")
-        return f"runs at {percent(efficiency)} of its roofline ({placement.unit}): {took}, minimum {least}."
-
-    return Draft("far-below", one.id, write, _headroom(one))
-
-
-def bound(one: Placed) -> Draft | None:
-    """The bound and the efficiency of an op."""
-    placement, unit, efficiency = one.placement, one.placement.unit, one.placement.efficiency
-    if unit is None:
-        return None
-    resource = named(unit)
-    family = "network" if resource.is_link else "compute" if resource.is_compute else "memory"
-
-    def write() -> str:
-        least = show(placement.floor_s, "s")
-        if efficiency is None:
-            return f"is {bound_words(unit)}{_against(placement)}: minimum time {least}."
-        return f"is {bound_words(unit)} at {percent(efficiency)} of its roofline: {show(placement.time_s, 's')}, minimum {least}."
-
-    if efficiency is None:
-        return Draft(f"{family}-bound", one.id, write)
-    return Draft("network-bound" if family == "network" else f"{family}-{_zone(efficiency)}", one.id, write, _headroom(one))
-
-
-def near_ridge(one: Placed) -> Draft | None:
-    """Compute and data movement within a factor of 1.25 of each other."""
-    placement = one.placement
-    if len(placement.times) < 2:
-        return None
-    # Times come longest first, so the first of each side is its longest.
-    computing = next(((seconds, unit) for unit, seconds in placement.times if unit in COMPUTE_UNITS), None)
-    moving = next(((seconds, unit) for unit, seconds in placement.times if unit not in COMPUTE_UNITS), None)
-    if not computing or not moving or not min(computing[0], moving[0]):
-        return None
-    if max(computing[0], moving[0]) > NEAR_RIDGE * min(computing[0], moving[0]):
-        return None
-
-    def write() -> str:
-        times = f"{computing[1]} needs {show(computing[0], 's')}, {moving[1]} {show(moving[0], 's')}"
-        return f"is near the ridge point{_against(placement)}: {times}."
-
-    return Draft("near-ridge", one.id, write)
-
-
-def vector_instead_of_matrix(one: Placed) -> Draft | None:
-    """A matrix product on the vector unit of a machine that has a matrix unit."""
-    placement, machine = one.placement, one.placement.machine
-    if placement.unit != "vector":
-        return None
-    named = re.search(PRODUCT, f"{one.op.name} {one.op.category}".lower())
-    asked = [resource for resource in placement.cost if resource.is_arithmetic and (resource.unit == "matrix" or named)]
-    billed = [resource for resource in asked if unit_of(machine, resource) == "vector" and resource.kind not in ("fp64", "int64")]
-    roof = _matrix_roof(machine, billed[0].kind) if billed else None
-    if roof is None:
-        return None
-    flops = sum(float(placement.cost.known(resource)) for resource in billed)
-    spared = sum(float(placement.cost.known(resource)) / machine.rate(resource) for resource in billed)
-    times = dict(placement.times)
-    floor = max(
-        times["vector"] - spared, times.get("matrix", 0.0) + flops / roof.rate, *(s for u, s in times.items() if u != "vector"), 0.0
-    )
-
-    def write() -> str:
-        formats = ", ".join(resource.kind or resource.name for resource in billed)
-        least = f"minimum {show(placement.floor_s, 's')}, on {roof.resource} {show(floor, 's')}"
-        return f"does {show(flops, 'FLOP')} of {formats} matmuls on the vector unit: {least}."
-
-    return Draft("vector-instead-of-matrix", one.id, write, max(placement.floor_s - floor, 0.0) if placement.time_s else None)
-
-
-def low_batch(one: Placed) -> Draft | None:
-    """A matrix product that reads its weights for too few rows: memory-bound, at half the ridge or less."""
-    placement, compute = one.placement, one.placement.compute
-    if compute is None or placement.unit != HBM.name or unit_of(placement.machine, compute) != "matrix":
-        return None
-    intensity, ridge = placement.intensity(), placement.ridge()
-    if not intensity or not ridge or 2 * intensity > ridge:
-        return None
-
-    def write() -> str:
-        has = f"has {show(intensity, 'FLOP/B')}, far below the {compute} ridge at {show(ridge, 'FLOP/B')}"
-        return f"{has}: about {plain(ridge / intensity, 2)} times as many rows would take the same time."
-
-    return Draft("low-batch", one.id, write)
-
-
-def unrated(program: Program) -> Finding | None:
-    """Work on resources without a known rate: minimum times leave it out."""
-    mine = sorted(program.unrated)
-    if not mine:
-        return None
-    resources = {resource for missing in {*program.unrated.values()} for resource in missing}
-    missing = ", ".join(sorted(resource.name for resource in resources))
-    names = _listed([_short(program.names[id]) for id in mine[:LISTED]], len(mine))
-    undecided = any(may_bind(resource, program.machine) for resource in resources)
-    lost = "leaves it out, and without it there is no bound" if undecided else "leaves it out"
-    message = f"{program.machine.name} has no known rate for {missing}: the minimum time of {names} {lost}."
-    return Finding(kind="unrated", message=message, ops=tuple(mine), levers=KINDS["unrated"].levers)
-
-
-def unknown(program: Program) -> Finding | None:
-    """The share of time, or of ops, whose cost is not known."""
-    mine = sorted(program.unpriced, key=lambda id: (-(program.times[id] or 0.0), id))
-    total = program.time_s
-    spent = sum([program.times[id] or 0.0 for id in mine])
-    if not mine or (total and spent < NOTABLE * total):
-        return None
-    names = _listed([_short(program.names[id]) for id in mine[:LISTED]], len(mine))
-    share = f"{percent(spent / total)} of the measured time ({show(spent, 's')})" if total else f"{len(mine)} of {program.count} ops"
-    message = f"the cost of {share} is not known: {names}."
-    return Finding(kind="unknown", message=message, ops=tuple(mine), levers=KINDS["unknown"].levers)
-
-
-DOUBTS: tuple[Rule, ...] = (between_roofs, above_roof)
-PRIMARY: tuple[Rule, ...] = (*DOUBTS, latency, no_overlap, far_below, bound)
-EXTRA: tuple[Rule, ...] = (near_ridge, vector_instead_of_matrix, low_batch)
-PROGRAM: tuple[ProgramRule, ...] = (unrated, unknown)
-DOUBTED = ("unrated", "above-roof")  # kinds that come before all savings
-
-
-def _zone(efficiency: float) -> str:
-    return "close" if efficiency >= CLOSE else "far" if efficiency < FAR else "middle"
-
-
-def _against(placement: Placement) -> str:
-    """The intensity and the ridge, where both are known."""
-    intensity, ridge = placement.intensity(), placement.ridge()
-    return f" at {show(intensity, 'FLOP/B')} (ridge {show(ridge, 'FLOP/B')})" if intensity and ridge else ""
-
-
-def _headroom(one: Placed) -> float:
-    return max(one.placement.headroom_s or 0.0, 0.0)
-
-
-def _matrix_roof(machine: Machine, kind: str) -> Ceiling | None:
-    """The matrix roof a product of this format could run under: its own, tf32 for fp32, else the usual one."""
-    best = machine.best_matrix
-    usual = best if best and best.resource.unit == "matrix" else None
-    return machine.ceiling(f"matrix/{kind}") or (machine.ceiling("matrix/tf32") if kind == "fp32" else None) or usual
-
-
-def unit_of(machine: Machine, resource: Resource) -> str | None:
-    """The unit of hardware that work on a resource runs on, after fallbacks."""
-    ceiling = machine.resolve(resource)
-    return ceiling.resource.unit if ceiling else None
-
-
 def _matters(draft: Draft, total: float) -> bool:
     """The middle zone is worth a line only where its seconds are."""
     return not draft.kind.endswith("-middle") or (draft.saving_s or 0.0) >= NOTABLE * total
@@ -398,8 +118,8 @@ def _merged(drafts: Iterable[Draft], placed: Callable[[int], Placed]) -> list[Fi
         mine.sort(key=lambda draft: (-(draft.saving_s or 0.0), draft.id))
         savings = [draft.saving_s for draft in mine if draft.saving_s is not None]
         saving = sum(savings) if savings else None
-        names = [_short(placed(draft.id).op.name) for draft in mine[:LISTED]]
-        message = f"{len(mine)} ops {KINDS[kind].phrase}: {_listed(names, len(mine))}."
+        names = [short_name(placed(draft.id).op.name) for draft in mine[:LISTED]]
+        message = f"{len(mine)} ops {KINDS[kind].phrase}: {listed(names, len(mine))}."
         ops = tuple([draft.id for draft in mine])
         merged.append(Finding(kind=kind, message=message, ops=ops, saving_s=saving, levers=KINDS[kind].levers))
     return merged
@@ -409,7 +129,7 @@ def _alone(draft: Draft, one: Placed) -> Finding:
     """The finding about one op."""
     write = draft.write or next(same.write for same in _about(one) if same.kind == draft.kind)
     assert write is not None
-    message = f"{_short(one.op.name)} {write()}"
+    message = f"{short_name(one.op.name)} {write()}"
     return Finding(kind=draft.kind, message=message, ops=(draft.id,), saving_s=draft.saving_s, levers=KINDS[draft.kind].levers)
 
 
@@ -417,14 +137,3 @@ def _order(finding: Finding) -> tuple[int, float, str, tuple[int, ...]]:
     first = DOUBTED.index(finding.kind) if finding.kind in DOUBTED else len(DOUBTED)
     saved = finding.saving_s if finding.saving_per_step_s is None else finding.saving_per_step_s
     return first, -(saved or 0.0), finding.kind, finding.ops
-
-
-def _listed(names: Sequence[str], count: int) -> str:
-    """The first three of so many names, and how many more."""
-    if count > LISTED:
-        return f"{', '.join(names[:LISTED])} and {count - LISTED} more"
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 60 else f"{name[:59]}…"

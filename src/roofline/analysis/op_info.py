@@ -8,7 +8,7 @@ from ..operation import Convolution, Product, width
 from ..report import CounterInfo, LedgerRow, Number, OpInfo
 from ..resource import HBM, matrix
 from ..workload import Op
-from .advice import Placed
+from .advice_rules import Placed
 from .counters import LaunchCounters, model_against_counters
 from .needed_work import Needed
 from .program_points import amounts, known_parts, number

@@ -10,7 +10,8 @@ from ..op_columns import MANY, OpColumns, known_amounts
 from ..placement import IDEAL, Corrections, Placement, place_op
 from ..resource import HBM, Resource
 from ..workload import Op
-from .advice import ROUNDING, Placed, doubt, faster_memories
+from .advice import doubt
+from .advice_rules import ROUNDING, Placed, faster_memories
 from .cache_hits import COUNTED, TOLERANCE, resident
 from .losses import UNPRICED, cause_of
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import SourceError, UsageError
+from ..grouping import KEYS, PLACES
 from ..render.op_table import COLUMNS
-from ..selection import KEYS, PLACES
 from ..sources import PROGRAM, find
 from ..sources.report_json import stored_report
 from ..workload import Recording

@@ -7,7 +7,8 @@ from msgspec.structs import asdict
 
 from ..errors import UsageError, did_you_mean
 from ..formulas.chains import POINTWISE
-from ..fusing import ENUMERABLE, ChainReport, Fusion, Grouping, StageSpec, best, chain, chain_report, every_fusion, fuse
+from ..fusing import ENUMERABLE, ChainReport, Fusion, Grouping, best, chain_report, every_fusion, fuse
+from ..op_chain import StageSpec, chain
 from ..render.export import Row
 from ..render.tables import Cell, Paper, table
 from ..render.text import notes_text

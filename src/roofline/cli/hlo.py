@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..analysis import analyze
+from ..grouping import group
 from ..render.export import group_rows, op_rows
 from ..render.markdown import to_markdown
 from ..render.text import report_text
-from ..selection import group
 from ..sources.programs import read
 from .options import (
     Parser,

@@ -11,6 +11,7 @@ from ..analysis.stragglers import spreads
 from ..analysis.throughput import with_throughput
 from ..errors import UsageError, did_you_mean
 from ..folding import TableRows, table_rows
+from ..grouping import PLACES, Group, group, group_parts
 from ..machine import LATENCY
 from ..render.counters import counters_text
 from ..render.export import Row, group_rows, op_rows
@@ -21,7 +22,7 @@ from ..render.text import report_text
 from ..render.timeline import timeline_text
 from ..report import OpInfo, Report
 from ..resource import COMPUTE_UNITS, LINK_UNITS, MEMORY_UNITS
-from ..selection import PLACES, Group, group, group_parts, narrow, select
+from ..selection import narrow, select
 from ..units import parse
 from ..workload import Recording, Workload
 from .options import chosen_corrections, chosen_machine, chosen_throughput

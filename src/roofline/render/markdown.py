@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ..folding import TableRows, table_rows
+from ..grouping import Group
 from ..report import Report
-from ..selection import Group
 from .op_table import headers, op_cells, usual_columns
 from .program_facts import program_facts
 from .tables import Cell

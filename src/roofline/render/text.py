@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from ..folding import TableRows, table_rows
+from ..grouping import Group
 from ..lazy_rows import at, column, places_of, unsorted
 from ..report import Expected, Finding, OpInfo, Report
 from ..resource import bound_words
-from ..selection import Group
 from ..units import percent, plain, rounded, show
 from ..workload import is_caveat
 from .op_table import efficiency_cell, more, ops_text

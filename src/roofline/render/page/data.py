@@ -121,7 +121,7 @@ DIFFERENCES = (
     ("before_bound", "bound before", "unit", "what bounded the op before"),
     ("after_bound", "bound after", "unit", "what bounds the op after"),
 )
-GROUPINGS = (  # of `selection.KEYS`
+GROUPINGS = (  # of `grouping.KEYS`
     ("category", "category"),
     ("scope", "scope"),
     ("location", "location"),

@@ -1,4 +1,4 @@
-/** Rows summed by what they have in common, equal to `selection.group`. */
+/** Rows summed by what they have in common, equal to `grouping.group`. */
 
 import { add, heaviestKey } from "#page/law.js";
 import { VOCABULARY } from "#page/vocabulary.js";
