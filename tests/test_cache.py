@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import roofline
-from roofline.abandoned_files import mark_in_use
 from roofline.cli import main
 from roofline.cost import Cost
 from roofline.errors import SourceError, UsageError
+from roofline.files.abandoned_files import mark_in_use
+from roofline.files.output_files import UNFINISHED
 from roofline.hlo.price.calls import forget_call
 from roofline.machines import load
-from roofline.output_files import UNFINISHED
 from roofline.sources import cache as caching
 from roofline.sources.cache import SUFFIX, Cache, cache_folder, fingerprint, key_of
 from roofline.sources.packing import pack, unpack

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 import roofline as rl
-from roofline import output_files
-from roofline.abandoned_files import mark_in_use
 from roofline.checking.baselines import baseline_of
 from roofline.cli import main
 from roofline.errors import OutputError
+from roofline.files import output_files
+from roofline.files.abandoned_files import mark_in_use
+from roofline.files.output_files import write_file
+from roofline.files.staging import staging_folder
 from roofline.machines.catalogue import card
 from roofline.machines.writing import keep
-from roofline.output_files import write_file
 from roofline.sources.baseline_json import write_baseline
-from roofline.staging import staging_folder
 
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX, where another test imported it, warns of any fork
 

@@ -17,7 +17,7 @@ from typing import IO, Any
 from msgspec import Struct
 
 from ..errors import RooflineError, UsageError
-from ..staging import staging_folder
+from ..files.staging import staging_folder
 from .hook import roofline_hook as hook
 from .missing_profile import why_no_profile
 from .run_folder import collect

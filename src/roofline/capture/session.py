@@ -17,10 +17,10 @@ from typing import Any
 
 from ..analysis import analyze
 from ..errors import RooflineError, UsageError
+from ..files.staging import staging_folder
 from ..machine import Machine
 from ..report import Report
 from ..sources import read
-from ..staging import staging_folder
 from .hook import roofline_hook_jax as jax_hook
 from .hook import roofline_hook_torch as torch_hook
 from .hook.roofline_hook_torch_profiler import options

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import OutputError, UsageError, clean
-from ..output_files import write_file
+from ..files.output_files import write_file
 from ..render.export import Row, op_rows, to_csv, to_json, to_parquet
 from ..render.tables import Paper
 from ..report import Report

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from ..errors import MachineError, UsageError
-from ..user_folders import user_folder
+from ..files.user_folders import user_folder
 from .chip_specs import Card
 from .reading import build, parse_file
 

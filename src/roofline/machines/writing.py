@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import OutputError
+from ..files.output_files import write_file
 from ..machine import Capacity, Ceiling, Figure
-from ..output_files import write_file
 from ..units import show
 from .chip_specs import Card, Spec, Sustained, Sweep
 from .reading import SCHEMA

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError, clean, did_you_mean
-from ..output_files import write_file
+from ..files.output_files import write_file
 from ..report import Report
 from .export import Row, op_rows, to_csv, to_json, to_parquet
 from .markdown import to_markdown

@@ -6,7 +6,7 @@ import msgspec
 
 from ..checking.baselines import SCHEMA, Baseline
 from ..errors import SourceError
-from ..output_files import write_file
+from ..files.output_files import write_file
 from .files import all_of
 from .json_pieces import decode
 

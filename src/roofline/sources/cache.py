@@ -21,9 +21,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from ..errors import OutputError, UsageError
-from ..output_files import remove_unfinished, write_file
+from ..files.output_files import remove_unfinished, write_file
+from ..files.user_folders import user_folder
 from ..units import parse
-from ..user_folders import user_folder
 from .packing import pack, unpack
 from .parts import Part
 

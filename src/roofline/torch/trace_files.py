@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import OutputError
-from ..staging import staging_folder
+from ..files.staging import staging_folder
 from ..units import parse
 
 PROFILES = Path("plugins") / "profile"  # where TensorBoard looks for runs

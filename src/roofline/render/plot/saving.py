@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from ...errors import UsageError, did_you_mean
-from ...output_files import write_file
+from ...files.output_files import write_file
 
 FORMATS = ("svg", "png", "pdf")
 _DPI = 160

@@ -11,8 +11,8 @@ import re
 import stat
 from pathlib import Path
 
+from ..errors import OutputError
 from .abandoned_files import HAS_LOCKS, mark_in_use, remove_abandoned
-from .errors import OutputError
 
 _PIECE = 2**24  # bytes of one write call
 _LONGEST = 200  # bytes of the target's name in that of its draft

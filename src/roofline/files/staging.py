@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ..errors import UsageError
 from .abandoned_files import HAS_LOCKS, mark_in_use, remove_abandoned
-from .errors import UsageError
 
 _START = ".roofline-staging-"
 

@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from .errors import UsageError
+from ..errors import UsageError
 
 
 def user_folder(variable: str, kind: str) -> Path:
