@@ -8,6 +8,7 @@ execution of each does the same work. Times and amounts are summed.
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import chain, compress, count
+from math import fsum
 from typing import Any
 
 from msgspec import Struct
@@ -312,7 +313,7 @@ def table_rows(
     return TableRows(
         rows=rows,
         per=per,
-        whole_s=sum(
+        whole_s=fsum(  # the same in any order of the ops
             [weight_s for weight_s, category in zip(weights, categories, strict=True) if category not in left_out] if left_out else weights
         ),
         devices=devices,

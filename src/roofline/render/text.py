@@ -1,6 +1,7 @@
 """Reports as text, for a terminal or a pipe."""
 
 from collections.abc import Sequence
+from math import fsum
 
 from ..folding import TableRows, table_rows
 from ..grouping import Group
@@ -219,7 +220,7 @@ def fine_line(report: Report) -> str:
     if not fine:
         return ""
     ids, weights, floors = (column(unsorted(report.ops), name) for name in ("id", "weight_s", "floor_s"))
-    whole = sum(weights)
+    whole = fsum(weights)
     said = []
     for finding in fine:
         mine = places_of(ids, finding.ops)
