@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from roofline.analysis import analyze
-from roofline.analysis.cache_hits import resident
+from roofline.analysis.cache_hits import with_cache_hits
 from roofline.cost import Cost
 from roofline.machine import Capacity, Machine
 from roofline.placement import place_op
@@ -23,7 +23,7 @@ def op(moved: float, time_s: float, count: int = 1, **details: object) -> Op:
 
 
 def moved_to_cache(one: Op) -> Op | None:
-    return resident(one, place_op(one.cost, TOY, one.time_s, executions=one.launches))
+    return with_cache_hits(one, place_op(one.cost, TOY, one.time_s, executions=one.launches))
 
 
 def test_a_launch_faster_than_memory_counts_on_the_cache() -> None:
@@ -36,7 +36,7 @@ def test_a_launch_faster_than_memory_counts_on_the_cache() -> None:
     assert "faster than hbm allows (200%), so its 80 B per launch are counted on l2" in report.ops[0].notes[0]
     told = next(finding for finding in report.findings if finding.kind == "between-roofs")
     assert told.ops == (0,)
-    assert told.message == "copy: faster than hbm allows, so its bytes are counted on the cache, which held them."
+    assert told.message == "copy: faster than hbm allows, so its data came from a cache, and its bytes are counted there."
 
 
 def test_memory_is_charged_with_what_the_cache_cannot_hold_at_each_launch() -> None:
@@ -66,7 +66,7 @@ def test_only_compulsory_traffic_is_moved(provenance: str) -> None:
 def test_a_machine_without_a_known_cache_keeps_the_doubt() -> None:
     bare = replace(TOY, capacities=())
     one = op(80, 4)
-    assert resident(one, place_op(one.cost, bare, one.time_s)) is None
+    assert with_cache_hits(one, place_op(one.cost, bare, one.time_s)) is None
     assert analyze(Recording(workload=Workload((one,)), format="xspace"), bare).findings[0].kind in ("above-roof", "between-roofs")
 
 
@@ -91,7 +91,7 @@ CPU = Machine.of(
 )
 def test_each_memory_behind_a_cpus_cache_is_charged_with_what_did_not_fit(moved: float, time_s: float, crossed: dict[str, float]) -> None:
     one = op(moved, time_s)
-    found = resident(one, place_op(one.cost, CPU, time_s))
+    found = with_cache_hits(one, place_op(one.cost, CPU, time_s))
     assert found is not None
     assert found.cost == Cost.of({"vector/fp32": 1, **crossed})
     assert (place_op(found.cost, CPU, time_s).efficiency or 0) <= 1.02
@@ -100,4 +100,4 @@ def test_each_memory_behind_a_cpus_cache_is_charged_with_what_did_not_fit(moved:
 def test_a_gpus_l1_keeps_nothing_between_launches() -> None:
     one = op(16, 0.2)
     gpu = replace(CPU, kind="gpu")
-    assert resident(one, place_op(one.cost, gpu, 0.2)) is None
+    assert with_cache_hits(one, place_op(one.cost, gpu, 0.2)) is None

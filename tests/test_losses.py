@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.analysis import analyze
-from roofline.analysis.losses import CAUSES, Held, cause, split_losses
+from roofline.analysis.losses import CAUSES, OpLoss, cause, split_losses
 from roofline.cost import Cost
 from roofline.machine import Machine
 from roofline.placement import place_op
@@ -37,37 +37,37 @@ def test_time_above_the_floor_is_lost_to_what_binds(amounts: dict[str, float | N
 
 def test_an_op_is_at_its_roof_for_its_floor_and_the_rest_is_lost() -> None:
     # 10 s of wall: one op 4 s of which 3 at the roof, one 2 s of which 0.5; 4 s in which nothing ran.
-    found = split_losses([Held(4.0, 3.0, "memory"), Held(2.0, 0.5, "compute")], 10.0, 6.0)
+    found = split_losses([OpLoss(4.0, 3.0, "memory"), OpLoss(2.0, 0.5, "compute")], 10.0, 6.0)
     assert found.at_roof_s == 3.5
     assert found.lost == {"memory": 1.0, "compute": 1.5, "communication": 0, "latency": 0, "unpriced": 0, "idle": 4.0, "unneeded": 0}
 
 
 def test_work_that_was_not_needed_is_lost_as_such() -> None:
     # 4 s, of which 3 at the roof, of which the model needed 1.
-    found = split_losses([Held(4.0, 3.0, "memory", 1.0)], 4.0, 4.0)
+    found = split_losses([OpLoss(4.0, 3.0, "memory", 1.0)], 4.0, 4.0)
     assert (found.at_roof_s, found.lost["unneeded"], found.lost["memory"]) == (1.0, 2.0, 1.0)
 
 
 def test_streams_that_overlap_lose_nothing_twice() -> None:
     # Two streams of 4 s side by side are busy for 4 s, half of which is each one's.
-    found = split_losses([Held(4.0, 1.0, "memory"), Held(4.0, 4.0, "compute")], 5.0, 4.0)
+    found = split_losses([OpLoss(4.0, 1.0, "memory"), OpLoss(4.0, 4.0, "compute")], 5.0, 4.0)
     assert (found.at_roof_s, found.lost["memory"], found.lost["compute"], found.lost["idle"]) == (3.0, 1.0, 0.0, 1.0)
 
 
 def test_busy_time_that_no_op_has_is_unpriced() -> None:
-    assert split_losses([Held(1.0, 1.0, "memory")], 4.0, 3.0).lost["unpriced"] == 2.0
+    assert split_losses([OpLoss(1.0, 1.0, "memory")], 4.0, 3.0).lost["unpriced"] == 2.0
 
 
 def test_an_op_above_its_roof_loses_nothing() -> None:
-    found = split_losses([Held(1.0, 5.0, "memory")], 1.0)
+    found = split_losses([OpLoss(1.0, 5.0, "memory")], 1.0)
     assert (found.at_roof_s, sum(found.lost.values())) == (1.0, 0.0)
 
 
 SECONDS = st.floats(0, 1e3, allow_nan=False)
 
 
-@given(st.lists(st.builds(Held, SECONDS, SECONDS, st.sampled_from(CAUSES), st.none())), SECONDS, st.none() | SECONDS)
-def test_the_roofs_and_the_losses_make_up_the_wall_time(held: list[Held], wall_s: float, busy_s: float | None) -> None:
+@given(st.lists(st.builds(OpLoss, SECONDS, SECONDS, st.sampled_from(CAUSES), st.none())), SECONDS, st.none() | SECONDS)
+def test_the_roofs_and_the_losses_make_up_the_wall_time(held: list[OpLoss], wall_s: float, busy_s: float | None) -> None:
     found = split_losses(held, wall_s, busy_s)
     assert found.at_roof_s + sum(found.lost.values()) == pytest.approx(wall_s, rel=1e-9, abs=1e-9)
     assert found.at_roof_s >= 0

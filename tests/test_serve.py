@@ -21,7 +21,7 @@ from roofline.serve import Site
 from roofline.serve.guard import HEADERS
 from roofline.serve.listen import bind
 from roofline.sources import runs as listing
-from roofline.sources.runs import Lookout, Run
+from roofline.sources.runs import Run, RunFinder
 
 TABLE = "name,time,flops,bytes\nmatmul,2 ms,1 GFLOP,10 MB\n"
 FASTER = TABLE.replace("2 ms", "1 ms")
@@ -48,7 +48,7 @@ def log_folder(folder: Path, *hosts: str, run: str = "monday") -> Path:
 
 def test_a_tensorboard_run_is_one_entry_with_its_hosts(tmp_path: Path) -> None:
     log_folder(tmp_path / "big", "host0", "host1")
-    (found,) = Lookout([tmp_path]).look().runs
+    (found,) = RunFinder([tmp_path]).find().runs
     assert (found.name, found.kind, len(found.files)) == ("big/monday", "profile", 2)
 
 
@@ -60,7 +60,7 @@ def test_each_kind_is_found_by_its_content(tmp_path: Path) -> None:
     assert main(["analyze", str(tmp_path / "ops.csv"), "--chip", "h200", "--json", str(tmp_path / "report.json")]) == 0
     (tmp_path / "settings.json").write_text('{"name": "theme", "colour": "blue"}')  # JSON, but no rows of ops
     (tmp_path / "notes.txt").write_text("what we tried on Monday")
-    kinds = {run.path.name: run.kind for run in Lookout([tmp_path]).look().runs}
+    kinds = {run.path.name: run.kind for run in RunFinder([tmp_path]).find().runs}
     assert kinds == {
         "ops.csv": "table",
         "program.txt.gz": "program",
@@ -73,14 +73,14 @@ def test_each_kind_is_found_by_its_content(tmp_path: Path) -> None:
 def test_profiles_side_by_side_are_listed_alone_and_together(tmp_path: Path) -> None:
     for name in ("one", "two"):
         shutil.copy(SCAN, tmp_path / f"{name}.xplane.pb.gz")
-    assert sorted(len(run.files) for run in Lookout([tmp_path]).look().runs) == [1, 1, 2]
+    assert sorted(len(run.files) for run in RunFinder([tmp_path]).find().runs) == [1, 1, 2]
 
 
 def test_a_dump_of_xla_is_one_entry(tmp_path: Path) -> None:
     program = "HloModule jit_step\nENTRY main { ROOT p = f32[4] parameter(0) }\n"
     for number in (1, 2):
         (tmp_path / f"module_000{number}.jit_step.sm_9.0_gpu_after_optimizations.txt").write_text(program)
-    (found,) = Lookout([tmp_path]).look().runs
+    (found,) = RunFinder([tmp_path]).find().runs
     assert (found.path, found.kind, len(found.files)) == (tmp_path, "program", 2)
 
 
@@ -88,21 +88,21 @@ def test_folders_that_link_into_themselves_are_walked_once(tmp_path: Path) -> No
     table(tmp_path)
     (tmp_path / "again").symlink_to(tmp_path)
     (tmp_path / "itself").symlink_to(tmp_path / "itself")
-    assert [run.name for run in Lookout([tmp_path]).look().runs] == ["ops.csv"]
+    assert [run.name for run in RunFinder([tmp_path]).find().runs] == ["ops.csv"]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
 def test_pipes_are_skipped_in_a_folder_and_refused_by_name(tmp_path: Path) -> None:
     table(tmp_path)
     os.mkfifo(tmp_path / "pipe.csv")  # opening it would wait for ever
-    lookout = Lookout([tmp_path])
-    (run,) = lookout.look().runs
+    finder = RunFinder([tmp_path])
+    (run,) = finder.find().runs
     with pytest.raises(SourceError, match="a pipe or device"):
-        Lookout([tmp_path / "pipe.csv"])
-    assert lookout.again(run) == run
+        RunFinder([tmp_path / "pipe.csv"])
+    assert finder.again(run) == run
     run.path.unlink()
     os.mkfifo(run.path)
-    assert lookout.again(run) is None
+    assert finder.again(run) is None
 
 
 def test_links_that_lead_out_of_the_folder_are_followed_only_when_asked(tmp_path: Path) -> None:
@@ -114,20 +114,20 @@ def test_links_that_lead_out_of_the_folder_are_followed_only_when_asked(tmp_path
     (served / "near.csv").symlink_to(served / "own.csv")
     (served / "far.csv").symlink_to(secret)
     (served / "folder").symlink_to(other)
-    found = Lookout([served]).look()
+    found = RunFinder([served]).find()
     assert {run.name for run in found.runs} == {"own.csv", "near.csv"}
     assert found.notes == ("2 links lead out of the folder; --follow lists them too",)
-    assert {run.name for run in Lookout([served], follow=True).look().runs} == {"own.csv", "near.csv", "far.csv", "folder/secret.csv"}
+    assert {run.name for run in RunFinder([served], follow=True).find().runs} == {"own.csv", "near.csv", "far.csv", "folder/secret.csv"}
 
 
 def test_a_file_that_becomes_a_link_out_of_the_folder_is_no_longer_opened(tmp_path: Path) -> None:
     (tmp_path / "served").mkdir()
     path, secret = table(tmp_path / "served"), table(tmp_path, "secret.csv")
-    lookout = Lookout([tmp_path / "served"])
-    (run,) = lookout.look().runs
+    finder = RunFinder([tmp_path / "served"])
+    (run,) = finder.find().runs
     path.unlink()
     path.symlink_to(secret)
-    assert lookout.again(run) is None
+    assert finder.again(run) is None
 
 
 def test_a_dump_with_a_program_elsewhere_is_not_read(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_dump_with_a_program_elsewhere_is_not_read(tmp_path: Path) -> None:
     program.write_text("HloModule jit_step\nENTRY main { ROOT p = f32[4] parameter(0) }\n")
     shutil.copy(program, tmp_path / "served")
     (tmp_path / "served" / program.name.replace("0001", "0002")).symlink_to(program)
-    assert Lookout([tmp_path / "served"]).look().runs == ()
+    assert RunFinder([tmp_path / "served"]).find().runs == ()
 
 
 def test_one_folder_that_goes_wrong_leaves_the_others_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ def test_one_folder_that_goes_wrong_leaves_the_others_listed(tmp_path: Path, mon
         return real(path, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(listing, "_run", failing)
-    found = Lookout([tmp_path]).look()
+    found = RunFinder([tmp_path]).find()
     assert [run.name for run in found.runs] == ["ops.csv"]
     assert found.notes == (f"{tmp_path / 'bad'}: cannot be listed: whatever it may be",)
 
@@ -167,7 +167,7 @@ def test_a_folder_that_cannot_be_read_is_a_note(tmp_path: Path, monkeypatch: pyt
         return real(folder)
 
     monkeypatch.setattr(listing.os, "listdir", refusing)
-    found = Lookout([tmp_path]).look()
+    found = RunFinder([tmp_path]).find()
     assert [run.name for run in found.runs] == ["ops.csv"]
     assert found.notes == (f"{tmp_path / 'private'}: cannot read: Permission denied",)
 
@@ -176,27 +176,27 @@ def test_very_many_files_come_in_several_looks(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(listing, "MOST_HEADS", 30)
     for number in range(50):
         table(tmp_path, f"{number:02}.csv")
-    lookout = Lookout([tmp_path])
-    first = lookout.look()
+    finder = RunFinder([tmp_path])
+    first = finder.find()
     assert (len(first.runs), first.notes) == (30, ("20 more files to scan",))
-    assert len(lookout.look().runs) == 50
+    assert len(finder.find().runs) == 50
 
 
 def test_a_look_does_not_open_files_it_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table(tmp_path)
-    lookout = Lookout([tmp_path])
-    lookout.look()
+    finder = RunFinder([tmp_path])
+    finder.find()
     monkeypatch.setattr(listing, "_kind_by_content", lambda file: pytest.fail("opened again"))
-    assert len(lookout.look().runs) == 1
+    assert len(finder.find().runs) == 1
 
 
 def test_a_path_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="gone: no such file or folder"):
-        Lookout([tmp_path / "gone"])
+        RunFinder([tmp_path / "gone"])
 
 
 def test_an_id_says_nothing_about_the_path(tmp_path: Path) -> None:
-    (found,) = Lookout([table(tmp_path)]).look().runs
+    (found,) = RunFinder([table(tmp_path)]).find().runs
     assert len(found.id) == 16
     assert set(found.id) <= set("0123456789abcdef")
 

@@ -47,7 +47,7 @@ from ..sources.report_json import stored_report
 from ..workload import Op, Recording, Workload
 from .advice import advise, doubts, in_order
 from .advice_rules import Program
-from .cache_hits import served
+from .cache_hits import cache_hits_finding
 from .chains import KIND as CHAIN
 from .counters import with_counters
 from .expected_times import predict_op
@@ -284,7 +284,7 @@ def _findings(
 ) -> tuple[Finding, ...]:
     """What the ops themselves say, which of them a cache served, and what the devices do that ran them."""
     if placed.moved:
-        found = in_order([*found, served(placed.moved)])
+        found = in_order([*found, cache_hits_finding(placed.moved)])
     if len(devices) < 2:
         return found
     slow = straggler(ops, shares, devices)

@@ -28,7 +28,7 @@ COUNTED = ("compiler", "shape")  # origins of compulsory traffic
 TOLERANCE = 1.02  # of the roof: rates and clocks are not known better than this
 
 
-def resident(op: Op, placed: Placement) -> Op | None:
+def with_cache_hits(op: Op, placed: Placement) -> Op | None:
     """The op with its bytes on the cache that served them, and a note that says so; ``None`` where main memory can have served all.
 
     Only bytes that a compiler counted, or that follow from shapes, are moved: what a person, a formula or a counter says stands.
@@ -56,11 +56,11 @@ def resident(op: Op, placed: Placement) -> Op | None:
     return None
 
 
-def served(moved: Mapping[int, Op]) -> Finding:
+def cache_hits_finding(moved: Mapping[int, Op]) -> Finding:
     """The finding about ops whose bytes are counted on a cache, by their ids."""
     names = ", ".join([op.name for op in moved.values()][:3]) + (f" and {len(moved) - 3} more" if len(moved) > 3 else "")
     its = "its" if len(moved) == 1 else "their"
-    message = f"{names}: faster than {HBM} allows, so {its} bytes are counted on the cache, which held them."
+    message = f"{names}: faster than {HBM} allows, so {its} data came from a cache, and {its} bytes are counted there."
     return Finding(kind=KIND, message=message, ops=tuple(moved), levers=("count the bytes of each memory level with hardware counters",))
 
 

@@ -29,8 +29,8 @@ ROUNDING = 1e-9  # sums of seconds differ by this much in their last digits
 CAUSES = (MEMORY, COMPUTE, COMMUNICATION, LATENCY, UNPRICED, IDLE, UNNEEDED)
 
 
-class Held(NamedTuple):
-    """An op's hold on its device: its self time, the least its work needs, and the cause that the rest is lost to.
+class OpLoss(NamedTuple):
+    """The self time of an op, the minimum time of its work, and the cause that the rest is lost to.
 
     ``needed_s`` is the least that the work the model needed would take, where that is less than all of it.
     """
@@ -42,7 +42,7 @@ class Held(NamedTuple):
 
 
 class Losses(Struct, frozen=True):
-    """A wall time taken apart: at the roofs, and lost by cause, every one of `CAUSES` present."""
+    """A wall time split: at the roofline, and lost by cause, every one of `CAUSES` present."""
 
     at_roof_s: float
     lost: dict[str, float]
@@ -64,16 +64,16 @@ def cause_of(bound: str | None) -> str:
 
 
 def split_losses(
-    held: Iterable[tuple[float, float, str, float | None]], wall_s: float, busy_s: float | None = None, *, is_all: bool = False
+    losses: Iterable[tuple[float, float, str, float | None]], wall_s: float, busy_s: float | None = None, *, is_all: bool = False
 ) -> Losses:
-    """A wall time taken apart into time at the roofs and losses; ``held`` are as `Held`.
+    """A wall time split into minimum time and losses; ``losses`` are those of the ops, as `OpLoss`.
 
     Self times of one stream sum to its busy time. Where streams overlap they sum to more than the busy time, and each op's is taken
-    in proportion, so that nothing is lost twice. Where they sum to less, the difference is unpriced: nobody knows what ran, unless these
+    in proportion, so that nothing is lost twice. Where they sum to less, the difference is unpriced: what ran is not known, unless these
     are all the ops (``is_all``) and only their parts in a step are not known so exactly. Without a busy time (a source that has no clock)
     it is their sum. Neither is ever more than the wall time.
     """
-    ops = list(held)
+    ops = list(losses)
     spent = sum([seconds for seconds, _, _, _ in ops])
     busy, share = busy_share(spent, wall_s, busy_s, is_all=is_all)
     at_roof, lost = 0.0, dict.fromkeys(CAUSES, 0.0)

@@ -12,7 +12,7 @@ from ..resource import HBM, Resource
 from ..workload import Op
 from .advice import doubt
 from .advice_rules import ROUNDING, Placed, faster_memories
-from .cache_hits import COUNTED, TOLERANCE, resident
+from .cache_hits import COUNTED, TOLERANCE, with_cache_hits
 from .losses import UNPRICED, cause_of
 
 
@@ -114,7 +114,7 @@ class PlacedOps:
         """Place an op by itself; gives it with its bytes on the cache that served them, if one did."""
         op = self.ops[id]
         placement = self._held(op)
-        cached = resident(op, placement)
+        cached = with_cache_hits(op, placement)
         self._alone[id] = placement = self._held(cached) if cached else placement
         self.floor_s[id], self.unit[id], self.bound[id] = placement.floor_s, placement.unit, placement.bound
         for each in self.times.values():

@@ -14,7 +14,7 @@ from ..resource import PCIE, Resource, named
 from ..workload import Op, Recording, Share, Step, feeds
 from .counters import hardware, launches_kernels
 from .idle_time import averaged
-from .losses import CAUSES, ROUNDING, Held, Losses, split_losses
+from .losses import CAUSES, ROUNDING, Losses, OpLoss, split_losses
 from .op_times import OpTime, OpTimes
 
 _EXACT_INT = 2**53  # beyond this a JSON reader may lose digits of an integer, so larger ones are written as floats
@@ -133,7 +133,7 @@ def _shares(ops: Iterable[OpTime]) -> dict[int, list[tuple[OpTime, Share]]]:
 
 def _step(shares: Iterable[tuple[OpTime, Share]], step: Step, whole: bool, done: _StepWork, is_all: bool) -> _Part:
     """One step: each op by the share of its executions that fell into it, its self time by the share of its time."""
-    floors, fed, held, kept = 0.0, 0.0, [], []
+    floors, fed, losses, kept = 0.0, 0.0, [], []
     for one, share in shares:
         own = one.own_s * (share.time_s / one.op.time_s) if one.op.time_s else 0.0
         if not whole and _feeds(one):
@@ -141,7 +141,7 @@ def _step(shares: Iterable[tuple[OpTime, Share]], step: Step, whole: bool, done:
             continue
         part = share.count / one.op.count
         floors += one.floor_s * part
-        held.append(Held(own, one.floor_s * part, one.cause, one.needed.floor_s * part if one.needed else None))
+        losses.append(OpLoss(own, one.floor_s * part, one.cause, one.needed.floor_s * part if one.needed else None))
         kept.append((one, share.count))
     seconds = step.time_s if step.device_seconds is None else step.device_seconds
     devices = max(1, round(seconds / step.time_s)) if seconds and step.time_s else 1
@@ -154,7 +154,7 @@ def _step(shares: Iterable[tuple[OpTime, Share]], step: Step, whole: bool, done:
         floors_s=floors,
         time_s=wall,
         busy_s=busy,
-        losses=None if wall is None else split_losses(held, wall, busy, is_all=is_all),
+        losses=None if wall is None else split_losses(losses, wall, busy, is_all=is_all),
         devices=devices,
         slowest_s=None if fed else step.slowest_s,  # which device spent how much on infeed and outfeed is not known
         span_s=_less(step.span_s, fed / devices),

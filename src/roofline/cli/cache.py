@@ -9,7 +9,7 @@ from ..render.tables import facts
 from ..sources.cache import Cache, cache_folder
 from ..units import show
 from .options import Parser, output_options
-from .output import emit, talk
+from .output import emit, write_message
 
 
 def parser() -> Parser:
@@ -30,7 +30,7 @@ def run(words: Sequence[str]) -> int:
     cache = Cache(Path(args.cache) if args.cache else cache_folder())
     if args.clear:
         gone = cache.clear()
-        talk(f"{gone:,} {'entry' if gone == 1 else 'entries'} removed")
+        write_message(f"{gone:,} {'entry' if gone == 1 else 'entries'} removed")
     held = cache.listing()
     room = f"{show(held.bytes, 'B')} of at most {show(held.most_bytes, 'B')}"
     emit(

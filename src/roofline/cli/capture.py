@@ -17,7 +17,7 @@ from ..render.text import report_text
 from ..sources import read
 from ..units import parse, show
 from .options import Parser, at_least, chosen_machine, limit_options, machine_options, output_options
-from .output import emit, talk, write
+from .output import emit, write, write_message
 from .terminal import chart, chart_options
 
 DATA = ("json", "csv", "parquet")
@@ -81,24 +81,24 @@ def run(words: Sequence[str]) -> int:
 def _after_failure(args: argparse.Namespace, taken: Profiled) -> int:
     """Analyse what was recorded before the program failed; the exit status is the program's."""
     if taken.missing:
-        talk(taken.missing)
+        write_message(taken.missing)
     else:
-        talk(f"the program failed with exit status {taken.status}; analysing what was recorded before")
+        write_message(f"the program failed with exit status {taken.status}; analysing what was recorded before")
         _analyse(args, taken)
     return taken.status
 
 
 def _analyse(args: argparse.Namespace, taken: Profiled) -> None:
     for note in taken.notes:
-        talk(note)
+        write_message(note)
     for file in taken.files:
-        talk(f"wrote {file} ({show(file.stat().st_size, 'B')})")
+        write_message(f"wrote {file} ({show(file.stat().st_size, 'B')})")
     recording = read(taken.folder, timeline=True)
     report = analyze(recording, chosen_machine(args, recording.devices))
     write(str(Path(args.output) / "report.json"), to_json(report))
     html = Path(args.output) / "report.html"
     write(str(html), report_page(report).encode())
-    talk(f"wrote {html}")
+    write_message(f"wrote {html}")
     rows = table_rows(report)
 
     def text(page: Paper) -> str:

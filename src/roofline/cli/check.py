@@ -36,7 +36,7 @@ from .options import (
     output_options,
     throughput_options,
 )
-from .output import emit, talk
+from .output import emit, write_message
 from .reading import host_options, read_input
 
 
@@ -77,7 +77,7 @@ def run(words: Sequence[str]) -> int:
     report = with_throughput(report, chosen_throughput(args))
     if args.update and file:
         write_baseline(file, baseline_of(report, conditions))
-        talk(f"wrote {file}")
+        write_message(f"wrote {file}")
     if file and not os.path.exists(file):
         if needing := [one.text for one in conditions if one.of_baseline]:
             raise UsageError(f"condition {needing[0]!r} needs the baseline {file}, which does not exist; write it with --update")
@@ -138,5 +138,5 @@ def _function(args: argparse.Namespace) -> tuple[Report, Callable[[str], Report]
     function = load_function("check", args.input)
     on = report_of_shapes(args.input, function, shapes, number, args.framework)
     if not names_machine(args) and not os.environ.get(CHIP_VARIABLE):
-        talk(f"analysed for {DEFAULT_CHIP}; choose another with --chip")
+        write_message(f"analysed for {DEFAULT_CHIP}; choose another with --chip")
     return on(machine), on

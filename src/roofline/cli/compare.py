@@ -47,7 +47,7 @@ from .options import (
     output_options,
     throughput_options,
 )
-from .output import draw, emit, talk, write, write_page
+from .output import draw, emit, write, write_message, write_page
 from .program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
 from .reading import host_options, read_input
 
@@ -152,7 +152,7 @@ def _emit_change(
         write_page(args, comparison_page(before, after, written=(_written(args, first), _written(args, last))))
         for name, report in ((first, before), (last, after)):
             if said := left_out(report):
-                talk(f"{name}: {said}")
+                write_message(f"{name}: {said}")
     elif args.output and is_markdown(args.output):
         write_page(args, comment())
     elif args.output:

@@ -14,7 +14,7 @@ from ..render.text import report_text
 from ..render.views import save
 from ..units import parse, show
 from .options import PAGES, Parser, output_options
-from .output import emit, talk
+from .output import emit, write_message
 from .progress import progress
 
 MEASURE_S = parse("8 s", "s")
@@ -45,7 +45,7 @@ def run(words: Sequence[str]) -> int:
         report = run_jax(machine) if use_jax else run_numpy(machine)
     save(report, args.page)
     emit(args, lambda page: f"{report_text(report, page, TOP)}\n\n{fused_and_unfused(report)}", report, lambda: op_rows(report.ops, report))
-    talk(f"wrote {args.page}")
+    write_message(f"wrote {args.page}")
     if not args.no_open:
         import webbrowser
         from pathlib import Path
@@ -67,5 +67,5 @@ def _measured() -> Machine:
         try:
             return measure_cpu(this_cpu(), quick=True, budget_s=MEASURE_S, tell=tell).machine
         except MachineError as error:
-            talk(f"{error}; using the rates known or estimated before")
+            write_message(f"{error}; using the rates known or estimated before")
             return local_card().machine

@@ -18,7 +18,7 @@ from ..render.machines import card_text
 from ..units import show
 from .chips import ceiling_rows, listing
 from .options import Parser, output_options
-from .output import emit, talk
+from .output import emit, write_message
 from .progress import progress
 
 SUFFIX = ".toml"
@@ -54,13 +54,13 @@ def run(words: Sequence[str]) -> int:
     try:
         compared = _gpu(args, path) if gpu else _cpu(args, path)
     except KeyboardInterrupt:
-        talk("interrupted; run the same command again to go on from here")
+        write_message("interrupted; run the same command again to go on from here")
         raise
     written = read_card(path)
     machines = (written.machine,)
     emit(args, lambda page: "\n".join([card_text(written, page), *compared]), listing(machines), lambda: ceiling_rows(machines))
     name = "local-gpu" if gpu else "local"
-    talk(f"wrote {path}" if args.output else f"saved as this computer's machine (--chip {name}): {path}")
+    write_message(f"wrote {path}" if args.output else f"saved as this computer's machine (--chip {name}): {path}")
     return 0
 
 

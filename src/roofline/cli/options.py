@@ -203,8 +203,8 @@ def anonymize_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--anonymize-key",
         metavar="WORD",
-        help="secret key of the pseudonyms: reports made with the same key share them, and nobody without it can test guesses of names "
-        "(default: none)",
+        help="secret key of the pseudonyms: reports made with the same key have the same ones, and without the key guesses of names "
+        "cannot be tested (default: none)",
     )
 
 

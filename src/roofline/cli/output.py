@@ -60,7 +60,7 @@ def emit_report(
 
         write_page(args, report_page(report))
         if said := left_out(report):
-            talk(said)
+            write_message(said)
     elif args.output and is_markdown(args.output):
         from ..render.markdown import to_markdown
 
@@ -77,7 +77,7 @@ def shared(args: argparse.Namespace, report: Report) -> Report:
         return report
     from ..analysis.anonymizing import REMAINS, anonymized
 
-    talk(f"anonymized; what remains: {REMAINS}")
+    write_message(f"anonymized; what remains: {REMAINS}")
     return anonymized(report, args.anonymize_key or "")
 
 
@@ -86,13 +86,13 @@ def draw(args: argparse.Namespace, axes: "Axes") -> None:
     from ..render.plot import save
 
     save(axes, args.output)
-    talk(f"wrote {args.output}")
+    write_message(f"wrote {args.output}")
 
 
 def write_page(args: argparse.Namespace, page: str) -> None:
     """A page or Markdown into the file the options name."""
     write(args.output, page.encode())
-    talk(f"wrote {args.output}")
+    write_message(f"wrote {args.output}")
 
 
 def write(target: str, data: bytes) -> None:
@@ -108,6 +108,6 @@ def write(target: str, data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def talk(message: str) -> None:
+def write_message(message: str) -> None:
     """A message on standard error."""
     sys.stderr.write(f"roofline: {clean(message)}\n")

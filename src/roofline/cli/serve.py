@@ -10,7 +10,7 @@ from ..sources.processes import cores
 from ..sources.samples import sample_or_path
 from ..units import parse
 from .options import Parser, at_least, chosen_machine, limit_options, machine_options
-from .output import talk
+from .output import write_message
 
 MOST_WORKERS = 4  # at a time unless asked for: each may need the memory of a large profile
 JOB_TIME_S = 600
@@ -73,7 +73,7 @@ def run(words: Sequence[str]) -> int:
         token=token,
     )
     address = f"http://{LOOPBACK}:{port}/"
-    talk(f"serving {', '.join(args.path)} at {address}{f'?token={token}' if token else ''} (stop with Ctrl-C)")
+    write_message(f"serving {', '.join(args.path)} at {address}{f'?token={token}' if token else ''} (stop with Ctrl-C)")
     if args.open:
         import webbrowser
 

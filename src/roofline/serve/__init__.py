@@ -30,7 +30,7 @@ from ..errors import clean
 from ..render.export import to_json
 from ..render.page.html import Live, live_policy, page
 from ..render.page.report_page import catalogue
-from ..sources.runs import Listing, Lookout, Run
+from ..sources.runs import Listing, Run, RunFinder
 from ..units import parse
 from .guard import Guard
 from .jobs import CHANGED, Jobs
@@ -49,9 +49,9 @@ _ID = re.compile(r"[0-9a-f]{16}\Z")
 class Site:
     """The pages of one server: what it found, what it knows of it, and the answers to requests."""
 
-    def __init__(self, lookout: Lookout, jobs: Jobs) -> None:
-        self._lookout, self._jobs = lookout, jobs
-        self._title = ", ".join(root.name or str(root) for root in lookout.roots[:3]) + (" …" if len(lookout.roots) > 3 else "")
+    def __init__(self, finder: RunFinder, jobs: Jobs) -> None:
+        self._finder, self._jobs = finder, jobs
+        self._title = ", ".join(root.name or str(root) for root in finder.roots[:3]) + (" …" if len(finder.roots) > 3 else "")
         self._listing: Listing | None = None
         self._by_id: dict[str, Run] = {}
         self._looking: asyncio.Task[None] | None = None
@@ -192,7 +192,7 @@ class Site:
     async def _look(self) -> None:
         began = time.monotonic()
         try:
-            listing = await run_in_threadpool(self._lookout.look)
+            listing = await run_in_threadpool(self._finder.find)
             if self._listing is None or listing.version != self._listing.version:
                 self._listing = listing
                 self._by_id = {run.id: run for run in listing.runs}
@@ -203,7 +203,7 @@ class Site:
 
     def _known(self, id: str) -> Run | None:
         found = self._by_id.get(id)
-        return self._lookout.again(found) if found else None
+        return self._finder.again(found) if found else None
 
     async def _run(self, id: str) -> Run:
         """The run with this id, as its files stand at this moment."""
@@ -264,7 +264,7 @@ class Site:
 
     def _index_of(self, listing: Listing) -> bytes:
         """The list of runs as JSON. One that cannot be written is left out and counted."""
-        roots, notes = ([clean(str(one)) for one in some] for some in (self._lookout.roots, listing.notes))
+        roots, notes = ([clean(str(one)) for one in some] for some in (self._finder.roots, listing.notes))
         try:
             return to_json({"schema": INDEX_SCHEMA, "roots": roots, "runs": [self._row(run) for run in listing.runs], "notes": notes})
         except Exception:
@@ -306,7 +306,7 @@ def application(
 ) -> Guard:
     """The ASGI application for some files and folders, behind its guard; ``worker`` is the command that analyses (see `workers`)."""
     jobs = Jobs(worker, workers=workers, limits=limits)
-    site = Site(Lookout(roots, follow=follow), jobs)
+    site = Site(RunFinder(roots, follow=follow), jobs)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -73,8 +73,8 @@ class Listing(Struct, frozen=True, kw_only=True):
         return _digest(*(run.version for run in self.runs), *self.notes)
 
 
-class Lookout:
-    """Some paths that are looked at again and again; what the head of a file said is remembered until the file changes.
+class RunFinder:
+    """The runs below some paths, found again and again; what kind of file each is, is remembered until the file changes.
 
     With ``follow``, links may lead out of the paths.
     """
@@ -97,7 +97,7 @@ class Lookout:
             return None
         return replace(run, stamps=tuple((state.st_mtime_ns, state.st_size) for state in states))
 
-    def look(self) -> Listing:
+    def find(self) -> Listing:
         """The runs as they are now."""
         glance = _Glance(self._kinds, self._inside)
         found: dict[str, Run] = {}

@@ -89,7 +89,7 @@ function whatIf(found, index, store) {
     class: "what-if",
     "aria-pressed": "false",
     "data-testid": `what-if-${index}`,
-    title: "Where the ops would stand after this change, beside the measured ones",
+    title: "Where the ops would be after this change, with the measured ones",
     onclick: () => store.set(store.get().whatif === index ? { whatif: null } : { whatif: index, level: "hbm", group: "" }),
     text: "Show on the chart",
   }) : null;
