@@ -4,7 +4,7 @@ import pytest
 
 from roofline.cost import NOTHING
 from roofline.report import Finding, Report
-from roofline.workload import BETWEEN_LAUNCHES, Array, Avoidable, IdleReason
+from roofline.workload import UNSEEN, Array, Avoidable, IdleReason
 from test_findings import an_op, report_on
 
 
@@ -37,11 +37,11 @@ def test_less_work_can_end_below_the_minimum_of_the_program_as_written() -> None
 
 
 def test_host_code_that_the_profile_does_not_show_is_not_called_the_next_batch() -> None:
-    for activity, said in ((BETWEEN_LAUNCHES, "Do that work ahead of time"), ("load, called from f", "Prepare the next batch")):
-        waited = IdleReason(kind="input", activity=activity, time_s=6.0, gaps=3)
+    for cause, said in ((UNSEEN, "Do that work ahead of time"), ("", "Prepare the next batch")):
+        waited = IdleReason(kind="input", activity="load, called from f", cause=cause, time_s=6.0, gaps=3)
         found = _of(report_on(an_op("dot", {"matrix/bf16": 200}, 2.0), wall_s=8.0, idle=(waited,)), "idle-input")
         assert said in found.message
-        assert ("batches" in " ".join(found.levers)) == (activity != BETWEEN_LAUNCHES)
+        assert ("batches" in " ".join(found.levers)) == (cause != UNSEEN)
 
 
 @pytest.mark.parametrize(

@@ -330,8 +330,7 @@ class KernelUse(Struct, frozen=True):
 IDLE_KINDS = ("input", "sync", "callback", "compile", "dispatch", "transfer", "device", "latency", "unknown")
 
 
-BY_A_MASK = "indexes with a boolean mask"  # a function of the host, which has to know how many elements that takes
-BETWEEN_LAUNCHES = "code between launches"  # of the host, which the profile does not show
+BY_A_MASK, UNSEEN = "mask", "unseen"  # what may be known beyond the kind: a boolean mask's length is read; the host's code is not recorded
 
 
 class IdleReason(Struct, frozen=True, kw_only=True):
@@ -341,12 +340,14 @@ class IdleReason(Struct, frozen=True, kw_only=True):
     compilation, the dispatch of many programs, the host's side of a copy (``transfer``), another device, kernels that follow each other
     closely (``latency``), or ``unknown``. ``time_s`` is the device-seconds of its ``gaps``; those of all reasons add up to wall less busy
     time. ``by_step`` has gaps and device-seconds of each step, by the step in which a gap began. About ``recording_s`` of it the profiler
-    took itself, to record so many events of the host (``recorded``); without it the gaps are that much shorter.
+    took itself, to record so many events of the host (``recorded``); without it the gaps are that much shorter. ``cause`` is `BY_A_MASK`,
+    `UNSEEN` or nothing.
     """
 
     kind: str
     activity: str
     location: str = ""
+    cause: str = ""
     time_s: float
     gaps: int
     recording_s: float = 0.0

@@ -8,13 +8,13 @@ from ..cost import NOTHING
 from ..lazy_rows import at, column
 from ..machine import LATENCY, Machine
 from ..placement import Corrections, MinimumTimes
-from ..report import Finding
 from ..units import plain
 from ..workload import Avoidable, Recording
 from .chains import KIND as CHAIN
 from .chains import unfused_chains
+from .finding_drafts import FindingDraft, Saved
 from .finding_kinds import COPIED_ALL_THE_SAME, DIAGONAL, GATHERED, REBUILT, SHIFTED, Kinds
-from .finding_words import at_place, count_and_longest, with_saving
+from .finding_words import at_place, count_and_longest
 from .losses import MEMORY
 from .op_times import OpTime, OpTimes
 from .program_clock import INHERENT, NOTABLE, Clock, Saving
@@ -115,7 +115,7 @@ def _spared(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:
     return one.spent_s * max(1 - floor / one.floor_s, 0.0)
 
 
-def told(case: Case, op_times: OpTimes, clock: Clock, kinds: Kinds) -> Finding:
+def avoidable_draft(case: Case, op_times: OpTimes, clock: Clock, kinds: Kinds) -> FindingDraft:
     """A finding about work that could be avoided."""
     kind = {**TORCH_GROUPS, **GROUPS}.get((case.kind, case.group), kinds[case.kind])
     case.ops.sort(key=lambda held: -held[1])
@@ -128,5 +128,5 @@ def told(case: Case, op_times: OpTimes, clock: Clock, kinds: Kinds) -> Finding:
     place = at_place(op_times, ids)
     program = f"{place}the program" if place else "The program"
     seen = f"{program} {why}{factor}: {spent} in {count_and_longest(op_times, ids)}."
-    message = f"{seen} {kind.change}: {clock.after(saving.steps_s)}."
-    return with_saving(case.kind, kind, message, ids, saving, clock)
+    saved = Saved(saving.whole_s, saving.steps_s / clock.parts if clock.per else saving.whole_s)
+    return FindingDraft(kind=case.kind, title=kind.title, seen=(seen,), change=kind.change, levers=kind.levers, ops=tuple(ids), saved=saved)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from ..report import Finding
+from .finding_drafts import FindingDraft, Saved
 from .idle_time import Waiting
 from .op_times import OpTimes
 from .program_clock import Clock
@@ -13,29 +14,20 @@ COPIES = "host-copies"
 AWAITED = ("idle-sync", "idle-transfer")
 
 
-def with_their_copies(found: Sequence[Finding], idle: Sequence[Waiting], op_times: OpTimes, clock: Clock) -> list[Finding]:
-    """The findings, copies joined with the wait of the same function where there is one: what spares the one spares the other."""
-    copies = next((one for one in found if one.kind == COPIES and one.saving_s), None)
+def with_their_copies(
+    found: Sequence[FindingDraft], copies: Finding | None, idle: Sequence[Waiting], op_times: OpTimes, clock: Clock
+) -> list[FindingDraft] | None:
+    """The findings with ``copies`` joined to the wait of the same function: one change saves both. ``None`` without such a wait."""
     place = _place(copies.ops, op_times) if copies is not None else ""
-    waits = [one for one in found if one.kind in AWAITED and one.saving_s and place and _longest(one.kind, idle) == place]
+    waits = [(one.saved, one) for one in found if one.kind in AWAITED and one.saved and place and _longest(one.kind, idle) == place]
     if copies is None or not waits:
-        return list(found)
-    wait = max(waits, key=lambda one: one.saving_s or 0.0)
-    saving_s = (wait.saving_s or 0.0) + (copies.saving_s or 0.0)
-    each_s = None if wait.saving_per_step_s is None else wait.saving_per_step_s + (copies.saving_per_step_s or 0.0)
-    told, colon, _ = wait.message.rpartition(": ")
-    first, dot, change = told.rpartition(". ")
-    taken = f"The copies there take another {clock.of(clock.spent(op_times, copies.ops))}"
-    then = clock.after(saving_s if each_s is None else each_s * clock.parts)
-    joined = replace(
-        wait,
-        message=f"{first}{dot}{taken}{dot}{change}{colon}{then}.",
-        ops=copies.ops,
-        saving_s=saving_s,
-        saving_per_step_s=each_s,
-        after_s=max(clock.whole_s - saving_s, 0.0),
-    )
-    return [joined if one is wait else one for one in found if one is not copies]
+        return None
+    saved, wait = max(waits, key=lambda each: each[0].whole_s)
+    copying_s = copies.saving_s or 0.0
+    both = saved.plus(Saved(copying_s, (copies.saving_per_step_s or 0.0) if clock.per else copying_s))
+    took = f"The copies there take another {clock.of(clock.spent(op_times, copies.ops))}."
+    joined = replace(wait.saving(both, took), ops=copies.ops)
+    return [joined if one is wait else one for one in found]
 
 
 def _place(ops: Sequence[int], op_times: OpTimes) -> str:

@@ -15,8 +15,8 @@ from ..machines.architectures import capability_of
 from ..placement import IDEAL, Corrections
 from ..report import Finding
 from ..workload import Recording
-from .avoidable_work import avoidable_cases, told
-from .awaited_copies import with_their_copies
+from .avoidable_work import avoidable_cases, avoidable_draft
+from .awaited_copies import COPIES, with_their_copies
 from .chains import programs_per_step
 from .finding_kinds import KINDS
 from .idle_findings import idle_findings
@@ -24,7 +24,7 @@ from .idle_time import waiting
 from .kernel_findings import Between, kernel_findings
 from .op_times import OpTimes, share_in_steps
 from .program_clock import Clock
-from .spared_launches import with_spared_launches
+from .removed_launches import with_removed_launches
 from .torch_finding_kinds import kinds_for
 
 FEW_PROGRAMS = 2  # in a step: with fewer there is nothing to compile together
@@ -42,12 +42,16 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
     cases = avoidable_cases(op_times, ids, recording, machine, corrections, launched_singly=kinds is not KINDS)
     kept = [case for case in cases if case.is_worth_a_line(clock)]
     taken = {one.id for case in kept for one, _, _ in case.ops}
-    found = [told(case, op_times, clock, kinds) for case in kept]
+    found = [avoidable_draft(case, op_times, clock, kinds) for case in kept]
     idle = waiting(recording, clock.parts)
     is_few = bool(clock.per) and kinds is KINDS and programs_per_step(take(op_times.ops, ids), len(recording.steps)) < FEW_PROGRAMS
     found += idle_findings(idle, clock, kinds, one_program=is_few)
     left = [id for id in ids if id not in taken] if taken else ids
     between = Between.of(idle, op_times, ids, clock)
-    found += kernel_findings(op_times, left, clock, between, machine.launch_latency_s, kinds, recording.kernels, capability_of(machine))
-    found = with_their_copies(found, idle, op_times, clock)
-    return with_spared_launches(found, op_times, ids, clock) if kinds is not KINDS else found
+    kernels = kernel_findings(op_times, left, clock, between, machine.launch_latency_s, kinds, recording.kernels, capability_of(machine))
+    copies = next((one for one in kernels if one.kind == COPIES and one.saving_s), None)
+    if (joined := with_their_copies(found, copies, idle, op_times, clock)) is not None:
+        found, kernels = joined, [one for one in kernels if one is not copies]
+    if kinds is not KINDS:
+        found = with_removed_launches(found, op_times, ids, clock)
+    return [*(one.finding(clock) for one in found), *kernels]

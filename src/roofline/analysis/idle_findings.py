@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from ..machine import LATENCY
-from ..report import Finding
 from ..units import parse, rounded, show
-from ..workload import BETWEEN_LAUNCHES, BY_A_MASK
+from ..workload import BY_A_MASK, UNSEEN
+from .finding_drafts import FindingDraft, Saved
 from .finding_kinds import MASKED, ONE_PROGRAM, UNSEEN_CODE, Kinds
 from .finding_words import LISTED, source_line
 from .idle_time import Waiting
@@ -16,10 +16,11 @@ DISPATCH = "idle-dispatch"
 # What JAX's profiler takes to record the launch of one program: eight programs that wait for it took 60 to 100 µs longer than without.
 RECORDED_LAUNCH_S = parse("60 us", "s")
 MOST_RECORDED = 0.5  # of such a gap: it varies with the host
-LAUNCH_RECORDED = "About {seconds} of that is the profiler's own, which slows every launch. "
+BY_CAUSE = {BY_A_MASK: MASKED, UNSEEN: UNSEEN_CODE}  # kinds of findings for what is known beyond the kind of wait
+LAUNCH_RECORDED = "About {seconds} of that is the profiler's own, which slows every launch."
 
 
-def idle_findings(idle: Iterable[Waiting], clock: Clock, kinds: Kinds, *, one_program: bool = False) -> list[Finding]:
+def idle_findings(idle: Iterable[Waiting], clock: Clock, kinds: Kinds, *, one_program: bool = False) -> list[FindingDraft]:
     """Findings about time in which the device waited, one for each kind of reason; ``one_program`` is whether a step is one."""
     if one_program:
         kinds = {**kinds, DISPATCH: ONE_PROGRAM}
@@ -34,31 +35,20 @@ def idle_findings(idle: Iterable[Waiting], clock: Clock, kinds: Kinds, *, one_pr
             continue
         longest = max(mine, key=lambda one: one.each_s).reason
         name = f"idle-{kind_name}" if f"idle-{kind_name}" in kinds else "idle"
-        kind = UNSEEN_CODE if longest.activity.startswith(BETWEEN_LAUNCHES) else kinds[name]
-        if BY_A_MASK in longest.activity:
-            kind = MASKED
+        kind = BY_CAUSE.get(longest.cause, kinds[name])
         said = kind.phrase.format(activity=longest.activity or "code that the profile does not show")
         at = f" ({_lines(mine)})" if longest.location else ""
         of_launch = min(RECORDED_LAUNCH_S / each, MOST_RECORDED) if one_program and name == DISPATCH else 0.0
         profiler_s = sum(one.each_s * max(one.recording, of_launch) for one in mine)
         note = LAUNCH_RECORDED.format(seconds=show(rounded(profiler_s, 2), "s")) if of_launch else _recording(mine, profiler_s, clock)
-        told = f"The device is idle {clock.of(each * clock.parts)}: {said}{at}. {note}"
+        seen = tuple(filter(None, (f"The device is idle {clock.of(each * clock.parts)}: {said}{at}.", note)))
         won, whole = each - profiler_s, sum(one.whole_s * (1 - max(one.recording, of_launch)) for one in mine)
         if won < NOTABLE * clock.each_s:
-            message = f"{told}Without the profiler almost none of it would remain."
-            found.append(Finding(kind=name, title=kind.title, message=message, levers=()))
+            seen = (*seen, "Without the profiler almost none of it would remain.")
+            found.append(FindingDraft(kind=name, title=kind.title, seen=seen))
             continue
-        found.append(
-            Finding(
-                kind=name,
-                title=kind.title,
-                message=f"{told}{kind.change}: {clock.after(won * clock.parts)}.",
-                saving_s=whole,
-                saving_per_step_s=won if clock.per else None,
-                levers=kind.levers,
-                after_s=max(clock.whole_s - whole, 0.0),
-            )
-        )
+        saved = Saved(whole, won if clock.per else whole)
+        found.append(FindingDraft(kind=name, title=kind.title, seen=seen, change=kind.change, levers=kind.levers, saved=saved))
     return found
 
 
@@ -79,4 +69,4 @@ def _recording(idle: Sequence[Waiting], profiler_s: float, clock: Clock) -> str:
         return ""
     events = sum(one.reason.recorded * one.each_s / one.reason.time_s for one in idle if one.reason.time_s)
     took = f"About {show(rounded(profiler_s, 2), 's')} of that is profiler overhead: it recorded {rounded(events, 2):,.0f} host events"
-    return f"{took}{clock.per}. "
+    return f"{took}{clock.per}."

@@ -14,7 +14,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from ..units import parse
-from ..workload import BETWEEN_LAUNCHES, BY_A_MASK
+from ..workload import BY_A_MASK, UNSEEN
 from .host_activity import INSIDE, MASK, Activity, loads_data
 from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
 from .xspace.scan import gaps
@@ -265,7 +265,14 @@ def _key(kind: str, gap: Gap, seen: Sequence[Activity], waited: Activity, thread
     if kind == "latency" and (gap.launched is None or gap.launched <= gap.begin):
         return IdleKey(kind, "kernels that were already launched")
     one = waited if kind == "sync" and waited.kind in ("wait", "copy") else _most(seen)
-    return IdleKey(kind, _WORDS[kind](one, gap, threads), one.location)
+    return IdleKey(kind, _WORDS[kind](one, gap, threads), one.location, _cause(kind, one))
+
+
+def _cause(kind: str, one: Activity) -> str:
+    """What is known beyond the kind of a reason."""
+    if kind == "sync" and one.detail == MASK:
+        return BY_A_MASK
+    return UNSEEN if kind == "input" and not one.callee and not one.function else ""
 
 
 def _most(seen: Sequence[Activity]) -> Activity:
@@ -284,13 +291,13 @@ def _input(one: Activity, gap: Gap, threads: Threads) -> str:
     if one.callee:
         return f"{one.callee}, called from {one.function}" if one.function else one.callee
     missing = "" if threads.has_frames else f" (Python not recorded: {threads.with_frames})"
-    return one.function or f"{BETWEEN_LAUNCHES}{missing}"
+    return one.function or f"code between launches{missing}"
 
 
 def _sync(one: Activity, gap: Gap, threads: Threads) -> str:
     reads = f"calls {one.detail}() on a device value" if one.detail else "waits for the device"
     if one.detail == MASK:
-        reads = f"{BY_A_MASK}, whose length it reads from the device"
+        reads = "indexes with a boolean mask, whose length it reads from the device"
     return f"{one.function}, which {reads}" if one.function else f"code that {reads}"
 
 

@@ -59,7 +59,7 @@ def merge(parts: Iterable[Part], format: str) -> Recording:
             programs.setdefault(subject.module, set()).add(subject.program)
     rows = sorted(summed.items(), key=_order)
     idle = _idle(ordered, keys)
-    reasons = {IdleKey(one.kind, one.activity, one.location): place for place, one in enumerate(idle)}
+    reasons = {IdleKey(one.kind, one.activity, one.location, one.cause): place for place, one in enumerate(idle)}
     return Recording(
         workload=Workload(tuple([_op(subject, row, len(programs[subject.module]) > 1, len(devices) > 1) for subject, row in rows])),
         format=format,
@@ -235,6 +235,7 @@ def _idle_reason(reason: IdleKey, tally: IdleTally) -> IdleReason:
         kind=reason.kind,
         activity=reason.activity,
         location=reason.location,
+        cause=reason.cause,
         time_s=tally.time_ps * PICOSECOND,
         gaps=tally.gaps,
         recording_s=tally.recording_ps * PICOSECOND,

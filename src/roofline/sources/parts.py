@@ -134,11 +134,12 @@ class Extent(Struct, frozen=True):
 
 
 class IdleKey(Struct, frozen=True):
-    """A reason for a device to be idle: its kind, what the host did in plain words, and where in the user's code."""
+    """A reason for a device to be idle: its kind, what the host did in plain words, where in the user's code, and what else is known."""
 
     kind: str
     activity: str
     location: str = ""
+    cause: str = ""
 
 
 class IdleTally(Struct):

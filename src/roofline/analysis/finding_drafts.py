@@ -1,0 +1,52 @@
+"""Findings before they are written: what was seen, in sentences, and the change that they ask for, with what it saves."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..report import Finding
+from .program_clock import Clock
+
+
+class Saved(Struct, frozen=True):
+    """What a change saves of the whole run, and of each step, or of the run where there are no steps."""
+
+    whole_s: float
+    each_s: float
+
+    def times(self, share: float) -> "Saved":
+        return Saved(self.whole_s * share, self.each_s * share)
+
+    def plus(self, other: "Saved") -> "Saved":
+        return Saved(self.whole_s + other.whole_s, self.each_s + other.each_s)
+
+
+class FindingDraft(Struct, frozen=True, kw_only=True):
+    """A finding whose saving and sentences can still change; without a saving it asks for no change."""
+
+    kind: str
+    title: str
+    seen: tuple[str, ...]
+    change: str = ""
+    levers: tuple[str, ...] = ()
+    ops: tuple[int, ...] = ()
+    saved: Saved | None = None
+
+    def saving(self, saved: Saved, *sentences: str) -> "FindingDraft":
+        """The same with another saving, and more that was seen."""
+        return replace(self, saved=saved, seen=(*self.seen, *sentences))
+
+    def finding(self, clock: Clock) -> Finding:
+        """The finding, written."""
+        if self.saved is None:
+            return Finding(kind=self.kind, title=self.title, message=" ".join(self.seen), ops=self.ops, levers=self.levers)
+        then = clock.after(self.saved.each_s * clock.parts if clock.per else self.saved.whole_s)
+        return Finding(
+            kind=self.kind,
+            title=self.title,
+            message=" ".join([*self.seen, f"{self.change}: {then}."]),
+            ops=self.ops,
+            saving_s=self.saved.whole_s,
+            saving_per_step_s=self.saved.each_s if clock.per else None,
+            levers=self.levers,
+            after_s=max(clock.whole_s - self.saved.whole_s, 0.0),
+        )
