@@ -194,7 +194,7 @@ KINDS: dict[str, Kind] = {
     ),
     "low-batch": Kind(
         "the batch, which is too small for the weights that are read",
-        "Process more rows at once: eight times as many take about as long",
+        "Process more rows at once, as eight times as many take about as long",
         levers=("batch requests, tokens or examples", "quantize the weights: int8 halves their bytes"),
     ),
     "odd-sizes": Kind(

@@ -62,7 +62,7 @@ TORCH_COMPILED: dict[str, tuple[str, ...]] = {
 TORCH_WORDS = {
     "idle-dispatch": Kind(
         "the kernels that the host launches one by one, slower than the device runs them",
-        "Launch less: compile the model or replay it as a graph",
+        "Launch fewer kernels, by compiling the model or replaying it as a graph",
         "the host was launching kernels one by one, in {activity}",
         (_GRAPHS, "fused or foreach optimizers; larger batches"),
     ),
