@@ -27,7 +27,7 @@ def cpu() -> Machine:
 def test_numpy_runs_every_kind_of_op_and_prices_it_by_its_formula(cpu: Machine) -> None:
     report = demo_programs.run_numpy(cpu)
     ops = {op.label: op for op in report.ops}
-    assert ops["product"].flops == 2 * 2 * 64 * 64 * 128  # two executions of 2·m·k·n
+    assert ops["matmul"].flops == 2 * 2 * 64 * 64 * 128  # two executions of 2·m·k·n
     assert {op.scope.partition("/")[0] for op in report.ops} == {"mlp", "attention", "normalisation", "chain"}
     assert all(op.self_time_s for op in report.ops)
     unfused = [ops[name].bytes["hbm"] or 0 for name in ("scale", "bias", "relu")]

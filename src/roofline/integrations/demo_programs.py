@@ -1,4 +1,4 @@
-"""Small programs for `roofline demo`: a product, attention, a normalisation and an elementwise chain, fused and unfused.
+"""Small programs for `roofline demo`: a matmul, attention, a normalisation and an elementwise chain, fused and unfused.
 
 With JAX they run under its profiler; without it NumPy runs them, each op timed and priced by its formula.
 """
@@ -120,61 +120,81 @@ def _numpy_ops() -> list[_Timed]:
     random = np.random.default_rng(0)
     x, w = (random.standard_normal(shape, dtype=np.float32) for shape in ((ROWS, WIDTH), (WIDTH, WIDER)))
     q = random.standard_normal((HEADS, ROWS, WIDTH // HEADS), dtype=np.float32)
-    wide, other = np.empty((ROWS, WIDER), np.float32), np.empty((ROWS, WIDER), np.float32)
-    scores, weights, mixed = np.empty((HEADS, ROWS, ROWS), np.float32), np.empty((HEADS, ROWS, ROWS), np.float32), np.empty_like(q)
-    head, count = WIDTH // HEADS, ROWS * WIDER
+    wide = np.matmul(x, w)
+    multiplied = _Timed(label="matmul", scope="mlp", ledger=matmul(ROWS, WIDTH, WIDER, dtype=FORMAT), run=lambda: np.matmul(x, w, out=wide))
+    return [multiplied, *_attention_ops(q), _norm_op(wide), *_chain_ops(wide)]
+
+
+_SEVERAL_CALLS = "several NumPy calls, each of which reads and writes whole arrays: a fused kernel would read once and write once"
+
+
+def _attention_ops(q: Any) -> list[_Timed]:
+    """Attention of some heads to themselves, its scores stored."""
+    import numpy as np
+
+    head = WIDTH // HEADS
+    scores = np.matmul(q, q.transpose(0, 2, 1))
+    weights, mixed = np.empty_like(scores), np.empty_like(q)
 
     def soften() -> None:
         np.subtract(scores, scores.max(-1, keepdims=True), out=weights)
         np.exp(weights, out=weights)
         np.divide(weights, weights.sum(-1, keepdims=True), out=weights)
 
-    def normalise() -> None:
-        np.subtract(wide, wide.mean(-1, keepdims=True), out=other)
-        np.divide(other, np.sqrt(np.square(other).mean(-1, keepdims=True) + 1e-5), out=other)
-
-    def chain_in_blocks() -> None:
-        for first in range(0, ROWS, BLOCK_ROWS):
-            part, out = wide[first : first + BLOCK_ROWS], other[first : first + BLOCK_ROWS]
-            np.multiply(part, np.float32(1.5), out=out)
-            np.add(out, np.float32(0.5), out=out)
-            np.maximum(out, np.float32(0), out=out)
-
-    np.matmul(x, w, out=wide)
-    np.matmul(q, q.transpose(0, 2, 1), out=scores)
-    several = "several NumPy calls, each of which reads and writes whole arrays: a fused kernel would read once and write once"
-    # A chain in one piece reads its first array and writes its last.
-    fused = Ledger(
-        "chain", work=Cost.total(one(count, dtype=FORMAT).work for one in (scale, bias, relu)), rows=scale(count, dtype=FORMAT).rows
-    )
     return [
-        _Timed(label="product", scope="mlp", ledger=matmul(ROWS, WIDTH, WIDER, dtype=FORMAT), run=lambda: np.matmul(x, w, out=wide)),
         _Timed(
             label="scores",
             scope="attention",
             ledger=batched_matmul(HEADS, ROWS, head, ROWS, dtype=FORMAT),
             run=lambda: np.matmul(q, q.transpose(0, 2, 1), out=scores),
         ),
-        _Timed(label="softmax", scope="attention", ledger=softmax(HEADS * ROWS, ROWS, dtype=FORMAT), run=soften, note=several),
+        _Timed(label="softmax", scope="attention", ledger=softmax(HEADS * ROWS, ROWS, dtype=FORMAT), run=soften, note=_SEVERAL_CALLS),
         _Timed(
             label="values",
             scope="attention",
             ledger=batched_matmul(HEADS, ROWS, ROWS, head, dtype=FORMAT),
             run=lambda: np.matmul(weights, q, out=mixed),
         ),
-        _Timed(label="layer norm", scope="normalisation", ledger=layernorm(ROWS, WIDER, dtype=FORMAT), run=normalise, note=several),
-        _Timed(
-            label="scale",
-            scope="chain/unfused",
-            ledger=scale(count, dtype=FORMAT),
-            run=lambda: np.multiply(wide, np.float32(1.5), out=other),
-        ),
-        _Timed(
-            label="bias", scope="chain/unfused", ledger=bias(count, dtype=FORMAT), run=lambda: np.add(other, np.float32(0.5), out=other)
-        ),
-        _Timed(
-            label="relu", scope="chain/unfused", ledger=relu(count, dtype=FORMAT), run=lambda: np.maximum(other, np.float32(0), out=other)
-        ),
+    ]
+
+
+def _norm_op(x: Any) -> _Timed:
+    import numpy as np
+
+    out = np.empty_like(x)
+
+    def normalise() -> None:
+        np.subtract(x, x.mean(-1, keepdims=True), out=out)
+        np.divide(out, np.sqrt(np.square(out).mean(-1, keepdims=True) + 1e-5), out=out)
+
+    ledger = layernorm(ROWS, WIDER, dtype=FORMAT)
+    return _Timed(label="layer norm", scope="normalisation", ledger=ledger, run=normalise, note=_SEVERAL_CALLS)
+
+
+def _chain_ops(x: Any) -> list[_Timed]:
+    """A chain of three elementwise ops: one after the other, and over a few rows at a time."""
+    import numpy as np
+
+    out, count = np.empty_like(x), ROWS * WIDER
+    half, none, more = np.float32(0.5), np.float32(0), np.float32(1.5)
+
+    def chain_in_blocks() -> None:
+        for first in range(0, ROWS, BLOCK_ROWS):
+            part, block = x[first : first + BLOCK_ROWS], out[first : first + BLOCK_ROWS]
+            np.multiply(part, more, out=block)
+            np.add(block, half, out=block)
+            np.maximum(block, none, out=block)
+
+    # A chain in one piece reads its first array and writes its last.
+    work = Cost.total(one(count, dtype=FORMAT).work for one in (scale, bias, relu))
+    fused = Ledger("chain", work=work, rows=scale(count, dtype=FORMAT).rows)
+    singly: list[tuple[str, Ledger, Callable[[], object]]] = [
+        ("scale", scale(count, dtype=FORMAT), lambda: np.multiply(x, more, out=out)),
+        ("bias", bias(count, dtype=FORMAT), lambda: np.add(out, half, out=out)),
+        ("relu", relu(count, dtype=FORMAT), lambda: np.maximum(out, none, out=out)),
+    ]
+    return [
+        *(_Timed(label=label, scope="chain/unfused", ledger=ledger, run=run) for label, ledger, run in singly),
         _Timed(
             label="scale, bias, relu in blocks",
             scope="chain/fused",
