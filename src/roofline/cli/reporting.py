@@ -62,23 +62,12 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: S
     report = shared(args, report)
     part = narrow(report, step=args.step, device=args.device, host=args.host)
     _check_filters(args, part)
-    shown = select(
-        part,
-        category=args.category,
-        bound=args.bound,
-        dtype=args.dtype,
-        unit=args.unit,
-        module=args.module,
-        name=args.name,
-        min_time_s=None if args.min_time is None else parse(args.min_time, "s"),
-        feeds=not args.no_infeed,
-    )
+    shown = _selected(args, part)
     unfold = args.unfold or args.by is not None or bool({"step", "steps", "device", "devices"} & {*names})
     places = {"step": args.step, "device": args.device, "host": args.host}
     rows = table_rows(report, shown, folded=not unfold, feeds=not args.no_infeed, **places)
     groups = _groups(args, report, shown)
     spread = spreads(shown, report.by_device, report.input.devices, args.stragglers) if args.stragglers else ()
-
     grouped = _grouped(args, rows, groups) if groups is not None else None
 
     def text(page: Paper) -> str:
@@ -110,6 +99,21 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: S
         return to_markdown(report, args.top, rows, grouped, columns=names)
 
     emit_report(args, report, text, data, markdown)
+
+
+def _selected(args: argparse.Namespace, ops: Sequence[OpInfo]) -> Sequence[OpInfo]:
+    """The ops that the filters leave."""
+    return select(
+        ops,
+        category=args.category,
+        bound=args.bound,
+        dtype=args.dtype,
+        unit=args.unit,
+        module=args.module,
+        name=args.name,
+        min_time_s=None if args.min_time is None else parse(args.min_time, "s"),
+        feeds=not args.no_infeed,
+    )
 
 
 def _devices(args: argparse.Namespace, report: Report) -> list[int] | None:

@@ -115,21 +115,26 @@ def transformer_block(
         part("ffn", ffn(tokens, width, hidden, gated=gated, fused=fused, dtype=dtype, weights=weights, compute=compute, vector=vector)),
         part("residual2", residual),
     )
-    names = {
-        "qkv.activations": "norm1.out",
-        "rope.in0": "qkv.out",
-        "attention.q": "rope.out0",
-        "projection.activations": "attention.out",
-        "residual1.in0": "norm1.x",
-        "residual1.in1": "projection.out",
-        "norm2.x": "residual1.out0",
-        "ffn.up.activations": "norm2.out",
-        "residual2.in0": "residual1.out0",
-        "residual2.in1": "ffn.down.out",
-    }
-    if kv_len is None and cache is None:  # a cache is a tensor of its own
-        names |= {"attention.k": "rope.out0", "attention.v": "qkv.out"}
+    names = BLOCK_TENSORS if kv_len is None and cache is None else {one: same for one, same in BLOCK_TENSORS.items() if one not in CACHED}
     return same_tensors(together("transformer_block", parts), names)
+
+
+# Tensors that one part of a block reads under another name than the part that writes them.
+BLOCK_TENSORS = {
+    "qkv.activations": "norm1.out",
+    "rope.in0": "qkv.out",
+    "attention.q": "rope.out0",
+    "attention.k": "rope.out0",
+    "attention.v": "qkv.out",
+    "projection.activations": "attention.out",
+    "residual1.in0": "norm1.x",
+    "residual1.in1": "projection.out",
+    "norm2.x": "residual1.out0",
+    "ffn.up.activations": "norm2.out",
+    "residual2.in0": "residual1.out0",
+    "residual2.in1": "ffn.down.out",
+}
+CACHED = ("attention.k", "attention.v")  # tensors of their own where there is a cache
 
 
 def together(name: str, parts: tuple[Ledger, ...]) -> Ledger:
