@@ -48,6 +48,14 @@ def test_every_module_of_the_package_is_checked() -> None:
     assert {SOURCE / "cli" / "__init__.py", SOURCE / "placement.py", SOURCE / "hlo" / "price" / "pricing.py"} <= set(MODULES)
 
 
+def test_the_layout_names_every_module_at_the_top() -> None:
+    layout = (SOURCE.parent.parent / "CONTRIBUTING.md").read_text().partition("## Layout")[2].partition("## Style")[0]
+    words = set(re.findall(r"\w+", layout))
+    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    modules = {path.stem for path in SOURCE.glob("*.py") if not path.stem.startswith("__")}
+    assert modules | packages <= words
+
+
 def test_every_file_fits_in_one_reading() -> None:
     for path in MODULES:
         assert len(path.read_text().splitlines()) <= 600, path.name
