@@ -230,7 +230,7 @@ def test_the_sentence_says_how_long_how_far_why_and_what_next() -> None:
     share = tuple(Share(key=key, count=1, time_s=10.0) for key in (0, 1))
     report = report_on(an_op("copy", {"hbm": 100}, 20.0, count=2, by_step=share), steps=steps)
     assert report.summary == (
-        "10 s per step on one toy; 5 s is the minimum for this program. Lost: 5 s to memory. Start with the memory-bound kernels: "
+        "10 s per step on one toy; 5 s is the minimum for this program. Lost: 5 s to memory. Start with the memory-bound kernels, to save "
         "about 4.4 s per step."
     )
 

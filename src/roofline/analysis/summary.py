@@ -75,5 +75,5 @@ def _start(findings: Sequence[Finding], point: Point | None) -> str:
             return "No single change saves more than 1%."
         return ""
     if point is not None and point.scope == "average" and best.saving_per_step_s:
-        return f"Start with {best.title}: about {show(rounded(best.saving_per_step_s, 2), 's')} per step."
-    return f"Start with {best.title}: about {show(rounded(best.saving_per_device_s or best.saving_s, 2), 's')}."
+        return f"Start with {best.title}, to save about {show(rounded(best.saving_per_step_s, 2), 's')} per step."
+    return f"Start with {best.title}, to save about {show(rounded(best.saving_per_device_s or best.saving_s, 2), 's')}."
