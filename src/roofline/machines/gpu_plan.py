@@ -25,7 +25,7 @@ BIG = parse("1 GiB", "B")  # working sets that no cache holds
 SMALL = ("product", "add", "norm")
 LOADED = 0.6  # of a held product, after which the driver is asked for clock and power
 LAUNCHES = ("graph", "stream", "sync", "round trip")
-QUICK_S = parse("16 s", "s")  # after which a quick measurement starts no further experiment, but the needed ones
+QUICK_S = parse("17 s", "s")  # after which a quick measurement starts no further experiment, but the needed ones
 LATE = "no time left"
 NEEDED = ("product/bf16/burst/random", "small/", "launch/", "vector/fp32")  # of a quick measurement, before all others
 NEEDED_READS = 3  # the largest, with them
@@ -49,6 +49,9 @@ def plan(device: Mapping[str, Any], quick: bool) -> Plan:
             found[f"product/{number}/burst/zeros"] = {**burst, "seconds": 0.2 if quick else 0.5, "zeros": True}
         if not quick:
             found[f"product/{number}/held/zeros"] = {**burst, "seconds": 1.5, "held": True, "zeros": True}
+    brief = 0.05 if quick else 0.4
+    for number in ("fp32", "fp64", "transcendental"):
+        found[f"vector/{number}"] = {"name": "vector", "number": number, "seconds": brief}
     largest = largest_set(device.get("memory"))
     for pattern, (steps, first, limit) in PATTERNS.items():
         last = min(largest, limit)
@@ -57,9 +60,6 @@ def plan(device: Mapping[str, Any], quick: bool) -> Plan:
             seconds = (0.2 if big else 0.03) / (4 if quick else 1)
             request = {"name": "stream", "pattern": pattern, "size": size, "seconds": seconds, "few_kernels": quick}
             found[f"stream/{pattern}/{size}"] = request
-    brief = 0.05 if quick else 0.4
-    for number in ("fp32", "fp64", "transcendental"):
-        found[f"vector/{number}"] = {"name": "vector", "number": number, "seconds": brief}
     for kind in LAUNCHES:
         found[f"launch/{kind}"] = {"name": "launch", "kind": kind, "seconds": brief}
     for kind in SMALL:

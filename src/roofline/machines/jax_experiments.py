@@ -1,35 +1,26 @@
 """Experiments on an accelerator through JAX, where PyTorch is not installed: TPUs, and GPUs with JAX alone.
 
 On a GPU, memory and vector rates are those of kernels of our own (Pallas); elsewhere, or where these fail, of what XLA compiles.
-
-JAX has no events. On such a GPU a kernel that reads the device's clock stands between the calls. Elsewhere a try is several calls that
-are sent off together, by the host's clock from the first to the end of the last, less what the start of the first and the wait for the
-last take.
 """
 
 import math
 import time
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from statistics import median
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from ..units import DECIMAL, parse
+from ..units import parse
 from .gpu_conditions import conditions
 from .gpu_plan import largest_set
-from .kernel_shapes import BLOCKS, PER_CORE, PROGRAMS_A_CORE, REGISTER_BLOCK, REPEATS
+from .jax_timing import FEW, MOST_CALLS, REST_S, WAIT, WARM_UP, JaxTimer, Work
+from .kernel_shapes import ALL_AT_ONCE, BLOCKS, PROGRAMS_A_CORE, REGISTER_BLOCK, REPEATS
 
-DEVICE_TRY_S, HOST_TRY_S = parse("3 ms", "s"), parse("15 ms", "s")  # by which clock; the host's tells the end of a try later or sooner
-WAITS, WAIT_CALLS = 15, 10  # tries that tell how long a wait is, and calls in each
-MOST_CALLS, FEW, WARM_UP = 1000, 3, 2
 KERNEL_S = parse("1 ms", "s")  # of a kernel that goes over its working set again and again: long beside what a call takes
 MOST_PASSES, MORE_PASSES = 100_000, 100  # over a working set in a call, and times more of them than in the call before
 CACHED = int(parse("16 MiB", "B"))  # a working set that fits any L2
-REST_S = parse("120 ms", "s")
-SAME_CLOCK = 1.2  # between two clocks, over a rest
 CHAIN = 128  # operations on each element
 CHAINED, CHAINED_ON_CPU = 1 << 24, 1 << 20  # elements: enough that a launch is little beside the work
 COPY = int(parse("256 MiB", "B"))
@@ -39,15 +30,14 @@ READS_IN_PROGRAM = 16  # of a working set that a cache may hold, so that calls d
 LIBRARY_PRODUCTS = {"xla_gpu_enable_triton_gemm": False}
 DTYPES = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn"}
 PRECISION = {"fp32": "highest", "tf32": "tensorfloat32"}
-VERBS = {"read": "read", "write": "fill", "copy": "copy", "per_core": "read by each core of its own share"}
+SHAPES = tuple(each for each in BLOCKS if each[2] <= ALL_AT_ONCE)
+VERBS = {"read": "read", "write": "fill", "copy": "copy"}
 
-Work = Callable[[], Any]
-CONFIG: Any = jax.config  # these three have no types in JAX
-WAIT: Callable[[Any], Any] = jax.block_until_ready
+CONFIG: Any = jax.config  # these two have no types in JAX
 KEEP_APART: Callable[[Any], Any] = jax.lax.optimization_barrier
 
 
-class JaxDevice:
+class JaxDevice(JaxTimer):
     """The first device of JAX: a GPU or TPU, or the CPU where that is wanted."""
 
     def __init__(self, kind: str) -> None:
@@ -55,24 +45,13 @@ class JaxDevice:
         if not found:
             raise RuntimeError("no accelerator that JAX can use")
         CONFIG.update("jax_enable_x64", True)
-        self.device = found[0]
+        super().__init__(found[0])
         self.count = len(found)
         self.cores = getattr(self.device, "core_count", None) or 1
-        self._wait_s: float | None = None
         self._fastest: tuple[int, int, int] | None = None
         self._streams: dict[tuple[str, tuple[int, int, int]], Callable[..., Any]] = {}
         self._source: Any = None
         self._numbers: dict[tuple[int, int, int], Any] = {}
-        self.kernels: Any = None
-        if self.device.platform == "gpu":
-            try:
-                from . import pallas_kernels
-
-                self.kernels = pallas_kernels
-            except ImportError:  # without Pallas, what XLA compiles has to do
-                pass
-        with jax.default_device(self.device):
-            self._clock = self._device_clock() if self.kernels is not None else None
 
     def describe(self) -> dict[str, Any]:
         found: dict[str, Any] = {"framework": f"jax {jax.__version__}", "device": self.device.device_kind}
@@ -100,70 +79,6 @@ class JaxDevice:
         with jax.default_device(self.device):
             return experiments[name](**request)
 
-    def each(self, work: Work, tries: int, calls: int) -> list[float]:
-        """The seconds of a call in each of some tries of many calls."""
-        times = []
-        for _ in range(tries):
-            began = time.perf_counter()
-            WAIT(self._sent(work, calls))
-            times.append((time.perf_counter() - began) / calls)
-        return times
-
-    def timed(self, work: Work, tries: int, calls: int) -> list[float]:
-        """The seconds of a call in each of some tries, without what starts and waits take."""
-        if self._clock is None:
-            self.each(work, 1, WARM_UP)
-            # never less than half, should the wait have been short
-            return [max(each - self._wait() / calls, each / 2) for each in self.each(work, tries, calls)]
-        self._sent(work, WARM_UP)
-        marks = [self._clock()]
-        for _ in range(tries):
-            self._sent(work, calls)
-            marks.append(self._clock())
-        stamps = [int(mark[0]) for mark in WAIT(marks)]
-        return [(end - start) / DECIMAL["G"] / calls for start, end in pairwise(stamps)]
-
-    def _device_clock(self) -> Work | None:
-        """The GPU's own clock, where a kernel can read it and it runs as the host's does."""
-        try:
-            read, anything = self.kernels.clock(), jnp.zeros(self.kernels.CLOCKS, jnp.int64)
-            WAIT(read(anything))  # compiles
-            began, first = time.perf_counter(), int(WAIT(read(anything))[0])
-            time.sleep(REST_S)
-            second, ended = int(WAIT(read(anything))[0]), time.perf_counter()
-        except Exception:  # whatever a version of Pallas, or a GPU that it does not know, raises
-            return None
-        agrees = SAME_CLOCK > (second - first) / DECIMAL["G"] / (ended - began) > 1 / SAME_CLOCK
-        return (lambda: read(anything)) if agrees else None
-
-    def _sent(self, work: Work, calls: int) -> Any:
-        for _ in range(calls):
-            result = work()  # the one before goes, and its memory is used again, as a cache would have it
-        return result
-
-    def _wait(self) -> float:
-        """Seconds of a try outside of its calls: until the first starts, and until the host sees that the last has ended."""
-        if self._wait_s is None:
-            run, source = jax.jit(lambda x: x + 1), jnp.ones(COPY // WORD // (1 if self.device.platform != "cpu" else 64), jnp.float32)
-            self.each(lambda: run(source), 1, WARM_UP)
-            self._wait_s = wait_of(lambda calls: self.each(lambda: run(source), 1, calls)[0] * calls)
-        return self._wait_s
-
-    def _calls(self, work: Work) -> int:
-        """Calls in a try."""
-        self.each(work, 1, WARM_UP)
-        try_s = HOST_TRY_S if self._clock is None else DEVICE_TRY_S
-        return max(1, min(MOST_CALLS, round(try_s / min(self.each(work, FEW, 1)))))
-
-    def _for(self, work: Work, seconds: float, *, rest_s: float = 0.0) -> list[float]:
-        """Tries for so many seconds, a few at least: one after the other, or a few after each rest."""
-        tries = 1 if rest_s and self._clock is None else FEW  # a burst is short
-        calls, times, end = self._calls(work), list[float](), time.monotonic() + seconds
-        while len(times) < FEW or time.monotonic() < end:
-            time.sleep(rest_s)
-            times += self.timed(work, tries, calls)
-        return times
-
     def product(
         self,
         number: str,
@@ -185,8 +100,7 @@ class JaxDevice:
                 best = rate, work, shape
         assert best is not None
         _, work, (m, n, k) = best
-        times = self._for(work, seconds, rest_s=0.0 if held else REST_S)
-        times = times[len(times) // 2 :] if held else times
+        times = self._held(work, seconds) if held else self._for(work, seconds, rest_s=REST_S)
         how = f"{m} x {k} by {k} x {n} products, {'zeros' if zeros else 'random operands'}, {'held' if held else 'in bursts'}"
         return {"rates": [2.0 * m * n * k / each for each in times], "how": how, "shape": [m, n, k]}
 
@@ -230,17 +144,17 @@ class JaxDevice:
     def stream(self, pattern: str, size: int, seconds: float, few_kernels: bool = False) -> dict[str, Any]:
         """B/s of reading, writing or copying so many bytes again and again; a copy's bytes are those of both buffers."""
         words = max(1, size // WORD // (2 if pattern == "copy" else 1))
+        if pattern == "per_core":
+            raise RuntimeError("not measured through JAX")  # whose loads pass by the cores' own caches
         if self.kernels is not None:
             try:
-                return self._best_stream(pattern, words, seconds, BLOCKS[-1:] if few_kernels else BLOCKS)
+                return self._best_stream(pattern, words, seconds, SHAPES[-1:] if few_kernels else SHAPES)
             except Exception:  # as above
-                self.kernels = self.kernels if pattern == "per_core" else None
+                self.kernels = None
         return self._plain_stream(pattern, words, seconds)
 
     def _best_stream(self, pattern: str, words: int, seconds: float, blocks: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
         """The fastest kernel: over caches the one that reads a cached set fastest, so that the sizes of a sweep compare."""
-        if pattern == "per_core":
-            return self._kernel_stream(pattern, words, PER_CORE, seconds)
         if words * WORD < COPY:
             if self._fastest is None:
                 self._fastest = max(blocks, key=lambda each: median(self._kernel_stream("read", CACHED // WORD, each, 0.0)["rates"]))
@@ -251,8 +165,7 @@ class JaxDevice:
         return max(found, key=lambda each: median(each["rates"]))
 
     def _kernel_stream(self, pattern: str, words: int, block: tuple[int, int, int], seconds: float) -> dict[str, Any]:
-        elements, _, programs = block
-        grid = self.cores * programs
+        elements = block[0]
         if self._source is None:
             self._source = jnp.ones(int(largest_set(self.describe().get("memory"))) // WORD, jnp.float32)
         source = self._source
@@ -260,7 +173,6 @@ class JaxDevice:
             self._streams[pattern, block] = self.kernels.stream(pattern, source.size, block, self.cores)
         run = self._streams[pattern, block]
         blocks = max(1, words // elements)
-        blocks = max(grid, blocks - blocks % grid) if pattern == "per_core" else blocks
         moved = WORD * blocks * elements * (2 if pattern == "copy" else 1)
 
         def work(passes: int) -> Work:
@@ -276,8 +188,6 @@ class JaxDevice:
         return {"rates": [moved * passes / each for each in times], "how": how, "bytes": moved}
 
     def _plain_stream(self, pattern: str, words: int, seconds: float) -> dict[str, Any]:
-        if pattern == "per_core":
-            raise RuntimeError("not measured through JAX")
         source = jnp.ones(words, jnp.float32)
         moved = WORD * words * (2 if pattern == "copy" else 1)
         times = READS_IN_PROGRAM if pattern == "read" and moved < COPY else 1
@@ -365,7 +275,7 @@ class JaxDevice:
         there = jax.device_put(here, self.device)
         here = WAIT(jax.device_put(here, host_memory)) if pinned else here
         times, end = list[float](), time.monotonic() + seconds
-        while len(times) <= FEW or time.monotonic() < end:
+        while len(times) < FEW or time.monotonic() < end:
             fresh = there + 0 if direction == "out" else there  # an array keeps its copy on the host
             WAIT(fresh)
             began = time.perf_counter()
@@ -378,12 +288,3 @@ class JaxDevice:
             times.append(time.perf_counter() - began)
         how = f"copies {'from' if direction == 'in' else 'to'} {'pinned' if pinned else 'pageable'} host memory"
         return {"rates": [COPY / each for each in times[1:]], "how": how}
-
-
-def wait_of(time_of: Callable[[int], float]) -> float:
-    """What a try takes besides its calls, from pairs of tries of which one has twice the calls.
-
-    >>> wait_of(lambda calls: 0.5 + 0.1 * calls)
-    0.5
-    """
-    return max(0.0, median(2 * time_of(WAIT_CALLS) - time_of(2 * WAIT_CALLS) for _ in range(WAITS)))

@@ -48,19 +48,6 @@ def stream(pattern: str, words: int, block: tuple[int, int, int], cores: int) ->
         total = _every_block(counts, add, jnp.zeros((elements,), jnp.float32))
         target[pallas.program_id(0)] = total.sum()
 
-    def per_core(source: Any, counts: Any, target: Any) -> None:
-        share = jax.lax.div(counts[0], jnp.int32(pallas.num_programs(0)))
-        first = pallas.program_id(0) * share
-
-        def add(number: Any, total: Any) -> Any:
-            return total + triton.load(source.at[place(first + number)], eviction_policy="evict_last")
-
-        def one_pass(_: Any, total: Any) -> Any:
-            return jax.lax.fori_loop(jnp.int32(0), share, add, total)
-
-        total = jax.lax.fori_loop(jnp.int32(0), counts[1], one_pass, jnp.zeros((elements,), jnp.float32))
-        target[pallas.program_id(0)] = total.sum()
-
     def write(_: Any, counts: Any, target: Any) -> None:
         def fill(number: Any, turn: Any, carried: Any) -> Any:
             target[place(number)] = jnp.full((elements,), turn.astype(jnp.float32))
@@ -75,7 +62,7 @@ def stream(pattern: str, words: int, block: tuple[int, int, int], cores: int) ->
 
         _every_block(counts, move, jnp.int32(0))
 
-    kernels: dict[str, Kernel] = {"read": read, "per_core": per_core, "write": write, "copy": copy}
+    kernels: dict[str, Kernel] = {"read": read, "write": write, "copy": copy}
     out = words if pattern in ("write", "copy") else grid
     return _call(kernels[pattern], out, jnp.float32, grid, warps)
 
