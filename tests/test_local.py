@@ -15,6 +15,7 @@ from roofline.cli import main
 from roofline.cost import Cost
 from roofline.errors import MachineError, OutputError
 from roofline.machine import Spread
+from roofline.machines import cpu_experiments as cpu_experiments_module
 from roofline.machines import load
 from roofline.machines.catalogue import read_card
 from roofline.machines.cpu import Cache, Cpu, this_cpu
@@ -238,6 +239,36 @@ def test_every_memory_level_is_read_written_and_copied() -> None:
     l1 = card_of(CPU, results(HBM_READ, result("fma/fp32/all", 150e9), *patterns), CONDITIONS).machine.ceiling("l1")
     assert l1 is not None
     assert [(other.note, other.value) for other in l1.others] == [("copy", 80e9), ("write", 70e9)]
+
+
+def test_what_a_cache_takes_in_is_not_counted_as_the_rate_of_main_memory() -> None:
+    rates = iter([900e9, 100e9, 99e9, 98e9])  # a clean cache first
+
+    class Team:
+        def buffers(self, size: int, parts: int) -> list[memoryview]:
+            return []
+
+        def run(self, kernel: str, buffers: object, repeats: int) -> tuple[float, float]:
+            return next(rates), 1.0
+
+    assert cpu_experiments_module._Kernel("copy", Team(), 2**20, STREAM_PARTS)(3) == [100e9, 99e9, 98e9]  # type: ignore[arg-type]
+
+
+def test_products_are_tried_in_a_row_until_their_threads_are_awake() -> None:
+    class Worker:
+        def __init__(self, *times: float) -> None:
+            self.times = iter(times)
+
+        def seconds(self, dtype: str, side: int, tries: int) -> list[float]:
+            return [each for each in (next(self.times, None) for _ in range(tries)) if each]
+
+    def rates(*times: float) -> list[float]:
+        return cpu_experiments_module._Product(Worker(*times), "float32", (100,))(4)  # type: ignore[arg-type]
+
+    assert rates(0.02, 0.008, 0.01, 0.01) == [2 * 100**3 / each for each in (0.02, 0.008, 0.01)]
+    assert rates(0.08, 0.01) == [2 * 100**3 / 0.08]  # long ones alone
+    assert rates(0.01) == [2 * 100**3 / 0.01]  # a process that has gone
+    assert rates() == []
 
 
 def test_caches_are_found_in_a_sweep_of_one_thread_beside_what_the_system_says(folder: Path) -> None:

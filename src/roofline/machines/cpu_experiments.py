@@ -32,6 +32,7 @@ LEAST_STREAM = parse("64 MiB", "B")
 STREAM_CACHES, STREAM_PARTS = 12, 8  # last caches in the working set of main memory, and parts of it that tries take in turn
 UNKNOWN_CACHE = parse("64 MiB", "B")  # a last-level cache of unknown size
 PRODUCTS_S = (parse("5 ms", "s"), parse("50 ms", "s"))  # about what products take: short ones find quiet moments, long ones start up less
+ROW_S = parse("30 ms", "s")  # of products one after the other
 SIDES = (512, 8192)
 PATTERNS = {"read": "read", "write": "fill", "copy": "copy", "triad": "a = b + s x c"}
 SWEEP = (0.375, 0.75)  # of a cache's size: working sets that fit beside whatever else is in it
@@ -154,7 +155,8 @@ class _Kernel:
     """A compiled kernel, a few tries a call, every other one longer: FLOP/s or B/s of each.
 
     A try repeats the kernel on a small buffer, and takes the next ``parts``-th of a large one: by the time it comes round again, the
-    caches have lost it.
+    caches have lost it. There the first try of a call is not counted: a cache that holds nothing unwritten takes in what a try writes,
+    and main memory sees little of it.
     """
 
     def __init__(self, name: str, team: _Team, size: int = 4096, parts: int = 1) -> None:
@@ -163,6 +165,8 @@ class _Kernel:
 
     def __call__(self, tries: int) -> list[float]:
         rates: list[float] = []
+        if self.parts > 1:
+            self.team.run(self.name, self.team.buffers(self.size, self.parts), 1)
         for number in range(tries):
             repeats = self.repeats * (LONGER if number % 2 and self.parts == 1 else 1)
             rate, seconds = self.team.run(self.name, self.team.buffers(self.size, self.parts), repeats)
@@ -247,7 +251,7 @@ class _Blas:
 
 
 class _Product:
-    """Square matrix products by BLAS, of every size in turn: FLOP/s of each."""
+    """Square matrix products by BLAS, of every size in turn, some in a row, as threads that slept start slowly: FLOP/s of each."""
 
     def __init__(self, worker: _Blas, dtype: str, sides: Sequence[int]) -> None:
         self.worker, self.dtype, self.sides = worker, dtype, sides
@@ -255,7 +259,13 @@ class _Product:
     def __call__(self, tries: int) -> list[float]:
         # On a busy computer the threads of a BLAS wait for each other, and one product takes as long as many tries of a kernel.
         few = -(-tries // 4)
-        return [2 * side**3 / seconds for side in self.sides for seconds in self.worker.seconds(self.dtype, side, few)]
+        rates: list[float] = []
+        for side in self.sides:
+            times = list(self.worker.seconds(self.dtype, side, few))
+            while times and sum(times) < ROW_S and (more := self.worker.seconds(self.dtype, side, few)):
+                times += more
+            rates += [2 * side**3 / seconds for seconds in times]
+        return rates
 
 
 def _side(cpu: Cpu, cores: int, seconds: float) -> int:
