@@ -155,8 +155,8 @@ class _Kernel:
     """A compiled kernel, a few tries a call, every other one longer: FLOP/s or B/s of each.
 
     A try repeats the kernel on a small buffer, and takes the next ``parts``-th of a large one: by the time it comes round again, the
-    caches have lost it. There the first try of a call is not counted: a cache that holds nothing unwritten takes in what a try writes,
-    and main memory sees little of it.
+    caches have lost it. There the first try of a call that writes is not counted: a cache that holds nothing unwritten takes in what a
+    try writes, and main memory sees little of it.
     """
 
     def __init__(self, name: str, team: _Team, size: int = 4096, parts: int = 1) -> None:
@@ -165,7 +165,7 @@ class _Kernel:
 
     def __call__(self, tries: int) -> list[float]:
         rates: list[float] = []
-        if self.parts > 1:
+        if self.parts > 1 and self.name != "read":
             self.team.run(self.name, self.team.buffers(self.size, self.parts), 1)
         for number in range(tries):
             repeats = self.repeats * (LONGER if number % 2 and self.parts == 1 else 1)
