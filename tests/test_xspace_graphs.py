@@ -103,10 +103,10 @@ def test_a_sort_is_a_copy_and_several_kernels() -> None:
 def test_equal_kernels_with_one_name_before_a_sort_of_several_are_each_their_own_instruction() -> None:
     inner = [Instruction("p", "parameter"), Instruction("sort.6", "sort", ("p",))]
     sort = Instruction("fusion.64", "fusion", ("x",), ("inner",))
-    of = program({"inner": inner, "main": [X, fusion("a.1"), fusion("a"), fusion("b.1"), sort, fusion("c.1")]})
-    ran = graph({0: "a_1", 1: "a_1", 2: "b_1", 3: "memcpy32_post", 4: "sort_6_1", 5: "c_1"}, commands=6)
+    of = program({"inner": inner, "main": [X, fusion("a.1"), fusion("a"), fusion("b_slice.1"), sort, fusion("c.1")]})
+    ran = graph({0: "a_1", 1: "a_1", 2: "b_slice_1", 3: "memcpy32_post", 4: "sort_6_1", 5: "c_1"}, commands=6)
     found = resolve(of, [ran], {})[ran.id]
-    assert names(found, of) == {0: "a.1", 1: "a", 2: "b.1", 3: "fusion.64", 4: "fusion.64", 5: "c.1"}
+    assert names(found, of) == {0: "a.1", 1: "a", 2: "b_slice.1", 3: "fusion.64", 4: "fusion.64", 5: "c.1"}
     assert not found.doubts
 
 

@@ -238,7 +238,7 @@ class _Layout:
             for shifted, way in enumerate(ways):
                 here = self._agrees(number + shifted if more else number - shifted, slot)
                 best = _Way(way.score + here, slot, way)
-                if shifted and more and found[-1].score + here > best.score:
+                if shifted and more and found[-1].score >= way.score:  # a copy belongs to what follows
                     best = _Way(found[-1].score + here, slot, found[-1])
                 elif shifted and not more and ways[shifted - 1].score > best.score:
                     best = ways[shifted - 1]
