@@ -17,14 +17,21 @@ from ...hlo.unneeded.kernels import Product
 from ...operation import Collective
 from ...resource import HBM, SCALE_UP, matrix
 from .state import State
+from .traced_batch import scale_traced_batch
 from .words import Words
 
+BATCH = "batch"
 LEAST, MOST = Fraction(1, 2**20), 2**20  # times that a dimension is scaled
 
 
 def scale(state: State, words: Words) -> None:
     """Scale a dimension of the program with the most time that has it."""
     name, times = _asked("scale", words)
+    if not state.programs and name == BATCH and (size := scale_traced_batch(state, times)):
+        if (size * times).denominator != 1:
+            raise UsageError(f"scale {name}=x{times}: {name} is {size}, which leaves no whole number")
+        state.notes.append(f"{name}: {size} to {size * times}, by the shapes of each op's first tensors")
+        return
     program, dimension = _dimension(state, "scale", name)
     module, after = program.module, dimension.size * times
     if after.denominator != 1 or (dimension.is_hidden and times < 1):
@@ -89,7 +96,7 @@ def _dimension(state: State, change: str, name: str) -> tuple[Program, Dimension
     """The program with the most time that has a dimension of this name, and the dimension."""
     if not state.programs:
         raise UsageError(
-            f"{change} needs the compiled program, which this input does not have; "
+            f"{change} {name} needs the compiled program, which this input does not have; "
             "give the changed function instead: rl.what_if(path, program=f, args=…)"
         )
     for module in state.programs.values():
