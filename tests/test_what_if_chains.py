@@ -216,3 +216,37 @@ def test_changes_that_combine_do_so_in_any_order() -> None:
     assert flash is not None
     assert alone is not None
     assert flash <= alone * 1.0001  # what the kernel replaced is gone, so it is not fused
+
+
+CAPACITY = """
+HloModule experts, is_scheduled=true
+SUM
+ENTRY %main (x: f32[16,4], up: f32[2,4,6], down: f32[2,6,4]) -> f32[4] {
+  %x = f32[16,4]{1,0} parameter(0), metadata={op_name="x"}
+  %up = f32[2,4,6]{2,1,0} parameter(1), metadata={op_name="up"}
+  %down = f32[2,6,4]{2,1,0} parameter(2), metadata={op_name="down"}
+  %minus = f32[16,4]{1,0} negate(%x)
+  %groups = f32[2,8,4]{2,1,0} reshape(%minus)
+  %h = f32[2,8,6]{2,1,0} dot(%groups, %up), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
+  %y = f32[2,8,4]{2,1,0} dot(%h, %down), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
+  %flat = f32[16,4]{1,0} reshape(%y)
+  %zero = f32[] constant(0)
+  ROOT %all = f32[4]{0} reduce(%flat, %zero), dimensions={0}, to_apply=%add
+}
+""".replace("SUM", SUM)
+
+
+def test_more_tokens_fill_the_groups_of_experts_and_more_experts_have_smaller_ones() -> None:
+    program = Program(parse(CAPACITY.encode(), "experts"))
+    batch = dimension_named(program, "batch")
+    assert batch is not None
+    shapes = {one.name: one.shape.dims for one in scaled(program, batch.marks, 2).entry_computation}
+    assert (shapes["x"], shapes["groups"], shapes["up"], shapes["y"]) == ((32, 4), (2, 16, 4), (2, 4, 6), (2, 16, 4))
+    cost = Cost.of({"matrix/fp32": 2 * 2 * 8 * 4 * 6, "hbm": 4 * 2 * (8 * 4 + 4 * 6 + 8 * 6)})
+    state = state_of((Op(name="h", module="experts", cost=cost, time_s=1e-5),), {"experts": CAPACITY})
+    change(state, ["scale", "experts=x4"])
+    after = {one.name: one.shape.dims for one in state.programs["experts"].entry_computation}
+    assert (after["x"], after["groups"], after["up"], after["y"]) == ((16, 4), (8, 2, 4), (8, 4, 6), (8, 2, 4))
+    assert float(state.ops[0].cost.flops) == float(cost.flops)
+    assert float(state.ops[0].cost.known("hbm")) == 4 * 8 * (2 * 4 + 4 * 6 + 2 * 6)
+    assert any("up[0], down[0]" in note and "x[0]" not in note for note in state.notes)

@@ -11,7 +11,7 @@ from ...hlo.ir.module import HloModule
 from ...hlo.price.types import Site
 from ...hlo.scaling.growth import Program, Times
 from ...hlo.scaling.hidden import Data
-from ...hlo.scaling.inputs import LAYERS, Dimension, dimension_named, dimensions_of, inputs_of, walking
+from ...hlo.scaling.inputs import EXPERTS, LAYERS, Dimension, dimension_named, dimensions_of, inputs_of, walking
 from ...hlo.scaling.scaled import scaled
 from ...hlo.unneeded.kernels import Product
 from ...operation import Collective
@@ -36,13 +36,22 @@ def scale(state: State, words: Words) -> None:
     module, after = program.module, dimension.size * times
     if after.denominator != 1 or (dimension.is_hidden and times < 1):
         raise UsageError(f"scale {name}=x{times}: {name} is {dimension.size}, which leaves no whole number")
-    moved = ", ".join(f"{one.name}[{axis}]" for one, axis in dimension.inputs[:4])
-    more = ", …" if len(dimension.inputs) > 4 else ""
+    whole = [f"{one.name}[{axis}]" for one, axis in dimension.inputs if one.dims[axis] == dimension.size]
+    moved, more = ", ".join(whole[:4]), ", …" if len(whole) > 4 else ""
     state.notes.append(f"{name} of {module.name}: {dimension.size} to {after} ({moved}{more})")
     if dimension.is_hidden:
         _hidden(state, module, dimension, int(times))
-    else:
-        _grown(state, program, dimension, times)
+        return
+    _grown(state, program, dimension, times)
+    if dimension.name == EXPERTS and any(one.dims[axis] != dimension.size for one, axis in dimension.inputs):
+        _with_the_same_tokens(state, module.name, times)
+
+
+def _with_the_same_tokens(state: State, name: str, times: Fraction) -> None:
+    """Give each of more experts fewer tokens: those are in groups by expert, so that they have grown with them."""
+    program = Program(state.programs[name])
+    if tokens := dimension_named(program, BATCH):
+        _grown(state, program, tokens, 1 / times)
 
 
 def shard(state: State, words: Words) -> None:

@@ -4,7 +4,7 @@ A mark says which part of a dimension grows: a factor of ``size`` elements with 
 apart from the 1,024 positions that a compiler joins it with into one dimension of 4,096.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from fractions import Fraction
 from math import ceil, prod
 
@@ -48,8 +48,11 @@ class Program:
         computation, index, part = key
         return list(self.module.computations[computation][index].shape.leaves)[part].dims
 
-    def grown(self, seeds: Iterable[tuple[Key, int]]) -> Marks:
-        """The marks of every array that grows with some dimensions of the entry's parameters."""
+    def grown(self, seeds: Iterable[tuple[Key, int]], kept: Marks | None = None) -> Marks:
+        """The marks of every array that grows with some dimensions of the entry's parameters.
+
+        Where one is split in two, the more major part grows, unless that is a dimension which is ``kept``: tokens in groups by expert.
+        """
         marks: Marks = {}
         waiting: list[int] = []
         for key, axis in seeds:
@@ -62,21 +65,19 @@ class Program:
             steps -= 1
             number = waiting.pop(0)
             queued.discard(number)
-            for key in self._follow(self.links[number], marks):
+            for key in self._follow(self.links[number], marks, kept or {}):
                 for other in self._touching[key]:
                     if other not in queued:
                         queued.add(other)
                         waiting.append(other)
         return marks
 
-    def _follow(self, link: Link, marks: Marks) -> list[Key]:
+    def _follow(self, link: Link, marks: Marks, kept: Marks) -> list[Key]:
         """Follow marks through a link; the arrays that have new ones."""
+        stays = {factor for factor, _ in _held(link, kept)} if kept else set[int]()
         factors: dict[int, set[Mark]] = {}
-        for key, dims in link.arrays:
-            for held, each in zip(marks.get(key, ()), dims, strict=False):
-                for mark in held:
-                    for factor, inner in _inside(mark, each, link.sizes):
-                        factors.setdefault(factor, set()).add(inner)
+        for factor, inner in _held(link, marks, stays):
+            factors.setdefault(factor, set()).add(inner)
         changed = []
         for key, dims in link.arrays:
             sizes = self.dims(key)
@@ -96,8 +97,16 @@ class Program:
         return changed
 
 
-def _inside(mark: Mark, factors: tuple[int, ...], sizes: tuple[int, ...]) -> list[tuple[int, Mark]]:
-    """The factor of a dimension that a mark lies in, and where in it; of several that it covers, the most major one."""
+def _held(link: Link, marks: Marks, stays: Collection[int] = ()) -> Iterator[tuple[int, Mark]]:
+    """The factors of a link that marks lie in, and where in them."""
+    for key, dims in link.arrays:
+        for held, each in zip(marks.get(key, ()), dims, strict=False):
+            for mark in held:
+                yield from _inside(mark, each, link.sizes, stays)
+
+
+def _inside(mark: Mark, factors: tuple[int, ...], sizes: tuple[int, ...], stays: Collection[int]) -> list[tuple[int, Mark]]:
+    """The factor of a dimension that a mark lies in, and where in it; of several that it covers, the most major one that does not stay."""
     size, minor = mark
     whole = prod(sizes[factor] for factor in factors)
     if len(factors) == 1:
@@ -110,7 +119,7 @@ def _inside(mark: Mark, factors: tuple[int, ...], sizes: tuple[int, ...]) -> lis
         if minor >= stride:
             top = stride * sizes[factor]
             return [(factor, (min(size, top // minor) if top > minor else 1, max(minor // max(stride, 1), 1)))]
-        if minor * size > stride:  # it reaches into this factor from below
+        if minor * size > stride and factor not in stays:  # it reaches into this factor from below
             return [(factor, (max(minor * size // stride, 1), 1))]
     return []
 

@@ -21,7 +21,7 @@ from .links import convolution_arrays
 
 _FLOATS = ("f", "bf")
 MATRIX = 2  # dimensions of a matrix
-LAYERS = "layers"
+LAYERS, EXPERTS = "layers", "experts"
 
 
 class Input(Struct, frozen=True):
@@ -255,7 +255,7 @@ def dimensions_of(program: Program) -> tuple[Dimension, ...]:
     layers = _walked(program.module)
     stacks = {
         LAYERS: [(one, 0) for one in inputs if one.key[1] in layers and len(one.dims) > MATRIX],
-        "experts": [(one, axis) for one in inputs if one.is_weight and len(one.dims) == MATRIX + 1 + (axis := int(one.key[1] in layers))],
+        EXPERTS: [(one, axis) for one in inputs if one.is_weight and len(one.dims) == MATRIX + 1 + (axis := int(one.key[1] in layers))],
     }
     tables = _tables(program.module, Values(program.module))
     if size := next((one.dims[0] for one in inputs if one.key[1] in tables and len(one.dims) == MATRIX), 0):
@@ -270,14 +270,15 @@ def dimensions_of(program: Program) -> tuple[Dimension, ...]:
         first, axis = all_of_them[0]
         number = first.dims[axis]
         like = [(one.key, place) for one, place in all_of_them if one.dims[place] == number]
-        if name == "experts":  # and the router's scores
+        if name == EXPERTS:  # and the router's scores
             like += [(one.key, len(one.dims) - 1) for one in inputs if len(one.dims) == MATRIX + axis and one.dims[-1] == number]
         marks = program.grown(like)
         found.append(Dimension(name, number, _reached(inputs, marks), marks))
-        seen |= {(one.key, place) for one, place in found[-1].inputs}
+        seen |= {(one.key, place) for one, place in found[-1].inputs if one.dims[place] == number}
     if hidden := _hidden(program, inputs, {place for one in found for place in _places(one)}):
         found.append(hidden)
     data = [one for one in inputs if not one.is_weight]
+    experts = [one for one in found if one.name == EXPERTS]
     for place in range(max((len(one.dims) for one in inputs), default=0)):
         while names and (here := [one for one in data if place < len(one.dims) and (one.key, place) not in seen]):
             if names[0] == "batch" and place == 0 and any(one.dims[0] == 1 and len(one.dims) > 1 for one in here):
@@ -287,8 +288,12 @@ def dimensions_of(program: Program) -> tuple[Dimension, ...]:
                 continue
             seen |= {(one.key, place) for one in here if one.dims[place] == 1}
             if largest := _together(program, inputs, [one for one in here if one.dims[place] > 1], place):
-                marks = program.grown((one.key, place) for one in largest)
+                seeds = [(one.key, place) for one in largest]
+                marks = program.grown(seeds)
                 together = _reached(inputs, marks)
+                if experts and any(one.is_weight for one, _ in together):
+                    marks = program.grown(seeds, experts[0].marks)
+                    together = _reached(inputs, marks)
                 seen |= {(one.key, axis) for one, axis in together}
                 if all(_follows_data(program, one) for one, _ in together if one.is_weight):
                     found.append(Dimension(names.pop(0), largest[0].dims[place], together, marks))
