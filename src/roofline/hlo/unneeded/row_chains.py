@@ -14,6 +14,7 @@ from .kernels import Kernels
 
 ROW = 200 << 10  # bytes of a row in fp32 that fit into the memory of one core
 SMALL = 1 << 20  # bytes: kernels of smaller arrays take as long as their launch
+MOST = 64  # kernels that one replaces
 ALIKE = ELEMENTWISE | {"parameter", "constant", "iota", "broadcast", "bitcast", "reshape", "tuple", "get-tuple-element"}
 
 Key = tuple[int, tuple[int, ...]]  # an instruction and the part of its result
@@ -43,7 +44,7 @@ def row_chains(kernels: Kernels) -> list[Chain]:
     for place, size in sizes.items():
         for made in sorted({made for made, _ in reads[place]}):
             one, other = groups[place], groups.get(made)
-            if other is None or other is one or sizes[made] != size or _leaves(one | other, takers):
+            if other is None or other is one or sizes[made] != size or len(one) + len(other) > MOST or _leaves(one | other, takers):
                 continue
             other |= one
             for each in one:
