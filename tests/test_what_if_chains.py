@@ -92,15 +92,28 @@ def test_kernels_that_go_along_the_same_rows_are_one_chain() -> None:
     assert chain.moved == chain.least == 2 * LARGE
 
 
+def test_what_is_worked_out_of_sums_of_rows_belongs_to_their_chain() -> None:
+    """A small kernel between the sum and what takes it, and one whose result nothing but the caller takes."""
+    root = "  ROOT %third = bf16[4096,4096]{1,0} fusion(%first, %second), kind=kLoop, calls=%div_body"
+    after = """  %norm = f32[4096]{0} negate(%second)
+  %third = bf16[4096,4096]{1,0} fusion(%first, %norm), kind=kLoop, calls=%div_body
+  %kept = f32[4096]{0} negate(%norm)
+  ROOT %both = (bf16[4096,4096]{1,0}, f32[4096]{0}) tuple(%third, %kept)"""
+    text = APART.replace(root, after).replace("-> bf16[4096,4096] {\n  %x", "-> (bf16[4096,4096], f32[4096]) {\n  %x")
+    (chain,), names = chains(text)
+    assert names == [["first", "second", "norm", "kept", "third"]]
+    assert (chain.moved, chain.least) == (2 * LARGE + 4 * 4096, 2 * LARGE)
+
+
 def test_a_sum_across_rows_is_no_part_of_a_chain_nor_what_needs_it() -> None:
     assert chains(APART, axis=0) == ([], [])
 
 
 def test_what_comes_back_through_a_product_is_no_part_of_a_chain() -> None:
     (chain,), names = chains(PRODUCT_BETWEEN)
-    assert names == [["first", "second"]]
+    assert names == [["second", "first"]]
     assert chain.moved == 2 * LARGE + 4 * 4096  # what the product takes is written too
-    assert chain.least == LARGE + 4 * 4096
+    assert chain.least == 2 * LARGE
 
 
 def test_a_program_whose_kernels_could_be_one_is_faster_fused(tmp_path: Path) -> None:
@@ -212,7 +225,7 @@ def test_changes_that_combine_do_so_in_any_order() -> None:
         next(point.time_s for point in what_if(train, words).points if point.scope == "average" and point.infeed_outfeed)
         for words in ("scale batch=x4 remat on", "remat on scale batch=x4", "kernel attention=flash", "kernel attention=flash fuse all")
     )
-    assert first == pytest.approx(last)
+    assert first == pytest.approx(last, rel=1e-3)
     assert flash is not None
     assert alone is not None
     assert flash <= alone * 1.0001  # what the kernel replaced is gone, so it is not fused

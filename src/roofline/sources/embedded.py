@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from ..hlo.ir.module import HloModule
 from ..machine import Machine
 from ..workload import Recording
@@ -20,17 +22,30 @@ def programs_behind(recording: Recording, machine: Machine, path: str) -> dict[s
             spent[op.module] = spent.get(op.module, 0.0) + (op.time_s or 0.0)
             names.setdefault(op.module, set()).add(op.name)
     found: dict[str, HloModule] = {}
-    for module in programs_of(path, machine, frozenset(spent)):
-        mine = names.get(module.name, set())
-        has = sum(module.place(name) is not None for name in mine)
-        known = found.get(module.name)
-        if has and (known is None or has > sum(known.place(name) is not None for name in mine)):
-            found[module.name] = module
+    for number, module in programs_of(path, machine, frozenset(map(_without_number, spent))):
+        numbered = f"{module.name}({number})"  # as ops of programs are told apart that have one name
+        name = numbered if numbered in spent else module.name
+        mine = names.get(name, set())
+        has = sum(module.place(one) is not None for one in mine)
+        known = found.get(name)
+        if has and (known is None or has > sum(known.place(one) is not None for one in mine)):
+            found[name] = module if name == module.name else replace(module, name=name)
     return dict(sorted(found.items(), key=lambda item: -spent[item[0]]))
 
 
-def programs_of(path: str | Path, target: Machine | None = None, names: frozenset[str] = frozenset()) -> tuple[HloModule, ...]:
-    """The compiled programs of a profile or a program's file, those with these names where any are given; a table or a trace has none."""
+def _without_number(name: str) -> str:
+    """The name of a program as the program has it.
+
+    >>> _without_number("jit_f(655170)"), _without_number("jit_f")
+    ('jit_f', 'jit_f')
+    """
+    return name.rpartition("(")[0] if name.endswith(")") else name
+
+
+def programs_of(path: str | Path, target: Machine | None = None, names: frozenset[str] = frozenset()) -> tuple[tuple[str, HloModule], ...]:
+    """The compiled programs of a profile or a program's file, each with its number in the profile, those with these names where any are
+    given; a table or a trace has none.
+    """
     name = files_of([str(path)])[0]
     with local_file(name) as file:
         source = find(file)
@@ -40,11 +55,11 @@ def programs_of(path: str | Path, target: Machine | None = None, names: frozense
             from .hlo_dump import read_modules
             from .programs import prepared
 
-            return tuple(prepared(module, target)[0] for module in read_modules(Path(file)))
+            return tuple(("", prepared(module, target)[0]) for module in read_modules(Path(file)))
         return ()
 
 
-def _embedded(path: Path, names: frozenset[str]) -> tuple[HloModule, ...]:
+def _embedded(path: Path, names: frozenset[str]) -> tuple[tuple[str, HloModule], ...]:
     from .xspace.modules import Programs
     from .xspace.scan import open_space
 

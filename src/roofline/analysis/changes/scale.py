@@ -25,7 +25,7 @@ LEAST, MOST = Fraction(1, 2**20), 2**20  # times that a dimension is scaled
 
 
 def scale(state: State, words: Words) -> None:
-    """Scale a dimension of the program with the most time that has it."""
+    """Scale a dimension of the program with the most time that has it, and that of its name and size in the others."""
     name, times = _asked("scale", words)
     if not state.programs and name == BATCH and (size := scale_traced_batch(state, times)):
         if (size * times).denominator != 1:
@@ -39,12 +39,26 @@ def scale(state: State, words: Words) -> None:
     whole = [f"{one.name}[{axis}]" for one, axis in dimension.inputs if one.dims[axis] == dimension.size]
     moved, more = ", ".join(whole[:4]), ", …" if len(whole) > 4 else ""
     state.notes.append(f"{name} of {module.name}: {dimension.size} to {after} ({moved}{more})")
+    _scaled(state, program, dimension, times)
+    others = 0
+    for other in [one for one in state.programs.values() if one.name != module.name]:
+        program = Program(other)
+        same = dimension_named(program, name)
+        if same and (same.size, same.is_hidden) == (dimension.size, dimension.is_hidden):
+            _scaled(state, program, same, times)
+            others += 1
+    if others:
+        state.notes.append(f"{name} of {others} other program{'s' if others > 1 else ''} in the same way")
+
+
+def _scaled(state: State, program: Program, dimension: Dimension, times: Fraction) -> None:
+    """Scale a dimension of one program."""
     if dimension.is_hidden:
-        _hidden(state, module, dimension, int(times))
+        _hidden(state, program.module, dimension, int(times))
         return
     _grown(state, program, dimension, times)
     if dimension.name == EXPERTS and any(one.dims[axis] != dimension.size for one, axis in dimension.inputs):
-        _with_the_same_tokens(state, module.name, times)
+        _with_the_same_tokens(state, program.module.name, times)
 
 
 def _with_the_same_tokens(state: State, name: str, times: Fraction) -> None:

@@ -13,7 +13,8 @@ from ..price.traffic import part_of, source
 from .kernels import Kernels
 
 ROW = 200 << 10  # bytes of a row in fp32 that fit into the memory of one core
-SMALL = 1 << 20  # bytes: kernels of smaller arrays take as long as their launch
+SMALL = 1 << 20  # bytes of the largest array of a kernel that is worth fusing
+ANY = -1  # the size of a kernel of smaller arrays, which belongs to the chain that makes them: what is worked out of sums of rows
 MOST = 64  # kernels that one replaces
 ALIKE = ELEMENTWISE | {"parameter", "constant", "iota", "broadcast", "bitcast", "reshape", "tuple", "get-tuple-element"}
 
@@ -21,9 +22,9 @@ Key = tuple[int, tuple[int, ...]]  # an instruction and the part of its result
 
 
 class Chain(Struct, frozen=True):
-    """Kernels by their places in a computation, in order, and the bytes that one kernel for all of them would move.
+    """Kernels by their places in a computation, the last the one with the last large result, and the bytes that one kernel would move.
 
-    ``least`` is how many if nothing but its last result were needed.
+    ``least`` is how many if nothing but that result were needed.
     """
 
     places: tuple[int, ...]
@@ -41,14 +42,16 @@ def row_chains(kernels: Kernels) -> list[Chain]:
         for made, _ in keys:
             takers.setdefault(made, []).append(place)
     groups = {place: {place} for place in sizes}
-    for place, size in sizes.items():
+    for place in sizes:
         for made in sorted({made for made, _ in reads[place]}):
             one, other = groups[place], groups.get(made)
-            if other is None or other is one or sizes[made] != size or len(one) + len(other) > MOST or _leaves(one | other, takers):
+            if other is None or other is one or sizes[made] == ANY or sizes[place] not in (ANY, sizes[made]):
+                continue
+            if len(one) + len(other) > MOST or _leaves(one | other, takers):
                 continue
             other |= one
             for each in one:
-                groups[each] = other
+                groups[each], sizes[each] = other, sizes[made]
     returned = {source(computation, computation.root, path) for path in _paths(computation[computation.root])}
     found = {id(group): group for group in groups.values() if len(group) > 1}
     return [_chain(computation, group, reads, returned) for group in found.values()]
@@ -64,7 +67,7 @@ def _reads(computation: Computation, one: Instruction) -> set[Key]:
 
 
 def _size(kernels: Kernels, place: int, reads: set[Key]) -> int:
-    """The elements of the largest array of a kernel that goes along rows; 0 for other kernels."""
+    """The elements of the largest array of a kernel that goes along rows, or `ANY` if it is small; 0 for other kernels."""
     computation = kernels.computation
     one = computation[place]
     body = kernels.values.body(one)
@@ -76,7 +79,9 @@ def _size(kernels: Kernels, place: int, reads: set[Key]) -> int:
     arrays = [shape for made, path in reads if (shape := part_of(computation[made].shape, path)).is_array]
     arrays += [shape for shape in one.shape.leaves if shape.is_array]
     largest = max(arrays, key=lambda shape: shape.elements, default=None)
-    return largest.elements if largest is not None and largest.bytes >= SMALL else 0
+    if largest is None:
+        return 0
+    return largest.elements if largest.bytes >= SMALL else ANY
 
 
 def _along_rows(computation: Computation, one: Instruction) -> bool:
@@ -110,8 +115,9 @@ def _chain(computation: Computation, group: set[int], reads: dict[int, set[Key]]
     read = {key for place in group for key in reads[place] if key[0] not in group}
     written = {key for place, keys in reads.items() if place not in group for key in keys if key[0] in group}
     written |= {key for key in returned if key[0] in group}
-    last = {(max(group), path) for path in _paths(computation[max(group)])}
-    return Chain(tuple(sorted(group)), _bytes(computation, read | written), _bytes(computation, read | last))
+    last = max(group, key=lambda place: (max(leaf.elements for leaf in computation[place].shape.leaves if leaf.is_array), place))
+    result = {(last, path) for path in _paths(computation[last])}
+    return Chain((*sorted(group - {last}), last), _bytes(computation, read | written), _bytes(computation, read | result))
 
 
 def _bytes(computation: Computation, keys: set[Key]) -> int:

@@ -244,12 +244,12 @@ class Programs:
         mine = [id for id, (module, _) in sorted(self._slices.items()) if plain(module.removeprefix("jit_")) == plain(function)]
         return [found for id in mine[:most] if isinstance(found := self._read(id), Program)]
 
-    def modules(self, names: Collection[str], most: int) -> Iterator[HloModule]:
-        """The programs with these names, or all, the first ``most`` of them."""
+    def modules(self, names: Collection[str], most: int) -> Iterator[tuple[str, HloModule]]:
+        """The programs with these names, or all, the first ``most`` of them, each with what identifies it."""
         mine = [id for id, (module, _) in sorted(self._slices.items()) if not names or module in names]
         for id in mine[:most]:
             if isinstance(found := self._read(id), Program):
-                yield found.module
+                yield found.identity, found.module
 
     def _only(self, name: str) -> int | None:
         named = [known for known, (module, _) in self._slices.items() if name and module == name]
