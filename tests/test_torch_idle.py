@@ -157,6 +157,49 @@ def test_plans_that_cudnn_builds_for_new_shapes_are_compilation(tmp_path: Path, 
     assert [("cuDNN for _cudnn_attention_forward" in message) for message in said] == [True] * (reason == "compile")
 
 
+def test_a_recurrent_network_launches_for_so_long_and_builds_no_plan(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for step in range(4):
+        at = 10_000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 9_990)
+        trace.frame("model.py(35): forward", at + 1, 9_980)
+        trace.op("aten::_cudnn_rnn", at + 2, 9_000, [(100, 8, 64)])
+        for place in range(100):
+            trace.run("cell", launched=at + 90 * place + 10, start=at + 90 * place + 15, dur=5)
+    report = analyze(trace.write(tmp_path / "trace.json"))
+    assert report.idle[0].reason == "dispatch"
+    assert not [one for one in report.findings if one.kind == "idle-compile"]
+
+
+def test_the_profiler_takes_all_of_what_describing_inductors_kernels_takes(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for step in range(4):
+        trace.annotation(f"ProfilerStep#{step}", 1000 * step, 999)
+        trace.frame("model.py(1): forward", 1000 * step, 999)
+        for place in range(10):
+            at = 1000 * step + 100 * place + 5
+            trace.op("triton_poi_fused_add_0", at + 5, 85)
+            trace.run("triton_poi_fused_add_0", launched=at + 85, start=at + 88, dur=5)
+    (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-dispatch"]
+    # 80 µs a kernel, beside an op and its launch, but for the first gap.
+    assert found.saving_per_step_s == pytest.approx(950e-6 - 840e-6, rel=0.05)
+
+
+def test_what_only_the_first_recorded_step_waits_for_does_not_recur(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for step in range(3):
+        at = 1000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 999)
+        trace.frame("train.py(5): main", at, 999)
+        trace.op("aten::mm", at + 2, 5, [(8, 4), (4, 2)])
+        trace.run("gemm", launched=at + 4, start=at + 5, dur=300 if not step else 400)
+        trace.op("aten::mm", at + 600, 5, [(8, 4), (4, 2)])
+        trace.run("gemm", launched=at + 604 if not step else at + 10, start=at + 606 if not step else at + 406, dur=590)
+    report = analyze(trace.write(tmp_path / "trace.json"))
+    assert len(report.steps) == 3
+    assert not [one for one in report.findings if one.kind == "idle-dispatch"]
+
+
 @pytest.mark.parametrize(("pause", "reason"), [(300, "dispatch"), (800, "input")])
 def test_code_that_nobody_recorded_launches_where_ops_of_any_thread_are_close(tmp_path: Path, pause: int, reason: str) -> None:
     trace = TorchTrace()

@@ -126,6 +126,9 @@ def test_a_forward_pass_in_a_backward_pass_is_a_recomputation(tmp_path: Path, ho
     sizes = [(8192, 4096), (4096, 4096)]
 
     def layer(kernels: Kernels) -> None:
+        if how == "frame":
+            kernels.trace.frame("model.py(22): forward", kernels.at - 0.9, 9)
+            kernels.trace.frame("torch/utils/checkpoint.py(300): checkpoint", kernels.at - 0.5, 8)
         kernels.op("aten::mm", sizes, sequence_number=3)
         at = kernels.at
         kernels.trace.op("autograd::engine::evaluate_function: MmBackward0", at - 1, 40, thread=BACKWARD, sequence_number=3)
@@ -139,6 +142,26 @@ def test_a_forward_pass_in_a_backward_pass_is_a_recomputation(tmp_path: Path, ho
     if mine:
         assert len(mine[0].ops) == 1
         assert mine[0].saving_per_step_s == pytest.approx(100e-6, rel=0.01)
+        assert ("as a checkpoint asks for in model.py:22" in mine[0].message) == (how == "frame")
+
+
+@pytest.mark.parametrize(
+    ("outer", "is_told"),
+    [("aten::reshape", True), ("aten::group_norm", False), ("aten::convolution_backward", True), ("compiled", False)],
+)
+def test_copies_for_a_layout_that_the_program_does_not_choose(tmp_path: Path, outer: str, is_told: bool) -> None:
+    """A norm takes one layout only; for a convolution that was compiled, the compiler chose the layouts."""
+    shape, turned = (32, 256, 64, 64), (1048576, 1, 16384, 256)
+
+    def layer(kernels: Kernels) -> None:
+        kernels.op("aten::mm", [(8192, 4096), (4096, 4096)])
+        for _ in range(4):
+            if outer == "compiled":
+                kernels.trace.annotation("## Call CompiledFxGraph abc ##", kernels.at - 2, 9)
+            kernels.trace.op("aten::convolution_backward" if outer == "compiled" else outer, kernels.at - 1, 8, [shape])
+            kernels.op("aten::copy_", [shape, shape], strides=[(1048576, 4096, 64, 1), turned])
+
+    assert bool(found(report_on(layer, tmp_path), "layout-copies")) == is_told
 
 
 @pytest.mark.parametrize(

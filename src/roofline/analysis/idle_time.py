@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from ..workload import IdleReason, Recording, Step
 
-FEW = 2  # steps that must be left when the first is left out
+FEW = 1  # steps that must be left when the first is left out
 
 
 class Waiting(Struct, frozen=True):

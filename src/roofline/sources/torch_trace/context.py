@@ -21,6 +21,7 @@ from .host import Host
 BACKWARD = "autograd::engine::evaluate_function"
 MODULE = "nn.Module: "
 _CHECKPOINT = re.compile(r"(?:.*/)?torch/utils/checkpoint\.py\(|CheckpointFunctionBackward")
+_ASKED = re.compile(r"(?:.*/)?torch/utils/checkpoint\.py\(\d+\): checkpoint(?:_sequential)?$")
 _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
 _REGION = re.compile(r"(Torch-Compiled Region: [^ ]+|CompiledFunction(?:Backward)?|## Call CompiledFxGraph .*)")
 _NOT_SCOPES = re.compile(
@@ -33,6 +34,8 @@ _LIBRARIES = re.compile(
 )
 _GENERATED = re.compile(r"c[a-z2-7]{51}")  # Inductor's files are called by their hashes
 _OPTIMIZER = re.compile(r"Optimizer\.step#(.*)")
+_NORM = re.compile(r"aten::(?:native_)?(?:group|layer|instance)_norm")  # the kernels take one layout only
+_CONVOLUTION = re.compile(r"aten::(?:cudnn_|miopen_|_)?convolution")
 
 
 class Context(Struct, frozen=True):
@@ -45,6 +48,7 @@ class Context(Struct, frozen=True):
     optimizer: bool = False
     recomputed: bool = False  # a forward op that a backward pass runs again
     again: str | None = None  # where a pass is called from that repeats another
+    fixed_layout: bool = False  # inside of an op that takes a layout which the program does not choose
 
 
 NOWHERE = Context()
@@ -59,6 +63,7 @@ class Contexts:
         self.has_backward = bool(len(host.name)) and bool(np.isin(host.name, started).any())
         self._numbers = Numbered({NOWHERE: 0})
         self.all = [NOWHERE]
+        self.checkpoints: dict[str, None] = {}  # the user's lines that ask for a checkpoint
         self._known = array("i", [NONE]) * len(host.name)  # the number of the context inside of each event
         self._known.append(0)  # that of no event: `NONE` is the last place
         self._steps: dict[tuple[int, int, int, bool], int] = {}
@@ -183,6 +188,8 @@ class Contexts:
         if outer.backward and not outer.recomputed and self._runs_again(place, name):
             outer = replace(outer, recomputed=True)
         if kind == PYTHON:
+            if outer.location and not outer.backward and _ASKED.match(name):
+                self.checkpoints[outer.location] = None
             return _in_frame(outer, name)
         region = name if _REGION.match(name) else outer.region
         if kind == ANNOTATION:
@@ -191,7 +198,8 @@ class Contexts:
             return replace(outer, scope=outer.scope + scope, region=region, optimizer=outer.optimizer or bool(optimizer))
         if name.startswith(BACKWARD):  # one in a checkpoint is a backward pass again
             return replace(outer, region=region, backward=True, recomputed=False)
-        return replace(outer, region=region)
+        fixed = outer.fixed_layout or bool(_NORM.match(name) or (region and _CONVOLUTION.match(name)))  # a compiler chose the layouts
+        return replace(outer, region=region, fixed_layout=fixed)
 
     def _runs_again(self, place: int, name: str) -> bool:
         """Whether an event in a backward pass is a forward pass: a checkpoint's, or an op that is recorded for gradients itself."""
@@ -231,7 +239,8 @@ class Contexts:
 
 def _joined(own: Context, forward: Context) -> Context:
     """The context of a gradient: where its forward op stands."""
-    return Context(forward.scope or own.scope, forward.location or own.location, own.region or forward.region, True)
+    scope, location, region = forward.scope or own.scope, forward.location or own.location, own.region or forward.region
+    return Context(scope, location, region, True, fixed_layout=own.fixed_layout)
 
 
 def _in_frame(outer: Context, name: str) -> Context:

@@ -53,6 +53,7 @@ UNSEEN = 500_000  # where its calls were not recorded, such as those of hooks, o
 _PLANNED = re.compile(r"aten::_?(?:cudnn|miopen)_|aten::_\w+_(?:cudnn|miopen)_")
 _COMPUTED = re.compile(r"aten::(?!(?:new_)?empty|resize|set_|detach|record_stream)")  # those wait for memory, if they take long
 COMPUTES = 200_000  # nanoseconds from which on an op that launches nothing computes on the host: others take microseconds
+PLANNED = 64  # calls of the runtime in an op that builds a plan: a recurrent network, which makes thousands, takes its time for them
 PLANS = 2_000_000  # nanoseconds from which on the host's part of such an op builds a plan: with one at hand it takes microseconds
 
 
@@ -82,7 +83,7 @@ def explain(
     for one, gaps in zip(devices, looked, strict=True):
         _neighbours(one.number, gaps, work, launches, names)
         if not on_cpu:
-            tell_recording(gaps, host, launches, captured, PS, waits)
+            tell_recording(gaps, host, launches, names, captured, PS, waits)
             _tell_reads(gaps, work, launches, waits)
     threads = _Threads(host, launches, names, captured)
     return [explained(gaps, threads, several=len(devices) > 1) for gaps in looked]
@@ -208,9 +209,14 @@ class _Threads:
         name, begin, end = str(self._names[host.name[inner]]), int(host.start[inner]), int(host.end[inner])
         if _PLANNED.match(name):
             library = "MIOpen" if "miopen" in name else "cuDNN"
-            return ("compile", f"a plan of {library} for {name.removeprefix('aten::')}") if end - begin >= PLANS else None
-        called = np.searchsorted(self._launches.start[slice(*self._bounds[line])], (begin, end))
-        return ("python", name.removeprefix("aten::")) if _COMPUTED.match(name) and called[0] == called[1] else None
+            plans = end - begin >= PLANS and self._called(line, begin, end) <= PLANNED
+            return ("compile", f"a plan of {library} for {name.removeprefix('aten::')}") if plans else None
+        return ("python", name.removeprefix("aten::")) if _COMPUTED.match(name) and not self._called(line, begin, end) else None
+
+    def _called(self, line: int, begin: int, end: int) -> int:
+        """How many calls of the runtime a thread made."""
+        first, last = np.searchsorted(self._launches.start[slice(*self._bounds[line])], (begin, end))
+        return int(last - first)
 
     def _between_ops(self, line: int, instant: int) -> bool:
         """Whether a thread is between two ops that follow each other closely: in Python that launches.

@@ -1,6 +1,7 @@
 """What could be spared of the ops of one device: by themselves, and by the order in which they ran."""
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from ...cost import NOTHING
 from ...torch_prices import Call
@@ -22,7 +23,8 @@ from .unused_rows import unused_rows
 from .weight_casts import operand_casts, weight_cast, weight_shapes
 from .written_attention import written_attention
 
-AGAIN = Avoidable(kind="recomputation", instead=NOTHING, why=RECOMPUTED, unneeded="recomputed")
+LAYOUT = "layout-copies"
+SHOWN = 2  # lines that ask for checkpoints
 
 
 class Patterns:
@@ -38,6 +40,9 @@ class Patterns:
     ) -> None:
         """``priced`` are the numbers of all prices; ``time`` is how long an event took."""
         self._contexts = contexts
+        asked = ", ".join(line.rpartition("/")[2] for line in islice(contexts.checkpoints, SHOWN))
+        why = f"{RECOMPUTED}{f', as a checkpoint asks for in {asked}' if asked else ''}"
+        self._again = Avoidable(kind="recomputation", instead=NOTHING, why=why, unneeded="recomputed")
         self._spared = spared_bytes(in_order, self._is_kept)
         self._scores = written_attention(in_order)
         self._forward = {id(priced) for one, priced in in_order if self._is_kept(one)}
@@ -68,10 +73,15 @@ class Patterns:
         """What could be spared of an op in a place of the program."""
         return (
             *((again(context.again, backward=context.backward),) if context.again is not None else ()),
-            *((AGAIN,) if context.recomputed and id(priced) in self._forward else ()),
+            *((self._again,) if context.recomputed and id(priced) in self._forward else ()),
             *self._in_place.get((id(priced), id(context)), {}).values(),
-            *avoidable(Call(priced.name, args=priced.args), priced.priced),
+            *(one for one in avoidable(Call(priced.name, args=priced.args), priced.priced) if not _is_chosen(one, context)),
             *weight_cast(priced, self._weights, self._operands),
             *channels_first(priced, self._turned.get(id(priced), 0.0), converting=bool(self._turned)),
-            *(self._scores.get(id(priced)) or unfused(priced, self._spared.get(id(priced), 0.0))),
+            *(self._scores.get(id(priced)) or (() if context.fixed_layout else unfused(priced, self._spared.get(id(priced), 0.0)))),
         )
+
+
+def _is_chosen(one: Avoidable, context: Context) -> bool:
+    """Whether a copy changes a layout for an op whose layout the program does not choose."""
+    return one.kind == LAYOUT and context.fixed_layout

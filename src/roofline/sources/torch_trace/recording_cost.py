@@ -8,11 +8,15 @@ much longer under the profiler, within a third, as this makes their events cost.
 host's time, and about half where there are so many events that they would cost more: no more than that is called the profiler's. Without
 stacks each event costs about two thirds of that, by two programs.
 
+Inductor launches its Triton kernels in another way while a profiler runs, which describes each launch in Python: in two compiled programs
+that took 80 to 100 µs a kernel with stacks, beside the events, and nothing of it is the host's own.
+
 What is more than a gap shortens the next ones: the host would be ahead of the device, until it waits for it. Where it waits when the gap
 begins, only what it records after that makes the gap longer.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -26,10 +30,18 @@ _NS = parse("1 ns", "s")
 MOST = 0.55  # of the host's time
 WITHOUT_STACKS = 2 / 3
 OP_NS, OTHER_NS = round(parse("4 us", "s") / _NS), round(parse("2 us", "s") / _NS)
+TRITON_NS, TRITON_WITHOUT_STACKS_NS = round(parse("80 us", "s") / _NS), round(parse("20 us", "s") / _NS)
+TRITON = "triton_"  # how Inductor calls its kernels, and the ops that launch them
 
 
 def tell_recording(
-    gaps: Iterable[Gap], host: Host, launches: Launches, captured: Collection[int], unit: int, waits: Collection[int]
+    gaps: Iterable[Gap],
+    host: Host,
+    launches: Launches,
+    names: Sequence[Any],
+    captured: Collection[int],
+    unit: int,
+    waits: Collection[int],
 ) -> None:
     """Tells of each gap for which the host was late how many events it recorded since the one before, and what that took.
 
@@ -41,8 +53,8 @@ def tell_recording(
         return
     instants = np.array([(gap.launched or 0) // unit for gap in late])
     begins = np.array([gap.begin // unit for gap in late])
-    counted = _Counted(host, launches, captured)
-    (events, cost), (before, cost_before) = counted.until(instants), counted.until(begins)
+    counted = _Counted(host, launches, names, captured)
+    (events, cost, kernels), (before, cost_before, kernels_before) = counted.until(instants), counted.until(begins)
     waiting = np.isin(launches.name, list(waits))
     waited, _ = _before(np.sort(launches.start[waiting]), instants)
     awaited = _during(launches.start[waiting], launches.end[waiting], begins)
@@ -53,34 +65,46 @@ def tell_recording(
             continue
         if awaited[place]:  # what was recorded while the host would have waited anyway costs nothing
             gap.recorded = max(int(events[place] - before[place]), 0) * gap.count
-            took = min(max(int(cost[place] - cost_before[place]), 0), int(MOST * (instants[place] - begins[place]))) * gap.count
+            span = int(instants[place] - begins[place])
+            took = _took(int(cost[place] - cost_before[place]), int(kernels[place] - kernels_before[place]), span) * gap.count
             ahead = took * unit
         else:
             gap.recorded = max(int(events[place] - events[since]), 0)
-            took = min(max(int(cost[place] - cost[since]), 0), int(MOST * (instants[place] - instants[since])))
+            span = int(instants[place] - instants[since])
+            took = _took(int(cost[place] - cost[since]), int(kernels[place] - kernels[since]), span)
             ahead = took * unit + (ahead if waited[place] == waited[since] else 0)
         gap.recording = min(ahead, gap.weight)
         ahead -= gap.recording
 
 
+def _took(cost: int, kernels: int, span: int) -> int:
+    """What the profiler took of a span of the host's time: of that for describing kernels all, of the rest no more than it usually does."""
+    described = min(max(kernels, 0), span)
+    return described + min(max(cost, 0), int(MOST * (span - described)))
+
+
 class _Counted:
     """The events of the host, to be counted until some instants, with what it takes to record them."""
 
-    def __init__(self, host: Host, launches: Launches, captured: Collection[int]) -> None:
+    def __init__(self, host: Host, launches: Launches, names: Sequence[Any], captured: Collection[int]) -> None:
         self._host, self._launches = host, launches
+        self._described = host.kind == OP
+        self._described &= np.isin(host.name, [number for number, name in enumerate(names) if str(name).startswith(TRITON)])
         self._threads = [number for number in range(len(host.bounds)) if number not in captured]
         self._share = 1.0 if (host.kind == PYTHON).any() else WITHOUT_STACKS
 
-    def until(self, instants: Integers) -> tuple[Integers, Integers]:
-        """How many there are until each instant, and their cost in nanoseconds."""
-        events, cost = np.zeros(len(instants), np.int64), np.zeros(len(instants), np.int64)
+    def until(self, instants: Integers) -> tuple[Integers, Integers, Integers]:
+        """How many there are until each instant, their cost in nanoseconds, and that of describing Inductor's kernels."""
+        events, cost, kernels = (np.zeros(len(instants), np.int64) for _ in range(3))
+        each = TRITON_NS if self._share == 1.0 else TRITON_WITHOUT_STACKS_NS
         for number in self._threads:
             first, last = self._host.bounds[number]
             found, ops = _before(self._host.start[first:last], instants, self._host.kind[first:last] == OP)
             called, _ = _before(self._launches.start[self._launches.thread == number], instants)
             events += found + called
             cost += OP_NS * ops + OTHER_NS * (found - ops + called)
-        return events, (cost * self._share).astype(np.int64)
+            kernels += each * _before(self._host.start[first:last], instants, self._described[first:last])[1]
+        return events, (cost * self._share).astype(np.int64), kernels
 
 
 def _during(starts: Integers, ends: Integers, instants: Integers) -> Flags:
