@@ -32,8 +32,11 @@ class FakeTorch:
             def stop(self) -> None:
                 self.lowest.__exit__(None, None, None)
 
+            def add_metadata_json(self, key: str, value: str) -> None:
+                self.head = {key: json.loads(value)}
+
             def export_chrome_trace(self, path: str) -> None:
-                Path(path).write_text(json.dumps({"traceEvents": log[self.before :]}))
+                Path(path).write_text(json.dumps({**getattr(self, "head", {}), "traceEvents": log[self.before :]}))
 
         class Module:
             def __init__(self, size: int = 0, inner: "Module | None" = None) -> None:

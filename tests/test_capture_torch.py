@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import types
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,28 @@ def test_a_capture_on_another_thread_is_recorded_as_that_thread_s_own(tmp_path: 
     of_capture, of_steps = asked
     assert "experimental_config" not in of_capture
     assert of_steps["experimental_config"] == {"profile_all_threads": True}
+
+
+@pytest.mark.parametrize(
+    ("settings", "compiled_at", "count"), [({}, None, 1), ({"skip": 6}, None, 5), ({"skip": 6}, 3, 2), ({"skip": 20}, None, 8)]
+)
+def test_a_trace_says_how_long_steps_took_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], compiled_at: int | None, count: int
+) -> None:
+    program, clock = Program(tmp_path, steps=2, **settings), [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    metrics: dict[str, list[float]] = {}
+    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", types.SimpleNamespace(compilation_time_metrics=metrics))
+    program.torch.initialised = True
+    program.torch.cuda.synchronize = lambda number: clock.__setitem__(0, clock[0] + 0.01)
+    for step in range(25):
+        clock[0] += 0.5
+        if step == compiled_at:
+            metrics["compile"] = [1.0]
+        program.train(1)
+    least_s, with_work_s, steps = json.loads((Path(program.recorder.folder) / TRACE).read_text())["roofline_step_s"]
+    assert (least_s, steps) == (pytest.approx(0.5), count)
+    assert with_work_s == pytest.approx(0.5 + 0.01 / count)
 
 
 def test_devices_are_waited_for_before_recording_begins(tmp_path: Path) -> None:

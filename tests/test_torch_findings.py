@@ -197,6 +197,19 @@ def test_a_compiled_backward_pass_computes_again_but_a_residual_is_kept(tmp_path
     assert finding(steps_of(forward, tmp_path), "unfused-chain").saving_per_step_s == pytest.approx(spared * 1e-6, rel=0.01)
 
 
+@pytest.mark.parametrize(("trains", "spared"), [("True", 100 + 100 * 2 / 3 / 2), ("False", 150)])
+def test_a_batch_norm_that_trains_reads_its_input_twice_fused_or_not(tmp_path: Path, trains: str, spared: float) -> None:
+    def layer(trace: TorchTrace, at: float) -> None:
+        image = (64, 256, 56, 56)
+        trace.op("aten::native_batch_norm", at + 1, 5, [image, (256,), (256,), (256,), (256,)], values=[trains, "0.1", "1e-5"])
+        trace.run("norm", launched=at + 2, start=at + 20, dur=100)
+        trace.op("aten::relu", at + 10, 5, [image])
+        trace.run("elementwise", launched=at + 11, start=at + 220, dur=100)
+
+    # relu reads nothing then and writes for both; the norm writes nothing, and reads once more where it trains.
+    assert finding(steps_of(layer, tmp_path), "unfused-chain").saving_per_step_s == pytest.approx((spared - 50) * 1e-6, rel=0.02)
+
+
 def test_the_optimizer_has_words_of_its_own(tmp_path: Path) -> None:
     def update(trace: TorchTrace, at: float) -> None:
         trace.op("torch::autograd::AccumulateGrad", at + 1, 1, [(6_553_600,)], dtype="float")

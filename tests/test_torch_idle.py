@@ -420,3 +420,55 @@ def test_a_boolean_mask_is_named_as_the_user_wrote_it(tmp_path: Path, outer: str
     (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-sync"]
     assert f"masked, which {words}" in found.message
     assert ("mask the result" in found.message) == (outer == "aten::index")
+
+
+@pytest.mark.parametrize(("host_us", "reason"), [(10, "sync"), (60, "dispatch")])
+def test_gaps_after_a_read_are_the_reads_where_the_host_would_be_ahead(tmp_path: Path, host_us: int, reason: str) -> None:
+    """Forty launches after a read in each step: small kernels first, each of which ends before the next is launched, then large ones."""
+    trace = TorchTrace()
+    for step in range(5):
+        at = 3000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 2990)
+        trace.frame("train.py(4): main", at, 2990)
+        device = at
+        for place in range(40):
+            began = at + host_us * place
+            trace.op("aten::mm", began + 1, host_us - 2, [(8, 4), (4, 2)])
+            device = max(device, began + host_us)
+            dur = 4 if place < 20 else 70
+            trace.run("gemm", launched=began + host_us - 5, start=device, dur=dur)
+            device += dur
+        waits = at + 40 * host_us + 5
+        trace.frame("train.py(9): log", waits, device - waits + 5)
+        trace.op("aten::item", waits + 1, device - waits + 3)
+        trace.launch(waits + 2, "cudaStreamSynchronize", dur=device - waits)
+    idle = analyze(trace.write(tmp_path / "trace.json")).idle
+    after_the_first = {one.reason: one.time_s for one in idle if one.reason in ("sync", "dispatch")}
+    assert max(after_the_first, key=after_the_first.__getitem__) == reason
+    assert [one.location for one in idle if one.reason == "sync"][:1] == ["train.py:9"]
+
+
+@pytest.mark.parametrize(
+    ("said", "saved"),
+    [
+        (None, 950 - 460),
+        ([600e-6, 600e-6, 1], 950 - 400 - 60),  # by the steps before it took less than its events cost; but one step is no measure
+        ([600e-6, 600e-6, 8], 950 - 400),
+        ([200e-6, 200e-6, 1], 950 - 800),  # it took more
+        ([200e-6, 900e-6, 8], 950 - 460),  # somewhere in between
+        ("nonsense", 950 - 460),
+    ],
+)
+def test_steps_before_the_recording_tell_what_it_took(tmp_path: Path, said: object, saved: int) -> None:
+    trace = TorchTrace(**({"roofline_step_s": said} if said else {}))
+    for step in range(5):
+        trace.frame("model.py(1): forward", 1000 * step, 999)
+        trace.annotation(f"ProfilerStep#{step}", 1000 * step, 999)
+        for place in range(10):
+            at = 1000 * step + 100 * place + 5
+            for number in range(20):
+                trace.frame(f"model.py({number + 1}): helper", at + 2 * number, 1)
+            trace.op("aten::mm", at + 80, 10, [(8, 4), (4, 2)])
+            trace.run("gemm", launched=at + 85, start=at + 88, dur=5)
+    (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-dispatch"]
+    assert found.saving_per_step_s == pytest.approx(saved * 1e-6, rel=0.05)

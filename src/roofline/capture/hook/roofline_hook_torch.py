@@ -30,6 +30,8 @@ TRACE = "trace.json"
 # PyTorch reads these when it is imported: bytes and FLOP of the kernels that Inductor generates, and no messages of the profiler.
 VARIABLES = {"TORCHINDUCTOR_BENCHMARK_KERNEL": "1", "KINETO_LOG_LEVEL": "6"}
 WARM_UP = 20  # steps, recorded or not, after which the capture of a graph may still show that they were to warm up
+MEASURED = 8  # steps before recording whose time is taken
+UNRECORDED = "roofline_step_s"  # in the trace: how long a step took the host before, how long with its work, and of how many steps
 SLOWER = 1.25  # steps that take this much longer while they are recorded are worth a word
 
 
@@ -46,7 +48,9 @@ class TorchRecorder(Recorder):
         self.compilations, self.captures = 0, 0  # when the last step ended
         self.step: Any = None  # the annotation of the step that is being recorded
         self.unfinished = ""  # the name of the one that was open when recording ended
-        self.step_began_s, self.step_s = 0.0, 0.0  # of the last step that was not recorded
+        self.step_began_s, self.step_s = 0.0, 0.0  # of the last step, and how long steps took that were not recorded
+        self.ended_s: list[float] = []  # when steps ended that were not recorded, since the last that compiled
+        self.least_s = 0.0  # how long such steps took the host
         self.first_s = 0.0  # when the first that was recorded ended
         self.due, self.late = False, False  # whether the delay is over, and the time to record
         self.profiler: Any = None
@@ -69,6 +73,8 @@ class TorchRecorder(Recorder):
     def start(self) -> None:
         os.makedirs(self.folder, exist_ok=True)
         self.profiler.start()
+        if self.step_s:
+            self.profiler.note(UNRECORDED, [self.least_s, self.step_s, len(self.ended_s) - 1])
         self._annotate()
 
     def stop(self) -> None:
@@ -129,7 +135,7 @@ class TorchRecorder(Recorder):
         if kind > self.kind or anew:
             self._found(kind, what)
         now, compiled = time.monotonic(), self._compiled()
-        took_s, self.step_began_s = now - self.step_began_s, now
+        self.step_began_s = now
         self.seen += 1
         if self.state == "recording":
             self.recorded += self.step is not None
@@ -140,17 +146,26 @@ class TorchRecorder(Recorder):
                 return
             self._annotate()
         elif self.state == "waiting":
-            self._decide(compiled, took_s)
+            self.ended_s = [] if compiled else self.ended_s[-MEASURED:]
+            self.ended_s.append(now)
+            self._decide(compiled)
 
-    def _decide(self, compiled: bool, took_s: float) -> None:
+    def _measure(self) -> None:
+        """Take the time of the last steps, with what the devices still have to do for them."""
+        wait_for_devices(self.torch)
+        count = len(self.ended_s) - 1
+        if count > 0:
+            self.least_s = (self.ended_s[-1] - self.ended_s[0]) / count
+            self.step_s = (time.monotonic() - self.ended_s[0]) / count
+
+    def _decide(self, compiled: bool) -> None:
         """Whether recording begins now, between two steps."""
         if self.skip or self.delay_s:
             if self.due or 0 < self.skip <= self.seen:
+                self._measure()
                 self.begin(settled=True)
         elif self.warming and self.seen > 1 and not compiled:
-            begun_s = time.monotonic()
-            wait_for_devices(self.torch)
-            self.step_s = took_s + time.monotonic() - begun_s
+            self._measure()
             self.begin_warm(f"recording began after {self.what} {self.seen}, which did not compile")
         elif self.warming and self.seen >= PATIENCE:
             self.begin_warm(f"recording began although each of {self.seen} steps compiled")
@@ -161,7 +176,7 @@ class TorchRecorder(Recorder):
         if not self.from_start:
             if self.kind >= 0:
                 self.restart(even_if_done=True)
-            self.seen = 0
+            self.seen, self.ended_s = 0, []
         self.kind, self.what = kind, what
 
     def captured(self) -> None:
@@ -169,7 +184,7 @@ class TorchRecorder(Recorder):
         if self.warming:
             self.restart(even_if_done=self.seen <= WARM_UP)
             if self.state == "waiting":
-                self.kind, self.seen = -1, 0
+                self.kind, self.seen, self.ended_s = -1, 0, []
 
     def steps_are_captured(self) -> None:
         """The program's steps are in a graph that was captured: from now on it is replays that are steps."""

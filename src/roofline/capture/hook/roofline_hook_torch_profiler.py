@@ -1,6 +1,7 @@
 """PyTorch's profiler with everything on that says what an op costs: shapes, memory, and Python calls for modules and lines."""
 
 import contextlib
+import json
 import os
 import threading
 import warnings
@@ -29,6 +30,11 @@ class Profiler:
         finally:
             self.starting = False
         self.profile = profile
+
+    def note(self, name: str, value: Any) -> None:
+        """Write a value into the head of the trace."""
+        with contextlib.suppress(Exception):  # an older version without it
+            self.profile.add_metadata_json(name, json.dumps(value))
 
     def stop(self, path: "str | None") -> None:
         """Stop, and write the trace if there is a path for it."""

@@ -27,7 +27,7 @@ from .idle import Waiting, explain
 from .inheritance import inherited
 from .linking import used_launches, work_of
 from .pricing import Prices, priced_executions
-from .properties import device_of, rank_of, world_size_of
+from .properties import device_of, rank_of, unrecorded_steps, world_size_of
 from .ranks import waiting_included
 from .reading import Trace
 from .rows import NO_CAPTURE, PS, UNPRICED, DeviceRows
@@ -96,7 +96,11 @@ class _Reader:
                     tally.launched.clear()  # ops are not kernels that counters could tell of
             devices.append(part if rank is None or len(rows) > 1 else replace(part, ordinal=rank))
         waiting = [Waiting(one.number, one.busy, part) for one, part in zip(rows, devices, strict=True)]
-        idle = explain(waiting, work, self.host, self.launches, self.names, columns.captured, on_cpu=self.on_cpu)
+        idle = explain(
+            *(waiting, work, self.host, self.launches, self.names, columns.captured),
+            unrecorded=unrecorded_steps(self.trace.head),
+            on_cpu=self.on_cpu,
+        )
         devices = [replace(part, idle=mine.reasons) for part, mine in zip(devices, idle, strict=True)]
         compiled = compiled_steps(self.host, self.names, self.steps)
         capturing = capturing_steps(self.launches, self.names, self.steps, list(columns.captured))

@@ -90,6 +90,7 @@ class Head(Struct):
     with_stack: Any = None
     profile_memory: Any = None
     host: Any = field(name="host_name", default=None)
+    unrecorded: Any = field(name="roofline_step_s", default=None)
 
 
 class Document(Head):

@@ -20,7 +20,7 @@ from .compilations import compiles
 from .context import MODULE, users_line
 from .host import Host, Launches
 from .linking import Work, used_launches
-from .recording_cost import tell_recording
+from .recording_cost import fit_recording, launching_time, tell_recording
 from .rows import PS
 
 _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
@@ -47,6 +47,7 @@ _READ_BACK = {
 
 OFTEN, CLOSE = 4, 32  # waits for the device in a row, and launches from one to the next: the host never gets ahead there
 HELD_UP = 4  # launches that a read delays
+LEAD = 0.9  # of the device's time: a host that takes less gets ahead, unless it waits
 LOOK_BACK = 16  # events before an instant, of which the last one to end is looked for
 BETWEEN_OPS = 200_000  # nanoseconds that Python may take from one op to the next
 UNSEEN = 500_000  # where its calls were not recorded, such as those of hooks, of backward() and of optimizers
@@ -73,9 +74,13 @@ def explain(
     names: Sequence[Any],
     captured: Collection[int] = (),
     *,
+    unrecorded: tuple[float, float, int] | None = None,
     on_cpu: bool = False,
 ) -> list[Idle]:
-    """The reasons of each device's idle time; ``captured`` are threads of another recording."""
+    """The reasons of each device's idle time; ``captured`` are threads of another recording.
+
+    ``unrecorded`` is how long steps took before the recording (`recording_cost.fit_recording`).
+    """
     looked = [gaps_between((one.busy * PS).data, one.part.steps, len(devices)) for one in devices]
     if not len(launches.start) or not len(host.start):
         return [unexplained(gaps) for gaps in looked]
@@ -84,7 +89,10 @@ def explain(
         _neighbours(one.number, gaps, work, launches, names)
         if not on_cpu:
             tell_recording(gaps, host, launches, names, captured, PS, waits)
+            if unrecorded is not None:
+                fit_recording(gaps, sorted(step.begin_ps for step in one.part.steps.values()), unrecorded)
             _tell_reads(gaps, work, launches, waits)
+            _tell_lost_leads(gaps, one.part, host, launches, names, captured, waits)
     threads = _Threads(host, launches, names, captured)
     return [explained(gaps, threads, several=len(devices) > 1) for gaps in looked]
 
@@ -120,6 +128,39 @@ def _tell_reads(gaps: Iterable[Gap], work: Work, launches: Launches, waits: Coll
         after = int(np.searchsorted(starts, (gap.launched or 0) // PS))
         if gap.launched is not None and after < len(places) and often[after]:
             gap.read = int(launches.end[places[after]] - 1) * PS
+
+
+def _tell_lost_leads(
+    gaps: Iterable[Gap],
+    part: DevicePart,
+    host: Host,
+    launches: Launches,
+    names: Sequence[Any],
+    captured: Collection[int],
+    waits: Collection[int],
+) -> None:
+    """Tells of gaps that follow a wait for the device in their step when that was, if only waits keep the host from being ahead.
+
+    It is one that takes less time than the device does, but for waiting and for the profiler.
+    """
+    steps = sorted(part.steps.values(), key=lambda step: step.begin_ps)
+    places = np.flatnonzero(np.isin(launches.name, list(waits)) & ~np.isin(launches.thread, list(captured)))
+    if len(steps) < 2 or not len(places):
+        return
+    begin, end = steps[0].begin_ps // PS, steps[-1].begin_ps // PS
+    places = places[np.argsort(launches.end[places], kind="stable")]
+    starts, ends = launches.start[places], launches.end[places]
+    waited = int(np.clip(np.minimum(ends, end) - np.maximum(starts, begin), 0, None).sum())
+    busy = sum(step.busy_ps for step in steps[:-1]) // PS
+    if launching_time(host, launches, names, captured, begin, end, waited) > LEAD * busy:
+        return
+    step = (end - begin) / (len(steps) - 1)
+    for gap in gaps:
+        if gap.launched is None or gap.read is not None:
+            continue
+        before = int(np.searchsorted(ends, gap.launched // PS, side="right")) - 1
+        if before >= 0 and gap.launched // PS - int(ends[before]) < step:
+            gap.read = (int(ends[before]) - 1) * PS
 
 
 def _often(between: Sequence[int]) -> list[bool]:

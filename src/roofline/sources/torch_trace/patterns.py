@@ -23,7 +23,6 @@ from .unused_rows import unused_rows
 from .weight_casts import operand_casts, weight_cast, weight_shapes
 from .written_attention import written_attention
 
-LAYOUT = "layout-copies"
 SHOWN = 2  # lines that ask for checkpoints
 
 
@@ -75,13 +74,13 @@ class Patterns:
             *((again(context.again, backward=context.backward),) if context.again is not None else ()),
             *((self._again,) if context.recomputed and id(priced) in self._forward else ()),
             *self._in_place.get((id(priced), id(context)), {}).values(),
-            *(one for one in avoidable(Call(priced.name, args=priced.args), priced.priced) if not _is_chosen(one, context)),
+            *(() if _is_forced(priced, context) else avoidable(Call(priced.name, args=priced.args), priced.priced)),
             *weight_cast(priced, self._weights, self._operands),
             *channels_first(priced, self._turned.get(id(priced), 0.0), converting=bool(self._turned)),
-            *(self._scores.get(id(priced)) or (() if context.fixed_layout else unfused(priced, self._spared.get(id(priced), 0.0)))),
+            *(self._scores.get(id(priced)) or (() if _is_forced(priced, context) else unfused(priced, self._spared.get(id(priced), 0.0)))),
         )
 
 
-def _is_chosen(one: Avoidable, context: Context) -> bool:
-    """Whether a copy changes a layout for an op whose layout the program does not choose."""
-    return one.kind == LAYOUT and context.fixed_layout
+def _is_forced(priced: PricedOp, context: Context) -> bool:
+    """Whether an op copies for another, whose layout the program does not choose."""
+    return context.fixed_layout and priced.priced.category == "copy"

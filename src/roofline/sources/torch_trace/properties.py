@@ -51,3 +51,11 @@ def world_size_of(head: Head) -> int | None:
     """How many ranks the run has."""
     size = head.distributed.get("world_size") if isinstance(head.distributed, dict) else None
     return size if isinstance(size, int) and size > 0 else None
+
+
+def unrecorded_steps(head: Head) -> tuple[float, float, int] | None:
+    """The seconds that a step took the host before the recording, those with its work, and of how many steps (`roofline capture`)."""
+    said = head.unrecorded
+    if not isinstance(said, list) or len(said) != 3 or not all(isinstance(one, (int, float)) and one > 0 for one in said):
+        return None
+    return float(said[0]), float(said[1]), int(said[2])

@@ -11,6 +11,8 @@ stacks each event costs about two thirds of that, by two programs.
 Inductor launches its Triton kernels in another way while a profiler runs, which describes each launch in Python: in two compiled programs
 that took 80 to 100 µs a kernel with stacks, beside the events, and nothing of it is the host's own.
 
+`roofline capture` also leaves word of how long steps took before it recorded, which bounds all of this.
+
 What is more than a gap shortens the next ones: the host would be ahead of the device, until it waits for it. Where it waits when the gap
 begins, only what it records after that makes the gap longer.
 """
@@ -26,11 +28,12 @@ from .arrays import Flags, Integers
 from .columns import OP, PYTHON
 from .host import Host, Launches
 
-_NS = parse("1 ns", "s")
+_NS, _PS = parse("1 ns", "s"), parse("1 ps", "s")
 MOST = 0.55  # of the host's time
 WITHOUT_STACKS = 2 / 3
 OP_NS, OTHER_NS = round(parse("4 us", "s") / _NS), round(parse("2 us", "s") / _NS)
 TRITON_NS, TRITON_WITHOUT_STACKS_NS = round(parse("80 us", "s") / _NS), round(parse("20 us", "s") / _NS)
+ENOUGH = 3  # steps before the recording: fewer may have been slow for other reasons, such as a cache that fills
 TRITON = "triton_"  # how Inductor calls its kernels, and the ops that launch them
 
 
@@ -75,6 +78,40 @@ def tell_recording(
             ahead = took * unit + (ahead if waited[place] == waited[since] else 0)
         gap.recording = min(ahead, gap.weight)
         ahead -= gap.recording
+
+
+def launching_time(
+    host: Host, launches: Launches, names: Sequence[Any], captured: Collection[int], begin: int, end: int, waited: int
+) -> int:
+    """The nanoseconds that the host takes between two instants for all but waiting and recording."""
+    span = np.array([begin, end])
+    _, cost, kernels = (np.diff(one).item() for one in _Counted(host, launches, names, captured).until(span))
+    free = end - begin - waited
+    return free - _took(cost, kernels, max(free, 0))
+
+
+def fit_recording(gaps: Sequence[Gap], begins: Sequence[int], unrecorded: tuple[float, float, int]) -> None:
+    """Corrects what recording took by how long steps took before it: seconds of the host, seconds with its work, and of how many steps.
+
+    Steps were longer under the profiler by no less than the second tells, and, if steps enough were measured, by no more than the first.
+    ``begins`` is when recorded steps began on the device, in picoseconds as gaps are; the first of them waits for the profiler.
+    """
+    least_s, most_s, count = unrecorded
+    later = list(begins[1:] if len(begins) > 2 else begins)
+    if len(later) < 2:
+        return
+    first, last = later[0], later[-1]
+    late = [gap for gap in gaps if gap.launched is not None and gap.launched > gap.begin]
+    mine = [gap for gap in late if first <= gap.begin < last]
+    told, free = sum(gap.recording for gap in mine), sum(gap.weight - gap.recording for gap in mine)
+    longer, longest = (last - first - (len(later) - 1) * seconds / _PS for seconds in (most_s, least_s))
+    if told < longer and free:
+        share = min((longer - told) / free, 1.0)
+        for gap in late:
+            gap.recording += int(share * (gap.weight - gap.recording))
+    elif told > max(longest, 0) and count >= ENOUGH:
+        for gap in late:
+            gap.recording = int(gap.recording * max(longest, 0) / told)
 
 
 def _took(cost: int, kernels: int, span: int) -> int:

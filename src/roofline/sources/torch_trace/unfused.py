@@ -156,12 +156,23 @@ def _moved(priced: PricedOp) -> float:
     return float(priced.priced.cost.known(HBM)) if priced.priced.cost is not None else 0.0
 
 
+def _read_again(priced: PricedOp) -> float:
+    """The bytes that an op reads a second time, fused or not: a batch norm that trains takes its statistics first."""
+    if "batch_norm" not in priced.name or "no_" in priced.name or False in priced.args[5:6]:
+        return 0.0
+    tensors = [one for one in priced.args if isinstance(one, Tensor)]
+    largest = max((one.elements for one in tensors), default=0)
+    return float(sum(one.bytes or 0 for one in tensors if one.elements == largest))
+
+
 def unfused(priced: PricedOp, spared: float) -> tuple[Avoidable, ...]:
     """What an op would cost as a part of a fused kernel."""
     cost = priced.priced.cost
     if cost is None or not spared:
         return ()
     amounts = {resource: amount for resource, amount in cost.amounts if resource != HBM}
-    instead = Cost(Cost.of({**amounts, HBM: max(0.0, cost.known(HBM) - spared)}).amounts)
+    moved = float(cost.known(HBM))
+    spared *= moved / (moved + _read_again(priced)) if moved else 1.0
+    instead = Cost(Cost.of({**amounts, HBM: max(0.0, moved - spared)}).amounts)
     is_update = priced.priced.category == OPTIMIZER
     return (Avoidable(kind=KIND, instead=instead, why=UPDATES if is_update else WHY, group=OPTIMIZER if is_update else ""),)
