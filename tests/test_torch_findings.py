@@ -282,3 +282,19 @@ def test_small_copies_of_a_backward_pass_alone_are_not_asked_for(tmp_path: Path,
 
     found = [one for one in steps_of(layer, tmp_path).findings if one.kind == "layout-copies"]
     assert bool(found) == (not backward)
+
+
+@pytest.mark.parametrize(("name", "is_told"), [("aten::_embedding_bag_dense_backward", False), ("aten::add", True)])
+def test_small_kernels_of_an_op_that_wait_for_each_other_do_not_join(tmp_path: Path, name: str, is_told: bool) -> None:
+    """The gradient of a bag sorts its indices first: ten kernels, whatever the program does."""
+
+    def step(trace: TorchTrace, at: float) -> None:
+        trace.op("aten::mm", at + 1, 5, [(4096, 4096), (4096, 4096)])
+        trace.run("gemm", launched=at + 2, start=at + 10, dur=200)
+        tensors, values = [(4, 8), (6, 1), (6, 1), (1, 1), (1, 1)], ["9", "False", "0"]
+        trace.op(name, at + 20, 40, *((tensors,) if "bag" in name else ([(4, 8)] * 2,)), values=values if "bag" in name else ())
+        for place in range(10):
+            trace.run("small", launched=at + 21 + place, start=at + 210 + 6 * place, dur=6)
+
+    found = [one for one in steps_of(step, tmp_path).findings if one.kind == "latency" and one.saving_s]
+    assert bool(found) == is_told

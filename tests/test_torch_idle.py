@@ -185,6 +185,22 @@ def test_the_profiler_takes_all_of_what_describing_inductors_kernels_takes(tmp_p
     assert found.saving_per_step_s == pytest.approx(950e-6 - 840e-6, rel=0.05)
 
 
+def test_of_a_compiled_programs_calls_the_profiler_takes_nearly_all(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for step in range(4):
+        trace.annotation(f"ProfilerStep#{step}", 2000 * step, 1999)
+        trace.frame("model.py(1): forward", 2000 * step, 1999)
+        for place in range(10):
+            at = 2000 * step + 200 * place + 5
+            for number in range(80):
+                trace.frame(f"torch/_inductor/utils.py({number + 1}): run", at + 2 * number, 1)
+            trace.op("triton_poi_fused_add_0" if not place else "aten::mm", at + 180, 10, [(8, 4), (4, 2)])
+            trace.run("kernel", launched=at + 185, start=at + 188, dur=5)
+    (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-dispatch"]
+    # 166 of each 200 µs by the number of events, and 85% of them are not too many.
+    assert found.saving_per_step_s == pytest.approx(1950e-6 - 1660e-6, rel=0.2)
+
+
 def test_what_only_the_first_recorded_step_waits_for_does_not_recur(tmp_path: Path) -> None:
     trace = TorchTrace()
     for step in range(3):

@@ -518,3 +518,17 @@ def test_factorisations_have_their_leading_terms() -> None:
     assert cost("aten::linalg_inv_ex", a).flops == 2 * 432
     assert cost("aten::_linalg_solve_ex", a, t(2, 6, 1, of=FP32)).flops == 2 * 144 + 2 * 2 * 36
     assert cost("aten::triangular_solve", t(2, 6, 1, of=FP32), a).flops == 2 * 36
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("triton_poi_fused_index_put_index_select_7", "scatter"),
+        ("triton_poi_fused_embedding_dense_backward_3", "scatter"),
+        ("triton_red_fused_scatter_add_1", "scatter"),
+        ("triton_poi_fused_add_relu_2", "pointwise fusion"),
+        ("triton_red_fused_sum_4", "reduction fusion"),
+    ],
+)
+def test_inductors_kernels_that_scatter_are_told_by_their_names(name: str, category: str) -> None:
+    assert priced(name, t(400000), t(50000, 256)).category == category

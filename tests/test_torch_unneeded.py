@@ -234,3 +234,47 @@ def test_a_backward_pass_that_runs_again_through_the_same_ops(tmp_path: Path, ho
     if mine:
         assert "runs the backward pass of the same ops a second time, called from train.py:5" in mine[0].message
         assert mine[0].saving_per_step_s == pytest.approx(600e-6, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("how", "is_told"),
+    [
+        ("left out", True),
+        ("trained", False),  # its loss is part of the sum
+        ("taken", False),  # another op takes the result, as a loss takes a detached target
+        ("no backward", False),  # nothing is trained
+    ],
+)
+def test_a_head_whose_loss_was_left_out(tmp_path: Path, how: str, is_told: bool) -> None:
+    def step(kernels: Kernels) -> None:
+        kernels.op("aten::mm", [(4096, WIDTH), (WIDTH, WIDTH)], sequence_number=10)
+        kernels.op("aten::mm", [(4096, WIDTH), (WIDTH, 96)], sequence_number=11)  # the head
+        kernels.op("aten::relu", [(4096, 96)], sequence_number=12)
+        kernels.op("aten::mm", [(4096, WIDTH), (WIDTH, 64)], sequence_number=13)
+        kernels.op("aten::sub", [(4096, 96), (4096, 96)] if how == "taken" else [(4096, 64)] * 2, sequence_number=14)
+        for number in {"trained": (14, 13, 12, 11, 10), "no backward": ()}.get(how, (14, 13, 10)):
+            kernels.node("MmBackward0", 1, sequence_number=number)
+            kernels.op("aten::mm", [(4096, WIDTH), (WIDTH, WIDTH)], thread=BACKWARD)
+
+    mine = findings(step, tmp_path, "unused-results")
+    assert bool(mine) == is_told
+    if is_told:
+        assert "computes results that neither the loss nor another op uses" in mine[0].message
+        assert mine[0].saving_per_step_s == pytest.approx(200e-6, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("rows", "others", "is_told"),
+    [(1, 0, True), (8, 0, True), (64, 0, False), (1, 4096, False)],  # the logits of one of many tokens
+)
+def test_weights_that_are_read_for_a_few_rows(tmp_path: Path, rows: int, others: int, is_told: bool) -> None:
+    def decode(kernels: Kernels) -> None:
+        kernels.op("aten::mm", [(rows, 4096), (4096, WORDS)], strides=[(4096, 1), (1, 4096)])
+        if others:
+            kernels.op("aten::mm", [(others, 4096), (4096, WORDS)], strides=[(4096, 1), (1, 4096)])
+
+    mine = findings(decode, tmp_path, "low-batch")
+    assert bool(mine) == is_told
+    if is_told:
+        assert f"reads 262.1 MB of weights for {rows} row" in mine[0].message
+        assert mine[0].saving_per_step_s == pytest.approx(100e-6 * 7 / 8, rel=0.01)

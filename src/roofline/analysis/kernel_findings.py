@@ -25,7 +25,7 @@ from .idle_time import Waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
 from .op_times import OpTimes
 from .program_clock import INHERENT, Clock, Saving
-from .reachable import GOOD, OF_CATEGORIES, OTHERWISE, SORT_LAUNCHES, reachable
+from .reachable import GOOD, OF_CATEGORIES, OTHERWISE, SEVERAL_KERNELS, SORT_LAUNCHES, reachable
 
 CLOSE = 1.7  # times the expected time: an upper bound below that says how good such an op gets
 # What is said of one op, and of several.
@@ -103,20 +103,27 @@ def _kind(cause: str, unit: str | None, category: str, multiplies: bool) -> str:
 
 
 def _won(kind: str, op_times: OpTimes, ids: Sequence[int], launch_s: float, clock: Clock) -> list[float]:
-    """The seconds of ops that can be saved. Small kernels can join their neighbours, but a product keeps a launch of its own."""
+    """The seconds of ops that can be saved. Small kernels can join their neighbours, others keep their launches."""
     spent, floor = at(op_times.spent_s, ids), at(op_times.floor_s, ids)
     if kind == "host-copies":
         share = _hidden(op_times, ids, clock)
         return [took * share for took in spent]
     if kind == "latency":
-        launches = zip(at(op_times.launches, ids), at(op_times.multiplies, ids), strict=True)
-        return _above(spent, map(max, floor, [number * launch_s if is_product else 0.0 for number, is_product in launches]))
+        return _above(spent, (max(op_times.floor_s[id], _launched_anyway(op_times, id, launch_s)) for id in ids))
     alike = at(op_times.category, ids), at(op_times.unit, ids)
     shares = {one: reachable(*one) for one in {*zip(*alike, strict=True)}}
     won = _above(spent, map(truediv, floor, map(shares.__getitem__, zip(*alike, strict=True))))
     for place in [place for place, seconds in enumerate(won) if seconds]:
         won[place] = _really_won(op_times, ids[place], won[place], launch_s)
     return won
+
+
+def _launched_anyway(op_times: OpTimes, id: int, launch_s: float) -> float:
+    """What remains of a small op: a product is a kernel of its own, and in ops of some categories kernels wait for each other."""
+    category, launched = op_times.category[id], op_times.launches[id] * launch_s
+    if category in SEVERAL_KERNELS:
+        return launched + op_times.floor_s[id] / OF_CATEGORIES[category]
+    return launched if op_times.multiplies[id] else 0.0
 
 
 def _really_won(op_times: OpTimes, id: int, won: float, launch_s: float) -> float:

@@ -21,6 +21,7 @@ OF_CATEGORIES = {
 OF_BOUND_CATEGORIES = {("convolution", "hbm"): 0.15}
 OTHERWISE = 0.85
 GOOD = 0.6  # of the roof: differences above that are the compiler's choice of kernel
+SEVERAL_KERNELS = frozenset(("sort", "scatter", "recurrent", "linear algebra"))  # in each op, one after the other
 SORT_LAUNCHES = 16  # that the passes of a sort take, however few its keys
 
 

@@ -15,6 +15,7 @@ from ..resource import HBM
 from ..units import DECIMAL
 from .attention import flex
 from .call import KERNEL_METADATA, Call, Priced, Tensor
+from .gathers import SCATTER
 from .op_table import op
 from .product_formats import product_format
 from .traffic import format_name, traffic
@@ -22,6 +23,7 @@ from .traffic import format_name, traffic
 FUSED = "fused"
 _NAME = re.compile(r"triton_(poi|red|per|for|tem|spl|sca|mix)_")
 _WORDS = {"poi": "pointwise fusion", "red": "reduction fusion", "per": "reduction fusion", "for": "foreach fusion", "tem": "template"}
+_SCATTERS = re.compile(r"_(?:index_put|index_add|scatter|scatter_add|scatter_reduce|embedding_dense_backward)(?:_|$)")
 _BLOCK = re.compile(r"\b([XYZ])BLOCK=(\d{1,9})\b")
 VECTOR_UNKNOWN = "FLOP of its pointwise part are not recorded"
 RECORDED = "bytes as Inductor recorded them"
@@ -34,7 +36,7 @@ def triton(call: Call) -> Priced | None:
     kind = found.group(1) if found else ""
     if kind == "tem":
         return _template(call)
-    category = _WORDS.get(kind, FUSED)
+    category = SCATTER if _SCATTERS.search(call.op) else _WORDS.get(kind, FUSED)
     number = format_name(next(iter(call.all_tensors), None))
     if (recorded := recorded_bytes(call)) is not None:
         return Priced(cost=Cost.of({HBM: recorded}), category=category, dtype=number, notes=(RECORDED, VECTOR_UNKNOWN))

@@ -82,6 +82,12 @@ class Contexts:
         own[later] = [joined[pair] for pair in pairs]
         return own
 
+    @cached_property
+    def differentiated(self) -> frozenset[int]:
+        """The sequence numbers of ops that a backward pass ran for."""
+        started = [number for number, name in enumerate(self._names) if isinstance(name, str) and name.startswith(BACKWARD)]
+        return frozenset(self._host.sequence[np.isin(self._host.name, started)].tolist())
+
     def sequence(self, place: int) -> int:
         """The number that an op has in common with its gradient, or `NONE`."""
         return next((number for outer in self._host.around(place) if (number := int(self._host.sequence[outer])) != NONE), NONE)

@@ -12,6 +12,7 @@ from .channel_order import channels_first, converted_shares
 from .columns import NONE
 from .context import Context, Contexts
 from .executions import Execution
+from .few_rows import few_rows
 from .frozen_gradients import unused_gradients
 from .one_hot import one_hot_products
 from .padded_tensors import padded_tensors
@@ -19,6 +20,7 @@ from .pricing import PricedOp, Prices
 from .second_passes import again
 from .stored_repeats import stored_repeats
 from .unfused import spared_bytes, unfused
+from .unused_results import unused_results
 from .unused_rows import unused_rows
 from .weight_casts import operand_casts, weight_cast, weight_shapes
 from .written_attention import written_attention
@@ -53,6 +55,8 @@ class Patterns:
             *all_experts(in_order, self._sequence),
             *one_hot_products(in_order, self._sequence),
             *unused_rows(in_order, self._sequence),
+            *unused_results(in_order, self._sequence, contexts.differentiated),
+            *few_rows(in_order),
             *stored_repeats(in_order),
             *padded_tensors(in_order),
             *(unused_gradients(in_order, prices.gradients) if is_alone else ()),

@@ -1,0 +1,49 @@
+"""Products that read weights for a few rows: the bytes of the weights set the time, and more rows would cost no more."""
+
+from collections.abc import Iterator, Sequence
+
+from ...cost import Cost
+from ...dtypes import dtype
+from ...operation import Product
+from ...resource import HBM
+from ...units import show
+from ...workload import Avoidable
+from .executions import Execution
+from .pricing import PricedOp
+
+KIND = "low-batch"
+FEW_ROWS = 8
+WEIGHTS_SHARE = 0.7  # of an op's bytes
+LEAST = 0.05  # of the FLOP of all products: fewer are no small batch, as logits of the last of many tokens
+
+Held = tuple[Execution, PricedOp]
+
+
+def few_rows(ordered: Sequence[Held]) -> Iterator[tuple[Held, Avoidable]]:
+    """The products of few rows outside of backward passes, and what a row costs if eight times as many share the bytes."""
+    every, few = 0.0, 0.0
+    found: list[tuple[Held, Avoidable]] = []
+    for held in ordered:
+        product = held[1].priced.operation
+        if not isinstance(product, Product):
+            continue
+        flops = 2.0 * float(product.m) * float(product.k) * float(product.n)
+        every += flops
+        reason = None if held[0].context.backward else _reason(held[1], product)
+        if reason is not None:
+            few += flops
+            found.append((held, reason))
+    if few >= LEAST * every:
+        yield from found
+
+
+def _reason(priced: PricedOp, product: Product) -> Avoidable | None:
+    rows, cost = min(int(product.m), int(product.n)), priced.priced.cost
+    if cost is None or product.groups or not 0 < rows <= FEW_ROWS:
+        return None
+    weights = dtype(product.left).bytes(int(product.k) * max(int(product.m), int(product.n)))
+    if weights < WEIGHTS_SHARE * float(cost.known(HBM)):
+        return None
+    shared = {resource: amount / FEW_ROWS if resource.measure == "B" else amount for resource, amount in cost.amounts}
+    why = f"reads {show(weights, 'B')} of weights for {rows} row{'s' if rows > 1 else ''}"
+    return Avoidable(kind=KIND, instead=Cost.of(shared), why=why)

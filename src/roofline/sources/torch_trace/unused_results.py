@@ -1,0 +1,82 @@
+"""Forward work that no gradient flows back from and that nothing takes: a head whose loss was left out.
+
+In a step with a backward pass, ops that are recorded for gradients but have none, in a row and with products among them. What they make
+last must not be taken by a later op, as far as sizes tell: a target that is detached has no gradient either.
+"""
+
+from collections.abc import Callable, Container, Iterator, Sequence
+
+from ...cost import NOTHING
+from ...resource import HBM
+from ...torch_prices import Tensor
+from ...workload import Avoidable
+from .columns import NONE
+from .executions import Execution
+from .pricing import PricedOp
+
+KIND, CLASS = "unused-results", "unused"
+WHY = "computes results that neither the loss nor another op uses"
+_MULTIPLY = frozenset(("matmul", "convolution", "attention"))
+
+Held = tuple[Execution, PricedOp]
+
+
+def unused_results(
+    ordered: Sequence[Held], sequence: Callable[[Execution], int], differentiated: Container[int]
+) -> Iterator[tuple[Held, Avoidable]]:
+    """The ops of results that nothing uses, in order of time; ``differentiated`` are the sequence numbers of ops that got gradients."""
+    steps: dict[int, list[tuple[Held, int]]] = {}
+    for held in ordered:
+        context = held[0].context
+        if held[0].op != NONE and not (context.backward or context.optimizer):
+            steps.setdefault(held[0].mark, []).append((held, sequence(held[0])))
+    reason = Avoidable(kind=KIND, instead=NOTHING, why=WHY, unneeded=CLASS)
+    for mine in steps.values():
+        if not any(number in differentiated for _, number in mine if number != NONE):
+            continue
+        for begin, end in _runs([number == NONE or number not in differentiated for _, number in mine], [number for _, number in mine]):
+            run, later = [held for held, _ in mine[begin:end]], [held for held, _ in mine[end:]]
+            if any(priced.priced.category in _MULTIPLY for _, priced in run) and not _is_taken(run[-1][1], later):
+                yield from ((held, reason) for held in run)
+
+
+def _runs(unused: Sequence[bool], numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Ops in a row without gradients, from the first to the last that is recorded for them."""
+    begin = None
+    last = 0
+    for place, (is_unused, number) in enumerate(zip((*unused, False), (*numbers, 0), strict=True)):
+        if is_unused and number != NONE:
+            begin, last = place if begin is None else begin, place
+        elif not is_unused and begin is not None:
+            yield begin, last + 1
+            begin = None
+
+
+def _tensors(priced: PricedOp) -> Iterator[Tensor]:
+    for one in priced.args:
+        yield from one if isinstance(one, tuple) and all(isinstance(each, Tensor) for each in one) else ()
+        if isinstance(one, Tensor):
+            yield one
+
+
+def _is_taken(priced: PricedOp, later: Sequence[Held]) -> bool:
+    """Whether later ops take a tensor like what an op made: as large, and of as many channels where it has as many axes."""
+    elements, rank, channels = _made(priced)
+    return any(
+        one.elements == elements and (len(one.shape) != rank or one.shape[1:2] == (channels,) or rank < 2)
+        for _, other in later
+        for one in _tensors(other)
+    )
+
+
+def _made(priced: PricedOp) -> tuple[int, int, int]:
+    """How many elements an op made, on how many axes, and of how many channels; a product by what it moved beside its operands."""
+    tensors = list(_tensors(priced))
+    largest = max(tensors, key=lambda one: one.elements, default=Tensor(()))
+    if priced.priced.category not in _MULTIPLY or priced.priced.cost is None or len(tensors) < 2:
+        return largest.elements, len(largest.shape), largest.shape[1] if len(largest.shape) > 1 else 1
+    moved = float(priced.priced.cost.known(HBM)) - sum(one.bytes or 0 for one in tensors)
+    width = next((one.dtype.bits / 8 for one in tensors if one.dtype is not None), 1)
+    is_convolution = priced.priced.category == "convolution"
+    channels = tensors[1].shape[0] if is_convolution else tensors[-1].shape[-1] if tensors[-1].shape else 1
+    return round(moved / width), len(tensors[0].shape) if is_convolution else 2, channels
