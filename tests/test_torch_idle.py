@@ -488,3 +488,23 @@ def test_steps_before_the_recording_tell_what_it_took(tmp_path: Path, said: obje
             trace.run("gemm", launched=at + 85, start=at + 88, dur=5)
     (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-dispatch"]
     assert found.saving_per_step_s == pytest.approx(saved * 1e-6, rel=0.05)
+
+
+@pytest.mark.parametrize(("call", "reason"), [("cudaMalloc", "sync"), ("cudaFree", "sync"), ("cudaFuncGetAttributes", "dispatch")])
+def test_the_device_waits_for_memory_that_steps_allocate(tmp_path: Path, call: str, reason: str) -> None:
+    trace = TorchTrace()
+    for step in range(4):
+        at = 1000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 999)
+        trace.frame("train.py(7): step", at, 998)
+        trace.op("aten::empty", at + 5, 600, [(8, 4)])
+        trace.launch(at + 8, call, dur=590)
+        trace.op("aten::mm", at + 610, 10, [(8, 4), (4, 2)])
+        trace.run("gemm", launched=at + 612, start=at + 615, dur=370)
+    report = analyze(trace.write(tmp_path / "trace.json"))
+    assert report.idle[0].reason == reason
+    found = [one for one in report.findings if one.kind == "idle-sync"]
+    assert bool(found) == (reason == "sync")
+    if found:
+        assert "in step, which allocates or frees memory of the device (train.py:7)" in found[0].message
+        assert "empty_cache" in found[0].levers[0]

@@ -330,7 +330,9 @@ class KernelUse(Struct, frozen=True):
 IDLE_KINDS = ("input", "sync", "callback", "compile", "dispatch", "transfer", "device", "latency", "unknown")
 
 
-BY_A_MASK, UNSEEN = "mask", "unseen"  # what may be known beyond the kind: a boolean mask's length is read; the host's code is not recorded
+# What may be known of a wait beyond its kind: the length of a boolean mask is read, memory of the device is allocated or freed, or the
+# host's code is not recorded.
+BY_A_MASK, ALLOCATES, UNSEEN = "mask", "memory", "unseen"
 
 
 class IdleReason(Struct, frozen=True, kw_only=True):
@@ -341,7 +343,7 @@ class IdleReason(Struct, frozen=True, kw_only=True):
     closely (``latency``), or ``unknown``. ``time_s`` is the device-seconds of its ``gaps``; those of all reasons add up to wall less busy
     time. ``by_step`` has gaps and device-seconds of each step, by the step in which a gap began. About ``recording_s`` of it the profiler
     took itself, to record so many events of the host (``recorded``); without it the gaps are that much shorter. ``cause`` is `BY_A_MASK`,
-    `UNSEEN` or nothing.
+    `ALLOCATES`, `UNSEEN` or nothing.
     """
 
     kind: str

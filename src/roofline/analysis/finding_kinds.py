@@ -250,6 +250,16 @@ MASKED = Kind(
     "the host was in {activity}",
     ("masks and torch.where instead of nonzero and boolean indexing",),
 )
+# Of idle-sync where the host waits for memory.
+ALLOCATED = Kind(
+    "the memory that is allocated and freed in steps, for which the device waits",
+    "Keep the memory from one step to the next",
+    "the host was in {activity}",
+    (
+        "no torch.cuda.empty_cache() in steps: the allocator uses again what was freed",
+        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where sizes change from step to step",
+    ),
+)
 # Of idle-input where the profile does not show what the host did.
 UNSEEN_CODE = Kind(
     "the code of the host between launches, for which the device waits",

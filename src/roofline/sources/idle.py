@@ -14,8 +14,8 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from ..units import parse
-from ..workload import BY_A_MASK, UNSEEN
-from .host_activity import INSIDE, MASK, Activity, loads_data
+from ..workload import ALLOCATES, BY_A_MASK, UNSEEN
+from .host_activity import INSIDE, MASK, MEMORY, Activity, loads_data
 from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
 from .xspace.scan import gaps
 from .xspace.tables import Integers
@@ -270,8 +270,8 @@ def _key(kind: str, gap: Gap, seen: Sequence[Activity], waited: Activity, thread
 
 def _cause(kind: str, one: Activity) -> str:
     """What is known beyond the kind of a reason."""
-    if kind == "sync" and one.detail == MASK:
-        return BY_A_MASK
+    if kind == "sync":
+        return {MASK: BY_A_MASK, MEMORY: ALLOCATES}.get(one.detail, "")
     return UNSEEN if kind == "input" and not one.callee and not one.function else ""
 
 
@@ -298,6 +298,8 @@ def _sync(one: Activity, gap: Gap, threads: Threads) -> str:
     reads = f"calls {one.detail}() on a device value" if one.detail else "waits for the device"
     if one.detail == MASK:
         reads = "indexes with a boolean mask, whose length it reads from the device"
+    elif one.detail == MEMORY:
+        reads = "allocates or frees memory of the device"
     return f"{one.function}, which {reads}" if one.function else f"code that {reads}"
 
 

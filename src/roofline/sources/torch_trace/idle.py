@@ -3,7 +3,7 @@
 import re
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..host_activity import MASK, NOTHING, WAITS, Activity, Frame, activity, loads_data
+from ..host_activity import MASK, MEMORY, NOTHING, WAITS, Activity, Frame, activity, loads_data
 from ..idle import LARGE_COPY, Gap, Idle, explained, gaps_between, unexplained
 from ..parts import DevicePart
 from .arrays import Integers, distinct
@@ -19,8 +19,9 @@ from .columns import ANNOTATION, MEMCPY, NONE, OP, PYTHON
 from .compilations import compiles
 from .context import MODULE, users_line
 from .host import Host, Launches
-from .linking import Work, used_launches
-from .recording_cost import fit_recording, launching_time, tell_recording
+from .linking import Work
+from .reads import tell_lost_leads, tell_reads
+from .recording_cost import fit_recording, tell_recording
 from .rows import PS
 
 _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
@@ -45,13 +46,11 @@ _READ_BACK = {
 }
 
 
-OFTEN, CLOSE = 4, 32  # waits for the device in a row, and launches from one to the next: the host never gets ahead there
-HELD_UP = 4  # launches that a read delays
-LEAD = 0.9  # of the device's time: a host that takes less gets ahead, unless it waits
 LOOK_BACK = 16  # events before an instant, of which the last one to end is looked for
 BETWEEN_OPS = 200_000  # nanoseconds that Python may take from one op to the next
 UNSEEN = 500_000  # where its calls were not recorded, such as those of hooks, of backward() and of optimizers
 _PLANNED = re.compile(r"aten::_?(?:cudnn|miopen)_|aten::_\w+_(?:cudnn|miopen)_")
+_ALLOCATION = re.compile(r"(?:cuda|hip)(?:Malloc|Free)(?!Async|Host)|cuMem(?:Alloc|Free|Create|Map|Unmap|Release|SetAccess)(?!Async|Host)")
 _COMPUTED = re.compile(r"aten::(?!(?:new_)?empty|resize|set_|detach|record_stream)")  # those wait for memory, if they take long
 COMPUTES = 200_000  # nanoseconds from which on an op that launches nothing computes on the host: others take microseconds
 PLANNED = 64  # calls of the runtime in an op that builds a plan: a recurrent network, which makes thousands, takes its time for them
@@ -91,8 +90,8 @@ def explain(
             tell_recording(gaps, host, launches, names, captured, PS, waits)
             if unrecorded is not None:
                 fit_recording(gaps, sorted(step.begin_ps for step in one.part.steps.values()), unrecorded)
-            _tell_reads(gaps, work, launches, waits)
-            _tell_lost_leads(gaps, one.part, host, launches, names, captured, waits)
+            tell_reads(gaps, work, launches, waits)
+            tell_lost_leads(gaps, one.part, host, launches, names, captured, waits)
     threads = _Threads(host, launches, names, captured)
     return [explained(gaps, threads, several=len(devices) > 1) for gaps in looked]
 
@@ -113,78 +112,6 @@ def _neighbours(device: int, gaps: Sequence[Gap], work: Work, launches: Launches
         copies = [_copy(work, names, event) for event in (before, after)]
         gap.copy = max(copies, key=lambda copy: copy[1], default=("", 0))
         gap.fetched = copies[0][0] == "out" and copies[0][1] >= LARGE_COPY
-
-
-def _tell_reads(gaps: Iterable[Gap], work: Work, launches: Launches, waits: Collection[int]) -> None:
-    """Tells of each gap that ends among waits for the device which follow each other closely when the next of them ends."""
-    places = np.flatnonzero(np.isin(launches.name, list(waits)))
-    places = places[np.argsort(launches.start[places], kind="stable")]
-    if len(places) < OFTEN:
-        return
-    starts = launches.start[places]
-    launched = np.searchsorted(np.sort(launches.start[used_launches(work.launch, launches)]), starts)  # before each wait
-    often = _often(np.diff(launched).tolist())
-    for gap in gaps:
-        after = int(np.searchsorted(starts, (gap.launched or 0) // PS))
-        if gap.launched is not None and after < len(places) and often[after]:
-            gap.read = int(launches.end[places[after]] - 1) * PS
-
-
-def _tell_lost_leads(
-    gaps: Iterable[Gap],
-    part: DevicePart,
-    host: Host,
-    launches: Launches,
-    names: Sequence[Any],
-    captured: Collection[int],
-    waits: Collection[int],
-) -> None:
-    """Tells of gaps that follow a wait for the device in their step when that was, if only waits keep the host from being ahead.
-
-    It is one that takes less time than the device does, but for waiting and for the profiler.
-    """
-    steps = sorted(part.steps.values(), key=lambda step: step.begin_ps)
-    places = np.flatnonzero(np.isin(launches.name, list(waits)) & ~np.isin(launches.thread, list(captured)))
-    if len(steps) < 2 or not len(places):
-        return
-    begin, end = steps[0].begin_ps // PS, steps[-1].begin_ps // PS
-    places = places[np.argsort(launches.end[places], kind="stable")]
-    starts, ends = launches.start[places], launches.end[places]
-    waited = int(np.clip(np.minimum(ends, end) - np.maximum(starts, begin), 0, None).sum())
-    busy = sum(step.busy_ps for step in steps[:-1]) // PS
-    if launching_time(host, launches, names, captured, begin, end, waited) > LEAD * busy:
-        return
-    step = (end - begin) / (len(steps) - 1)
-    for gap in gaps:
-        if gap.launched is None or gap.read is not None:
-            continue
-        before = int(np.searchsorted(ends, gap.launched // PS, side="right")) - 1
-        if before >= 0 and gap.launched // PS - int(ends[before]) < step:
-            gap.read = (int(ends[before]) - 1) * PS
-
-
-def _often(between: Sequence[int]) -> list[bool]:
-    """Of waits with so many launches between them, whether each belongs to many in a row.
-
-    Many in a row hold up a few launches more until the next, those of the next step.
-
-    >>> _often([2, 2, 2, 12, 2, 2, 2, 90])
-    [False, True, True, True, True, True, True, True, False]
-    """
-    runs: list[list[int]] = [[0]]
-    for place, launched in enumerate(between, start=1):
-        if launched <= CLOSE:
-            runs[-1].append(place)
-        else:
-            runs.append([place])
-    found = [False] * (len(between) + 1)
-    for run, after in zip(runs, [*runs[1:], []], strict=True):
-        if len(run) >= OFTEN:
-            for place in run[1:]:
-                found[place] = True
-            if after and between[after[0] - 1] <= HELD_UP * len(run):
-                found[after[0]] = True
-    return found
 
 
 def _copy(work: Work, names: Sequence[Any], event: int) -> tuple[str, int]:
@@ -229,6 +156,8 @@ class _Threads:
         if stack not in self._known:
             self._known[stack] = self._activity(stack) if stack else NOTHING
         found = self._known[stack]
+        if found.kind in ("launch", "copy", "python") and self._allocates(stack):
+            return Activity("wait", found.function, found.location, detail=MEMORY)
         if found.kind in ("launch", "copy") and (own := self._own_work(line, instant // PS)):
             kind, word = own
             callee, detail = (word, "") if kind == "python" else ("", word)
@@ -237,6 +166,11 @@ class _Threads:
         if (quiet or (not found.kind and not self.has_frames)) and self._between_ops(line, instant // PS):
             return Activity("launch", found.function, found.location, caller=found.caller)
         return found
+
+    def _allocates(self, stack: tuple[tuple[int, int], ...]) -> bool:
+        """Whether a thread allocates or frees memory, which waits for the device."""
+        kind, name = stack[-1] if stack else (PYTHON, NONE)
+        return kind == NONE and bool(_ALLOCATION.match(str(self._names[name])))
 
     def _own_work(self, line: int, instant: int) -> tuple[str, str] | None:
         """What a long op does on the host itself: it builds a plan for shapes that are new to cuDNN or MIOpen, or computes there.
