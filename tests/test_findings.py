@@ -7,6 +7,7 @@ from roofline.analysis import assemble
 from roofline.analysis.finding_kinds import KINDS
 from roofline.cost import NOTHING, Cost
 from roofline.machine import Machine
+from roofline.operation import Streamed
 from roofline.report import Report
 from roofline.workload import Array, Avoidable, Coverage, Device, IdleReason, Op, Recording, Share, Step, Workload
 from toys import toy
@@ -129,6 +130,12 @@ def test_scatters_promise_nothing_but_say_what_may_take_their_place() -> None:
     assert "in place of the scatter" in " ".join(finding.levers)
 
 
+@pytest.mark.parametrize(("kind", "reach"), [("gathered", 0.25), ("interleaved", 0.12)])
+def test_what_takes_elements_from_elsewhere_reaches_less(kind: str, reach: float) -> None:
+    (finding,) = report_on(an_op("fusion", {"hbm": 10}, 20.0, operation=Streamed(kind=kind))).findings
+    assert finding.saving_s == pytest.approx(20 - 1 / reach, rel=1e-3)
+
+
 def test_a_sort_of_few_keys_takes_its_passes() -> None:
     # The toy's launches take 2 µs: 16 passes take 32 µs, whatever there is to sort.
     few, many = (report_on(an_op("sort", {"hbm": 3e-5}, time_s, category="sort")).findings[0] for time_s in (30e-6, 300e-6))
@@ -149,6 +156,14 @@ def test_idle_time_comes_with_what_the_host_did() -> None:
     assert first.saving_s == pytest.approx(6)
     assert "load_batch (data.py:17)" in first.message
     assert "Start with the input" in report.summary
+
+
+def test_a_callback_comes_with_the_lines_that_call_back() -> None:
+    waited = IdleReason(kind="callback", activity="physics", location="env.py:17", time_s=6.0, gaps=3)
+    called = an_op("custom-call", {}, 0.1, category="host callback", location="/a/train.py:42")
+    first = report_on(an_op("dot", {"matrix/bf16": 100}, 1.9), called, wall_s=8.0, idle=(waited,)).findings[0]
+    assert first.kind == "idle-callback"
+    assert "physics (env.py:17), called at train.py:42." in first.message
 
 
 def test_copies_save_what_the_rest_of_the_time_can_hide() -> None:
@@ -185,10 +200,22 @@ def test_programs_that_hand_arrays_on_could_be_one() -> None:
     array = (Array("bf16[50]", 100),)
     steps = tuple(Step(key=key, time_s=100.0) for key in (0, 1))
     parts = [
-        an_op(f"f{i}", {"hbm": 400}, 50.0, count=2, module=f"jit_f{i}", takes=array, gives=array, by_step=_both_steps()) for i in range(4)
+        an_op(
+            f"f{i}",
+            {"hbm": 400},
+            50.0,
+            count=2,
+            module=f"jit_f{i}",
+            takes=array,
+            gives=array,
+            caller="/a/train.py:9",
+            by_step=_both_steps(),
+        )
+        for i in range(4)
     ]
     (finding,) = [one for one in report_on(*parts, steps=steps).findings if one.kind == "unfused-chain"]
     assert finding.saving_s == pytest.approx(200 * 0.75)
+    assert "called at train.py:9:" in finding.message
 
 
 def _both_steps() -> tuple[Share, ...]:
@@ -280,7 +307,16 @@ def test_products_that_two_programs_of_a_step_share(count: int, kinds: set[str])
 
     def part(module: str, seconds: float, runs: int) -> Op:
         shares = tuple(Share(key=key, count=1, time_s=seconds / runs) for key in range(runs))
-        return an_op("dot", {"matrix/bf16": 80 * seconds}, seconds, count=runs, module=module, by_step=shares, value="same")
+        return an_op(
+            "dot",
+            {"matrix/bf16": 80 * seconds},
+            seconds,
+            count=runs,
+            module=module,
+            by_step=shares,
+            value="same",
+            caller=f"/a/{module}.py:7",
+        )
 
     own = an_op("grad", {"matrix/bf16": 1600}, 20.0, count=2, module="jit_train", by_step=_both_steps())
     report = report_on(part("jit_train", 20.0, 2), part("jit_check", 20.0, count), own, steps=steps)
@@ -288,7 +324,8 @@ def test_products_that_two_programs_of_a_step_share(count: int, kinds: set[str])
     assert {one.kind for one in found} == kinds
     if kinds:
         assert found[0].saving_s == pytest.approx(20)
-        assert "computes the same as train" in found[0].message
+        assert "computes the same as train (called at jit_train.py:7)" in found[0].message
+        assert "called at jit_check.py:7" in found[0].message
 
 
 def _two_steps(time_s: float) -> tuple[Step, ...]:

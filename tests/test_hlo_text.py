@@ -563,6 +563,36 @@ ENTRY main {
     assert program.location(program.entry_computation.root_instruction) == "/src/model.py:7"
 
 
+@pytest.mark.parametrize(("name", "caller"), [("jit_loss", "/src/train.py:30"), ("jit_scale", "/src/model.py:7"), ("jit_other", "")])
+def test_a_program_is_called_where_its_function_is(name: str, caller: str) -> None:
+    text = f"""HloModule {name}
+FileNames
+1 "/src/train.py"
+2 "/src/model.py"
+
+FunctionNames
+1 "fit.<locals>.step"
+2 "Model.loss"
+3 "scale"
+
+FileLocations
+1 {{file_name_id=1 function_name_id=1 line=30 end_line=30 column=0 end_column=1}}
+2 {{file_name_id=2 function_name_id=2 line=7 end_line=7 column=0 end_column=1}}
+3 {{file_name_id=2 function_name_id=3 line=2 end_line=2 column=0 end_column=1}}
+
+StackFrames
+1 {{file_location_id=1 parent_frame_id=1}}
+2 {{file_location_id=2 parent_frame_id=2}}
+3 {{file_location_id=3 parent_frame_id=3}}
+
+ENTRY main {{
+  x = f32[4]{{0}} parameter(0)
+  ROOT y = f32[4]{{0}} add(x, x), metadata={{op_name="jit(f)/add" stack_frame_id=3}}
+}}
+"""
+    assert parse(text, "m.hlo").caller == caller
+
+
 @pytest.mark.parametrize(
     "header", ["%f (p: (f32[4]{0}, s32[])) -> f32[4]{0} {", "f {", " %f(p: f32[4]) -> f32[4] {", "%f (p: f32[4]) -> f32[4] { // x"]
 )

@@ -50,6 +50,16 @@ def test_an_embedding_by_one_hot_rows_could_be_a_gather() -> None:
     assert reason.instead.flops == 0
 
 
+@pytest.mark.parametrize("used", ["sum", "max"])
+def test_a_bag_of_rows_could_be_a_sum_of_gathered_ones(used: str) -> None:
+    def embed(ids: Any, table: Any) -> Any:
+        return getattr(jax.nn.one_hot(ids, 32000, dtype="bfloat16"), used)(1) @ table
+
+    ops = ops_of(embed, of_shape(8192, 20, dtype="int32"), of_shape(32000, 512))
+    found = [one for op in ops for one in op.avoidable if one.kind == "one-hot-product" and op.category == "matmul"]
+    assert [one.instead[HBM] for one in found] == ([21 * 8192 * 512 * 2] if used == "sum" else [])
+
+
 def test_one_hot_rows_are_found_where_other_dimensions_have_the_size_of_the_table() -> None:
     def total(tables: Any, ids: Any) -> Any:
         return jnp.einsum("bfv,fvd->bfd", jax.nn.one_hot(ids, 4096, dtype="bfloat16"), tables).astype("float32").sum()
@@ -415,29 +425,6 @@ def test_a_cache_that_is_put_together_again_for_each_position(function: Callable
         assert one.instead[HBM] < 16 * 4096 * 1024 * 2 / 100, "what is new is written, the rest stays where it is"
 
 
-@pytest.mark.parametrize("carried", [False, True])
-def test_a_cache_that_a_scan_over_layers_gives_back_slice_by_slice(carried: bool) -> None:
-    def decode(caches: Any, x: Any, at: Any) -> Any:
-        def layer(x: Any, cache: Any) -> Any:
-            cache = jax.lax.dynamic_update_slice(cache, x[:, None], (0, at, 0))
-            return jnp.tanh(cache.sum(1)), cache
-
-        def in_place(number: Any, carry: Any) -> Any:
-            x, caches = carry
-            caches = jax.lax.dynamic_update_slice(caches, x[None, :, None], (number, 0, at, 0))
-            return jnp.tanh(caches[number].sum(1)), caches
-
-        if carried:
-            return jax.lax.fori_loop(0, 4, in_place, (x, caches))
-        return jax.lax.scan(layer, x, caches)
-
-    ops = ops_of(decode, of_shape(4, 16, 4096, 1024), of_shape(16, 1024), of_shape(dtype="int32"))
-    found = [one for op in ops for one in op.avoidable if one.group == "rebuilt"]
-    assert bool(found) == (not carried)
-    for one in found:
-        assert one.instead[HBM] < 16 * 4096 * 1024 * 2 / 100, "one position of each layer is written"
-
-
 @pytest.mark.parametrize(
     ("function", "told"),
     [
@@ -469,6 +456,30 @@ def test_a_product_that_is_added_up_afterwards(function: Callable[..., Any], fac
     found = reasons(ops_of(function, of_shape(16, 4096, 1024), of_shape(1024, 2048))).get("product-order", [])
     factors = [one.factor for op in found for one in op.avoidable if one.kind == "product-order" and one.factor]
     assert factors == ([factor] if factor else [])
+
+
+@pytest.mark.parametrize(
+    ("function", "factors"),
+    [
+        (lambda x, w, other, ids: jnp.repeat(x, 16, 0) @ w * other, [16]),
+        (lambda x, w, other, ids: jax.nn.relu(jax.nn.relu(jnp.repeat(x, 16, 0) @ w) @ w) * other, [16, 16]),
+        (lambda x, w, other, ids: jnp.tanh(x @ w)[ids] @ w, [16]),  # features of nodes for each edge
+        (lambda x, w, other, ids: jnp.repeat(x @ w, 16, 0) * other, []),
+        (lambda x, w, other, ids: (jnp.repeat(x, 16, 0) + other) @ w, []),
+        (lambda x, w, other, ids: jnp.tanh(x @ w)[ids[:1024]] @ w, []),  # no more rows than there are
+        (lambda x, w, other, ids: jnp.ones((16, 1024), "bfloat16") @ x, []),  # a sum
+        (lambda x, w, other, ids: jnp.concatenate([jnp.repeat(x, 16, 0), other[:, :512]], 1) @ jnp.concatenate([w, w[:512]]), [3]),
+        (lambda x, w, other, ids: jnp.concatenate([jnp.repeat(x[:, :512], 16, 0), other], 1) @ jnp.concatenate([w, w[:512]]), []),
+        (lambda x, w, other, ids: jnp.concatenate([jnp.tanh(x)[ids], jnp.repeat(x, 16, 0)], 1) @ jnp.concatenate([w, w]), [16]),
+        (lambda x, w, other, ids: jnp.tanh(jnp.repeat(x, 16, 0) @ w) @ w, []),  # data that is repeated for a test
+        (lambda x, w, other, ids: x[ids] @ w, []),  # an embedding
+        (lambda x, w, other, ids: jax.nn.relu((x[ids] @ w).reshape(1024, 16, 1024).sum(1))[ids] @ w, [16, 16]),  # a graph
+    ],
+)
+def test_rows_that_are_repeated_before_they_are_multiplied(function: Callable[..., Any], factors: list[float]) -> None:
+    x, w, other, ids = of_shape(1024, 1024), of_shape(1024, 1024), of_shape(16384, 1024), of_shape(16384, dtype="int32")
+    found = [one for op in ops_of(function, x, w, other, ids) for one in op.avoidable if one.group == "rows" and one.factor]
+    assert [round(one.factor or 0) for one in found] == factors
 
 
 def test_matrices_that_are_gathered_for_each_row_of_a_product() -> None:
@@ -515,6 +526,19 @@ def test_experts_one_after_another_with_the_rows_of_the_others_set_to_zero() -> 
 
     found = reasons(ops_of(mixture, of_shape(8192, 2048), of_shape(8192, dtype="int32"), of_shape(8, 2048, 2048)))
     assert [one.factor for op in found["dense-experts"] for one in op.avoidable if one.kind == "dense-experts"] == [8] * 8
+
+
+def test_all_products_of_such_experts_are_told_and_their_gradients() -> None:
+    def loss(weights: Any, x: Any, chosen: Any) -> Any:
+        x, out = jnp.tanh(x @ weights["trunk"]), 0
+        for up, down, i in zip(weights["up"], weights["down"], range(8), strict=True):
+            out = jnp.where((chosen == i)[:, None], jax.nn.gelu(x @ up) @ down, out)
+        return jnp.mean(out.astype("float32") ** 2)
+
+    weights = {"trunk": of_shape(1024, 1024), "up": [of_shape(1024, 2048)] * 8, "down": [of_shape(2048, 1024)] * 8}
+    ops = ops_of(jax.grad(loss), weights, of_shape(4096, 1024), of_shape(4096, dtype="int32"))
+    found = [one.factor for op in ops for one in op.avoidable if one.kind == "dense-experts" and op.category == "matmul"]
+    assert found == [8] * 48, "two forward and four backward; the trunk is everybody's"
 
 
 @pytest.mark.parametrize(

@@ -111,8 +111,14 @@ class RowWise(Struct, frozen=True, kw_only=True, tag="row-wise"):
     kind: str = ""
 
 
+GATHERED, INTERLEAVED = "gathered", "interleaved"
+
+
 class Streamed(Struct, frozen=True, kw_only=True, tag="streamed"):
     """Elements that are read, treated alike or put elsewhere, and written, by a kind of kernel: ``transpose``, a compiler's ``fusion``.
+
+    One that is ``interleaved`` computes each element from other places of several arrays, many of them again and again; one that is
+    ``gathered`` looks up rows first.
 
     ``elements`` is how many there are, where the kernel treats them one by one.
     """

@@ -95,6 +95,7 @@ class Op(Struct, frozen=True, kw_only=True):
 
     ``phase`` is ``forward`` or ``backward`` in a program that computes gradients, where the program tells them apart.
     ``towards`` is which way a copy crosses the bus to the host, ``in`` to the device or ``out``, where the source knows.
+    ``caller`` is the source line that calls its program, where a step has several.
     ``time_s`` is the duration of its kernels, ``self_time_s`` what is left without nested ops and earlier events on the same
     stream, so that self times sum to busy time. ``None`` is unknown. ``by_step_and_device`` has the parts in each step on each device,
     where there are several devices; with one they are ``by_step``. ``operation`` is what one execution is by its sizes. A note is a caveat,
@@ -126,6 +127,7 @@ class Op(Struct, frozen=True, kw_only=True):
     takes: tuple[Array, ...] = ()
     gives: tuple[Array, ...] = ()
     value: str = ""
+    caller: str = ""
     operation: Operation | None = None
     notes: tuple[str, ...] = ()
     conventions: Mapping[str, Amount] = field(default_factory=dict)

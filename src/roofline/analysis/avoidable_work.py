@@ -13,7 +13,7 @@ from ..workload import Avoidable, Recording
 from .chains import KIND as CHAIN
 from .chains import unfused_chains
 from .finding_drafts import FindingDraft, Saved
-from .finding_kinds import COPIED_ALL_THE_SAME, DIAGONAL, GATHERED, REBUILT, SHIFTED, Kinds
+from .finding_kinds import COPIED_ALL_THE_SAME, DIAGONAL, GATHERED, REBUILT, REPEATED_ROWS, SHIFTED, Kinds
 from .finding_words import at_place, count_and_longest
 from .losses import MEMORY
 from .op_times import OpTime, OpTimes
@@ -28,6 +28,7 @@ GROUPS = {
     ("missing-donation", "shifted"): SHIFTED,
     ("missing-donation", "rebuilt"): REBUILT,
     ("repeated-operand", "gathered"): GATHERED,
+    ("repeated-operand", "rows"): REPEATED_ROWS,
     ("one-hot-product", "diagonal"): DIAGONAL,
 }
 CALLBACK = "idle-callback"

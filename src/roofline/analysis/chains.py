@@ -14,6 +14,7 @@ from ..lazy_rows import column, take
 from ..resource import HBM
 from ..units import plain
 from ..workload import Avoidable, Op
+from .finding_words import LISTED, source_line
 from .losses import MEMORY
 from .op_times import OpTime, OpTimes
 
@@ -42,6 +43,8 @@ def unfused_chains(op_times: OpTimes, ids: Sequence[int], steps: int) -> list[tu
         return []
     spared = (executions - 1) / executions
     why = f"passes arrays through memory between {plain(executions, 2)} programs{' per step' if steps > 1 else ''}"
+    callers = dict.fromkeys(source_line(one.op.caller) for one in linked if one.op.caller)
+    why += f", called at {', '.join(list(callers)[:LISTED])}" if callers else ""
     found = []
     for one in linked:
         read = {array for array in one.op.takes if array in given}

@@ -300,6 +300,15 @@ DIAGONAL = Kind(
     "Multiply the elements: x * d instead of x @ diag(d)",
     levers=("x * d scales the columns of x, d[:, None] * x its rows",),
 )
+# Of repeated-operand where rows are repeated before they are multiplied.
+REPEATED_ROWS = Kind(
+    "the rows that are repeated and then multiplied each time",
+    "Multiply each row once, and repeat the results",
+    levers=(
+        "(x @ w)[edges] instead of x[edges] @ w; jnp.repeat(tower(x), n, 0) instead of tower(jnp.repeat(x, n, 0))",
+        "of joined inputs, multiply the part that repeats by its own rows of the weights: x @ w[:n] + y @ w[n:]",
+    ),
+)
 # Of repeated-operand where a matrix is gathered for each row.
 GATHERED = Kind(
     "the matrices that are gathered for each row of a matmul",

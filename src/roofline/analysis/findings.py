@@ -27,6 +27,7 @@ from .program_clock import Clock
 from .removed_launches import with_removed_launches
 from .torch_finding_kinds import kinds_for
 
+CALLBACK = "host callback"
 FEW_PROGRAMS = 2  # in a step: with fewer there is nothing to compile together
 
 
@@ -45,7 +46,7 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
     found = [avoidable_draft(case, op_times, clock, kinds) for case in kept]
     idle = waiting(recording, clock.parts)
     is_few = bool(clock.per) and kinds is KINDS and programs_per_step(take(op_times.ops, ids), len(recording.steps)) < FEW_PROGRAMS
-    found += idle_findings(idle, clock, kinds, one_program=is_few)
+    found += idle_findings(idle, clock, kinds, one_program=is_few, callbacks=_callbacks(op_times, ids))
     left = [id for id in ids if id not in taken] if taken else ids
     between = Between.of(idle, op_times, ids, clock)
     kernels = kernel_findings(op_times, left, clock, between, machine.launch_latency_s, kinds, recording.kernels, capability_of(machine))
@@ -55,3 +56,11 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
     if kinds is not KINDS:
         found = with_removed_launches(found, op_times, ids, clock)
     return [*(one.finding(clock) for one in found), *kernels]
+
+
+def _callbacks(op_times: OpTimes, ids: Sequence[int]) -> list[str]:
+    """The source lines of some ops that call back to the host."""
+    if CALLBACK not in op_times.category:
+        return []
+    location = op_times.words("location")
+    return list(dict.fromkeys(location[id] for id in ids if op_times.category[id] == CALLBACK and location[id]))

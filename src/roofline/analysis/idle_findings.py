@@ -12,7 +12,7 @@ from .idle_time import Waiting
 from .program_clock import NOTABLE, Clock
 
 GOOD_PART = 0.1  # of the longest: a place that is worth a look too
-DISPATCH = "idle-dispatch"
+DISPATCH, CALLBACK = "idle-dispatch", "idle-callback"
 # What JAX's profiler takes to record the launch of one program: eight programs that wait for it took 60 to 100 µs longer than without.
 RECORDED_LAUNCH_S = parse("60 us", "s")
 MOST_RECORDED = 0.5  # of such a gap: it varies with the host
@@ -20,8 +20,13 @@ BY_CAUSE = {BY_A_MASK: MASKED, ALLOCATES: ALLOCATED, UNSEEN: UNSEEN_CODE}  # kin
 LAUNCH_RECORDED = "About {seconds} of that is the profiler's own, which slows every launch."
 
 
-def idle_findings(idle: Iterable[Waiting], clock: Clock, kinds: Kinds, *, one_program: bool = False) -> list[FindingDraft]:
-    """Findings about time in which the device waited, one for each kind of reason; ``one_program`` is whether a step is one."""
+def idle_findings(
+    idle: Iterable[Waiting], clock: Clock, kinds: Kinds, *, one_program: bool = False, callbacks: Sequence[str] = ()
+) -> list[FindingDraft]:
+    """Findings about time in which the device waited, one for each kind of reason.
+
+    ``one_program`` is whether a step is one, ``callbacks`` are the source lines that call back to the host.
+    """
     if one_program:
         kinds = {**kinds, DISPATCH: ONE_PROGRAM}
     by_kind: dict[str, list[Waiting]] = {}
@@ -38,6 +43,7 @@ def idle_findings(idle: Iterable[Waiting], clock: Clock, kinds: Kinds, *, one_pr
         kind = BY_CAUSE.get(longest.cause, kinds[name])
         said = kind.phrase.format(activity=longest.activity or "code that the profile does not show")
         at = f" ({_lines(mine)})" if longest.location else ""
+        at += f", called at {', '.join(map(source_line, callbacks[:LISTED]))}" if name == CALLBACK and callbacks else ""
         of_launch = min(RECORDED_LAUNCH_S / each, MOST_RECORDED) if one_program and name == DISPATCH else 0.0
         profiler_s = sum(one.each_s * max(one.recording, of_launch) for one in mine)
         note = LAUNCH_RECORDED.format(seconds=show(rounded(profiler_s, 2), "s")) if of_launch else _recording(mine, profiler_s, clock)

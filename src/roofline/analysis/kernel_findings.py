@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ..lazy_rows import at
 from ..machine import LATENCY
 from ..op_columns import MANY
+from ..operation import Streamed
 from ..report import Finding
 from ..resource import PCIE, named
 from ..units import percent
@@ -25,7 +26,7 @@ from .idle_time import Waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
 from .op_times import OpTimes
 from .program_clock import INHERENT, Clock, Saving
-from .reachable import GOOD, OF_CATEGORIES, OTHERWISE, SEVERAL_KERNELS, SORT_LAUNCHES, reachable
+from .reachable import GOOD, OF_CATEGORIES, OF_STREAMED, OTHERWISE, SEVERAL_KERNELS, SORT_LAUNCHES, reachable
 
 CLOSE = 1.7  # times the expected time: an upper bound below that says how good such an op gets
 # What is said of one op, and of several.
@@ -134,6 +135,9 @@ def _really_won(op_times: OpTimes, id: int, won: float, launch_s: float) -> floa
     if expected is not None and is_calibrated(expected) and expected.high_s < CLOSE * expected.time_s:  # within the bounds of such ops
         return 0.0
     launches, category = op_times.launches[id], category_of(op_times, id)
+    operation = op_times.ops[id].operation
+    if isinstance(operation, Streamed) and operation.kind in OF_STREAMED:
+        won = min(won, spent - floor / OF_STREAMED[operation.kind])
     if category in OF_CATEGORIES:
         won = min(won, spent - floor / reachable(category, op_times.unit[id]))
     return max(won - launches * launch_s * (SORT_LAUNCHES if category == "sort" else 1), 0.0)

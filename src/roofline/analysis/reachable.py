@@ -1,5 +1,7 @@
 """The share of each roof that good kernels reach: time beyond it can be saved, the rest is inherent."""
 
+from ..operation import GATHERED, INTERLEAVED
+
 REACHABLE = {"hbm": 0.9, "matrix": 0.8, "vector": 0.7}
 # Fused attention waits for its softmax, a convolution gathers its windows, a sort passes over its keys many times, a Fourier transform
 # several times; the steps of a recurrent network, a factorisation or a solve wait for each other, whatever the chip could do meanwhile.
@@ -19,6 +21,8 @@ OF_CATEGORIES = {
 }
 # Few channels keep a convolution from streaming.
 OF_BOUND_CATEGORIES = {("convolution", "hbm"): 0.15}
+# Of a compiler's kernels: the levels of a scan over pairs, in one kernel, compute most elements several times.
+OF_STREAMED = {GATHERED: OF_CATEGORIES["gather"], INTERLEAVED: 0.12}
 OTHERWISE = 0.85
 GOOD = 0.6  # of the roof: differences above that are the compiler's choice of kernel
 SEVERAL_KERNELS = frozenset(("sort", "scatter", "recurrent", "linear algebra"))  # in each op, one after the other

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from ..cost import NOTHING
 from ..workload import Avoidable, Op
+from .finding_words import source_line
 
 KIND, CLASS = "duplicated-work", "duplicated"
 
@@ -23,10 +24,16 @@ def with_shared_work(ops: Sequence[Op]) -> tuple[Op, ...]:
         first = max(places, key=lambda place: (times[ops[place].module], -place))
         for place in places:
             if ops[place].module != ops[first].module and _runs(ops[place]) == _runs(ops[first]):
-                why = f"computes the same as {ops[first].module.removeprefix('jit_')}, from arguments of the same names and shapes"
+                why = f"computes the same as {_called(ops[first])}, from arguments of the same names and shapes"
+                why += f", called at {source_line(ops[place].caller)}" if ops[place].caller else ""
                 reason = Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
                 marked[place] = replace(ops[place], avoidable=(*ops[place].avoidable, reason))
     return tuple(marked)
+
+
+def _called(op: Op) -> str:
+    """A program as it is named, and where it is called."""
+    return op.module.removeprefix("jit_") + (f" (called at {source_line(op.caller)})" if op.caller else "")
 
 
 def _runs(op: Op) -> list[tuple[int, float]]:

@@ -299,6 +299,7 @@ def _op(subject: Subject, row: _Row, ambiguous: bool, several: bool) -> Op:
         takes=subject.takes,
         gives=subject.gives,
         value=subject.value,
+        caller=subject.caller,
         operation=None if total.amounts else subject.operation,
         notes=subject.notes,
         conventions={name: flops * total.executions for name, flops in subject.conventions},

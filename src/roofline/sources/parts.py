@@ -42,6 +42,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     takes: tuple[Array, ...] = ()
     gives: tuple[Array, ...] = ()
     value: str = ""
+    caller: str = ""
     operation: Operation | None = None
     work_provenance: str = "compiler"
     bytes_provenance: str = "compiler"

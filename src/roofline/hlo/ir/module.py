@@ -407,6 +407,18 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
         return known
 
     @cached_property
+    def caller(self) -> str:
+        """The source line that calls the jitted function of a program, by the call stacks of its instructions; empty when unknown."""
+        wanted = self.name.removeprefix("jit_")
+        for instruction in self.entry_computation:
+            frames = self._trace(instruction.metadata)
+            inside = [place for place, frame in enumerate(frames) if frame.function.rpartition(".")[2] == wanted]
+            if inside and inside[-1] + 1 < len(frames):
+                outside = (frame for frame in frames[inside[-1] + 1 :] if frame.file and not _RECORDER.search(frame.file))
+                return next(map(str, outside), "")
+        return ""
+
+    @cached_property
     def _locations(self) -> dict[tuple[int, str, int], str]:
         """Source lines that were looked up: many instructions share one."""
         return {}

@@ -38,6 +38,7 @@ from .product_order import costly_orders
 from .rebuilt import rebuilt_arrays
 from .recomputed import recomputed
 from .repeated import repeated_operands
+from .repeated_rows import repeated_rows
 from .row_chains import Chain, row_chains
 from .selected import selected_products
 from .shifted import shifted_arguments
@@ -45,6 +46,7 @@ from .stored_repeats import stored_repeats
 from .summed_products import summed_products
 from .tile_padding import padded_tiles
 from .unused import unused_gradients, unused_results
+from .unused_in_loops import unused_in_loops
 from .values import Value, Values
 
 __all__ = ["Review", "reviewed_program"]
@@ -65,10 +67,12 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     unused_gradients,
     padding,
     unused_results,
+    unused_in_loops,
     duplicates,
     layout_copies,
     low_batches,
     odd_sizes,
+    repeated_rows,
     costly_orders,
     summed_products,
     repeated_operands,
@@ -110,12 +114,18 @@ class Review:
         return self._found[computation].get(index, ())
 
     def value(self, computation: int, index: int) -> str:
-        """The fingerprint of what a product computes, by which another program that computes it too is found; empty for others."""
+        """The fingerprint of what a product or a convolution computes, by which another program that computes it too is found.
+
+        It is empty for others.
+        """
         if computation != self.module.entry:
             return ""
-        found = self._of(computation).product(index)
+        kernels = self._of(computation)
+        found = kernels.product(index)
         try:
-            return self._fingerprints.of(found.made) if found is not None else ""
+            if found is None:
+                return self._fingerprints.of(Value(kernels.computation, index)) if index in kernels.convolutions else ""
+            return self._fingerprints.of(found.made)
         except (SourceError, FormulaError):
             return ""
 

@@ -11,7 +11,7 @@ from ...errors import SourceError
 from ..ir.attributes import DotDimensions
 from ..ir.module import Instruction
 from ..price.calls.products import dimensions
-from ..price.calls.settings import section
+from ..price.calls.settings import section, word
 from ..price.pricing import FREE, Pricer
 from ..price.types import Site
 from ..read.backend_config import parse_config
@@ -179,9 +179,27 @@ def product_dimensions(instruction: Instruction) -> DotDimensions | None:
         return None
 
 
+def is_linear(instruction: Instruction) -> bool:
+    """Whether a product is linear in its operands: a library call may apply an activation to its result."""
+    if instruction.opcode != "custom-call":
+        return True
+    try:
+        parts = _epilogue(instruction.backend_config_text).split("_")
+    except SourceError:
+        return False
+    return not {"RELU", "GELU", "SILU"} & {*parts}
+
+
 @lru_cache(maxsize=256)  # a program repeats its products for each layer
 def _library_dimensions(text: str) -> DotDimensions:
+    return dimensions(section(_settings(text), "dot_dimension_numbers"))
+
+
+@lru_cache(maxsize=256)
+def _epilogue(text: str) -> str:
+    return word(_settings(text), "epilogue", "DEFAULT")
+
+
+def _settings(text: str) -> Mapping[str, object]:
     config: Mapping[str, object] = parse_config(text)
-    if "gemm_backend_config" in config:
-        config = section(config, "gemm_backend_config")
-    return dimensions(section(config, "dot_dimension_numbers"))
+    return section(config, "gemm_backend_config") if "gemm_backend_config" in config else config

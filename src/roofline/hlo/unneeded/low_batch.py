@@ -18,6 +18,7 @@ from .values import LAYOUT, RENAMED, Value, Values
 KIND = "low-batch"
 FEW_ROWS = 8
 FEW_IN_LOOPS = 256  # where the other rows are there already
+_MOVES = LAYOUT | {"convert", "slice", "dynamic-slice", "parameter", "constant"}
 _COUNTERS = frozenset(("s32", "s64", "u32", "u64"))
 _WEIGHTS_SHARE = 0.7  # of an op's bytes
 _MOST_LOOKS = 2_000  # values behind an operand
@@ -32,6 +33,7 @@ def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     loop = _Loop.around(kernels)
     few = [index for index, found in kernels.products.items() if min(found.rows, found.columns) <= FEW_ROWS]
     is_small = not kernels.are_few(few)
+    moved: dict[int, str] = {}  # the kernels that copy the weights of such a product
     for index, found in kernels.products.items():
         if found.batch > 1 and not is_split(kernels, index, found.batch):
             continue
@@ -43,11 +45,27 @@ def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 why = f"reads {show(weights.shape.bytes, 'B')} of weights for {rows} row{'s' if rows > 1 else ''}"
                 why += " in each iteration of a loop" if again else ""
                 yield index, Avoidable(kind=KIND, instead=_shared(cost), why=why)
+                moved.update(dict.fromkeys(_copies(kernels, weights), why))
                 break
         else:
             if loop is not None and found.depth <= FEW_IN_LOOPS and loop.sums(found, cost):
                 why = f"writes {show(found.made.shape.bytes, 'B')} of gradients for {found.depth} rows in each iteration of a loop"
                 yield index, Avoidable(kind=KIND, instead=_shared(cost), why=why)
+
+    for index, why in moved.items():
+        yield index, Avoidable(kind=KIND, instead=_shared(kernels.costs[index]), why=why)
+
+
+def _copies(kernels: Kernels, weights: Value) -> Iterator[int]:
+    """The kernels that only cut weights out of a larger array, or change their format, for each product with them."""
+    made = kernels.values.origin(weights, frozenset(("bitcast", "reshape")))
+    index = kernels.holding(made)
+    if index is None or index not in kernels.costs:
+        return
+    body = kernels.values.body(kernels.computation[index])
+    opcodes = {kernels.computation[index].opcode} if body is None else kernels.values.opcodes(body)
+    if opcodes <= _MOVES:
+        yield index
 
 
 def _shared(cost: Cost) -> Cost:

@@ -4,6 +4,7 @@ A matrix is one-hot if its elements compare an index with a position: ``convert(
 """
 
 from collections.abc import Iterator
+from math import prod
 
 from ...cost import NOTHING, Cost
 from ...resource import HBM, vector
@@ -29,7 +30,7 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     spared: set[int] = set()
     for index, found in kernels.products.items():
         for side, axes in ((found.left, found.dims.lhs_contracting), (found.right, found.dims.rhs_contracting)):
-            hot = one_hot_axis(values, side)
+            hot, many = _many_hot(values, side)
             if hot is None and _is_diagonal(values, side):
                 why = f"multiplies by a diagonal matrix ({found}), where a product of elements would do"
                 moved = 2 * (found.right if side is found.left else found.left).shape.bytes
@@ -37,8 +38,8 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 break
             if hot is None:
                 continue
-            instead, words = _instead(found, side, looked_up=hot in axes)
-            why = f"multiplies by one-hot rows ({found}), where {words} would do"
+            instead, words = _instead(found, side, many, looked_up=hot in axes)
+            why = f"multiplies by {'one' if many == 1 else 'many'}-hot rows ({found}), where {words} would do"
             yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, factor=None)
             spared.add(index)
             for maker in _kernels_behind(kernels, side):
@@ -47,6 +48,19 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for index, why in makers.items():
         if index not in spared and all(_only_for(values, computation, user, spared, makers) for user in values.users(computation, index)):
             yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
+
+
+def _many_hot(values: Values, value: Value) -> tuple[int | None, int]:
+    """The dimension along which a few elements of each row are not zero, and how many: one, or as many one-hot rows as were added up."""
+    made = values.origin(value)
+    if made.opcode != "reduce" or not made.shape.is_array or made.shape.dims != value.shape.dims:
+        return one_hot_axis(values, value), 1
+    bodies = [values.module.computations[number] for number in made.instruction.called("to_apply")]
+    rows, summed = values.operand(made, 0), made.instruction.dimensions
+    hot = one_hot_axis(values, rows)
+    if hot is None or hot in summed or any(body.root_instruction.opcode != "add" for body in bodies):
+        return None, 1
+    return hot - sum(axis < hot for axis in summed), prod(rows.shape.dims[axis] for axis in summed)
 
 
 def one_hot_axis(values: Values, value: Value) -> int | None:
@@ -117,16 +131,17 @@ def position(values: Values, value: Value) -> tuple[Value, int] | None:
     return None
 
 
-def _instead(found: Product, side: Value, *, looked_up: bool) -> tuple[Cost, str]:
+def _instead(found: Product, side: Value, many: int, *, looked_up: bool) -> tuple[Cost, str]:
     """What a gather (the one-hot dimension is contracted) or a scatter-add would cost."""
     other = found.right if side is found.left else found.left
     rows = found.rows if side is found.left else found.columns
     width = found.columns if side is found.left else found.rows
     element = (other.shape.bytes or 0) // max(other.shape.elements, 1)
     if looked_up:
-        return Cost.of({HBM: 2 * found.batch * rows * width * element}), "a gather"
+        words = "a gather" if many == 1 else f"a sum of {many} gathered rows"
+        return Cost.of({HBM: (1 + many) * found.batch * rows * width * element}), words
     read, written = found.batch * found.depth * width * element, found.batch * rows * width * element
-    return Cost.of({HBM: 3 * read + written, vector("fp32"): found.batch * found.depth * width}), "a scatter-add"
+    return Cost.of({HBM: many * 3 * read + written, vector("fp32"): many * found.batch * found.depth * width}), "a scatter-add"
 
 
 def _kernels_behind(kernels: Kernels, side: Value) -> Iterator[int]:

@@ -2,7 +2,7 @@
 
 from ...cost import Cost
 from ...errors import FormulaError, SourceError
-from ...operation import Attention, Collective, Convolution, Operation, Product, Streamed
+from ...operation import GATHERED, INTERLEAVED, Attention, Collective, Convolution, Operation, Product, Streamed
 from ...resource import HBM
 from ..ir.module import Instruction
 from ..ir.shapes import Shape
@@ -50,11 +50,14 @@ def operation(kernels: Kernels, index: int, cost: Cost) -> Operation | None:
         return _attention(kernels, index, instruction)
     if (kind := instruction.opcode.removesuffix("-start")) in _EXCHANGES:
         return _exchange(kernels, index, kind, cost)
+    if kernels.platform == "gpu" and _gathers(kernels, instruction):
+        return Streamed(kind=GATHERED)
     if kernels.platform != "gpu" or not _streams(kernels, instruction):
         return None
     if turned := _turned_bytes(kernels, instruction):
         return Streamed(kind="transpose", elements=turned)
-    return Streamed(kind="fusion")
+    body = kernels.values.body(instruction)
+    return Streamed(kind=INTERLEAVED if any(_interleaves(one) for one in body or (instruction,)) else "fusion")
 
 
 def _turned_bytes(kernels: Kernels, instruction: Instruction) -> int:
@@ -82,6 +85,17 @@ def _streams(kernels: Kernels, instruction: Instruction) -> bool:
         return True
     read = sum(shape.elements for operand in instruction.operands for shape in kernels.computation[operand].shape.leaves if shape.is_array)
     return sum(shape.elements for shape in instruction.shape.leaves if shape.is_array) * _REDUCED > read
+
+
+def _gathers(kernels: Kernels, instruction: Instruction) -> bool:
+    """Whether a fusion looks up rows and does nothing else that is irregular."""
+    body = kernels.values.body(instruction)
+    return body is not None and kernels.values.opcodes(body) & {*_IRREGULAR} == {"gather"}
+
+
+def _interleaves(instruction: Instruction) -> bool:
+    """Whether an instruction puts others between the elements of an array, as a scan over pairs and its gradient do."""
+    return instruction.opcode == "pad" and any(side.interior for side in instruction.padding)
 
 
 def _product(found: Found, cost: Cost) -> Product:

@@ -6,6 +6,8 @@ from ...cost import Cost
 from ...resource import HBM
 from ...units import percent
 from ...workload import Avoidable
+from ..price.calls.fmha import attention_of
+from ..price.types import Site
 from .kernels import Kernels, Product
 from .labels import source_line
 from .padded_axes import PADDING_OPS, Key, Shares, free_axes, padded_axes, share_of
@@ -20,7 +22,7 @@ def padding(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     if kernels.module.opcodes.isdisjoint(PADDING_OPS):
         return
     seen: dict[Key, Shares] = {}
-    products = list(_padded_products(kernels, seen))
+    products = [*_padded_products(kernels, seen), *_padded_attention(kernels, seen)]
     if products:
         yield from products
         yield from _padded_arrays(kernels, seen)
@@ -38,6 +40,24 @@ def _padded_products(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tupl
         where = next((f" in {source_line(one.location)}" for one in (*left.values(), *right.values()) if one.location), "")
         why = f"multiplies matrices that were padded{where} ({found}, of which {percent(needed)} is data)"
         yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, factor=1 / needed)
+
+
+def _padded_attention(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tuple[int, Avoidable]]:
+    """The calls of fused attention whose queries and keys were padded in the size of a head."""
+    for index, cost in kernels.costs.items():
+        instruction = kernels.computation[index]
+        if instruction.opcode != "custom-call" or len(instruction.operands) < 3:
+            continue
+        if attention_of(Site(kernels.module, kernels.computation, instruction, kernels.platform)) is None:
+            continue
+        heads = [padded_axes(kernels.values, Value(kernels.computation, operand), seen) for operand in instruction.operands[:3]]
+        last = [len(kernels.computation[operand].shape.dims) - 1 for operand in instruction.operands[:3]]
+        found = [axes[axis] for axes, axis in zip(heads, last, strict=True) if axis in axes]
+        needed = max((one.share for one in found), default=1.0)
+        if len(found) < len(heads) or needed > _MOST_NEEDED:
+            continue
+        why = f"computes attention with heads that were padded in {source_line(found[0].location)}, of which {percent(needed)} is data"
+        yield index, Avoidable(kind=KIND, instead=cost * needed, why=why, unneeded=CLASS, factor=1 / needed)
 
 
 def _needed(found: Product, left: Shares, right: Shares) -> tuple[float, float]:

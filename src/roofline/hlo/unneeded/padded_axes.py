@@ -46,9 +46,15 @@ def padded_axes(values: Values, value: Value, seen: dict[Key, Shares], depth: in
 def _looked_at(values: Values, made: Value, seen: dict[Key, Shares], depth: int) -> Shares:
     location = values.module.location(made.instruction) if made.opcode in PADDING_OPS else ""
     if made.opcode == "pad":
-        return _less(values.operand(made, 0).shape.dims, made.shape.dims, location)
+        apart = {axis for axis, side in enumerate(made.instruction.padding) if side.interior}  # another array may lie in between
+        found = _less(values.operand(made, 0).shape.dims, made.shape.dims, location)
+        return {axis: padded for axis, padded in found.items() if axis not in apart}
     if made.opcode in _WRITTEN and _is_constant(values, values.operand(made, 0)):
         return _less(values.operand(made, _WRITTEN[made.opcode]).shape.dims, made.shape.dims, location)
+    if made.opcode == "dynamic-update-slice":  # what is written lies where there was data before, or the axis has more of it
+        inner, new = padded_axes(values, values.operand(made, 0), seen, depth + 1), values.operand(made, 1).shape.dims
+        more = {axis: new[axis] / size for axis, size in enumerate(made.shape.dims)}
+        return {axis: padded._replace(share=max(padded.share, more[axis])) for axis, padded in inner.items() if more[axis] < 1}
     if made.opcode == "concatenate":
         filler = sum(one.shape.elements for one in values.operands(made) if _is_constant(values, one))
         if filler:
@@ -59,10 +65,10 @@ def _looked_at(values: Values, made: Value, seen: dict[Key, Shares], depth: int)
     if made.opcode in _RESHAPES:
         before = values.operand(made, 0)
         inner = padded_axes(values, before, seen, depth + 1) if before.shape.is_array else {}
-        return _reshaped(before.shape, made.shape, inner, by_storage=made.opcode == "bitcast")
+        return reshaped(before.shape, made.shape, inner, by_storage=made.opcode == "bitcast")
     if made.opcode in _KEEPING:
         inner = padded_axes(values, values.operand(made, 0), seen, depth + 1)
-        return _kept(made, values.operand(made, 0).shape, inner) if inner else {}
+        return kept(made, values.operand(made, 0).shape, inner) if inner else {}
     if made.opcode in _SAME:
         return _of_elements(values, made, seen, depth)
     inside = product(values, made)
@@ -96,7 +102,7 @@ def _is_constant(values: Values, value: Value) -> bool:
     return values.origin(value, _RESHAPES | {"broadcast", "convert", "copy"}).opcode == "constant"
 
 
-def _kept(made: Value, before: Shape, inner: Shares) -> Shares:
+def kept(made: Value, before: Shape, inner: Shares) -> Shares:
     """The padded axes that a broadcast, a reduction or a slice keeps."""
     dimensions = made.instruction.dimensions
     if made.opcode == "broadcast":
@@ -108,7 +114,7 @@ def _kept(made: Value, before: Shape, inner: Shares) -> Shares:
     return {axis: padded for axis, padded in inner.items() if same and before.dims[axis] == made.shape.dims[axis]}
 
 
-def _reshaped(before: Shape, after: Shape, shares: Shares, *, by_storage: bool) -> Shares:
+def reshaped(before: Shape, after: Shape, shares: Shares, *, by_storage: bool) -> Shares:
     """The padded axes of an array in other dimensions: axes that were merged or split have what their group has, on its largest axis.
 
     A bitcast keeps the order of the elements in memory, a reshape that of the dimensions.

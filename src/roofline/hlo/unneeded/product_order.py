@@ -1,6 +1,7 @@
 """Products in a costly order: two large matrices first, then a narrow one, where the other order does a fraction of the work."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -8,7 +9,7 @@ from ...cost import Cost
 from ...resource import HBM
 from ...units import plain
 from ...workload import Avoidable
-from .kernels import Kernels, Product
+from .kernels import Kernels, Product, is_linear
 from .low_batch import is_split
 from .values import RENAMED, Value, Values
 
@@ -19,33 +20,55 @@ _WORTH = 0.25  # of the FLOP of both products that the other order may need: two
 
 
 def costly_orders(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The first of two products in a row, A B and then (A B) C or C (A B), where B C or C A first would be cheaper.
+    """A product A B that is only multiplied on, (A B) C or C (A B), where B C or C A first would be cheaper, and the products with it.
 
-    Its result must have no other use; it may be scaled in between. What is left of its cost is the difference that the other order makes to
-    both; where both get cheaper, as in linear attention, the second is left with what the other order costs.
+    It may be scaled in between, and used by several products, as in the forward and the backward pass. What is left of its cost is the
+    difference that the other order makes to all of them; those that get cheaper by it, as in linear attention, are left with what the other
+    order costs.
     """
-    values = kernels.values
-    for index, found in kernels.products.items():
-        second = _whole(kernels, index, found)
-        for side in (second.left, second.right):
-            made = unscaled(values, side)
+    for place, uses in _multiplied_on(kernels).items():
+        first = kernels.products[place]
+        unit = next((resource for resource, _ in kernels.costs[place].amounts if resource.unit == "matrix"), None)
+        if unit is None or users_of(kernels, place) != {use.kernel for use in uses}:
+            continue
+        others = [_other_order(first, use.product, use.width) for use in uses]
+        both, instead = first.flops + sum(use.product.flops for use in uses), sum(others)
+        if not all(others) or instead > _WORTH * both:
+            continue
+        read = first.left.shape.bytes + first.right.shape.bytes
+        why = f"multiplies {first} before {uses[0].product}, where the other order needs {plain(both / instead, 3)} times fewer FLOP"
+        more = sum(max(other - use.product.flops, 0) for other, use in zip(others, uses, strict=True))
+        yield place, Avoidable(kind=KIND, instead=Cost.of({unit: more, HBM: read // 2}), why=why)
+        for use, other in zip(uses, others, strict=True):
+            if other < use.product.flops:
+                made = use.product.made.shape
+                moved = read // 2 + use.other.shape.bytes + (made.bytes if made.is_array else 0)
+                yield use.kernel, Avoidable(kind=KIND, instead=Cost.of({unit: other, HBM: moved}), why=why)
+
+
+class _Use(NamedTuple):
+    """A product with the result of another: its kernel, itself, its other operand, and how many rows or columns that adds."""
+
+    kernel: int
+    product: Product
+    other: Value
+    width: int
+
+
+def _multiplied_on(kernels: Kernels) -> dict[int, list[_Use]]:
+    """The products whose results other products take, by their kernels."""
+    found: dict[int, list[_Use]] = {}
+    for index, product in kernels.products.items():
+        second = _whole(kernels, index, product)
+        for side, other, width in ((second.left, second.right, second.columns), (second.right, second.left, second.rows)):
+            made = unscaled(kernels.values, side)
             place = kernels.holding(made)
             first = kernels.product(place) if place is not None and place != index else None
-            if place is None or first is None or first.batch != second.batch or first.made.index != made.index:
+            if place is None or first is None or first.batch != second.batch or first.made.key != made.key:
                 continue
-            if users_of(kernels, place) != {index}:
-                continue
-            both, instead = first.flops + second.flops, _other_order(first, second, second.columns if side is second.left else second.rows)
-            unit = next((resource for resource, _ in kernels.costs[place].amounts if resource.unit == "matrix"), None)
-            if unit is None or not instead or instead > _WORTH * both:
-                continue
-            read = first.left.shape.bytes + first.right.shape.bytes
-            why = f"multiplies {first} before {second}, where the other order needs {plain(both / instead, 3)} times fewer FLOP"
-            yield place, Avoidable(kind=KIND, instead=Cost.of({unit: max(instead - second.flops, 0), HBM: read // 2}), why=why)
-            if instead < second.flops:
-                other = second.right if side is second.left else second.left
-                moved = read // 2 + other.shape.bytes + (second.made.shape.bytes if second.made.shape.is_array else 0)
-                yield index, Avoidable(kind=KIND, instead=Cost.of({unit: instead, HBM: moved}), why=why)
+            if place in kernels.products and is_linear(made.instruction):
+                found.setdefault(place, []).append(_Use(index, second, other, width))
+    return found
 
 
 def unscaled(values: Values, value: Value) -> Value:

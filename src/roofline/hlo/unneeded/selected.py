@@ -12,6 +12,7 @@ from ...workload import Avoidable
 from ..price.elementwise import ELEMENTWISE
 from . import experts
 from .kernels import Kernels
+from .selected_experts import Expert, Selection, products_of_experts
 from .unused import CLASS, KIND
 from .values import RENAMED, Value
 
@@ -27,10 +28,12 @@ def selected_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         return
     chosen: dict[Group, set[int]] = {}
     constants: dict[object, set[object]] = {}
-    for select in _selects(kernels):
+    selects = [one for one in _selects(kernels) if _is_by_row(kernels, kernels.values.operand(one, 0), one)]
+    selections = [Selection(one, expert) for one in selects if (expert := _expert(kernels, one)) is not None]
+    for index, count in products_of_experts(kernels, selections):
+        yield index, _instead(kernels, index, experts.KIND, count)
+    for select in selects:
         predicate, one, other = kernels.values.operands(select)
-        if not _is_by_row(kernels, predicate, select):
-            continue
         products = [_products_behind(kernels, side) for side in (one, other)]
         if all(products) and products[0].isdisjoint(products[1]):
             chosen.setdefault((KIND, select.key), set()).update(*products)
@@ -44,6 +47,12 @@ def selected_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             continue
         for index in sorted(mine):
             yield index, _instead(kernels, index, kind, count)
+
+
+def _expert(kernels: Kernels, select: Value) -> Expert | None:
+    """The expert whose rows a select takes."""
+    compared = _compared(kernels, kernels.values.operand(select, 0))
+    return Expert(*compared, select.shape.elements // max(select.shape.dims[-1], 1)) if compared is not None else None
 
 
 def _instead(kernels: Kernels, index: int, kind: str, count: int) -> Avoidable:

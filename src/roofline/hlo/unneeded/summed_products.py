@@ -7,7 +7,7 @@ from ...cost import Cost
 from ...resource import HBM
 from ...workload import Avoidable
 from ..ir.module import Instruction
-from .kernels import Kernels, Product
+from .kernels import Kernels, Product, is_linear
 from .product_order import KIND, unscaled, users_of
 from .values import Value
 
@@ -24,7 +24,7 @@ def summed_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         found = kernels.products.get(place) if place is not None else None
         if place is None or found is None or found.made.key != made.key or users_of(kernels, place) != {index} or place == index:
             continue
-        if not _is_only_use(kernels, reduce):
+        if not _is_only_use(kernels, reduce) or not is_linear(made.instruction):
             continue
         summed = _summed(kernels.values.operand(reduce, 0), reduce.instruction, found)
         if summed is None:

@@ -15,7 +15,7 @@ from .kernels import Kernels, Product
 from .values import Value, Values
 
 KIND, CLASS = "unused-results", "unused"
-_MOST_USED = 0.75  # of a result: above that nothing is reported
+MOST_USED = 0.75  # of a result: above that nothing is reported
 _ONE_ARRAY = 3  # operands of a scatter: the array, the places, the updates
 _WHOLE_OPERANDS = ("custom-call", "while", "conditional", "call", "all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 _IN_PARTS = ("get-tuple-element", "tuple", "fusion")
@@ -58,12 +58,12 @@ def _shares_used(kernels: Kernels) -> Iterator[tuple[int, float]]:
     if not kernels.are_in_entry:
         return
     bodies, computation = kernels.pricer.bodies, kernels.computation
-    for index, wanted in _demands(bodies, kernels.number).items():
+    for index, wanted in demands_on(bodies, kernels.number).items():
         cost = kernels.costs.get(index)
         if cost is None or not cost.amounts or _is_whole(computation[index].shape, wanted) or _orders(bodies, computation[index]):
             continue
-        used = _used(computation[index].shape, wanted)
-        if used < _MOST_USED:
+        used = share_used(computation[index].shape, wanted)
+        if used < MOST_USED:
             yield index, used
 
 
@@ -73,7 +73,7 @@ def _scattered(values: Values, found: Product) -> Iterator[Value]:
         made = values.origin(side)
         if made.opcode != "scatter" or len(made.instruction.operands) != _ONE_ARRAY or direction(made.instruction.op_name) != "backward":
             continue
-        if values.operand(made, 2).shape.elements <= _MOST_USED * made.shape.elements:
+        if values.operand(made, 2).shape.elements <= MOST_USED * made.shape.elements:
             yield made
 
 
@@ -101,7 +101,7 @@ def _orders(bodies: Bodies, instruction: Instruction) -> bool:
     return any(one.opcode in _ORDERING or (one.opcode == "reduce" and one.shape.is_tuple) for one in parts)
 
 
-def _used(shape: Shape, wanted: _Demand) -> float:
+def share_used(shape: Shape, wanted: _Demand) -> float:
     """The share of a result's elements that is needed; a library call's workspace does not count."""
     shape = shape.parts[0] if shape.is_tuple and shape.parts and shape.parts[-1].dtype in ("s8", "u8") else shape
     total = used = 0
@@ -114,7 +114,7 @@ def _used(shape: Shape, wanted: _Demand) -> float:
     return used / total if total else 1.0
 
 
-def _demands(bodies: Bodies, number: int) -> dict[int, _Demand]:
+def demands_on(bodies: Bodies, number: int) -> dict[int, _Demand]:
     """What is needed of each instruction's result, users before producers."""
     computation = bodies.module.computations[number]
     demands: dict[int, _Demand] = {computation.root: {(): WHOLE}}

@@ -15,7 +15,7 @@ from ..ir.shapes import Shape
 
 LAYOUT = frozenset(("bitcast", "reshape", "transpose", "copy", "optimization-barrier", "opt-barrier"))
 RENAMED = LAYOUT | {"convert", "bitcast-convert", "reduce-precision"}
-_BORDERS = frozenset(("fusion", "parameter", "get-tuple-element"))
+_BORDERS = frozenset(("fusion", "parameter", "get-tuple-element", "async-start", "async-done"))
 _MOST_STEPS = 10_000  # of one search: programs are graphs, and a value is looked at once a path
 
 
@@ -99,7 +99,9 @@ class Values:
         return value
 
     def _across(self, value: Value, instruction: Instruction) -> Value | None:
-        if instruction.opcode == "fusion" and instruction.calls:
+        if instruction.opcode == "async-done" and instruction.operands:
+            return Value(value.computation, instruction.operands[0], value.inside)
+        if instruction.opcode in ("fusion", "async-start") and instruction.calls:
             body = self.module.computations[instruction.calls[0].computation]
             return Value(body, body.root, (*value.inside, (value.computation, instruction)))
         if instruction.opcode == "parameter" and value.inside:

@@ -161,6 +161,7 @@ class Program(Struct, eq=False):
             takes=takes,
             gives=gives,
             value=self.review.value(*place) if self.has_others else "",
+            caller=self.module.caller if self.has_others else "",
             operation=self.review.operation(*place, price.cost),
             notes=price.notes,
         )

@@ -1,0 +1,201 @@
+"""Products with rows that are repeated: a user's features for each candidate, a node's for each of its edges, multiplied each time.
+
+Rows are repeated by a broadcast, or by a gather of more rows than there are. What is computed from each row by itself is the same for equal
+rows, so the axes are followed through products and elementwise operations: computed first and repeated then, it needs a fraction of the
+work.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from math import prod
+
+from ...cost import NOTHING, Cost
+from ...resource import HBM
+from ...workload import Avoidable
+from ..price.elementwise import ELEMENTWISE
+from .duplicates import CLASS
+from .kernels import Kernels, Product, product
+from .padded_axes import Key, PaddedAxis, Shares, free_axes, kept, reshaped, share_of
+from .product_order import users_of
+from .repeated import KIND
+from .values import LAYOUT, RENAMED, Value
+
+GROUP = "rows"
+_SAME = ELEMENTWISE | {"copy", "select", "optimization-barrier", "opt-barrier"}
+_RESHAPES = frozenset(("reshape", "bitcast"))
+_KEEPING = frozenset(("reduce", "slice", "dynamic-slice"))
+_SPREAD = RENAMED | {"broadcast"}
+_MOST_NEEDED = 0.5  # of a product
+_TABLES = ("parameter", "get-tuple-element", "constant")  # an embedding's rows are looked up as often as the data has them
+_TWICE = 2
+_BY_INDEX = "gather "
+_DEEPEST = 40
+
+
+def repeated_rows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The products of a computation with rows or columns that are repeated, and what they would cost with each of them once."""
+    if kernels.module.opcodes.isdisjoint(("broadcast", "gather")):
+        return
+    rows = _Rows(kernels)
+    shares = {index: rows.needed(found) for index, found in kernels.products.items() if found.batch == 1}
+    told = {index for index, (needed, _) in shares.items() if needed <= _MOST_NEEDED}
+    if not told or not rows.meet_others():
+        return
+    for index in sorted(told):
+        (needed, spared), found = shares[index], kernels.products[index]
+        amounts = {unit: amount * needed if unit.unit == "matrix" else amount for unit, amount in kernels.costs[index].amounts}
+        amounts[HBM] = max(amounts.get(HBM, 0) - spared, 0)
+        why = f"multiplies rows that are repeated ({found})"
+        yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=GROUP, factor=1 / needed)
+    for maker in dict.fromkeys(maker for index in sorted(told) for maker in rows.makers(kernels.products[index])):
+        if maker not in told and users_of(kernels, maker) <= told:
+            yield maker, Avoidable(kind=KIND, instead=NOTHING, why="stores rows several times over for a matmul", group=GROUP)
+
+
+class _Rows:
+    """The repeated rows of one computation: of each value the axes along which they are, with the share of different ones, and by what."""
+
+    def __init__(self, kernels: Kernels) -> None:
+        self.kernels, self.values = kernels, kernels.values
+        self._seen: dict[Key, Shares] = {}
+
+    def needed(self, found: Product) -> tuple[float, float]:
+        """The share of a product that is of different rows and columns, and the bytes that repeat them."""
+        dims = found.dims
+        rows = self._different(found.left, dims.lhs_contracting, free_axes(found.left, dims.lhs_contracting, dims.lhs_batch))
+        columns = self._different(found.right, dims.rhs_contracting, free_axes(found.right, dims.rhs_contracting, dims.rhs_batch))
+        parts = ((found.left, rows), (found.right, columns), (found.made, rows * columns))
+        return rows * columns, sum(side.shape.bytes * (1 - share) for side, share in parts if side.shape.is_array)
+
+    def makers(self, found: Product) -> Iterator[int]:
+        """The kernels that store the repeated rows of a product."""
+        for side in (found.left, found.right):
+            made = self.values.origin(side, LAYOUT | {"convert"})
+            maker = self.kernels.holding(made)
+            if made.opcode in ("broadcast", "gather") and maker in self.kernels.costs and self.axes(made):
+                yield maker
+
+    def meet_others(self) -> bool:
+        """Whether repeated rows are ever joined or combined with different ones; where they are not, the data itself is repeated."""
+        if any(one.location.startswith(_BY_INDEX) for shares in self._seen.values() for one in shares.values()):
+            return True
+        for one in self._instructions:
+            if one.opcode == "concatenate" or (one.opcode in _SAME and len(one.instruction.operands) > 1):
+                arrays = [operand for operand in self.values.operands(one) if operand.shape.is_array and len(operand.shape.dims) > 1]
+                repeated = [bool(self.axes(operand)) for operand in arrays]
+                if any(repeated) and not all(repeated):
+                    return True
+        return False
+
+    def axes(self, value: Value, depth: int = 0) -> Shares:
+        """The axes of a value along which rows are repeated."""
+        made = self.values.made_by(value)
+        if made.key not in self._seen:
+            self._seen[made.key] = {}
+            self._seen[made.key] = self._looked_at(made, depth + 1) if depth < _DEEPEST else {}
+        return self._seen[made.key]
+
+    @cached_property
+    def _instructions(self) -> list[Value]:
+        """The instructions of the computation, and of the bodies of its fusions."""
+        found = []
+        for place, instruction in enumerate(self.kernels.computation.instructions):
+            body = self.values.body(instruction)
+            if body is None:
+                found.append(Value(self.kernels.computation, place))
+            else:
+                found += [Value(body, index, ((self.kernels.computation, instruction),)) for index in range(len(body))]
+        return found
+
+    @cached_property
+    def _edges(self) -> set[object]:
+        """The indices by which rows that the program computed are gathered: those of a graph, not of an embedding."""
+        gathers = [one for one in self._instructions if one.opcode == "gather"]
+        computed = [one for one in gathers if self.values.origin(self.values.operand(one, 0)).opcode not in _TABLES]
+        return {self._indices(one) for one in computed}
+
+    def _indices(self, gather: Value) -> object:
+        """Where the indices of a gather come from."""
+        for one in self.values.behind(self.values.operand(gather, 1), frozenset(_TABLES)):
+            if one.opcode in ("parameter", "get-tuple-element"):
+                return one.key
+        return self.values.operand(gather, 1).key
+
+    def _different(self, side: Value, contracted: tuple[int, ...], free: list[int]) -> float:
+        """The share of an operand whose rows are different; of one that was joined along the contracted axis, that of its parts."""
+        if self.values.origin(side, _SPREAD).opcode in ("constant", "iota"):
+            return 1.0
+        share = share_of(self.axes(side), free)
+        joined = self.values.origin(side, frozenset(("convert", "copy")))
+        if joined.opcode != "concatenate" or joined.instruction.dimensions != contracted or joined.shape.dims != side.shape.dims:
+            return share
+        parts = [(one.shape.elements, share_of(self.axes(one), free)) for one in self.values.operands(joined)]
+        return min(share, sum(size * part for size, part in parts) / max(side.shape.elements, 1))
+
+    def _looked_at(self, made: Value, depth: int) -> Shares:
+        if made.opcode == "broadcast":
+            return self._broadcast(made, depth)
+        if made.opcode == "gather":
+            return self._gathered(made)
+        if made.opcode in _SAME:
+            return self._of_elements(made, depth)
+        inside = product(self.values, made)
+        if inside is not None:
+            return self._of_product(inside, depth)
+        if made.opcode not in ("transpose", *_RESHAPES, *_KEEPING):
+            return {}
+        before = self.values.operand(made, 0)
+        inner = self.axes(before, depth) if before.shape.is_array else {}
+        if made.opcode == "transpose":
+            return {axis: inner[old] for axis, old in enumerate(made.instruction.dimensions) if old in inner}
+        if made.opcode in _RESHAPES:
+            return reshaped(before.shape, made.shape, inner, by_storage=made.opcode == "bitcast")
+        return kept(made, before.shape, inner) if inner else {}
+
+    def _broadcast(self, made: Value, depth: int) -> Shares:
+        source, dimensions = self.values.operand(made, 0), made.instruction.dimensions
+        inner = self.axes(source, depth) if source.shape.is_array else {}
+        found = {dimensions[axis]: one for axis, one in inner.items() if axis < len(dimensions)}
+        added = {axis: size for axis, size in enumerate(made.shape.dims) if axis not in dimensions and size > 1}
+        return {**found, **{axis: PaddedAxis(1 / size, str(made.key)) for axis, size in added.items()}}
+
+    def _gathered(self, made: Value) -> Shares:
+        """The axis of rows that a gather looked up more often than there are rows; nothing where it takes parts of rows."""
+        table, instruction = self.values.operand(made, 0), made.instruction
+        places, sizes = instruction.integers("start_index_map"), instruction.integers("slice_sizes")
+        if len(places) != 1 or len(sizes) != len(table.shape.dims) or sizes[places[0]] != 1:
+            return {}
+        if any(size != whole for axis, (size, whole) in enumerate(zip(sizes, table.shape.dims, strict=True)) if axis != places[0]):
+            return {}
+        rows, by = table.shape.dims[places[0]], self._indices(made)
+        looked_up = [axis for axis in range(len(made.shape.dims)) if axis not in instruction.integers("offset_dims")]
+        number = prod(made.shape.dims[axis] for axis in looked_up)
+        if not looked_up or number < _TWICE * rows or (self.values.origin(table).opcode in _TABLES and by not in self._edges):
+            return {}
+        return {max(looked_up, key=made.shape.dims.__getitem__): PaddedAxis(rows / number, f"{_BY_INDEX}{by}")}
+
+    def _of_elements(self, made: Value, depth: int) -> Shares:
+        """The repeated axes of an elementwise result: those of all operands, repeated by the same; what is alike along an axis fits any."""
+        found: Shares | None = None
+        for operand in self.values.operands(made):
+            if operand.shape.is_array and operand.shape.dims == made.shape.dims:
+                axes = self.axes(operand, depth)
+                found = axes if found is None else _both(found, axes, made.shape.dims)
+        return found or {}
+
+    def _of_product(self, found: Product, depth: int) -> Shares:
+        """The repeated axes of a product's result: the free axes of its operands, behind its batch."""
+        left, right = self.axes(found.left, depth), self.axes(found.right, depth)
+        axes: list[PaddedAxis | None] = [None] * len(found.dims.lhs_batch)
+        axes += [left.get(axis) for axis in free_axes(found.left, found.dims.lhs_contracting, found.dims.lhs_batch)]
+        axes += [right.get(axis) for axis in free_axes(found.right, found.dims.rhs_contracting, found.dims.rhs_batch)]
+        return {axis: one for axis, one in enumerate(axes) if one is not None}
+
+
+def _both(one: Shares, other: Shares, dims: tuple[int, ...]) -> Shares:
+    found = {}
+    for axis in one.keys() & other.keys():
+        less, more = sorted((one[axis], other[axis]))
+        if less.location == more.location or less.share * dims[axis] <= 1:
+            found[axis] = more
+    return found

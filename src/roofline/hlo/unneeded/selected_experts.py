@@ -1,0 +1,131 @@
+"""Experts that are run one after another on every row, each row keeping the result of its own: ``where(chosen == e, expert(x), …)``.
+
+A select by a number that is compared with a constant says whose rows these are. The products whose results it takes are that expert's,
+those in front of them too, and of gradients those that take rows which a select set to zero.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..price.elementwise import ELEMENTWISE
+from .kernels import Kernels
+from .values import RENAMED, Value
+
+_ADDED = frozenset(("add", "subtract"))
+_ALONE = ELEMENTWISE - _ADDED - {"multiply", "divide", "select"}
+_PASSED = (ELEMENTWISE | RENAMED) - {"select"}
+_MOST_LOOKS = 60
+_DEEPEST = 60
+_SPREAD = RENAMED | {"broadcast"}
+
+
+class Expert(NamedTuple):
+    """An expert: the number that chooses it, the constant that this is compared with, and how many rows there are."""
+
+    number: object
+    constant: object
+    rows: int
+
+
+class Selection(NamedTuple):
+    """A select by row, and the expert whose rows it takes."""
+
+    select: Value
+    expert: Expert
+
+
+def products_of_experts(kernels: Kernels, selections: list[Selection]) -> Iterator[tuple[int, int]]:
+    """The products that belong to one expert each, with the number of experts."""
+    owners: dict[int, Expert | None] = {}
+    zeroed: dict[tuple[str, int, str], Expert] = {}
+    for select, expert in selections:
+        _, taken, other = kernels.values.operands(select)
+        if kernels.values.origin(other, _SPREAD).opcode == "constant":
+            zeroed[select.key] = expert
+        for index in products_behind(kernels, taken):
+            _own(owners, index, expert)
+    _own_earlier(kernels, owners)
+    masks = _Masks(kernels, zeroed)
+    for index, found in kernels.products.items():
+        if owners.get(index, ()) == () and (mask := masks.of(found.left) or masks.of(found.right)) is not None:
+            owners[index] = mask
+    by_number: dict[object, dict[object, list[int]]] = {}
+    for index, owner in owners.items():
+        if owner is not None:
+            by_number.setdefault(owner.number, {}).setdefault(owner.constant, []).append(index)
+    for held in by_number.values():
+        sizes = {tuple(sorted(kernels.products[index].flops for index in mine)) for mine in held.values()}
+        if len(held) > 1 and len(sizes) == 1:
+            yield from sorted((index, len(held)) for mine in held.values() for index in mine)
+
+
+def _own(owners: dict[int, Expert | None], index: int, expert: Expert) -> bool:
+    """Whether a product is known as this expert's only now; one that several experts use is none's."""
+    before = owners.get(index, expert)
+    owner = expert if before == expert else None
+    is_new = index not in owners or owners[index] != owner
+    owners[index] = owner
+    return is_new
+
+
+def _own_earlier(kernels: Kernels, owners: dict[int, Expert | None]) -> None:
+    """Give the products whose results experts multiply to them, if they have a place for every row."""
+    waiting = list(owners)
+    while waiting:
+        index = waiting.pop()
+        owner, found = owners[index], kernels.products[index]
+        if owner is None:
+            continue
+        for side in (found.left, found.right):
+            for earlier in products_behind(kernels, side):
+                has_rows = owner.rows in (kernels.products[earlier].rows, kernels.products[earlier].columns)
+                if earlier != index and has_rows and _own(owners, earlier, owner):
+                    waiting.append(earlier)
+
+
+class _Masks:
+    """Which values are zero but for the rows of one expert."""
+
+    def __init__(self, kernels: Kernels, zeroed: dict[tuple[str, int, str], Expert]) -> None:
+        self.kernels, self.zeroed = kernels, zeroed
+        self._known: dict[tuple[str, int, str], Expert | None] = {}
+
+    def of(self, value: Value, depth: int = 0) -> Expert | None:
+        made = self.kernels.values.made_by(value)
+        if made.key not in self._known:
+            self._known[made.key] = None
+            self._known[made.key] = self._looked_at(made, depth + 1) if depth < _DEEPEST else None
+        return self._known[made.key]
+
+    def _looked_at(self, made: Value, depth: int) -> Expert | None:
+        if made.opcode == "select":
+            return self.zeroed.get(made.key)
+        holder = self.kernels.holding(made)
+        found = self.kernels.products.get(holder) if holder is not None else None
+        if found is not None and found.made.key == made.key:
+            mask = self.of(found.left, depth) or self.of(found.right, depth)
+            return mask if mask is not None and mask.rows in (found.rows, found.columns) else None
+        operands = self.kernels.values.operands(made)
+        if made.opcode in _ADDED:
+            masks = {self.of(operand, depth) for operand in operands}
+            return masks.pop() if len(masks) == 1 else None
+        if made.opcode == "multiply":
+            return next((mask for operand in operands if (mask := self.of(operand, depth)) is not None), None)
+        passes = made.opcode in RENAMED or made.opcode == "divide" or (made.opcode in _ALONE and len(operands) == 1)
+        return self.of(operands[0], depth) if passes and operands else None
+
+
+def products_behind(kernels: Kernels, value: Value) -> set[int]:
+    """The kernels with products that a value of the same size was made from by elementwise operations, other than selects."""
+    found, waiting, seen = set[int](), [value], 0
+    while waiting and seen < _MOST_LOOKS:
+        seen += 1
+        one = kernels.values.made_by(waiting.pop())
+        holder = kernels.holding(one)
+        held = kernels.products.get(holder) if holder is not None else None
+        if holder is not None and held is not None and held.made.key == one.key:
+            found.add(holder)
+        elif one.opcode in _PASSED:
+            sides = [side for side in kernels.values.operands(one) if side.shape.is_array]
+            waiting += [side for side in sides if side.shape.elements == value.shape.elements]
+    return found

@@ -1,0 +1,85 @@
+"""Results that a loop stacks, of which a part is used: the class scores of every layer, of which the last are returned.
+
+A scan writes what each iteration makes to its place in an array. If the program uses some of the places only, what was made for the others
+alone need not be: in the loop, the kernels whose results go nowhere else; in front of it, what fills the array.
+"""
+
+from collections.abc import Iterator
+
+from ...units import percent
+from ...workload import Avoidable
+from ..ir.module import Computation, Instruction
+from .kernels import Kernels
+from .unused import CLASS, KIND, MOST_USED, demands_on, share_used
+from .values import LAYOUT, Value, Values
+
+_PASSED = LAYOUT | {"convert"}
+_NAMES = frozenset(("bitcast", "get-tuple-element", "async-done", "reshape"))
+
+
+def unused_in_loops(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The kernels of a loop in the entry that make what is stacked and then not used, or those of the entry that fill the array for it."""
+    if "while" not in kernels.module.opcodes or not (kernels.are_in_entry or kernels.number in kernels.values.loop_bodies):
+        return
+    for place, loop in enumerate(kernels.module.entry_computation.instructions):
+        if loop.opcode != "while" or not (kernels.are_in_entry or kernels.number in loop.called("body")):
+            continue
+        bodies = [kernels.module.computations[number] for number in loop.called("body")]
+        for part, used in _stacked(kernels, place, loop).items():
+            for body in bodies:
+                if (writer := _writer(kernels.values, body, part)) is None:
+                    continue
+                for index in _fillers(kernels, loop, part) if kernels.are_in_entry else _only_for(kernels, body, writer):
+                    why = f"computes results in a loop of which {percent(used)} are used"
+                    yield index, Avoidable(kind=KIND, instead=kernels.costs[index] * used, why=why, unneeded=CLASS, factor=1 / used)
+
+
+def _stacked(kernels: Kernels, place: int, loop: Instruction) -> dict[int, float]:
+    """The parts of a loop's result of which the program uses a little of the first axis, with the share that it uses."""
+    module, found = kernels.module, {}
+    demands = demands_on(kernels.pricer.bodies, module.entry)
+    for user in kernels.values.users(module.entry_computation, place):
+        part = module.entry_computation[user]
+        if part.opcode != "get-tuple-element" or not part.shape.is_array or not part.shape.dims or user not in demands:
+            continue
+        used = share_used(part.shape, demands[user])
+        if 0 < used <= MOST_USED and abs(used * part.shape.dims[0] - round(used * part.shape.dims[0])) < 1e-6:
+            found[part.integer("index") or 0] = used
+    return found
+
+
+def _writer(values: Values, body: Computation, part: int) -> int | None:
+    """The instruction of a loop's body that writes what an iteration makes to its place in a part of the result."""
+    root = body.root_instruction
+    if root.opcode != "tuple" or part >= len(root.operands):
+        return None
+    made = values.origin(Value(body, root.operands[part]), _PASSED)
+    if made.opcode != "dynamic-update-slice":
+        return None
+    target = values.origin(values.operand(made, 0), _PASSED)
+    is_carried = target.computation is body and target.opcode == "get-tuple-element" and target.instruction.integer("index") == part
+    if not is_carried or values.operand(made, 1).shape.dims[:1] != (1,):
+        return None
+    writer = made.inside[0][1] if made.inside else made.instruction
+    return next((place for place, one in enumerate(body.instructions) if one is writer), None)
+
+
+def _only_for(kernels: Kernels, body: Computation, writer: int) -> Iterator[int]:
+    """The kernels of a body whose results end in what a kernel writes, that one included."""
+    mine = {writer}
+    for place in range(len(body.instructions) - 1, -1, -1):
+        users = kernels.values.users(body, place)
+        if place != writer and users and mine.issuperset(users) and body[place].opcode != "parameter":
+            mine.add(place)
+    yield from (place for place in sorted(mine) if place in kernels.costs)
+
+
+def _fillers(kernels: Kernels, loop: Instruction, part: int) -> Iterator[int]:
+    """The kernel that makes the array before the first iteration."""
+    start = kernels.values.made_by(Value(kernels.computation, loop.operands[0]))
+    if start.opcode == "tuple" and part < len(start.instruction.operands):
+        index = start.instruction.operands[part]
+        while kernels.computation[index].opcode in _NAMES:
+            index = kernels.computation[index].operands[0]
+        if index in kernels.costs:
+            yield index

@@ -1,0 +1,71 @@
+"""What of a program's work could be avoided, where only compiled programs show it: library calls with activations, attention, updates."""
+
+import pytest
+
+from roofline.hlo.read import parse
+from roofline.hlo.unneeded import reviewed_program
+from roofline.workload import Avoidable
+
+GEMM = (
+    '{"gemm_backend_config":{"alpha_real":1,"beta":0,"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],'
+    '"rhs_contracting_dimensions":["0"],"lhs_batch_dimensions":[],"rhs_batch_dimensions":[]},"epilogue":"EPILOGUE"}}'
+)
+
+
+def found(program: str) -> list[Avoidable]:
+    return [one for op in reviewed_program(parse(program), "gpu") for one in op.avoidable]
+
+
+@pytest.mark.parametrize(("epilogue", "told"), [("DEFAULT", True), ("RELU", False), ("BIAS_GELU", False)])
+def test_products_with_an_activation_between_them_have_no_other_order(epilogue: str, told: bool) -> None:
+    call = f'custom_call_target="__cublas$lt$matmul", backend_config={GEMM.replace("EPILOGUE", epilogue)}'
+    program = f"""HloModule tower
+ENTRY %main (x: bf16[65536,2048], b: bf16[2048,2048], c: bf16[2048,64]) -> bf16[65536,64] {{
+  %x = bf16[65536,2048]{{1,0}} parameter(0)
+  %b = bf16[2048,2048]{{1,0}} parameter(1)
+  %c = bf16[2048,64]{{1,0}} parameter(2)
+  %first = (bf16[65536,2048]{{1,0}}, s8[1024]{{0}}) custom-call(%x, %b), {call}
+  %made = bf16[65536,2048]{{1,0}} get-tuple-element(%first), index=0
+  ROOT %second = bf16[65536,64]{{1,0}} dot(%made, %c), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+"""
+    assert bool([one for one in found(program) if one.kind == "product-order"]) == told
+
+
+@pytest.mark.parametrize(("data", "told"), [(64, True), (120, False)])
+def test_attention_with_heads_that_were_padded(data: int, told: bool) -> None:
+    config = '{"cudnn_fmha_backend_config":{"intermediate_tensor_shape":{"dimensions":["8","16","4096","4096"]},"mask_type":"NO_MASK"}}'
+    call = f'custom_call_target="__cudnn$fmhaSoftmax", backend_config={config}'
+    filled = "\n".join(
+        f"  %{name} = bf16[8,4096,16,128]{{3,2,1,0}} pad(%x, %zero), padding=0_0x0_0x0_0x0_{128 - data}" for name in ("q", "k", "v")
+    )
+    program = f"""HloModule encode
+ENTRY %main (x: bf16[8,4096,16,{data}]) -> bf16[8,16,4096,128] {{
+  %x = bf16[8,4096,16,{data}]{{3,2,1,0}} parameter(0)
+  %zero = bf16[] constant(0)
+{filled}
+  %call = (bf16[8,16,4096,128]{{3,1,2,0}}, u8[256]{{0}}) custom-call(%q, %k, %v), {call}
+  ROOT %made = bf16[8,16,4096,128]{{3,1,2,0}} get-tuple-element(%call), index=0
+}}
+"""
+    factors = [one.factor for one in found(program) if one.kind == "padding" and one.factor]
+    assert factors == ([2] if told else [])
+
+
+@pytest.mark.parametrize(("rows", "factor"), [(1000, 2), (1500, 4 / 3), (2000, None)])
+def test_what_is_added_to_padded_rows_by_an_update_leaves_them_padded(rows: int, factor: float | None) -> None:
+    # XLA adds padded rows to others as an update of those others.
+    program = f"""HloModule residual
+ENTRY %main (x: bf16[1000,1024], new: bf16[{rows},1024], w: bf16[1024,1024]) -> bf16[2000,1024] {{
+  %x = bf16[1000,1024]{{1,0}} parameter(0)
+  %new = bf16[{rows},1024]{{1,0}} parameter(1)
+  %w = bf16[1024,1024]{{1,0}} parameter(2)
+  %zero = bf16[] constant(0)
+  %at = s32[] constant(0)
+  %filled = bf16[2000,1024]{{1,0}} pad(%x, %zero), padding=0_1000x0_0
+  %both = bf16[2000,1024]{{1,0}} dynamic-update-slice(%filled, %new, %at, %at)
+  ROOT %made = bf16[2000,1024]{{1,0}} dot(%both, %w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+"""
+    factors = [one.factor for one in found(program) if one.kind == "padding" and one.factor]
+    assert factors == ([pytest.approx(factor)] if factor else [])

@@ -1,0 +1,137 @@
+"""What of a program's work could be avoided, in loops and around them, and in products that several others use."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from roofline.hlo.price.collectives import Network
+from roofline.hlo.price.pricing import Pricer
+from roofline.hlo.read import parse
+from roofline.hlo.unneeded import Review, reviewed_program
+from roofline.jax import lower
+from roofline.machines import load
+from roofline.operation import Streamed
+from roofline.resource import HBM
+from roofline.workload import Op
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+H200 = load("h200")
+
+
+def of_shape(*dims: int, dtype: str = "bfloat16") -> Any:
+    return jax.ShapeDtypeStruct(dims, dtype)
+
+
+def ops_of(function: Callable[..., Any], *args: Any) -> list[Op]:
+    found = lower(function, H200)(*args)
+    return list(reviewed_program(found.module, found.platform))
+
+
+@pytest.mark.parametrize("carried", [False, True])
+def test_a_cache_that_a_scan_over_layers_gives_back_slice_by_slice(carried: bool) -> None:
+    def decode(caches: Any, x: Any, at: Any) -> Any:
+        def layer(x: Any, cache: Any) -> Any:
+            cache = jax.lax.dynamic_update_slice(cache, x[:, None], (0, at, 0))
+            return jnp.tanh(cache.sum(1)), cache
+
+        def in_place(number: Any, carry: Any) -> Any:
+            x, caches = carry
+            caches = jax.lax.dynamic_update_slice(caches, x[None, :, None], (number, 0, at, 0))
+            return jnp.tanh(caches[number].sum(1)), caches
+
+        if carried:
+            return jax.lax.fori_loop(0, 4, in_place, (x, caches))
+        return jax.lax.scan(layer, x, caches)
+
+    ops = ops_of(decode, of_shape(4, 16, 4096, 1024), of_shape(16, 1024), of_shape(dtype="int32"))
+    found = [one for op in ops for one in op.avoidable if one.group == "rebuilt"]
+    assert bool(found) == (not carried)
+    for one in found:
+        assert one.instead[HBM] < 16 * 4096 * 1024 * 2 / 100, "one position of each layer is written"
+
+
+@pytest.mark.parametrize(
+    ("take", "factor"), [(lambda scores: scores[-1], 6), (lambda scores: scores[3:], 2), (lambda scores: scores, None)]
+)
+def test_scores_of_every_layer_of_which_the_last_are_used(take: Callable[[Any], Any], factor: float | None) -> None:
+    def detect(weights: Any, head: Any, x: Any) -> Any:
+        def layer(h: Any, w: Any) -> Any:
+            h = jnp.tanh(h @ w)
+            return h, h @ head
+
+        h, scores = jax.lax.scan(layer, x, weights)
+        return h, jax.nn.sigmoid(take(scores))
+
+    ops = ops_of(detect, of_shape(6, 512, 512), of_shape(512, 8192), of_shape(4096, 512))
+    found = [(op, one) for op in ops for one in op.avoidable if one.kind == "unused-results"]
+    assert {one.factor for _, one in found} == ({factor} if factor else set())
+    assert len([op for op, _ in found if op.category == "matmul"]) == (1 if factor else 0), "the layer itself is needed"
+
+
+def test_the_gradients_of_a_product_of_two_narrow_factors() -> None:
+    def loss(p: Any, frozen: Any, x: Any) -> Any:
+        return jnp.tanh(x @ frozen + x @ (p["a"] @ p["b"])).astype("float32").sum()
+
+    weights = {"a": of_shape(4096, 16), "b": of_shape(16, 4096)}
+    ops = ops_of(jax.grad(loss), weights, of_shape(4096, 4096), of_shape(16384, 4096))
+    large = [op for op in ops if op.category == "matmul" and (op.cost.flops or 0) == 2 * 16384 * 4096 * 4096]
+    told = [op for op in large if any(one.kind == "product-order" for one in op.avoidable)]
+    assert (len(large), len(told)) == (3, 2), "forward and back: all but the product with the frozen weights"
+
+
+LOOKED_UP = """HloModule token
+%cut (p: bf16[4,8192,8192]) -> bf16[1,8192,8192] {
+  %p = bf16[4,8192,8192]{2,1,0} parameter(0)
+  ROOT %slice = bf16[1,8192,8192]{2,1,0} slice(%p), slice={[1:2], [0:8192], [0:8192]}
+}
+ENTRY %main (w: bf16[4,8192,8192], x: bf16[ROWS,8192]) -> bf16[ROWS,8192] {
+  %w = bf16[4,8192,8192]{2,1,0} parameter(0)
+  %x = bf16[ROWS,8192]{1,0} parameter(1)
+  %wrapped_slice = bf16[1,8192,8192]{2,1,0} fusion(%w), kind=kLoop, calls=%cut
+  %bitcast = bf16[8192,8192]{1,0} bitcast(%wrapped_slice)
+  ROOT %dot = bf16[ROWS,8192]{1,0} dot(%x, %bitcast), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+@pytest.mark.parametrize(("rows", "names"), [(1, ["dot", "wrapped_slice"]), (1024, [])])
+def test_weights_that_are_cut_out_for_a_few_rows_are_read_for_them_too(rows: int, names: list[str]) -> None:
+    ops = reviewed_program(parse(LOOKED_UP.replace("ROWS", str(rows))), "gpu")
+    assert sorted(op.name for op in ops if any(one.kind == "low-batch" for one in op.avoidable)) == names
+
+
+@pytest.mark.parametrize(("window", "same"), [("size=3x3 pad=1_1x1_1", True), ("size=3x3 pad=1_1x1_1 rhs_reversal=1x1", False)])
+def test_a_convolution_that_two_programs_compute(window: str, same: bool) -> None:
+    program = """HloModule one
+ENTRY %main (x: bf16[8,56,56,64], w: bf16[64,3,3,64]) -> bf16[8,56,56,64] {
+  %x = bf16[8,56,56,64]{3,2,1,0} parameter(0), metadata={op_name="x"}
+  %w = bf16[64,3,3,64]{3,2,1,0} parameter(1), metadata={op_name="w"}
+  ROOT %conv = bf16[8,56,56,64]{3,2,1,0} convolution(%x, %w), window={WINDOW}, dim_labels=b01f_o01i->b01f
+}
+"""
+    values = []
+    for said in ("size=3x3 pad=1_1x1_1", window):
+        module = parse(program.replace("WINDOW", said))
+        values.append(Review(Pricer(module, "gpu", Network.of(None, "gpu"), {})).value(module.entry, 2))
+    assert all(values)
+    assert (values[0] == values[1]) == same
+
+
+def test_rows_that_are_looked_up_and_used_in_one_kernel_do_not_stream() -> None:
+    (op,) = ops_of(lambda x, ids: jnp.tanh(x[ids]) * 2, of_shape(4096, 1024), of_shape(16384, dtype="int32"))
+    assert op.operation == Streamed(kind="gathered")
+
+
+def test_arrays_that_are_interleaved_are_no_padding_and_do_not_stream() -> None:
+    def mixed(u: Any, w: Any) -> Any:
+        even, odd = u[:, ::2], u[:, 1::2]
+        widths = (0, 0, 0), (0, 0, 0)
+        both = jax.lax.pad(even, jnp.zeros((), u.dtype), (widths[0], (0, 1, 1), widths[1]))
+        both += jax.lax.pad(odd * 2, jnp.zeros((), u.dtype), (widths[0], (1, 0, 1), widths[1]))
+        return jax.lax.optimization_barrier(both).reshape(-1, 1024) @ w
+
+    ops = ops_of(mixed, of_shape(16, 2048, 1024), of_shape(1024, 1024))
+    assert not [one for op in ops for one in op.avoidable if one.kind == "padding"]
+    assert any(op.operation == Streamed(kind="interleaved") for op in ops)
