@@ -197,6 +197,22 @@ def test_products_of_all_tokens_with_each_expert(
         assert "800 µs of" in mine[0].message, "the products of four experts and their gradients"
 
 
+@pytest.mark.parametrize("is_weighted", [True, False])
+def test_experts_outside_of_modules_are_told_from_layers_by_their_weights(tmp_path: Path, is_weighted: bool) -> None:
+    """As a loop over experts makes them that adds ``expert(x) * (best == number).unsqueeze(-1)``."""
+
+    def mixture(kernels: Kernels) -> None:
+        kernels.op("aten::argmax", [(8192, 4)])
+        for _ in range(4):
+            kernels.op("aten::mm", [(8192, 1024), (1024, 4096)])
+            kernels.op("aten::mul", [(8192, 4096), (8192, 1 if is_weighted else 4096)])
+
+    mine = found(report_on(mixture, tmp_path), "dense-experts")
+    assert bool(mine) == is_weighted
+    if mine:
+        assert "computes all 4 experts for every token, of which it uses 1, 4 times the needed work" in mine[0].message
+
+
 @pytest.mark.parametrize(("combine", "is_dense"), [("bmm", True), ("mul", True), ("layers", False)])
 def test_a_product_with_the_columns_of_all_experts(tmp_path: Path, combine: str, is_dense: bool) -> None:
     """As einsum("nd,edf->nef") makes it, without modules: a weighted sum over the experts tells it from other wide products."""

@@ -1,10 +1,12 @@
 """Experts computed for every token: a module that chooses some of its experts, and multiplies all tokens by the weights of each.
 
 That is as many products of one shape as there are experts, a batched product of as many, or a product whose columns are those of all
-experts, of which a weighted sum over the experts is then taken for each token, as ``einsum`` makes them.
+experts, of which a weighted sum over the experts is then taken for each token, as ``einsum`` makes them. Outside of a module, products of
+one shape may be layers: there as many multiplications by one weight for each token tell them from those.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 
 from msgspec import Struct
 
@@ -19,6 +21,7 @@ from .pricing import PricedOp
 
 KIND, CLASS = "dense-experts", "dense"
 _CHOICES = ("aten::topk", "aten::argmax")
+_WEIGHTING = ("aten::mul", "aten::mul_")
 _OPERANDS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
 
 Held = tuple[Execution, PricedOp]
@@ -45,18 +48,27 @@ def all_experts(ordered: Sequence[Held], sequence: Callable[[Execution], int]) -
     choice: Choice | None = None
     like: dict[tuple[str, tuple[int, ...], tuple[int, ...]], list[Held]] = {}
     wide: list[Held] = []  # products that may have the columns of all experts
+    weighted = 0  # results multiplied by one weight for each token
     forward: dict[int, Choice] = {}
+
+    def dense(products: Sequence[Held], choice: Choice) -> Iterator[tuple[Held, Avoidable]]:
+        forward.update((sequence(one), choice) for one, _ in products if sequence(one) != NONE)
+        return ((each, _avoidable(each, choice)) for each in products)
+
     for held in ordered:
         one, priced = held
         made = _choice(priced, one.context) if priced.name in _CHOICES else None
         if made is not None:
-            choice, like, wide = made, {}, []
+            choice, like, wide, weighted = made, {}, [], 0
             continue
         if choice is not None and (summed := _summed(priced, choice)):
-            mine = [one for one in wide if _results(one[1]) == summed]
-            forward.update((sequence(one), choice) for one, _ in mine if sequence(one) != NONE)
-            yield from ((each, _avoidable(each, choice)) for each in mine)
+            yield from dense([mine for mine in wide if _results(mine[1]) == summed], choice)
             wide = []
+        if choice is not None and not choice.scope and _is_weighted(priced, one.context, choice):
+            weighted += 1
+            if weighted == choice.experts:
+                for alike in like.values():
+                    yield from dense(alike, choice) if len(alike) == choice.experts else ()
         sides = _sides(priced)
         if sides is None:
             continue
@@ -68,8 +80,7 @@ def all_experts(ordered: Sequence[Held], sequence: Callable[[Execution], int]) -
             alike.append(held)
             wide += [held] if sides[1].shape[-1] % choice.experts == 0 and _batch(sides[0]) == 1 else []
             if choice.scope and len(alike) * _batch(sides[0]) == choice.experts:  # elsewhere that may be layers
-                forward.update((sequence(mine), choice) for mine, _ in alike if sequence(mine) != NONE)
-                yield from ((mine, _avoidable(mine, choice)) for mine in alike)
+                yield from dense(alike, choice)
 
 
 def _choice(priced: PricedOp, context: Context) -> Choice | None:
@@ -106,6 +117,15 @@ def _summed(priced: PricedOp, choice: Choice) -> int:
         return max(one.elements for one in tensors)
     gates = (choice.tokens, choice.experts, 1)
     return max(one.elements for one in tensors) if priced.name == "aten::mul" and gates in shapes else 0
+
+
+def _is_weighted(priced: PricedOp, context: Context, choice: Choice) -> bool:
+    """Whether an op multiplies each token's result by one number."""
+    shapes = [one.shape for one in priced.args if isinstance(one, Tensor)][:2]
+    if priced.name not in _WEIGHTING or context.backward or len(shapes) < 2:
+        return False
+    rows = [prod(shape[:-1]) if shape else 0 for shape in shapes]
+    return rows == [choice.tokens] * 2 and 1 in (shape[-1] for shape in shapes)
 
 
 def _batch(left: Tensor) -> int:
