@@ -372,15 +372,19 @@ def test_reading_imports_no_numpy() -> None:
 
 
 def test_without_the_extension_the_error_says_how_to_build_it() -> None:
+    """Also for what reads no XSpace: the gaps between the kernels of a PyTorch trace."""
     program = (
         "import sys; sys.modules['roofline.sources.xspace._scan'] = None\n"
         "from roofline.sources.xspace import scan\n"
-        "try: scan.open_bytes(b'x', 'toy')\n"
-        "except Exception as error: print(type(error).__name__, error)"
+        "for call in (lambda: scan.open_bytes(b'x', 'toy'), lambda: scan.gaps(memoryview(b''), [], 1)):\n"
+        "    try: call()\n"
+        "    except Exception as error: print(type(error).__name__, error)"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert run.stdout.startswith("SourceError toy: the native scanner is not built")
-    assert "pip install -e ." in run.stdout
+    first, second = run.stdout.splitlines()
+    assert first.startswith("SourceError toy: the native scanner is not built")
+    assert second.startswith("SourceError the native scanner is not built")
+    assert "pip install -e ." in first and "pip install -e ." in second
 
 
 def test_reading_is_linear_in_what_is_kept_not_in_what_is_there() -> None:

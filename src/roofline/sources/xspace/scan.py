@@ -32,7 +32,7 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ...errors import UsageError
+from ...errors import SourceError, UsageError
 from ..timeline import Buckets
 from .reading import Job, Progress, cores, in_parts, part_counts, read_all, whole
 from .space import NOT_BUILT, EventMetadata, Line, Plane, Slice, Space, Value, open_bytes, open_space, sniff, unpacked_limit
@@ -93,6 +93,8 @@ def gaps(intervals: Integers, edges: Iterable[int], most: int) -> list[tuple[int
     >>> gaps(memoryview(array("q", [0, 10, 11, 20, 21, 30, 130, 140])), [], 10)
     [(30, 130, 100, 1, 30), (20, 21, 2, 2, 10)]
     """
+    if NOT_BUILT:
+        raise SourceError(NOT_BUILT)
     found = memoryview(_scan.gaps(intervals, array("q", edges), most))
     return list(zip(*(found[place::5] for place in range(5)), strict=True))
 
