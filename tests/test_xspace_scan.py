@@ -1,8 +1,11 @@
 """Profiles are read exactly, once, and in little memory."""
 
 import random
+import signal
 import subprocess
 import sys
+import threading
+import time
 from array import array
 from collections import Counter
 from itertools import accumulate
@@ -352,6 +355,36 @@ def test_work_beside_that_is_interrupted_stops_the_reading(monkeypatch: pytest.M
     # A profile cannot be closed while it is read.
     with pytest.raises(KeyboardInterrupt), open_bytes(space([plane_of([Event("k", 0, 1)])]), "toy") as opened:
         read_totals(opened, [TotalsOf(line=opened.planes[0].lines[0])], threads=2, meanwhile=interrupt)
+
+
+def test_every_core_reads_while_this_thread_does_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "THREAD_BYTES", 1)
+    both, waited = threading.Event(), list[bool]()
+    together = threading.Barrier(2, action=both.set, timeout=10)
+    monkeypatch.setattr(reading._Reader, "read", lambda reader, part: together.wait())
+    lines = [Line(f"Stream #{i}", [Event("k", 0, 12)]) for i in range(2)]
+    with open_bytes(space([Plane("/device:GPU:0", lines)]), "toy") as opened:
+        requests = [TotalsOf(line=line) for line in opened.planes[0].lines]
+        found = read_totals(opened, requests, threads=2, meanwhile=lambda: waited.append(both.wait(5)))
+    assert waited == [True]
+    assert [list(table.count) for table in found] == [[1], [1]]
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals of one thread are POSIX")
+def test_an_interrupt_while_waiting_for_the_readers_stops_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "THREAD_BYTES", 1)
+    monkeypatch.setattr(reading, "BESIDE_BYTES", 100)
+    told: list[tuple[int, int]] = []
+
+    def press_a_key(done: int, total: int) -> None:
+        if len(told) == 5:  # the main thread waits by now
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        told.append((done, total))
+        time.sleep(0.02)  # the next piece begins after the signal arrived
+
+    with pytest.raises(KeyboardInterrupt), open_bytes(space([plane_of([Event("k", 10 * j, 12) for j in range(600)])]), "toy") as opened:
+        read_totals(opened, [TotalsOf(line=opened.planes[0].lines[0])], threads=2, progress=press_a_key, meanwhile=lambda: None)
+    assert told[-1][0] < told[-1][1]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2)), max_size=60))

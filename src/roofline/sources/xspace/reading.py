@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from _thread import LockType, allocate_lock, start_new_thread
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -211,20 +211,24 @@ def read_all(
     tasks = _Tasks(reader, requests, lines, start, table)
     for request in requests:
         space.plane_of(request.line).stat_ids  # noqa: B018  decoded here, where no two threads do it twice
-    others = min(threads, len(tasks.waiting) + (meanwhile is not None), 1 + length // THREAD_BYTES) - 1
-    if others and meanwhile:
+    beside = meanwhile is not None and threads > 1 and length >= THREAD_BYTES
+    if beside:
         reader.piece = BESIDE_BYTES
-    helpers = [_helper(tasks.work) for _ in range(others)]
+    readers = min(threads, len(tasks.waiting), 1 + length // THREAD_BYTES)
+    helpers = list[LockType]()
     try:
-        if helpers and meanwhile:
-            meanwhile()
-        tasks.work()
+        for _ in range(readers if beside else readers - 1):
+            helpers.append(_helper(tasks.work))
+        if beside and meanwhile:
+            meanwhile()  # and read nothing then: a line that this thread began last would be the last to end
+        else:
+            tasks.work()
+        _wait(helpers)
     except BaseException:
         reader.stopped = True
         raise
     finally:
-        for helper in helpers:
-            helper.acquire()
+        _wait(helpers)
         for parts in lines:
             for part in parts:
                 part.close()
@@ -244,3 +248,10 @@ def _helper(work: Callable[[], None]) -> LockType:
 
     start_new_thread(work_and_tell, ())
     return busy
+
+
+def _wait(helpers: Iterable[LockType]) -> None:
+    """Waits until all helpers are done; an interrupt ends the waiting, which can be begun again."""
+    for helper in helpers:
+        with helper:
+            pass
