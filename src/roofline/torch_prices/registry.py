@@ -81,7 +81,8 @@ def _find(name: str, table: Mapping[str, F]) -> F | None:
     for wanted in (name, name.removesuffix("_")):
         if wanted in table and "*" not in wanted:
             return table[wanted]
-    fitting = [pattern for pattern in table if "*" in pattern and fnmatchcase(name, pattern)]
+    likely = [pattern for pattern in table if "*" in pattern and name.startswith(pattern.partition("*")[0])]  # matching takes longer
+    fitting = [pattern for pattern in likely if fnmatchcase(name, pattern)]
     return table[max(fitting, key=len)] if fitting else None
 
 
