@@ -21,7 +21,7 @@ from .chunks import CUT, GZIP, blocks
 
 LEAST_BYTES = int(parse("128 MiB", "B"))  # of a section: another interpreter takes as long to start as to read a fifth of that
 LEAST_COPIED_BYTES = int(parse("6 MiB", "B"))  # the same where a helper is a copy of this process
-AHEAD_BYTES = int(parse("14 MiB", "B"))  # that a helper reads while this process imports what it needs next
+AHEAD_BYTES = int(parse("11 MiB", "B"))  # that a helper reads while this process imports what it needs next
 MOST = 4
 AROUND_BYTES = int(parse("1 MiB", "B"))  # in which the border of two sections is looked for
 UNPACKING = 0.25  # the time that it takes to unpack bytes, of that to decode them
