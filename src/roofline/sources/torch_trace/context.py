@@ -143,7 +143,7 @@ class Contexts:
 
     def caller_at(self, place: int) -> str:
         """The user's line that a thread with calls of Python is in when an event begins."""
-        threads = np.unique(self._host.thread[self._host.kind == PYTHON])
+        threads = distinct(self._host.thread[self._host.kind == PYTHON])
         inner = self._host.enclosing(threads, np.full(len(threads), self._host.start[place]))
         frames = (str(self._names[self._host.name[one]]) for start in inner.tolist() for one in self._host.around(start))
         return next(filter(None, map(users_line, frames)), "")

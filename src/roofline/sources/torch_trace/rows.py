@@ -109,7 +109,7 @@ class DeviceRows:
     def _mark_second_gradients(self) -> None:
         """Gives the executions of backward passes that run again through the same ops contexts of their own."""
         places, nodes = self._contexts.gradients_again(self._executions.op, self._executions.mark)
-        if len(np.unique(nodes)) < LEAST:
+        if len(distinct(nodes)) < LEAST:
             return
         caller = self._contexts.caller_at(int(nodes[0]))
         self._context[places] = [self._contexts.repeated(number, caller) for number in self._context[places].tolist()]
