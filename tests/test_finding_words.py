@@ -1,7 +1,11 @@
 """Sentences of findings: they fit the ops they speak of, and agree with the figures above them."""
 
+import re
+
 import pytest
 
+from roofline.analysis import finding_kinds, torch_finding_kinds
+from roofline.analysis.finding_kinds import Kind
 from roofline.cost import NOTHING
 from roofline.report import Finding, Report
 from roofline.workload import UNSEEN, Array, Avoidable, IdleReason
@@ -77,3 +81,16 @@ def test_work_on_the_matrix_unit_is_called_by_its_name(labels: dict[str, str], t
 def test_what_is_compiled_is_not_told_to_be(category: str, tried: str) -> None:
     slow = an_op("triton_poi_fused_add", {"hbm": 10}, 5.0, category=category)
     assert tried in _of(report_on(slow, format="torch"), "memory").levers[0]
+
+
+def test_a_change_is_one_clause_and_matmuls_are_called_so() -> None:
+    # The time after it follows behind a colon: "Keep one layout: the step then takes 9 ms."
+    kinds = [kind for module in (finding_kinds, torch_finding_kinds) for one in vars(module).values() for kind in _kinds_in(one)]
+    assert len(kinds) > 40
+    for kind in kinds:
+        assert ": " not in kind.change, kind.change
+        assert not re.search(r"\bproducts?\b", " ".join((kind.title, kind.change, kind.phrase, *kind.levers))), kind.title
+
+
+def _kinds_in(value: object) -> list[Kind]:
+    return [one for one in (value.values() if isinstance(value, dict) else [value]) if isinstance(one, Kind)]

@@ -296,8 +296,8 @@ REBUILT = Kind(
 )
 # Of one-hot-product where the matrix is diagonal.
 DIAGONAL = Kind(
-    "the product with a diagonal matrix",
-    "Multiply the elements: x * d instead of x @ diag(d)",
+    "the matmul with a diagonal matrix",
+    "Multiply the elements, x * d instead of x @ diag(d)",
     levers=("x * d scales the columns of x, d[:, None] * x its rows",),
 )
 # Of repeated-operand where rows are repeated before they are multiplied.

@@ -36,7 +36,7 @@ def summed_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         why = f"multiplies {found} and then adds {times} {side} up, which could be added up first"
         yield place, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, factor=times)
         less = kernels.costs[index].known(HBM) / times
-        yield index, Avoidable(kind=KIND, instead=Cost.of({HBM: less}), why=f"adds up {times} {side} of a product")
+        yield index, Avoidable(kind=KIND, instead=Cost.of({HBM: less}), why=f"adds up {times} {side} of a matmul")
 
 
 def _sums(kernels: Kernels) -> Iterator[tuple[int, Value]]:
