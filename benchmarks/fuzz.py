@@ -94,7 +94,7 @@ READERS = {
     "report": Reader(5, lambda: [report()], JSON, "report.json"),
     "parquet": Reader(1, lambda: [parquet()] if HAS_PYARROW else [b""], (blind,), "ops.parquet", "parquet"),
 }
-ALSO_ANALYSED = 20  # one in so many of what was read is analysed too
+ALSO_ANALYSED = 20  # one in so many of what was read is analyzed too
 SALVAGED = 3  # one profile in so many is read as far as it goes
 only = ""  # the reader that all inputs are for, if one
 PACKED = 11  # one input in so many is gzipped, and may be damaged once more

@@ -1,4 +1,4 @@
-"""How large programs and tables are analysed: seconds and peak memory of whole commands, start-up included.
+"""How large programs and tables are analyzed: seconds and peak memory of whole commands, start-up included.
 
     python benchmarks/large_program.py [INSTRUCTIONS]
 

@@ -16,14 +16,14 @@ Capture = pytest.CaptureFixture[str]
 TRUTHS = [("jax_train", 6, 13_941_463_842_816), ("jax_scan", 5, 3_573_412_790_272), ("jax_custom", 5, 274_877_906_944)]
 
 
-def analysed(capsys: Capture, *words: str) -> dict:
+def analyzed(capsys: Capture, *words: str) -> dict:
     assert main(["analyze", *words, "--json", "-"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(("name", "steps", "flops"), TRUTHS, ids=[truth[0] for truth in TRUTHS])
 def test_real_programs_are_attributed_priced_and_below_their_roofs(capsys: Capture, name: str, steps: int, flops: int) -> None:
-    report = analysed(capsys, str(DATA / f"{name}.xplane.pb.gz"))
+    report = analyzed(capsys, str(DATA / f"{name}.xplane.pb.gz"))
     cover = report["coverage"]
     assert cover["attributed_s"] == pytest.approx(cover["busy_s"])
     assert cover["priced_s"] == pytest.approx(cover["busy_s"])
@@ -42,7 +42,7 @@ def test_a_log_folder_with_one_run_is_read_and_two_runs_are_refused(capsys: Capt
         folder.mkdir(parents=True)
         (folder / "host0.xplane.pb").write_bytes(data)
         if run == "first":
-            assert len(analysed(capsys, str(tmp_path))["ops"]) == 26
+            assert len(analyzed(capsys, str(tmp_path))["ops"]) == 26
     assert main(["analyze", str(tmp_path)]) == 1
     assert "2 runs in this folder" in capsys.readouterr().err
 
@@ -52,9 +52,9 @@ def test_files_of_one_run_are_its_hosts(capsys: Capture, tmp_path: Path) -> None
     files = [tmp_path / f"host{number}.xplane.pb" for number in (0, 1)]
     for file in files:
         file.write_bytes(data)
-    one, both = analysed(capsys, str(files[0])), analysed(capsys, *map(str, files))
+    one, both = analyzed(capsys, str(files[0])), analyzed(capsys, *map(str, files))
     assert both["coverage"]["busy_s"] == pytest.approx(2 * one["coverage"]["busy_s"])
-    assert both == {**analysed(capsys, *map(str, reversed(files)))}  # in any order
+    assert both == {**analyzed(capsys, *map(str, reversed(files)))}  # in any order
 
 
 def test_a_cut_off_profile_says_where(capsys: Capture, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ TENSOR = 32 * 2048 * 4096 * 2  # bytes of the one tensor that every large kernel
 
 
 def test_counters_stand_beside_the_model_and_agree_with_it(capsys: Capture) -> None:
-    report = analysed(capsys, str(FUSION), "--counters", str(COUNTERS))
+    report = analyzed(capsys, str(FUSION), "--counters", str(COUNTERS))
     assert all(op["counters"]["launches"] == 1 and op["counters"]["of"] == op["count"] == 10 for op in report["ops"])
     for op in report["ops"]:
         modelled, counted = op["bytes"]["hbm"] / 10, op["counters"]["bytes"]["hbm"] / 10
@@ -94,7 +94,7 @@ def test_counters_stand_beside_the_model_and_agree_with_it(capsys: Capture) -> N
 def test_counters_join_the_hosts_of_a_run(capsys: Capture, tmp_path: Path) -> None:
     for number in (0, 1):
         (tmp_path / f"host{number}.xplane.pb").write_bytes(FUSION.read_bytes())
-    report = analysed(capsys, str(tmp_path), "--counters", str(COUNTERS))
+    report = analyzed(capsys, str(tmp_path), "--counters", str(COUNTERS))
     assert {(op["counters"]["launches"], op["counters"]["of"]) for op in report["ops"]} == {(1, 20)}  # ten on each host
 
 
@@ -114,11 +114,11 @@ def test_counters_of_another_program_are_an_error(capsys: Capture) -> None:
 
 
 def test_without_counters_only_main_memory_is_said_to_be_known(capsys: Capture) -> None:
-    assert any("only hbm traffic is modelled" in note for note in analysed(capsys, str(FUSION))["input"]["notes"])
+    assert any("only hbm traffic is modelled" in note for note in analyzed(capsys, str(FUSION))["input"]["notes"])
 
 
 def test_the_time_of_every_point_is_at_the_roofs_or_lost(capsys: Capture) -> None:
-    for point in analysed(capsys, str(DATA / "jax_train.xplane.pb.gz"))["points"]:
+    for point in analyzed(capsys, str(DATA / "jax_train.xplane.pb.gz"))["points"]:
         assert point["at_roof_s"] + sum(point["lost"].values()) == pytest.approx(point["time_s"], rel=1e-9)
         assert point["lost"]["idle"] == pytest.approx(point["time_s"] - point["busy_s"])
 
@@ -128,7 +128,7 @@ def test_a_cut_off_profile_is_salvaged_and_says_where_it_ends(capsys: Capture, t
     path.write_bytes(FUSION.read_bytes()[:140_000])
     assert main(["analyze", str(path)]) == 1
     assert "read the rest with --salvage" in capsys.readouterr().err
-    report = analysed(capsys, str(path), "--salvage")
+    report = analyzed(capsys, str(path), "--salvage")
     assert len(report["ops"]) == 10
     (note,) = [note for note in report["input"]["notes"] if "truncated" in note]
     assert "truncated after 140,000 bytes (in plane '/host:CPU', line 'python3')" in note
@@ -165,7 +165,7 @@ def test_an_exported_table_is_read_back(capsys: Capture, tmp_path: Path) -> None
     file = tmp_path / "ops.csv"
     assert main(["analyze", str(FUSION), "--counters", str(COUNTERS), "--csv", str(file)]) == 0
     capsys.readouterr()
-    report = analysed(capsys, str(file), "--chip", "h200")
+    report = analyzed(capsys, str(file), "--chip", "h200")
     assert report["ops"][0]["bytes"]["hbm"] == 10737459200
     assert report["input"]["notes"] == []  # nothing in it was unknown to us
 

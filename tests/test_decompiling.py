@@ -1,4 +1,4 @@
-"""Programs compiled for a CPU, analysed for an accelerator: the formats, bytes and exchanges of the source."""
+"""Programs compiled for a CPU, analyzed for an accelerator: the formats, bytes and exchanges of the source."""
 
 from fractions import Fraction
 

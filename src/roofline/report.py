@@ -494,6 +494,6 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @property
     def heading(self) -> str:
-        """What was analysed, on which machine, and how many ops it has."""
+        """What was analyzed, on which machine, and how many ops it has."""
         what = ", ".join(self.input.files) or self.input.format
         return f"{what} on {self.machine.name}, {len(self.ops):,} op{'' if len(self.ops) == 1 else 's'}"

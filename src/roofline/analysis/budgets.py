@@ -30,7 +30,7 @@ def check(
     """Compare a report with conditions: ``check(report, "step < 30 ms and peak memory < 70 GB").holds``.
 
     All must hold. ``baseline`` is one, or its file. ``on_chip`` gives the report on a chip that a condition names; by default the file that
-    the report was made from is analysed for it, else the report's own ops.
+    the report was made from is analyzed for it, else the report's own ops.
     """
     kept = read_baseline(baseline) if isinstance(baseline, str | Path) else baseline
     return check_conditions(report, read_conditions(conditions), kept, cache(on_chip or (lambda chip: on_another_chip(report, chip))))

@@ -56,7 +56,7 @@ def counted(recording: Recording, launches: Sequence[Launch], source: str) -> Re
     profile = ", ".join(recording.files) or "the input"
     if not launches_kernels(recording):
         raise SourceError(
-            f"{source}: counters need a GPU profile, but {profile} has no kernels; analyse the counters alone: roofline analyze {source}"
+            f"{source}: counters need a GPU profile, but {profile} has no kernels; analyze the counters alone: roofline analyze {source}"
         )
     joined = join(recording, launches)
     if all(op.counters is None for op in joined.workload):

@@ -56,7 +56,7 @@ def with_predictions(
 
 
 def _programs(recording: Recording, machine: Machine) -> dict[str, HloModule]:
-    """The programs of the one file that was analysed; none where it is gone, or there are several."""
+    """The programs of the one file that was analyzed; none where it is gone, or there are several."""
     if len(recording.files) != 1 or recording.format != "xspace":
         return {}
     try:

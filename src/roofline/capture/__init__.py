@@ -1,4 +1,4 @@
-"""Run a program under its profiler, and analyse what it did."""
+"""Run a program under its profiler, and analyze what it did."""
 
 from os import PathLike
 from typing import TYPE_CHECKING

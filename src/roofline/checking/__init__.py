@@ -141,7 +141,7 @@ def _check(
 def _other_chip(condition: Condition, quantity: Quantity, on_chip: Callable[[str], Report] | None) -> Report:
     """The report on the chip that a condition names."""
     if on_chip is None:
-        raise UsageError(f"condition {condition.text!r}: this report cannot be analysed for another chip")
+        raise UsageError(f"condition {condition.text!r}: this report cannot be analyzed for another chip")
     try:
         return on_chip(quantity.on)
     except MachineError as error:

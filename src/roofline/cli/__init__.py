@@ -17,7 +17,7 @@ from .streams import opened_streams
 # name -> one line of help; the module is the name with underscores
 COMMANDS = {
     "analyze": "compare a profile, program or op table with a chip's limits: bounds, efficiency, what to do next",
-    "capture": "run a JAX or PyTorch program under its profiler and analyse the profile",
+    "capture": "run a JAX or PyTorch program under its profiler and analyze the profile",
     "op": "cost and minimum time of one operation from its shapes",
     "place": "place given FLOP, bytes and a measured time on a chip's roofline",
     "cross": "find the size at which an operation becomes compute-bound",

@@ -1,4 +1,4 @@
-"""`roofline capture`: run a JAX or PyTorch program under the profiler and analyse the profile."""
+"""`roofline capture`: run a JAX or PyTorch program under the profiler and analyze the profile."""
 
 import argparse
 import sys
@@ -26,9 +26,9 @@ DATA = ("json", "csv", "parquet")
 def parser() -> Parser:
     made = Parser(
         "capture",
-        "Run an unmodified JAX or PyTorch program under its profiler and analyse the profile when it ends; on TPU, GPU and CPU.\n"
+        "Run an unmodified JAX or PyTorch program under its profiler and analyze the profile when it ends; on TPU, GPU and CPU.\n"
         "Works with any command that starts Python (script, python -m, torchrun, console script), child processes and ranks included.\n"
-        "Input, output, exit status and signals pass through. Steps are analysed one by one: those marked with\n"
+        "Input, output, exit status and signals pass through. Steps are analyzed one by one: those marked with\n"
         "jax.profiler.StepTraceAnnotation; in PyTorch optimizer steps, else calls of the model.\n"
         "Writes plugins/profile/NAME/ with one profile per process (readable by TensorBoard), report.json and report.html.",
         "roofline capture -o run --skip 2 --steps 5 -- python train.py --batch 64\n"
@@ -79,11 +79,11 @@ def run(words: Sequence[str]) -> int:
 
 
 def _after_failure(args: argparse.Namespace, taken: Profiled) -> int:
-    """Analyse what was recorded before the program failed; the exit status is the program's."""
+    """Analyze what was recorded before the program failed; the exit status is the program's."""
     if taken.missing:
         write_message(taken.missing)
     else:
-        write_message(f"the program failed with exit status {taken.status}; analysing what was recorded before")
+        write_message(f"the program failed with exit status {taken.status}; analyzing what was recorded before")
         _analyse(args, taken)
     return taken.status
 

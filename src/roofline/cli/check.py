@@ -138,5 +138,5 @@ def _function(args: argparse.Namespace) -> tuple[Report, Callable[[str], Report]
     function = load_function("check", args.input)
     on = report_of_shapes(args.input, function, shapes, number, args.framework)
     if not names_machine(args) and not os.environ.get(CHIP_VARIABLE):
-        write_message(f"analysed for {DEFAULT_CHIP}; choose another with --chip")
+        write_message(f"analyzed for {DEFAULT_CHIP}; choose another with --chip")
     return on(machine), on

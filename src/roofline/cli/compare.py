@@ -56,7 +56,7 @@ def parser() -> Parser:
     made = Parser(
         "compare",
         "Compare two reports op by op: what got faster, what got slower, what is new. More than two are a trend.\n"
-        "Each is a JSON report of roofline, or any file or folder that analyze reads (analysed for --chip). Programs and formulas without\n"
+        "Each is a JSON report of roofline, or any file or folder that analyze reads (analyzed for --chip). Programs and formulas without\n"
         "measured times are compared by minimum time, FLOP, bytes, launches and peak memory. Exit status 3: a limit of --fail-on broken.",
         "roofline compare before.hlo after.hlo --chip h100 --trips while.3=100\n"
         "  roofline compare before.json after.json --fail-on 'time +5%, hbm +2%' -o comment.md\n"
@@ -94,7 +94,7 @@ def run(words: Sequence[str]) -> int:
     _check_program_options(args)
     reports: dict[str, Report] = {}
     machines: list[Machine] = []
-    # What was measured says which machine it ran on, and a program is analysed for that one.
+    # What was measured says which machine it ran on, and a program is analyzed for that one.
     for name in sorted(dict.fromkeys(args.files), key=_is_program):
         reports[name] = with_throughput(_report(args, name, machines), per_step)
     versions = [[reports[name] for name in runs] for runs in names]

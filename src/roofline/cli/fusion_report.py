@@ -40,7 +40,7 @@ def run(words: Sequence[str]) -> int:
     machine = chosen_machine(args)
     network, trips = chosen_network(args, machine), chosen_trips(args)
     reports = []
-    with progress(f"analysing {args.path}"):
+    with progress(f"analyzing {args.path}"):
         modules = list(read_modules(Path(args.path)))
         check_trips(trips, loop_names(modules))
         for module in modules:

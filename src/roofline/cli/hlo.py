@@ -61,7 +61,7 @@ def parser() -> Parser:
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     machine = chosen_machine(args)
-    with progress(f"analysing {args.path}"):
+    with progress(f"analyzing {args.path}"):
         recording = read(Path(args.path), machine, network=chosen_network(args, machine), trips=chosen_trips(args))
         report = shared(args, analyze(recording, machine, chosen_corrections(args)))
     groups = group(report.ops, KEYS[args.by], depth=args.depth) if args.by else None

@@ -44,7 +44,7 @@ def columns(args: argparse.Namespace) -> list[str]:
 
 
 def answer(args: argparse.Namespace, recording: Recording) -> None:
-    """Analyse a recording on its chip and write the result."""
+    """Analyze a recording on its chip and write the result."""
     if args.counters:
         recording = with_counters(recording, args.counters)
     machine = chosen_machine(args, recording.devices)

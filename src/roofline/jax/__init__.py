@@ -38,7 +38,7 @@ from ..sources.programs import from_cpu
 from ..workload import Recording
 
 ESTIMATE = "estimate: the program as lowered by JAX, fused by roofline's model, not by a compiler for {chip}"
-BORROWED = "estimate: compiled for {backend}, analysed for {chip}"
+BORROWED = "estimate: compiled for {backend}, analyzed for {chip}"
 FROM_CPU = "estimate: compiled for a CPU, its fusions and wider formats undone, fused for {chip} by roofline's model"
 
 

@@ -6,7 +6,7 @@
     /run/ID/state.json   how far the reading is        /events/…              server-sent events: load the page again
     /run/ID/cancel       (POST) stop reading it        /run/ID/retry          (POST) forget that it failed
 
-Ids are digests that only the list of runs can turn into paths. Reading and analysing happens in processes of their own (`jobs`), so the
+Ids are digests that only the list of runs can turn into paths. Reading and analyzing happens in processes of their own (`jobs`), so the
 loop here only hands out bytes.
 """
 

@@ -1,4 +1,4 @@
-"""Jobs: runs are read and analysed in processes of their own (`workers`); reports are kept while there is room.
+"""Jobs: runs are read and analyzed in processes of their own (`workers`); reports are kept while there is room.
 
 So a large profile never blocks the server, and a profile that crashes its reader affects nothing else.
 """

@@ -75,7 +75,7 @@ This list as <a href="/index.json">JSON</a>.</p>
 def waiting_page(title: str, *, progress: float | None, address: str) -> str:
     """Shown while a run is read; `live_wait.js` follows the state below its address and loads the page again when it is done."""
     share = 0.0 if progress is None else progress
-    word = "queued" if progress is None else "analysing…" if share >= 1 else f"reading… {percent(share)}"
+    word = "queued" if progress is None else "analyzing…" if share >= 1 else f"reading… {percent(share)}"
     return _frame(
         f"{title} · roofline",
         f"""

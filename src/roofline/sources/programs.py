@@ -1,7 +1,7 @@
 """Compiled programs as recordings: HLO text, HloProto, StableHLO, and folders that ``--xla_dump_to`` wrote.
 
 A compiled program is priced as it is. One that was not compiled (StableHLO, or HLO before optimisation) is fused first by this
-project's own model, and the recording says that its costs are an estimate. So is one that was compiled for a CPU and is analysed for an
+project's own model, and the recording says that its costs are an estimate. So is one that was compiled for a CPU and is analyzed for an
 accelerator: what the compiler for CPUs did to it is undone first.
 """
 
@@ -33,7 +33,7 @@ FROM_CPU = (
 )
 FROM_ANOTHER = (
     "{name} was compiled for a {compiled_for}: its kernels are that compiler's, only units and formats are those of {chip}; "
-    "analyse the program before compilation (StableHLO), or one compiled for {chip}"
+    "analyze the program before compilation (StableHLO), or one compiled for {chip}"
 )
 
 PARTITIONED = (
@@ -88,7 +88,7 @@ def check_trips(trips: Iterable[str], loops: Sequence[str]) -> None:
 def prepared(module: HloModule, target: Machine | None = None) -> tuple[HloModule, Platform, list[str]]:
     """A program as it is priced, the platform it is for, and what is to be said about that.
 
-    A compiled program shows its platform; one that does not, or was not compiled, is for the machine it is analysed for.
+    A compiled program shows its platform; one that does not, or was not compiled, is for the machine it is analyzed for.
     """
     ready, platform, notes = _for_platform(module, target)
     if not module.marks_entry:

@@ -1,4 +1,4 @@
-"""Reports that roofline itself wrote: read back whole for a comparison, or as work to analyse for another machine."""
+"""Reports that roofline itself wrote: read back whole for a comparison, or as work to analyze for another machine."""
 
 from pathlib import Path
 

@@ -24,7 +24,7 @@ const word = document.getElementById("word");
 const bar = document.getElementById("progress");
 
 function show(progress) {
-  word.textContent = progress === null ? "queued" : progress >= 1 ? "analysing…" : `reading… ${Math.round(100 * progress)}%`;
+  word.textContent = progress === null ? "queued" : progress >= 1 ? "analyzing…" : `reading… ${Math.round(100 * progress)}%`;
   bar.value = progress ?? 0;
 }
 
