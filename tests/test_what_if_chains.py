@@ -263,3 +263,11 @@ def test_more_tokens_fill_the_groups_of_experts_and_more_experts_have_smaller_on
     assert float(state.ops[0].cost.flops) == float(cost.flops)
     assert float(state.ops[0].cost.known("hbm")) == 4 * 8 * (2 * 4 + 4 * 6 + 2 * 6)
     assert any("up[0], down[0]" in note and "x[0]" not in note for note in state.notes)
+
+
+def test_storing_what_a_loop_recomputes_takes_no_longer_than_that() -> None:
+    remat = str(Path(__file__).parent / "data" / "h200" / "jax_remat.xplane.pb.gz")
+    report = what_if(remat, "remat off")
+    changed = [op for op in report.ops if op.expected is not None]
+    assert changed
+    assert all((op.time_s or 0.0) <= (op.before_s or 0.0) * 1.0001 for op in changed)

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from ...cost import NOTHING, Cost
 from ...hlo.price.traffic import source
-from ...operation import Product
+from ...operation import Product, Streamed
 from ...workload import Op
+from ..expected_times import predict_op
 from .fuse import chains_inside, fused_s, grown
 from .state import State
 from .words import Words
@@ -120,6 +121,9 @@ def _spare(state: State, kind: str, otherwise: str) -> dict[int, float]:
         if cost == NOTHING:
             state.remove(index, STORED, FUSED)
             continue
+        if not cost.flops and op.cost.flops:
+            _stored(state, index, cost)
+            continue
         flops, left = float(op.cost.flops or 0), float(cost.flops or 0)
         operation = op.operation
         if isinstance(operation, Product) and flops and left:
@@ -130,6 +134,19 @@ def _spare(state: State, kind: str, otherwise: str) -> dict[int, float]:
     if not found:
         state.notes.append(otherwise)
     return shares
+
+
+def _stored(state: State, index: int, cost: Cost) -> None:
+    """Move an op's result to memory and back instead of computing it, which takes no longer than it took."""
+    state.put(index, cost, Streamed(kind="fusion"), 1.0, fresh=True)
+    was, found = (
+        state.recording.workload.ops[index].time_s or 0.0,
+        predict_op(state.ops[index], state.after_machine, state.after_calibration),
+    )
+    if found is not None and found.time_s > was:
+        share = was / found.time_s
+        state.put(index, cost * Fraction(share), Streamed(kind="fusion"), 0.0)
+        state.fixed[index] = (was, found.low_s * share, was)
 
 
 def _smaller(one: Product, share: float, kind: str) -> Product:

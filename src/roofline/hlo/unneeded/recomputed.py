@@ -26,7 +26,10 @@ def recomputed(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for index in kernels.costs:
         instruction = kernels.computation[index]
         if _BY_ORDER in instruction.op_name or (".remat" in instruction.name and _BY_COMPILER.search(instruction.name)):
-            stored = 0 if kernels.are_in_entry else _PASSES * sum(leaf.bytes for leaf in instruction.shape.leaves if leaf.is_array)
+            results = [leaf.bytes for leaf in instruction.shape.leaves if leaf.is_array]
+            if instruction.opcode == "custom-call":
+                results = results[:1]  # the others are its workspace
+            stored = 0 if kernels.are_in_entry else _PASSES * sum(results)
             instead = Cost.of({HBM: stored}) if stored else NOTHING
             why = "recomputes the forward pass in the backward pass"
             yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS)
