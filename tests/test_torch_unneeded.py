@@ -278,3 +278,42 @@ def test_weights_that_are_read_for_a_few_rows(tmp_path: Path, rows: int, others:
     if is_told:
         assert f"reads 262.1 MB of weights for {rows} row" in mine[0].message
         assert mine[0].saving_per_step_s == pytest.approx(100e-6 * 7 / 8, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("between", "narrow", "is_costly"),
+    [
+        ("aten::mul", 64, True),  # linear attention, scaled
+        ("", 64, True),
+        ("aten::_softmax", 64, False),  # attention proper
+        ("aten::add", 64, False),  # with another matrix
+        ("", 1024, False),  # no matrix is narrow
+    ],
+)
+def test_scores_that_no_softmax_is_taken_of_are_a_costly_order(tmp_path: Path, between: str, narrow: int, is_costly: bool) -> None:
+    scores = (64, 1024, 1024)
+
+    def attention(kernels: Kernels) -> None:
+        kernels.op("aten::bmm", [(64, 1024, 64), (64, 64, 1024)], sequence_number=3)
+        if between:
+            kernels.op(between, [scores, scores] if between == "aten::add" else [scores], values=["2", "False"])
+        kernels.op("aten::bmm", [scores, (64, 1024, narrow)], sequence_number=4)
+        kernels.node("BmmBackward0", 2, sequence_number=4)
+        kernels.op("aten::bmm", [(64, 1024, 1024), (64, 1024, narrow)], thread=BACKWARD)
+        kernels.op("aten::bmm", [(64, 1024, narrow), (64, narrow, 1024)], thread=BACKWARD)
+
+    mine = findings(attention, tmp_path, "product-order")
+    assert bool(mine) == is_costly
+    if is_costly:
+        assert "where the other order needs 16 times fewer FLOP" in mine[0].message
+        assert len(mine[0].ops) == 4
+        assert (mine[0].saving_per_step_s or 0) > 300e-6
+
+
+def test_weights_of_low_rank_are_multiplied_with_the_rows_first(tmp_path: Path) -> None:
+    def adapted(kernels: Kernels) -> None:
+        kernels.op("aten::mm", [(4096, 16), (16, 4096)])
+        kernels.op("aten::mm", [(2048, 4096), (4096, 4096)], strides=[(4096, 1), (1, 4096)])
+
+    (mine,) = findings(adapted, tmp_path, "product-order")
+    assert "where the other order needs 129 times fewer FLOP" in mine.message

@@ -417,7 +417,8 @@ def test_without_the_extension_the_error_says_how_to_build_it() -> None:
     first, second = run.stdout.splitlines()
     assert first.startswith("SourceError toy: the native scanner is not built")
     assert second.startswith("SourceError the native scanner is not built")
-    assert "pip install -e ." in first and "pip install -e ." in second
+    assert "pip install -e ." in first
+    assert "pip install -e ." in second
 
 
 def test_reading_is_linear_in_what_is_kept_not_in_what_is_there() -> None:

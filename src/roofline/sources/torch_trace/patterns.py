@@ -17,6 +17,7 @@ from .frozen_gradients import unused_gradients
 from .one_hot import one_hot_products
 from .padded_tensors import padded_tensors
 from .pricing import PricedOp, Prices
+from .product_order import costly_orders
 from .second_passes import again
 from .stored_repeats import stored_repeats
 from .unfused import spared_bytes, unfused
@@ -57,6 +58,7 @@ class Patterns:
             *unused_rows(in_order, self._sequence),
             *unused_results(in_order, self._sequence, contexts.differentiated),
             *few_rows(in_order),
+            *costly_orders(in_order, self._sequence),
             *stored_repeats(in_order),
             *padded_tensors(in_order),
             *(unused_gradients(in_order, prices.gradients) if is_alone else ()),

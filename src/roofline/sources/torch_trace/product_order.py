@@ -1,0 +1,121 @@
+"""Products in a costly order: two large matrices first, then a narrow one, as linear attention with (Q Kᵀ) V, or weights of low rank.
+
+(A B) C costs m·n·(k + p) multiplications, A (B C) only k·p·(m + n), for A of m x k, B of k x n and C of n x p. What the first product makes
+may be scaled in between; any other op that takes it, a softmax or a sum with another matrix, needs the order as it is.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Struct
+
+from ...cost import Cost
+from ...resource import HBM
+from ...torch_prices import Tensor
+from ...units import plain
+from ...workload import Avoidable
+from .columns import NONE
+from .executions import Execution
+from .pricing import PricedOp
+
+KIND = "product-order"
+AHEAD = 8  # executions from one product to the next, and after that
+WORTH = 0.25  # of the FLOP of both products that the other order may need: two linear layers in a row are no mistake
+_OPERANDS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1}
+_SCALES = ("aten::mul", "aten::mul_", "aten::div", "aten::div_", "aten::copy_", "aten::neg")
+
+Held = tuple[Execution, PricedOp]
+
+
+class Product(Struct, frozen=True):
+    """A product, or a batch of them: of ``rows`` by ``depth`` and ``depth`` by ``columns``."""
+
+    batch: int
+    rows: int
+    depth: int
+    columns: int
+    left: Tensor
+    right: Tensor
+
+    @property
+    def multiplied(self) -> int:
+        return self.batch * self.rows * self.depth * self.columns
+
+    @property
+    def made(self) -> int:
+        return self.batch * self.rows * self.columns
+
+    def is_made(self, tensor: Tensor) -> bool:
+        """Whether an operand is what this product makes, turned or not."""
+        return tensor.elements == self.made and sorted(tensor.shape[-2:]) == sorted((self.rows, self.columns))
+
+
+def costly_orders(ordered: Sequence[Held], sequence: Callable[[Execution], int]) -> Iterator[tuple[Held, Avoidable]]:
+    """Both products of a costly order and their gradients, with what the other order would cost, in order of time."""
+    gradients: dict[int, Avoidable] = {}
+    shares: dict[int, float] = {}
+    for place, held in enumerate(ordered):
+        one, priced = held
+        if one.context.backward:
+            if (reason := gradients.get(sequence(one))) is not None and _product(priced) is not None:
+                yield held, _with_cost(reason, (priced.priced.cost or Cost.of({})) * shares[sequence(one)])
+            continue
+        first = _product(priced)
+        found = _next_product(first, ordered, place) if first is not None else None
+        if first is None or found is None:
+            continue
+        later, second = found
+        narrow = second.columns if first.is_made(second.left) else second.rows
+        both, instead = first.multiplied + second.multiplied, first.batch * first.depth * narrow * (first.rows + first.columns)
+        if instead > WORTH * both:
+            continue
+        why = f"multiplies two large matrices before a narrow one, where the other order needs {plain(both / instead, 3)} times fewer FLOP"
+        reason, share = Avoidable(kind=KIND, instead=Cost.of({}), why=why), instead / both
+        spared = _without(first.made, priced, share), _without(first.made, ordered[later][1], share)
+        for each, cost in zip((held, ordered[later]), spared, strict=True):
+            yield each, _with_cost(reason, cost)
+            if (number := sequence(each[0])) != NONE:
+                gradients[number], shares[number] = reason, share
+
+
+def _with_cost(reason: Avoidable, cost: Cost) -> Avoidable:
+    return Avoidable(kind=reason.kind, instead=cost, why=reason.why)
+
+
+def _without(made: int, priced: PricedOp, share: float) -> Cost:
+    """What a product costs in the other order: its share of the FLOP, and no bytes of what the first one makes."""
+    cost = priced.priced.cost or Cost.of({})
+    width = next((one.dtype.bits / 8 for one in _tensors(priced) if one.dtype is not None), 0.0)
+    amounts = {resource: amount * share if resource != HBM else max(float(amount) - made * width, 0.0) for resource, amount in cost.amounts}
+    return Cost.of(amounts)
+
+
+def _tensors(priced: PricedOp) -> list[Tensor]:
+    return [one for one in priced.args if isinstance(one, Tensor)]
+
+
+def _product(priced: PricedOp) -> Product | None:
+    place = _OPERANDS.get(priced.name)
+    if place is None or len(priced.args) < place + 2:
+        return None
+    left, right = priced.args[place : place + 2]
+    if not isinstance(left, Tensor) or not isinstance(right, Tensor) or min(len(left.shape), len(right.shape)) < 2:
+        return None
+    batch = left.elements // max(left.shape[-2] * left.shape[-1], 1)
+    return Product(batch, left.shape[-2], left.shape[-1], right.shape[-1], left, right)
+
+
+def _next_product(first: Product, ordered: Sequence[Held], place: int) -> tuple[int, Product] | None:
+    """The product that takes what the first one makes, if nothing else does but scaling."""
+    mark, found = ordered[place][0].mark, None
+    for later, (one, priced) in enumerate(ordered[place + 1 : place + 1 + AHEAD], start=place + 1):
+        if one.mark != mark or one.context.backward:
+            break
+        taken = [tensor for tensor in _tensors(priced) if tensor.elements == first.made]
+        if not taken:
+            continue
+        second = _product(priced)
+        if found is None and second is not None and first.is_made(second.left) != first.is_made(second.right):
+            found = later, second
+        elif found is not None or priced.name not in _SCALES or (len(taken) > 1 and priced.name != "aten::copy_"):
+            return None
+    return found
