@@ -12,7 +12,7 @@ from ..units import plain
 from ..workload import Avoidable, Recording
 from .chains import KIND as CHAIN
 from .chains import unfused_chains
-from .finding_drafts import FindingDraft, Saved
+from .finding_drafts import FindingDraft, StepSaving
 from .finding_kinds import COPIED_ALL_THE_SAME, DIAGONAL, GATHERED, REBUILT, REPEATED_ROWS, SHIFTED, Kinds
 from .finding_words import at_place, count_and_longest
 from .losses import MEMORY
@@ -129,5 +129,5 @@ def avoidable_draft(case: Case, op_times: OpTimes, clock: Clock, kinds: Kinds) -
     place = at_place(op_times, ids)
     program = f"{place}the program" if place else "The program"
     seen = f"{program} {why}{factor}: {spent} in {count_and_longest(op_times, ids)}."
-    saved = Saved(saving.whole_s, saving.steps_s / clock.parts if clock.per else saving.whole_s)
+    saved = StepSaving(saving.whole_s, saving.steps_s / clock.parts if clock.per else saving.whole_s)
     return FindingDraft(kind=case.kind, title=kind.title, seen=(seen,), change=kind.change, levers=kind.levers, ops=tuple(ids), saved=saved)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from ..report import Finding
-from .finding_drafts import FindingDraft, Saved
+from .finding_drafts import FindingDraft, StepSaving
 from .idle_time import Waiting
 from .op_times import OpTimes
 from .program_clock import Clock
@@ -24,7 +24,7 @@ def with_their_copies(
         return None
     saved, wait = max(waits, key=lambda each: each[0].whole_s)
     copying_s = copies.saving_s or 0.0
-    both = saved.plus(Saved(copying_s, (copies.saving_per_step_s or 0.0) if clock.per else copying_s))
+    both = saved.plus(StepSaving(copying_s, (copies.saving_per_step_s or 0.0) if clock.per else copying_s))
     took = f"The copies there take another {clock.of(clock.spent(op_times, copies.ops))}."
     joined = replace(wait.saving(both, took), ops=copies.ops)
     return [joined if one is wait else one for one in found]

@@ -7,17 +7,17 @@ from ..report import Finding
 from .program_clock import Clock
 
 
-class Saved(Struct, frozen=True):
+class StepSaving(Struct, frozen=True):
     """What a change saves of the whole run, and of each step, or of the run where there are no steps."""
 
     whole_s: float
     each_s: float
 
-    def times(self, share: float) -> "Saved":
-        return Saved(self.whole_s * share, self.each_s * share)
+    def times(self, share: float) -> "StepSaving":
+        return StepSaving(self.whole_s * share, self.each_s * share)
 
-    def plus(self, other: "Saved") -> "Saved":
-        return Saved(self.whole_s + other.whole_s, self.each_s + other.each_s)
+    def plus(self, other: "StepSaving") -> "StepSaving":
+        return StepSaving(self.whole_s + other.whole_s, self.each_s + other.each_s)
 
 
 class FindingDraft(Struct, frozen=True, kw_only=True):
@@ -29,9 +29,9 @@ class FindingDraft(Struct, frozen=True, kw_only=True):
     change: str = ""
     levers: tuple[str, ...] = ()
     ops: tuple[int, ...] = ()
-    saved: Saved | None = None
+    saved: StepSaving | None = None
 
-    def saving(self, saved: Saved, *sentences: str) -> "FindingDraft":
+    def saving(self, saved: StepSaving, *sentences: str) -> "FindingDraft":
         """The same with another saving, and more that was seen."""
         return replace(self, saved=saved, seen=(*self.seen, *sentences))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from ..machine import LATENCY
 from ..units import parse, rounded, show
 from ..workload import ALLOCATES, BY_A_MASK, UNSEEN
-from .finding_drafts import FindingDraft, Saved
+from .finding_drafts import FindingDraft, StepSaving
 from .finding_kinds import ALLOCATED, MASKED, ONE_PROGRAM, UNSEEN_CODE, Kinds
 from .finding_words import LISTED, source_line
 from .idle_time import Waiting
@@ -53,7 +53,7 @@ def idle_findings(
             seen = (*seen, "Without the profiler almost none of it would remain.")
             found.append(FindingDraft(kind=name, title=kind.title, seen=seen))
             continue
-        saved = Saved(whole, won if clock.per else whole)
+        saved = StepSaving(whole, won if clock.per else whole)
         found.append(FindingDraft(kind=name, title=kind.title, seen=seen, change=kind.change, levers=kind.levers, saved=saved))
     return found
 
