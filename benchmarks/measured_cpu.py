@@ -5,30 +5,35 @@
 
 Each round runs STREAM and the products just before and just after the measurement; the ratios are of the measured rate to the better of
 the two. A computer that others use may change its speed from minute to minute: how far the rates before and after are apart says so.
-There, `--turns` is the fairer comparison: each turn tries both, and the best and the median try of all turns are compared.
+There, `--turns` is the fairer comparison: each turn tries both, STREAM's loops on parts of its arrays as short as ours and products of the
+same sizes, and the best and the median try of all turns are compared.
 Needs a C compiler with OpenMP.
 """
 
 import argparse
+import ctypes
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import redirect_stdout
+from contextlib import ExitStack, redirect_stdout
 from io import StringIO
 from pathlib import Path
 from statistics import median
 
+import numpy
+
 from roofline.cli import main
+from roofline.machines import _kernels
 from roofline.machines.catalogue import read_card
 from roofline.machines.cpu import this_cpu
-from roofline.machines.cpu_experiments import cpu_experiments
+from roofline.machines.cpu_experiments import REST_S, STREAM_PARTS, WAKE_NS, _Team, cpu_experiments
 
 HERE = Path(__file__).parent
 BARE_LOOP = """
-import statistics, sys, time, numpy
+import sys, time, numpy
 for dtype in ("float32", "float64"):
     rates = []
     for side in map(int, sys.argv[2:]):
@@ -39,10 +44,10 @@ for dtype in ("float32", "float64"):
             began = time.perf_counter()
             numpy.matmul(left, right, out=out)
             rates.append(2 * side**3 / (time.perf_counter() - began))
-    print(dtype.replace("float", "fp"), max(rates))
-    print(dtype.replace("float", "median-fp"), statistics.median(rates))
+    print(dtype.replace("float", "fp"), *rates)
 """
 SIDES = (1024, 2048)
+BYTES = {"copy": 16, "triad": 24}  # of each element, by STREAM's count
 PATTERNS = {"copy": "copy of", "triad": "a = b + s x c of"}
 
 
@@ -54,20 +59,22 @@ def built(folder: Path) -> Path:
     return program
 
 
-def said(*words: str) -> dict[str, float]:
-    """What a program says: a name and a rate on each line."""
-    lines = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
-    return {name: float(rate) for name, rate in (line.split() for line in lines)}
+def said(*words: str) -> dict[str, list[float]]:
+    """What a program says: a name and rates on each line."""
+    lines = [line.split() for line in subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()]
+    return {name: [float(rate) for rate in rates] for name, *rates in lines}
 
 
-def reference(stream: Path, seconds: float, sides: Sequence[int] = SIDES) -> dict[str, float]:
-    """STREAM's copy and triad in B/s, over arrays of four times the last cache each as its rules ask, and products by NumPy in FLOP/s.
+def bare_loop(seconds: float, sides: Sequence[int] = SIDES) -> dict[str, list[float]]:
+    """FLOP/s of products by NumPy, for so long of each side and format."""
+    return said(sys.executable, "-c", BARE_LOOP, str(seconds), *map(str, sides))
 
-    Of products the best, and under another name the median.
-    """
+
+def reference(stream: Path, seconds: float) -> dict[str, float]:
+    """STREAM's copy and triad in B/s, over arrays of four times the last cache each as its rules ask, and the best products by NumPy."""
     last = max((held.total for held in this_cpu().caches), default=0)
-    found = said(str(stream), str(max(480, round(12 * last / 1e6)))) | said(sys.executable, "-c", BARE_LOOP, str(seconds), *map(str, sides))
-    return {name: found[name] for name in (*PATTERNS, "fp32", "fp64", "median-fp32", "median-fp64")}
+    found = said(str(stream), str(max(480, round(12 * last / 1e6)))) | bare_loop(seconds)
+    return {name: max(found[name]) for name in (*PATTERNS, "fp32", "fp64")}
 
 
 def measured(file: Path, quick: bool) -> dict[str, float]:
@@ -105,31 +112,67 @@ def compare(rounds: int, quick: bool, seconds: float) -> None:
         print(f"{name}: measured is {median(found):.2f} of the reference ({min(found):.2f} to {max(found):.2f} in {len(found)} rounds)")
 
 
+class StreamLoops:
+    """STREAM's copy and triad in tries as short as ours, by the same threads on arrays of their own, which they touched first."""
+
+    def __init__(self, folder: Path, team: _Team, size: float) -> None:
+        library = folder / "loops.so"
+        words = [os.environ.get("CC", "cc"), "-O3", "-march=native", "-shared", "-fPIC", str(HERE / "stream_loops.c"), "-o", str(library)]
+        subprocess.run(words, check=True)
+        self.library, self.team, self.turn = ctypes.CDLL(str(library)), team, 0
+        self.part = round(size / 24 / STREAM_PARTS)
+        self.arrays = team._each(lambda place: [numpy.ones(self.part * STREAM_PARTS) for _ in range(3)])
+
+    def run(self, name: str, tries: int) -> list[float]:
+        """B/s of each try; as of ours, the first in a row does not count."""
+        return [self._once(name) for _ in range(tries + 1)][1:]
+
+    def _once(self, name: str) -> float:
+        self.turn = (self.turn + 1) % STREAM_PARTS
+        time.sleep(REST_S)
+        at = _kernels.clock_ns() + WAKE_NS * (self.team.threads + 1)
+
+        def loop(place: int) -> tuple[int, int]:
+            ends = (ctypes.c_long * 2)()
+            arrays = [ctypes.c_void_p(each[self.turn * self.part :].ctypes.data) for each in self.arrays[place]]
+            getattr(self.library, name)(*arrays, ctypes.c_long(self.part), ctypes.c_long(at), ends)
+            return ends[0], ends[1]
+
+        ends = self.team._each(loop)
+        moved = self.team.threads * self.part * BYTES[name]
+        return moved / (max(end for _, end in ends) - min(begin for begin, _ in ends)) * 1e9
+
+
 def alternate(turns: int, seconds: float) -> None:
-    """Our experiments and the references by turns: what else runs on this computer slows both."""
+    """Our experiments and the references by turns, as often and as long: what else runs on this computer slows both."""
     ours: dict[str, list[float]] = {}
     theirs: dict[str, list[float]] = {}
-    with tempfile.TemporaryDirectory() as folder, cpu_experiments(this_cpu()) as setup:
-        stream = built(Path(folder))
-        wanted = {**{f"hbm/{name}/": name for name in PATTERNS}, **{f"product/{name}/all": name for name in ("fp32", "fp64")}}
-        chosen = [(name, one) for one in setup.experiments for start, name in wanted.items() if one.key.startswith(start)]
-        for _, experiment in chosen:
+    cpu = this_cpu()
+    with tempfile.TemporaryDirectory() as folder, cpu_experiments(cpu) as setup, ExitStack() as stack:
+        by_key = {one.key: one for one in setup.experiments}
+        streams = {name: next(one for key, one in by_key.items() if key.startswith(f"hbm/{name}/")) for name in PATTERNS}
+        products = {name: by_key[f"product/{name}/all"] for name in ("fp32", "fp64")}
+        loops = StreamLoops(Path(folder), _Team(stack, cpu.threads), int(streams["triad"].key.rpartition("/")[2]))
+        for experiment in (*streams.values(), *products.values()):
             experiment.run(1)  # the warm-up
-        sides = next(one.run.sides for one in setup.experiments if one.key == "product/fp32/all")
         for _ in range(turns):
-            for name, experiment in chosen:  # products as long as the bare loop has: the best of more tries is better
-                end = time.perf_counter() + (len(sides) * seconds if name.startswith("fp") else 0.0)
-                ours.setdefault(name, []).extend(experiment.run(8))
+            end = time.perf_counter() + seconds
+            while time.perf_counter() < end:
+                for name, experiment in streams.items():
+                    ours.setdefault(name, []).extend(experiment.run(8))
+                    theirs.setdefault(name, []).extend(loops.run(name, 8))
+            sides = products["fp32"].run.sides
+            for name, experiment in products.items():
+                end = time.perf_counter() + len(sides) * seconds
                 while time.perf_counter() < end:
-                    ours[name].extend(experiment.run(8))
-            for name, rate in reference(stream, seconds, sides).items():
-                theirs.setdefault(name, []).append(rate)
+                    ours.setdefault(name, []).extend(experiment.run(8))
+            for name, rates in bare_loop(seconds, sides).items():
+                theirs.setdefault(name, []).extend(rates)
     print(f"{'':6} {'ours: best':>11} {'median':>8}  {'reference: best':>16} {'median':>8}  {'ratios: best':>13} {'median':>7}  G/s")
     for name, mine in ours.items():
         found = theirs[name]
-        usual = median(theirs.get(f"median-{name}", found))  # of STREAM, which tells its best alone, that of the turns
-        line = f"{name:6} {max(mine) / 1e9:11.1f} {median(mine) / 1e9:8.1f}  {max(found) / 1e9:16.1f} {usual / 1e9:8.1f}"
-        print(f"{line}  {max(mine) / max(found):13.2f} {median(mine) / usual:7.2f}")
+        line = f"{name:6} {max(mine) / 1e9:11.1f} {median(mine) / 1e9:8.1f}  {max(found) / 1e9:16.1f} {median(found) / 1e9:8.1f}"
+        print(f"{line}  {max(mine) / max(found):13.2f} {median(mine) / median(found):7.2f}")
 
 
 if __name__ == "__main__":
