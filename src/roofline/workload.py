@@ -390,7 +390,8 @@ class Recording(Struct, frozen=True, kw_only=True):
     device that had most.
     ``compile_s`` is how long the host compiled, ``warm_up_s`` how much of that came before the first steady step (all of it without steps);
     of several hosts, the longest.
-    ``timeline`` is what each device did when, in one typical step and in the run, where that was asked for.
+    ``timeline`` is what each device did when, in one typical step and in the run, where that was asked for. ``programs`` is what identifies
+    the program of each module that ran, where a profile has several of one name and ran one of them.
     """
 
     workload: Workload
@@ -407,4 +408,5 @@ class Recording(Struct, frozen=True, kw_only=True):
     compile_s: float = 0.0
     warm_up_s: float = 0.0
     timeline: tuple[Lane, ...] = ()
+    programs: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

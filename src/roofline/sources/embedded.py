@@ -22,9 +22,15 @@ def programs_behind(recording: Recording, machine: Machine, path: str) -> dict[s
             spent[op.module] = spent.get(op.module, 0.0) + (op.time_s or 0.0)
             names.setdefault(op.module, set()).add(op.name)
     found: dict[str, HloModule] = {}
+    ran: set[str] = set()
     for number, module in programs_of(path, machine, frozenset(map(_without_number, spent))):
         numbered = f"{module.name}({number})"  # as ops of programs are told apart that have one name
         name = numbered if numbered in spent else module.name
+        if number and number == recording.programs.get(name):
+            found[name] = module
+            ran.add(name)
+        if name in ran:
+            continue
         mine = names.get(name, set())
         has = sum(module.place(one) is not None for one in mine)
         known = found.get(name)

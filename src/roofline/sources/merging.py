@@ -61,6 +61,7 @@ def merge(parts: Iterable[Part], format: str) -> Recording:
     idle = _idle(ordered, keys)
     reasons = {IdleKey(one.kind, one.activity, one.location, one.cause): place for place, one in enumerate(idle)}
     return Recording(
+        programs={module: next(iter(each)) for module, each in programs.items() if module and len(each) == 1},
         workload=Workload(tuple([_op(subject, row, len(programs[subject.module]) > 1, len(devices) > 1) for subject, row in rows])),
         format=format,
         files=tuple(part.file for part in ordered),
