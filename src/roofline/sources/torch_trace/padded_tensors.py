@@ -20,6 +20,7 @@ from .pricing import PricedOp
 KIND, CLASS = "padding", "padded"
 NEAR = 4  # executions from the fill to the copy
 MOST_NEEDED = 0.9  # of the rows: less padding than that pays, for alignment
+MOST = 16  # tensors that a step fills up
 LEAST = 64  # rows with their padding: shapes say too little of fewer
 _FILLS = ("aten::fill_", "aten::zero_")
 _MULTIPLY = frozenset(("matmul", "attention"))
@@ -73,10 +74,12 @@ def padded_tensors(ordered: Sequence[Held]) -> Iterator[tuple[Held, Avoidable]]:
 
 def _of_step(ordered: Sequence[Held]) -> Iterator[tuple[Held, Avoidable]]:
     known: list[Padded] = []
+    seen: set[int] = set()  # rows of products so far
     for place, held in enumerate(ordered):
         made = _padded(ordered[max(place - NEAR, 0) : place], held)
-        if made is not None and made not in known and not any(_has_rows(one, made.rows) for _, one in ordered[:place]):
+        if made is not None and made.rows not in seen and len(known) < MOST and made not in known:
             known.append(made)
+        seen |= _rows(held[1])
         for padded in known:
             if (share := padded.share(held[1])) < 1:
                 yield held, _avoidable(held[1], padded, share)
@@ -87,9 +90,9 @@ def _tensors(priced: PricedOp) -> list[Tensor]:
     return [one for one in priced.args if isinstance(one, Tensor)]
 
 
-def _has_rows(priced: PricedOp, rows: int) -> bool:
-    """Whether a product has as many rows."""
-    return priced.priced.category in _MULTIPLY and any(rows in one.shape for one in _tensors(priced) if len(one.shape) == 2)
+def _rows(priced: PricedOp) -> set[int]:
+    """The sizes of a product's matrices."""
+    return {size for one in _tensors(priced) if len(one.shape) == 2 for size in one.shape} if priced.priced.category in _MULTIPLY else set()
 
 
 def _padded(before: Sequence[Held], held: Held) -> Padded | None:

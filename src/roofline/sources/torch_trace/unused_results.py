@@ -4,7 +4,7 @@ In a step with a backward pass, ops that are recorded for gradients but have non
 last must not be taken by a later op, as far as sizes tell: a target that is detached has no gradient either.
 """
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
 from ...cost import NOTHING
 from ...resource import HBM
@@ -34,9 +34,13 @@ def unused_results(
     for mine in steps.values():
         if not any(number in differentiated for _, number in mine if number != NONE):
             continue
+        takers: dict[int, list[tuple[int, Tensor]]] = {}  # by the elements of what they take, with their places
+        for place, ((_, priced), _) in enumerate(mine):
+            for one in _tensors(priced):
+                takers.setdefault(one.elements, []).append((place, one))
         for begin, end in _runs([number == NONE or number not in differentiated for _, number in mine], [number for _, number in mine]):
-            run, later = [held for held, _ in mine[begin:end]], [held for held, _ in mine[end:]]
-            if any(priced.priced.category in _MULTIPLY for _, priced in run) and not _is_taken(run[-1][1], later):
+            run = [held for held, _ in mine[begin:end]]
+            if any(priced.priced.category in _MULTIPLY for _, priced in run) and not _is_taken(run[-1][1], takers, end):
                 yield from ((held, reason) for held in run)
 
 
@@ -59,14 +63,11 @@ def _tensors(priced: PricedOp) -> Iterator[Tensor]:
             yield one
 
 
-def _is_taken(priced: PricedOp, later: Sequence[Held]) -> bool:
+def _is_taken(priced: PricedOp, takers: Mapping[int, Sequence[tuple[int, Tensor]]], end: int) -> bool:
     """Whether later ops take a tensor like what an op made: as large, and of as many channels where it has as many axes."""
     elements, rank, channels = _made(priced)
-    return any(
-        one.elements == elements and (len(one.shape) != rank or one.shape[1:2] == (channels,) or rank < 2)
-        for _, other in later
-        for one in _tensors(other)
-    )
+    later = (one for place, one in takers.get(elements, ()) if place >= end)
+    return any(len(one.shape) != rank or one.shape[1:2] == (channels,) or rank < 2 for one in later)
 
 
 def _made(priced: PricedOp) -> tuple[int, int, int]:
