@@ -4,15 +4,17 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from roofline.analysis.changes import change
 from roofline.analysis.changes.state import State
 from roofline.analysis.what_if import what_if
-from roofline.cost import Cost
+from roofline.cost import NOTHING, Cost
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read import parse
 from roofline.hlo.scaling.growth import Program
+from roofline.hlo.scaling.hidden import Data
 from roofline.hlo.scaling.inputs import dimension_named, dimensions_of
 from roofline.hlo.scaling.scaled import scaled
 from roofline.hlo.unneeded import Review
@@ -186,7 +188,7 @@ def test_a_chain_that_stores_nothing_for_gradients_is_one_kernel_the_first_time(
     change(state, ["remat", "on"])
     (added,) = state.added
     assert added.beside.name == "third"
-    assert added.time_s == pytest.approx(2e-5)  # the bytes of one of them instead of three
+    assert added.time_s == pytest.approx(1.4 * 2e-5)  # the bytes of one of them instead of three
 
 
 EXPERTS = (
@@ -271,3 +273,40 @@ def test_storing_what_a_loop_recomputes_takes_no_longer_than_that() -> None:
     changed = [op for op in report.ops if op.expected is not None]
     assert changed
     assert all((op.time_s or 0.0) <= (op.before_s or 0.0) * 1.0001 for op in changed)
+
+
+def test_a_chain_that_stores_values_again_is_several_kernels_the_first_time() -> None:
+    reason = Avoidable(kind="recomputation", instead=NOTHING, why="")
+    ops = tuple(replace(streamed(name, name, "backward"), avoidable=(reason,)) for name in ("first", "second", "third"))
+    state = state_of(ops, {"apart": APART.replace("AXIS", "1")})
+    change(state, ["remat", "off"])
+    times = [new.time_s for _, new in sorted(state.changed().items())]
+    assert times == pytest.approx([0.0, 0.0, 6e-5 - 1.4 * 2e-5])  # what they take less one kernel for all of them
+
+
+JOINED = """
+HloModule joined, is_scheduled=true
+
+%body (p0: bf16[16,8], p1: bf16[16,8], p2: bf16[8,1]) -> bf16[32,1] {
+  %p0 = bf16[16,8]{1,0} parameter(0)
+  %p1 = bf16[16,8]{1,0} parameter(1)
+  %p2 = bf16[8,1]{1,0} parameter(2)
+  %both = bf16[32,8]{1,0} concatenate(%p0, %p1), dimensions={0}
+  ROOT %y = bf16[32,1]{1,0} dot(%both, %p2), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+
+ENTRY %main (x: bf16[8,1], u: bf16[16,8], v: bf16[16,8]) -> bf16[32,1] {
+  %x = bf16[8,1]{1,0} parameter(0)
+  %u = bf16[16,8]{1,0} parameter(1)
+  %v = bf16[16,8]{1,0} parameter(2)
+  ROOT %y = bf16[32,1]{1,0} fusion(%u, %v, %x), kind=kCustom, calls=%body
+}
+"""
+
+
+def test_weights_that_a_kernel_joins_are_weights_for_a_batch_of_one() -> None:
+    module = parse(JOINED.encode(), "joined")
+    place = module.entry_computation.root
+    found = Review(Pricer(module, "gpu", Network.of(None, "gpu"))).product(module.entry, place)
+    one = Product(m=32, k=8, n=1, batch=1, left="bf16", right="bf16", out="bf16", compute="bf16")
+    assert Data(module, {0}).operation(place, one, found, 4) == replace(one, n=4)

@@ -9,16 +9,19 @@ from msgspec.structs import replace
 
 from ...cost import NOTHING, Cost
 from ...hlo.price.traffic import source
+from ...hlo.unneeded.recomputed import KIND as RECOMPUTED
+from ...hlo.unneeded.row_chains import Chain
 from ...operation import Product, Streamed
 from ...workload import Op
 from ..expected_times import predict_op
-from .fuse import chains_inside, fused_s, grown
+from .fuse import Indexed, chains_inside, fused_s, grown
 from .state import State
 from .words import Words
 
 AGAIN = (0.7, 1.1)  # bounds of recomputing, as shares of the first time: compilers fuse it with the gradients
-FIRST = (0.8, 2.0)  # bounds of a chain of kernels that is one kernel as long as nothing of it is stored for the gradients
-FUSED = 0.1  # of the time of work that is spared, at most: what other kernels have of it, fused into them
+FIRST = (0.6, 1.7)  # bounds of a chain of kernels that is one kernel as long as nothing of it is stored for the gradients
+ROWS_AT_ONCE = 1.4  # times as long as its traffic takes: one kernel for a softmax waits for whole rows (XLA's on H200: 1.3 to 2.4)
+FUSED = 0.15  # of the time of work that is spared, at most: what other kernels have of it, fused into them
 STORED = 0.25  # of the time of work that is spared, at most: what it takes to store and read its results instead
 
 
@@ -26,7 +29,15 @@ def remat(state: State, words: Words) -> None:
     """``remat off``: nothing is computed twice; ``remat on``: every layer's forward pass again before its gradients."""
     word = words.need()
     if word == "off":
-        _spare(state, "recomputation", "remat off: this program computes nothing twice")
+        again = [(index, op) for index, op in state if any(one.kind == RECOMPUTED for one in op.avoidable) and op.cost != NOTHING]
+        chains = [(chain, _first_s(state, chain, found)) for chain, found in chains_inside(state, again)]
+        _spare(state, RECOMPUTED, "remat off: this program computes nothing twice")
+        for chain, first in chains:  # it stores values for the gradients now, so that it is no longer one kernel the first time
+            index, op = chain[-1]
+            left = sum(part.time_s or 0.0 for _, part in chain) - first
+            if left > 0 and op.time_s:
+                state.put(index, op.cost * Fraction(min(left / op.time_s, 1.0)), op.operation, 0.0)
+                state.fixed[index] = (left, -left, 2 * left)
     elif word == "on":
         _again(state)
     else:
@@ -58,12 +69,16 @@ def _again(state: State) -> None:
     fused = set()
     for chain, found in chains_inside(state, again):  # the first time nothing but their last result is needed
         fused |= {index for index, _ in chain}
-        index, beside = chain[-1]
-        once = fused_s(state, chain, float(found.least)) / grown(state, chain) * beside.count
-        state.repeat(index, "again", FIRST, min(once, sum(op.time_s or 0.0 for _, op in chain)))
+        state.repeat(chain[-1][0], "again", FIRST, _first_s(state, chain, found))
     for index, _ in again:
         if index not in fused:
             state.repeat(index, "again", AGAIN)
+
+
+def _first_s(state: State, chain: Indexed, found: Chain) -> float:
+    """How long a chain takes as one kernel, where nothing but its last result is needed."""
+    once = ROWS_AT_ONCE * fused_s(state, chain, float(found.least)) / grown(state, chain) * chain[-1][1].count
+    return min(once, sum(op.time_s or 0.0 for _, op in chain))
 
 
 def _several_times(state: State, forward: list[tuple[int, Op]]) -> list[tuple[int, Op]]:

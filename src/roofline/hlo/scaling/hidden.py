@@ -120,10 +120,9 @@ class Data:
         return len(one.operands) == 1 and body is not None and "reduce" in self.values.opcodes(body)
 
     def _is_data(self, side: Value) -> bool:
-        source = self.values.origin(side, RENAMED | {"get-tuple-element"})
-        if source.computation is self.module.entry_computation:
-            return source.index in self.held
-        return True
+        """Whether an operand of a product, or a part that a kernel puts it together from, is computed from data."""
+        entry = self.module.entry_computation
+        return any(one.computation is not entry or one.index in self.held for one in self.values.pieces(side, _PASSING))
 
 
 def _divides(result: Shape, weight: Shape) -> bool:
