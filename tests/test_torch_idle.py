@@ -508,3 +508,18 @@ def test_the_device_waits_for_memory_that_steps_allocate(tmp_path: Path, call: s
     if found:
         assert "in step, which allocates or frees memory of the device (train.py:7)" in found[0].message
         assert "empty_cache" in found[0].levers[0]
+
+
+def test_compiled_code_that_graph_breaks_cut_into_parts(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for step in range(4):
+        trace.annotation(f"ProfilerStep#{step}", 1000 * step, 999)
+        trace.frame("train.py(5): main", 1000 * step, 999)
+        for place in range(10):
+            at = 1000 * step + 100 * place + 5
+            trace.frame("model.py(16): torch_dynamo_resume_in_forward_at_16", at, 94)
+            trace.op("aten::mm", at + 5, 88, [(8, 4), (4, 2)])
+            trace.run("gemm", launched=at + 85, start=at + 88, dur=5)
+    (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-dispatch"]
+    assert "in forward after a graph break (model.py:16)" in found.message
+    assert "TORCH_LOGS=graph_breaks" in found.levers[0]

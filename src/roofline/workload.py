@@ -332,9 +332,9 @@ class KernelUse(Struct, frozen=True):
 IDLE_KINDS = ("input", "sync", "callback", "compile", "dispatch", "transfer", "device", "latency", "unknown")
 
 
-# What may be known of a wait beyond its kind: the length of a boolean mask is read, memory of the device is allocated or freed, or the
-# host's code is not recorded.
-BY_A_MASK, ALLOCATES, UNSEEN = "mask", "memory", "unseen"
+# What may be known of a wait beyond its kind: the length of a boolean mask is read, memory of the device is allocated or freed, the
+# host's code is not recorded, or what was compiled is cut into parts.
+BY_A_MASK, ALLOCATES, UNSEEN, GRAPH_BREAK = "mask", "memory", "unseen", "graph break"
 
 
 class IdleReason(Struct, frozen=True, kw_only=True):

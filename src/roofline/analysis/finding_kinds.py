@@ -250,6 +250,16 @@ MASKED = Kind(
     "the host was in {activity}",
     ("masks and torch.where instead of nonzero and boolean indexing",),
 )
+# Of idle-dispatch where torch.compile could not take a function whole.
+BROKEN = Kind(
+    "the parts of compiled code, cut by graph breaks, which the host launches one by one",
+    "Let the function be compiled whole",
+    "the host was launching kernels one by one, in {activity}",
+    (
+        "TORCH_LOGS=graph_breaks says why: print, .item(), branches on values, calls of other libraries",
+        "torch.compile(model, mode='reduce-overhead') once it is whole",
+    ),
+)
 # Of idle-sync where the host waits for memory.
 ALLOCATED = Kind(
     "the memory that is allocated and freed in steps, for which the device waits",

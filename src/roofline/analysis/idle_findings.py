@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from ..machine import LATENCY
 from ..units import parse, rounded, show
-from ..workload import ALLOCATES, BY_A_MASK, UNSEEN
+from ..workload import ALLOCATES, BY_A_MASK, GRAPH_BREAK, UNSEEN
 from .finding_drafts import FindingDraft, StepSaving
-from .finding_kinds import ALLOCATED, MASKED, ONE_PROGRAM, UNSEEN_CODE, Kinds
+from .finding_kinds import ALLOCATED, BROKEN, MASKED, ONE_PROGRAM, UNSEEN_CODE, Kinds
 from .finding_words import LISTED, source_line
 from .idle_time import Waiting
 from .program_clock import NOTABLE, Clock
@@ -16,7 +16,12 @@ DISPATCH, CALLBACK = "idle-dispatch", "idle-callback"
 # What JAX's profiler takes to record the launch of one program: eight programs that wait for it took 60 to 100 µs longer than without.
 RECORDED_LAUNCH_S = parse("60 us", "s")
 MOST_RECORDED = 0.5  # of such a gap: it varies with the host
-BY_CAUSE = {BY_A_MASK: MASKED, ALLOCATES: ALLOCATED, UNSEEN: UNSEEN_CODE}  # kinds of findings for what is known beyond the kind of wait
+BY_CAUSE = {
+    BY_A_MASK: MASKED,
+    ALLOCATES: ALLOCATED,
+    UNSEEN: UNSEEN_CODE,
+    GRAPH_BREAK: BROKEN,
+}  # kinds of findings for what is known beyond the kind of wait
 LAUNCH_RECORDED = "About {seconds} of that is the profiler's own, which slows every launch."
 
 

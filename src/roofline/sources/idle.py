@@ -14,7 +14,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from ..units import parse
-from ..workload import ALLOCATES, BY_A_MASK, UNSEEN
+from ..workload import ALLOCATES, BY_A_MASK, GRAPH_BREAK, UNSEEN
 from .host_activity import INSIDE, MASK, MEMORY, Activity, loads_data
 from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
 from .xspace.scan import gaps
@@ -272,6 +272,8 @@ def _cause(kind: str, one: Activity) -> str:
     """What is known beyond the kind of a reason."""
     if kind == "sync":
         return {MASK: BY_A_MASK, MEMORY: ALLOCATES}.get(one.detail, "")
+    if kind == "dispatch":
+        return GRAPH_BREAK if one.function.endswith(GRAPH_BREAK) else ""
     return UNSEEN if kind == "input" and not one.callee and not one.function else ""
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...workload import GRAPH_BREAK
 from ..host_activity import MASK, MEMORY, NOTHING, WAITS, Activity, Frame, activity, loads_data
 from ..idle import LARGE_COPY, Gap, Idle, explained, gaps_between, unexplained
 from ..parts import DevicePart
@@ -50,6 +51,7 @@ LOOK_BACK = 16  # events before an instant, of which the last one to end is look
 BETWEEN_OPS = 200_000  # nanoseconds that Python may take from one op to the next
 UNSEEN = 500_000  # where its calls were not recorded, such as those of hooks, of backward() and of optimizers
 _PLANNED = re.compile(r"aten::_?(?:cudnn|miopen)_|aten::_\w+_(?:cudnn|miopen)_")
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")  # how torch.compile calls what is left of a function
 _ALLOCATION = re.compile(r"(?:cuda|hip)(?:Malloc|Free)(?!Async|Host)|cuMem(?:Alloc|Free|Create|Map|Unmap|Release|SetAccess)(?!Async|Host)")
 _COMPUTED = re.compile(r"aten::(?!(?:new_)?empty|resize|set_|detach|record_stream)")  # those wait for memory, if they take long
 COMPUTES = 200_000  # nanoseconds from which on an op that launches nothing computes on the host: others take microseconds
@@ -288,7 +290,8 @@ def _frame(name: str) -> str | Frame:
         return Frame("framework", "", name)
     file = found["file"].replace("\\", "/")
     if line := users_line(name):
-        return Frame("user", line, found["function"])
+        resumed = _RESUMED.fullmatch(found["function"])
+        return Frame("user", line, f"{resumed[1]} after a {GRAPH_BREAK}" if resumed else found["function"])
     short = file.rpartition("/")[2].removesuffix(".py")
     loads = "torch/utils/data" in file or short in sys.stdlib_module_names or file.startswith("<")
     return Frame("library" if loads else "framework", f"{file}:{found['line']}", found["function"])
