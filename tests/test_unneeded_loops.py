@@ -70,6 +70,65 @@ def test_scores_of_every_layer_of_which_the_last_are_used(take: Callable[[Any], 
     assert len([op for op, _ in found if op.category == "matmul"]) == (1 if factor else 0), "the layer itself is needed"
 
 
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda a, b: (a @ b.T)[jnp.arange(8192), jnp.arange(8192)], True),
+        (lambda a, b: jnp.trace(a @ b.T), True),
+        (lambda a, b: jax.nn.softmax(a @ b.T), False),
+        (lambda a, b: (scores := a @ b.T).sum(1) - scores[jnp.arange(8192), jnp.arange(8192)], False),
+    ],
+)
+def test_the_diagonal_of_a_product(function: Callable[..., Any], told: bool) -> None:
+    ops = ops_of(function, of_shape(8192, 512), of_shape(8192, 512))
+    assert [one.factor for op in ops for one in op.avoidable if one.kind == "unused-results"] == ([8192] if told else [])
+
+
+@pytest.mark.parametrize("how", ["scan", "sum", "layers"])
+def test_experts_whose_results_are_weighted_one_after_another(how: str) -> None:
+    def mixture(x: Any, router: Any, up: Any, down: Any) -> Any:
+        top, chosen = jax.lax.top_k((x @ router).astype("float32"), 2)
+        if how == "sum":
+            gates = [jnp.sum(jnp.where(chosen == e, jax.nn.softmax(top), 0), -1).astype(x.dtype) for e in range(16)]
+            return sum(gates[e][:, None] * (jax.nn.relu(x @ up[e]) @ down[e]) for e in range(16))
+        gates = jnp.zeros((4096, 16), x.dtype).at[jnp.arange(4096)[:, None], chosen].set(top.astype(x.dtype))
+
+        def one(total: Any, expert: Any) -> Any:
+            up, down, gate = expert
+            return total + gate[:, None] * (jax.nn.relu(x @ up) @ down), None
+
+        def layer(h: Any, weights: Any) -> Any:  # as many layers as there are experts
+            return h + jax.nn.relu(h @ weights[0]) @ weights[1], None
+
+        if how == "layers":
+            return jax.lax.scan(layer, x, (up, down))[0] * gates.sum(1)[:, None]
+        return jax.lax.scan(one, jnp.zeros_like(x), (up, down, gates.T))[0]
+
+    ops = ops_of(mixture, of_shape(4096, 1024), of_shape(1024, 16), of_shape(16, 1024, 2048), of_shape(16, 2048, 1024))
+    factors = [one.factor for op in ops for one in op.avoidable if one.kind == "dense-experts"]
+    assert factors == {"scan": [8] * 2, "sum": [8] * 32, "layers": []}[how]
+
+
+@pytest.mark.parametrize("gathered", [False, True])
+def test_the_gradients_of_repeated_rows_could_be_added_up_first(gathered: bool) -> None:
+    def loss(weights: Any, x: Any, other: Any, ids: Any) -> Any:
+        h = jnp.tanh(x @ weights["own"])
+        rows = h[ids] if gathered else jnp.repeat(h, 16, 0)
+        return jnp.sum((jax.nn.relu(jax.nn.relu(rows @ weights["a"]) @ weights["b"]) * other).astype("float32") ** 2)
+
+    weights = {name: of_shape(1024, 1024) for name in ("own", "a", "b")}
+    ops = ops_of(jax.grad(loss), weights, of_shape(1024, 1024), of_shape(16384, 1024), of_shape(16384, dtype="int32"))
+    found = [one.factor for op in ops for one in op.avoidable if one.group == "rows" and one.factor]
+    assert found == [16] * 6, "two forward, two of weights, two of rows; not those of the rows before they were repeated"
+
+
+def test_rows_of_the_identity_are_one_hot() -> None:
+    ops = ops_of(lambda ids, table: jnp.eye(8192, dtype="bfloat16")[ids] @ table, of_shape(16384, dtype="int32"), of_shape(8192, 1024))
+    assert [op.category for op in ops if any("multiplies" in one.why for one in op.avoidable if one.kind == "one-hot-product")] == [
+        "matmul"
+    ]
+
+
 def test_the_gradients_of_a_product_of_two_narrow_factors() -> None:
     def loss(p: Any, frozen: Any, x: Any) -> Any:
         return jnp.tanh(x @ frozen + x @ (p["a"] @ p["b"])).astype("float32").sum()

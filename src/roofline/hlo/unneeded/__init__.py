@@ -19,6 +19,7 @@ from ..price.collectives import Network
 from ..price.pricing import Pricer, even_share
 from ..price.program import Executed, executed_by
 from .attention import stored_attention
+from .diagonals import diagonals_of_products
 from .donation import missing_donations
 from .duplicates import duplicates
 from .exchanged import exchanged, results_of
@@ -68,6 +69,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     padding,
     unused_results,
     unused_in_loops,
+    diagonals_of_products,
     duplicates,
     layout_copies,
     low_batches,

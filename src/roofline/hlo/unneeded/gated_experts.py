@@ -13,6 +13,7 @@ from msgspec import Struct
 from ...cost import Cost
 from ...resource import HBM
 from ...workload import Avoidable
+from ..ir.module import Computation
 from .experts import CLASS, KIND
 from .kernels import Kernels, Product
 from .one_hot import position
@@ -45,9 +46,11 @@ def gated_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     opcodes = kernels.module.opcodes
     if opcodes.isdisjoint(_CHOOSING) or opcodes.isdisjoint(_GATES):
         return
-    experts = list(_with_all_experts(kernels))
+    experts = list(_with_all_experts(kernels)) or list(_one_by_one(kernels))
     experts += _gradients(kernels, experts)
-    choices = list(_choices(kernels, {one.groups for one in experts})) if experts else []
+    groups = {one.groups for one in experts}
+    computations = dict.fromkeys((kernels.number, kernels.module.entry)) if experts else ()
+    choices = [found for number in computations for found in _choices(kernels.values, kernels.module.computations[number], groups)]
     for one in experts:
         # Gates are of each token, or of each of its choices; an expert that gets fewer rows has its own.
         tops = [top for groups, gates, top in choices if groups == one.groups and one.rows in (gates, gates / top)]
@@ -80,6 +83,24 @@ def _with_all_experts(kernels: Kernels) -> Iterator[Expert]:
             break
 
 
+def _one_by_one(kernels: Kernels) -> Iterator[Expert]:
+    """The products of a loop with the weights of one expert in each iteration, where the loop takes the gates of one expert too."""
+    if kernels.number not in kernels.values.loop_bodies:
+        return
+    cut = [one for one in _inside(kernels.values, kernels.computation) if one.opcode == "dynamic-slice"]
+    gates = {(one.shape.elements, kernels.values.operand(one, 0).shape.elements) for one in cut}
+    for index, found in kernels.products.items():
+        for side in (found.right, found.left):
+            made = kernels.values.origin(side, LAYOUT | {"convert"})
+            every = kernels.values.operand(made, 0).shape if made.opcode == "dynamic-slice" else None
+            if every is None or len(every.dims) != 3 or every.elements != every.dims[0] * side.shape.elements:
+                continue
+            one = Expert(index, found, every.dims[0], side.shape.elements)
+            if (one.rows, one.rows * one.groups) in gates:
+                yield one
+            break
+
+
 def _gradients(kernels: Kernels, experts: Sequence[Expert]) -> Iterator[Expert]:
     """The gradients of the experts' weights: as many FLOP as the products with them, and a result as large as they are."""
     known = {one.index for one in experts}
@@ -90,22 +111,26 @@ def _gradients(kernels: Kernels, experts: Sequence[Expert]) -> Iterator[Expert]:
             yield Expert(index, found, one.groups, one.weights)
 
 
-def _choices(kernels: Kernels, groups: set[int]) -> Iterator[tuple[int, int, int]]:
+def _choices(values: Values, computation: Computation, groups: set[int]) -> Iterator[tuple[int, int, int]]:
     """Numbers of experts among which a top-k chose some, how many gates there are for each, and how many it chose."""
-    values, computation = kernels.values, kernels.computation
+    for made in _inside(values, computation):
+        if made.opcode == "gather":
+            yield from _gathered(values, made, groups)
+            continue
+        for count in groups & set(made.shape.dims if made.shape.is_array else ()):
+            top = _chosen(values, made, count)
+            if top is not None:
+                yield count, made.shape.elements // count, top
+
+
+def _inside(values: Values, computation: Computation) -> Iterator[Value]:
+    """The instructions of a computation, and of the bodies of its fusions."""
     for place, kernel in enumerate(computation.instructions):
         body = values.body(kernel)
-        inside = [Value(computation, place)]
-        if body is not None:
-            inside = [Value(body, index, ((computation, kernel),)) for index in range(len(body))]
-        for made in inside:
-            if made.opcode == "gather":
-                yield from _gathered(values, made, groups)
-                continue
-            for count in groups & set(made.shape.dims if made.shape.is_array else ()):
-                top = _chosen(values, made, count)
-                if top is not None:
-                    yield count, made.shape.elements // count, top
+        if body is None:
+            yield Value(computation, place)
+        else:
+            yield from (Value(body, index, ((computation, kernel),)) for index in range(len(body)))
 
 
 def _gathered(values: Values, made: Value, groups: set[int]) -> Iterator[tuple[int, int, int]]:

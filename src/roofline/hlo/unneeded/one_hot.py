@@ -31,7 +31,7 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for index, found in kernels.products.items():
         for side, axes in ((found.left, found.dims.lhs_contracting), (found.right, found.dims.rhs_contracting)):
             hot, many = _many_hot(values, side)
-            if hot is None and _is_diagonal(values, side):
+            if hot is None and is_diagonal(values, side):
                 why = f"multiplies by a diagonal matrix ({found}), where a product of elements would do"
                 moved = 2 * (found.right if side is found.left else found.left).shape.bytes
                 yield index, Avoidable(kind=KIND, instead=Cost.of({HBM: moved}), why=why, unneeded=CLASS, group=DIAGONAL)
@@ -69,6 +69,8 @@ def one_hot_axis(values: Values, value: Value) -> int | None:
     A change of layout on the way moves the dimension: it is found again by its size, or where several have that, by following each.
     """
     made = values.origin(value)
+    if made.opcode == "gather" and is_diagonal(values, values.operand(made, 0)):  # rows of the identity
+        return len(value.shape.dims) - 1 if made.shape.dims[-1:] == value.shape.dims[-1:] else None
     if made.opcode == "select":
         made = values.origin(values.operand(made, 0))
     if made.opcode != "compare" or made.instruction.word("direction").upper() != "EQ":
@@ -86,7 +88,7 @@ def one_hot_axis(values: Values, value: Value) -> int | None:
     return None
 
 
-def _is_diagonal(values: Values, value: Value) -> bool:
+def is_diagonal(values: Values, value: Value) -> bool:
     """Whether all elements of a matrix but its diagonal are zero: those where two positions are the same are selected or multiplied."""
     made = values.origin(value)
     places = values.operands(made)[: {"select": 1, "multiply": 2}.get(made.opcode, 0)]

@@ -25,7 +25,8 @@ _SAME = ELEMENTWISE | {"copy", "select", "optimization-barrier", "opt-barrier"}
 _RESHAPES = frozenset(("reshape", "bitcast"))
 _KEEPING = frozenset(("reduce", "slice", "dynamic-slice"))
 _SPREAD = RENAMED | {"broadcast"}
-_MOST_NEEDED = 0.5  # of a product
+_CUT = RENAMED | {"slice"}
+_MOST_NEEDED = 0.6  # of a product
 _TABLES = ("parameter", "get-tuple-element", "constant")  # an embedding's rows are looked up as often as the data has them
 _TWICE = 2
 _BY_INDEX = "gather "
@@ -41,6 +42,8 @@ def repeated_rows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     told = {index for index, (needed, _) in shares.items() if needed <= _MOST_NEEDED}
     if not told or not rows.meet_others():
         return
+    shares |= dict(rows.gradients(told, shares))
+    told = {index for index, (needed, _) in shares.items() if needed <= _MOST_NEEDED}
     for index in sorted(told):
         (needed, spared), found = shares[index], kernels.products[index]
         amounts = {unit: amount * needed if unit.unit == "matrix" else amount for unit, amount in kernels.costs[index].amounts}
@@ -66,6 +69,25 @@ class _Rows:
         columns = self._different(found.right, dims.rhs_contracting, free_axes(found.right, dims.rhs_contracting, dims.rhs_batch))
         parts = ((found.left, rows), (found.right, columns), (found.made, rows * columns))
         return rows * columns, sum(side.shape.bytes * (1 - share) for side, share in parts if side.shape.is_array)
+
+    def gradients(self, told: set[int], shares: dict[int, tuple[float, float]]) -> Iterator[tuple[int, tuple[float, float]]]:
+        """The products of a backward pass with repeated rows: of equal rows, the gradients could be added up first.
+
+        They contract the repeated rows (the gradient of weights), or multiply gradients of as many rows by the same weights.
+        """
+        weights: dict[tuple[object, int], float] = {}
+        for index in told:
+            found = self.kernels.products[index]
+            for side, number in ((found.right, found.rows), (found.left, found.columns)):
+                weights[self.values.origin(side, _CUT).key, number] = shares[index][0]
+        for index, found in self.kernels.products.items():
+            if index in told or found.batch > 1:
+                continue
+            sides = (found.left, found.dims.lhs_contracting), (found.right, found.dims.rhs_contracting)
+            needed = min(share_of(self.axes(side), contracted) for side, contracted in sides)
+            for side, number in ((found.right, found.rows), (found.left, found.columns)):
+                needed = min(needed, weights.get((self.values.origin(side, _CUT).key, number), 1.0))
+            yield index, (needed, (found.left.shape.bytes + found.right.shape.bytes) / 2 * (1 - needed))
 
     def makers(self, found: Product) -> Iterator[int]:
         """The kernels that store the repeated rows of a product."""

@@ -18,7 +18,9 @@ from .values import RENAMED, Value
 
 _SPREAD = RENAMED | {"broadcast"}
 _PASSED = ELEMENTWISE | RENAMED | {"select"}
+_STOP = frozenset(("parameter", "constant", "iota", "dot", "sort", "topk", "custom-call", "compare"))
 _MOST_LOOKS = 60
+_MOST_CHOSEN = 16  # experts of a row
 Group = tuple[str, object]
 
 
@@ -29,9 +31,9 @@ def selected_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     chosen: dict[Group, set[int]] = {}
     constants: dict[object, set[object]] = {}
     selects = [one for one in _selects(kernels) if _is_by_row(kernels, kernels.values.operand(one, 0), one)]
-    selections = [Selection(one, expert) for one in selects if (expert := _expert(kernels, one)) is not None]
-    for index, count in products_of_experts(kernels, selections):
-        yield index, _instead(kernels, index, experts.KIND, count)
+    selections = [found for one in selects if (found := _selection(kernels, one)) is not None]
+    for index, count, top in products_of_experts(kernels, [*selections, *_gated(kernels)]):
+        yield index, _instead(kernels, index, experts.KIND, count, top)
     for select in selects:
         predicate, one, other = kernels.values.operands(select)
         products = [_products_behind(kernels, side) for side in (one, other)]
@@ -49,31 +51,59 @@ def selected_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             yield index, _instead(kernels, index, kind, count)
 
 
-def _expert(kernels: Kernels, select: Value) -> Expert | None:
-    """The expert whose rows a select takes."""
-    compared = _compared(kernels, kernels.values.operand(select, 0))
-    return Expert(*compared, select.shape.elements // max(select.shape.dims[-1], 1)) if compared is not None else None
+def _selection(kernels: Kernels, select: Value) -> Selection | None:
+    """The rows that a select takes, where they are those of an expert."""
+    predicate, taken, other = kernels.values.operands(select)
+    compared = _compared(kernels, predicate)
+    if compared is None:
+        return None
+    expert = Expert(*compared, select.shape.elements // max(select.shape.dims[-1], 1))
+    return Selection(select, taken, expert, kernels.values.origin(other, _SPREAD).opcode == "constant")
 
 
-def _instead(kernels: Kernels, index: int, kind: str, count: int) -> Avoidable:
+def _gated(kernels: Kernels) -> Iterator[Selection]:
+    """The products of elements with a gate for each row that compares the chosen experts with one."""
+    if "compare" not in kernels.module.opcodes:
+        return
+    for made in _all(kernels, "multiply"):
+        sides = kernels.values.operands(made)
+        for gate, taken in (sides, sides[::-1]):
+            spread = kernels.values.origin(gate)
+            if spread.opcode != "broadcast" or not made.shape.dims or not _is_alike_along_rows(kernels, spread):
+                continue
+            rows = made.shape.elements // max(made.shape.dims[-1], 1)
+            behind = kernels.values.behind(spread, _STOP, most=_MOST_LOOKS)
+            found = {compared: one for one in behind if one.opcode == "compare" and (compared := _compared(kernels, one)) is not None}
+            tops = {one.shape.elements / rows for one in found.values()}
+            if len(found) == 1 and tops <= {float(top) for top in range(1, _MOST_CHOSEN + 1)}:
+                yield Selection(made, taken, Expert(*next(iter(found)), rows, int(tops.pop())), is_zero_elsewhere=True)
+
+
+def _instead(kernels: Kernels, index: int, kind: str, count: int, top: int = 1) -> Avoidable:
     cost, made = kernels.costs[index], kernels.products[index].made
     written = made.shape.bytes if made.shape.is_array else 0
-    amounts = {resource: amount / count if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
-    amounts[HBM] = max(amounts.get(HBM, 0) - written * (1 - 1 / count), 0)
+    factor = count / top
+    amounts = {resource: amount / factor if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
+    amounts[HBM] = max(amounts.get(HBM, 0) - written * (1 - 1 / factor), 0)
     said = f"computes all {count} experts for every row" if kind == experts.KIND else f"computes {count} branches for every row"
     unneeded = experts.CLASS if kind == experts.KIND else CLASS
-    return Avoidable(kind=kind, instead=Cost.of(amounts), why=f"{said}, of which it uses 1", unneeded=unneeded, factor=count)
+    return Avoidable(kind=kind, instead=Cost.of(amounts), why=f"{said}, of which it uses {top}", unneeded=unneeded, factor=factor)
 
 
 def _selects(kernels: Kernels) -> Iterator[Value]:
     """The selects of a computation, inside of fusions too."""
+    return _all(kernels, "select")
+
+
+def _all(kernels: Kernels, opcode: str) -> Iterator[Value]:
+    """The instructions of a computation with this opcode, inside of fusions too."""
     for place, instruction in enumerate(kernels.computation.instructions):
         body = kernels.values.body(instruction)
-        if instruction.opcode == "select":
+        if instruction.opcode == opcode:
             yield Value(kernels.computation, place)
-        elif body is not None and "select" in kernels.values.opcodes(body):
+        elif body is not None and opcode in kernels.values.opcodes(body):
             inside = ((kernels.computation, instruction),)
-            yield from (Value(body, index, inside) for index, one in enumerate(body.instructions) if one.opcode == "select")
+            yield from (Value(body, index, inside) for index, one in enumerate(body.instructions) if one.opcode == opcode)
 
 
 def _is_by_row(kernels: Kernels, predicate: Value, select: Value) -> bool:

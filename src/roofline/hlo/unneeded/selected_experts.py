@@ -16,47 +16,49 @@ _ALONE = ELEMENTWISE - _ADDED - {"multiply", "divide", "select"}
 _PASSED = (ELEMENTWISE | RENAMED) - {"select"}
 _MOST_LOOKS = 60
 _DEEPEST = 60
-_SPREAD = RENAMED | {"broadcast"}
 
 
 class Expert(NamedTuple):
-    """An expert: the number that chooses it, the constant that this is compared with, and how many rows there are."""
+    """An expert: the number that chooses it, the constant that this is compared with, how many rows there are, and how many experts each
+    row chooses."""
 
     number: object
     constant: object
     rows: int
+    top: int = 1
 
 
 class Selection(NamedTuple):
-    """A select by row, and the expert whose rows it takes."""
+    """A select by row, or a product with a gate for each row: which rows it takes, and the expert whose they are."""
 
     select: Value
+    taken: Value
     expert: Expert
+    is_zero_elsewhere: bool
 
 
-def products_of_experts(kernels: Kernels, selections: list[Selection]) -> Iterator[tuple[int, int]]:
-    """The products that belong to one expert each, with the number of experts."""
+def products_of_experts(kernels: Kernels, selections: list[Selection]) -> Iterator[tuple[int, int, int]]:
+    """The products that belong to one expert each, with the number of experts, and of those that a row chooses."""
     owners: dict[int, Expert | None] = {}
     zeroed: dict[tuple[str, int, str], Expert] = {}
-    for select, expert in selections:
-        _, taken, other = kernels.values.operands(select)
-        if kernels.values.origin(other, _SPREAD).opcode == "constant":
-            zeroed[select.key] = expert
-        for index in products_behind(kernels, taken):
-            _own(owners, index, expert)
+    for one in selections:
+        if one.is_zero_elsewhere:
+            zeroed[one.select.key] = one.expert
+        for index in products_behind(kernels, one.taken):
+            _own(owners, index, one.expert)
     _own_earlier(kernels, owners)
     masks = _Masks(kernels, zeroed)
     for index, found in kernels.products.items():
         if owners.get(index, ()) == () and (mask := masks.of(found.left) or masks.of(found.right)) is not None:
             owners[index] = mask
-    by_number: dict[object, dict[object, list[int]]] = {}
+    by_number: dict[tuple[object, int], dict[object, list[int]]] = {}
     for index, owner in owners.items():
         if owner is not None:
-            by_number.setdefault(owner.number, {}).setdefault(owner.constant, []).append(index)
-    for held in by_number.values():
+            by_number.setdefault((owner.number, owner.top), {}).setdefault(owner.constant, []).append(index)
+    for (_, top), held in by_number.items():
         sizes = {tuple(sorted(kernels.products[index].flops for index in mine)) for mine in held.values()}
-        if len(held) > 1 and len(sizes) == 1:
-            yield from sorted((index, len(held)) for mine in held.values() for index in mine)
+        if len(held) > top and len(sizes) == 1:
+            yield from sorted((index, len(held), top) for mine in held.values() for index in mine)
 
 
 def _own(owners: dict[int, Expert | None], index: int, expert: Expert) -> bool:
@@ -98,7 +100,7 @@ class _Masks:
         return self._known[made.key]
 
     def _looked_at(self, made: Value, depth: int) -> Expert | None:
-        if made.opcode == "select":
+        if made.key in self.zeroed or made.opcode == "select":
             return self.zeroed.get(made.key)
         holder = self.kernels.holding(made)
         found = self.kernels.products.get(holder) if holder is not None else None

@@ -24,7 +24,7 @@ def summed_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         found = kernels.products.get(place) if place is not None else None
         if place is None or found is None or found.made.key != made.key or users_of(kernels, place) != {index} or place == index:
             continue
-        if not _is_only_use(kernels, reduce) or not is_linear(made.instruction):
+        if not is_only_use(kernels, reduce) or not is_linear(made.instruction):
             continue
         summed = _summed(kernels.values.operand(reduce, 0), reduce.instruction, found)
         if summed is None:
@@ -60,9 +60,9 @@ def _adds(kernels: Kernels, reduce: Instruction) -> bool:
     return len(bodies) == 1 and reduce.shape.is_array and bodies[0].root_instruction.opcode == "add"
 
 
-def _is_only_use(kernels: Kernels, reduce: Value) -> bool:
-    """Whether a kernel uses what it adds up for nothing else."""
-    value, user = kernels.values.operand(reduce, 0), reduce.index
+def is_only_use(kernels: Kernels, use: Value, number: int = 0) -> bool:
+    """Whether a kernel uses an operand of one of its instructions for nothing else."""
+    value, user = kernels.values.operand(use, number), use.index
     while value.inside and kernels.values.users(value.computation, value.index) == [user]:
         arrays = [one for one in kernels.values.operands(value) if one.shape.elements == value.shape.elements and one.opcode != "broadcast"]
         if value.opcode == "parameter" or len(arrays) != 1:

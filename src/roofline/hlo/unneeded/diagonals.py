@@ -1,0 +1,44 @@
+"""Products of which the diagonal alone is used: a score for each pair of rows, taken where both are the same, as of positive pairs."""
+
+from collections.abc import Iterator
+
+from ...workload import Avoidable
+from .kernels import Kernels
+from .one_hot import is_diagonal
+from .product_order import users_of
+from .summed_products import is_only_use
+from .unused import CLASS, KIND
+from .values import RENAMED, Value
+
+_MOST_USED = 1 / 8
+
+
+def diagonals_of_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The products whose only use is a gather of a few elements, or a select of the diagonal."""
+    for index, found in kernels.products.items():
+        users = users_of(kernels, index) if found.batch == 1 and found.rows == found.columns else set()
+        if len(users) != 1 or found.rows * _MOST_USED < 1:
+            continue
+        (user,) = users
+        body = kernels.values.body(kernels.computation[user])
+        inside = [Value(kernels.computation, user)]
+        if body is not None:
+            inside = [Value(body, place, ((kernels.computation, kernels.computation[user]),)) for place in range(len(body))]
+        if any(_takes_the_diagonal(kernels, one, index) for one in inside):
+            why = f"computes results of which the diagonal alone is used ({found})"
+            cost = kernels.costs[index] * (1 / found.rows)
+            yield index, Avoidable(kind=KIND, instead=cost, why=why, unneeded=CLASS, factor=found.rows)
+
+
+def _takes_the_diagonal(kernels: Kernels, one: Value, index: int) -> bool:
+    """Whether a value takes single elements of a product's result, at most one for each row, or selects its diagonal."""
+    if one.opcode not in ("gather", "select"):
+        return False
+    number = 0 if one.opcode == "gather" else 1
+    taken = kernels.values.operand(one, number)
+    if kernels.holding(kernels.values.origin(taken, RENAMED)) != index or not is_only_use(kernels, one, number):
+        return False
+    if one.opcode == "select":
+        return is_diagonal(kernels.values, one)
+    sizes = one.instruction.integers("slice_sizes")
+    return set(sizes) == {1} and one.shape.elements <= max(taken.shape.dims)
