@@ -10,8 +10,8 @@ its report of the same file, in the same run.
 
 Memory is that of the largest process: the one that was started, of which the others are copies that hold less.
 
-On two cores that others used as well: for 62 MB 0.9 CPU seconds and 53 MB, TraceLens (August 2026) 16.6 CPU seconds and 1.03 GB, 19 times
-as many. For 1 GB 10 to 14 CPU seconds and 251 MB.
+On two cores that others used as well: for 62 MB 0.9 to 1.4 CPU seconds and 53 MB, TraceLens (August 2026) 16.6 to 18.8 CPU seconds and
+1.03 GB, 14 to 19 times as many. For 1 GB 10 to 15 CPU seconds and 254 MB.
 """
 
 import argparse
