@@ -4,6 +4,8 @@ The two products of the forward pass with what lies between them become one kern
 same size, another. Copies that only bring their operands and results into another layout go too, as do masks.
 """
 
+from math import prod
+
 from ...cost import NOTHING, Cost
 from ...hlo.ir.module import HloModule
 from ...hlo.unneeded.attention import KIND as STORED
@@ -11,7 +13,10 @@ from ...operation import Attention, Product, width
 from ...resource import HBM, matrix
 from ...workload import Op
 from .state import State
+from .traced_batch import JOINED, shapes_of
 from .words import Words
+
+UNSEEN = 0.1  # of the time of ops of a trace that go, at most: others that go with them, which a trace does not show
 
 
 def kernel(state: State, words: Words) -> None:
@@ -39,7 +44,7 @@ def _replace(state: State, module: HloModule | None, indices: list[int]) -> None
     kept: set[int] = set()
     for phase, mine in products.items():
         each = 2 if phase == "forward" else 4  # products that one kernel replaces
-        for index in mine[::each]:
+        for index in mine[::each] if module else _one_a_kernel(state, mine, each):
             made = _attention(state.ops[index], causal, phase == "backward")
             if made is not None:
                 kept.add(index)
@@ -48,9 +53,24 @@ def _replace(state: State, module: HloModule | None, indices: list[int]) -> None
         return
     for index in indices:
         if index not in kept:
-            state.remove(index)
-    if module is not None:
+            state.remove(index, shorter=0.0 if module else UNSEEN)
+    if module is None:
+        _without_traced_copies(state, [one for index in kept if isinstance(one := state.ops[index].operation, Attention)])
+    else:
         _without_copies(state, module, {state.ops[index].name for index in indices})
+
+
+def _one_a_kernel(state: State, products: list[int], each: int) -> list[int]:
+    """The products of a trace that stand for a kernel each time they run, of which there is one for ``each`` of them.
+
+    A row of a trace has all products of one shape: two of the gradients, say.
+    """
+    alike: dict[tuple[float, ...], list[int]] = {}
+    for index in products:
+        if isinstance(one := state.ops[index].operation, Product):
+            alike.setdefault((float(one.batch), *sorted((float(one.m), float(one.k), float(one.n)))), []).append(index)
+    runs = {key: sum(state.ops[index].count for index in some) / each for key, some in alike.items()}
+    return [min(some, key=lambda index: abs(state.ops[index].count - runs[key])) for key, some in alike.items()]
 
 
 def _attention(op: Op, causal: bool, backward: bool) -> Attention | None:
@@ -104,6 +124,24 @@ def _without_copies(state: State, module: HloModule, replaced: set[str]) -> None
                 changed = True
                 if one.name in by_name:
                     state.remove(by_name[one.name])
+
+
+def _without_traced_copies(state: State, made: list[Attention]) -> None:
+    """Remove copies of a trace that bring queries, keys, values or results, head by head, into another layout."""
+    heads = {
+        (float(one.batch) * float(one.heads) * float(tokens) * float(one.size), one.size)
+        for one in made
+        for tokens in (one.queries, one.keys)
+    }
+    for index, op in state:
+        shapes = shapes_of(op.label)
+        if (
+            shapes
+            and len(shapes[0]) > JOINED
+            and _moves_only(op)
+            and any(prod(shapes[0]) == whole and size in shapes[0] for whole, size in heads)
+        ):
+            state.remove(index)
 
 
 def _moves_only(op: Op) -> bool:

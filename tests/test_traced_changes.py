@@ -1,16 +1,17 @@
-"""The batch of a PyTorch trace, by the shapes of its ops: what grows with it, and how."""
+"""PyTorch traces after changes, by the shapes of their ops: what grows with the batch, and attention in one kernel."""
 
 import pytest
+from msgspec.structs import replace
 
 from roofline.analysis.changes import change
 from roofline.analysis.changes.state import State
 from roofline.analysis.changes.traced_batch import Batch, shapes_of
-from roofline.cost import Cost
+from roofline.cost import NOTHING, Cost
 from roofline.errors import UsageError
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
 from roofline.operation import Attention, Operation, Product, Streamed
-from roofline.workload import Op, Recording, Workload
+from roofline.workload import Avoidable, Op, Recording, Workload
 
 
 def op(label: str, operation: Operation | None = None, phase: str = "forward", moved: float = 1e9) -> Op:
@@ -81,3 +82,22 @@ def test_a_batch_that_is_no_whole_number_is_refused() -> None:
 def test_shapes_are_read_from_labels_of_traces_only() -> None:
     assert shapes_of("blocks.0  mm 8x4, 4x2 fp32") == [(8, 4), (4, 2)]
     assert shapes_of("layer0/mlp  dot 4096×1024×2816 bf16") == []
+
+
+def test_flash_attention_of_a_trace_runs_once_a_layer_and_needs_no_copies_of_heads() -> None:
+    """Two of the four products of the backward pass have one shape, so that one row has both."""
+    reason = Avoidable(kind="stored-attention", instead=NOTHING, why="")
+    rows = (("160x768x768, 160x768x64", (768, 768, 64), 2), ("160x64x768, 160x768x768", (64, 768, 768), 1))
+    rows += (("160x768x64, 160x64x768", (768, 64, 768), 1),)
+    products = tuple(
+        replace(op(f"bmm {shapes} bf16", product(*sizes, batch=160), "backward"), count=12 * times, avoidable=(reason,))
+        for shapes, sizes, times in rows
+    )
+    copies = (op("copy_ 8x768x20x64, 8x768x20x64 bf16", None, "backward"), op("copy_ 5120x1280, 5120x1280 bf16", None, "backward"))
+    machine = load("h200")
+    recording = Recording(format="torch", workload=Workload((*products, *copies)))
+    state = State(recording, {}, machine, calibration_for(machine).for_kernels())
+    change(state, ["kernel", "attention=flash"])
+    kernels = [one for one in state.ops if isinstance(one.operation, Attention)]
+    assert [one.count for one in kernels] == [12]
+    assert [one.cost == NOTHING for one in state.ops if "copy_" in one.name] == [True, False]
