@@ -35,7 +35,7 @@ _DEEPEST = 40
 
 def repeated_rows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products of a computation with rows or columns that are repeated, and what they would cost with each of them once."""
-    if kernels.module.opcodes.isdisjoint(("broadcast", "gather")):
+    if not kernels.products or not _repeats_rows(kernels):
         return
     rows = _Rows(kernels)
     shares = {index: rows.needed(found) for index, found in kernels.products.items() if found.batch == 1}
@@ -53,6 +53,19 @@ def repeated_rows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for maker in dict.fromkeys(maker for index in sorted(told) for maker in rows.makers(kernels.products[index])):
         if maker not in told and users_of(kernels, maker) <= told:
             yield maker, Avoidable(kind=KIND, instead=NOTHING, why="stores rows several times over for a matmul", group=GROUP)
+
+
+def _repeats_rows(kernels: Kernels) -> bool:
+    """Whether a program has anything that repeats rows, as most have not: a gather, or a broadcast of a matrix."""
+    if "gather" in kernels.module.opcodes:
+        return True
+    for computation in kernels.module if "broadcast" in kernels.module.opcodes else ():
+        for one in computation.instructions:
+            if one.opcode == "broadcast" and one.operands and one.shape.is_array:
+                source = computation[one.operands[0]].shape
+                if source.is_array and len(source.dims) > 1 and one.shape.elements >= _TWICE * source.elements:
+                    return True
+    return False
 
 
 class _Rows:
@@ -203,6 +216,8 @@ class _Rows:
             if operand.shape.is_array and operand.shape.dims == made.shape.dims:
                 axes = self.axes(operand, depth)
                 found = axes if found is None else _both(found, axes, made.shape.dims)
+                if not found:
+                    break
         return found or {}
 
     def _of_product(self, found: Product, depth: int) -> Shares:

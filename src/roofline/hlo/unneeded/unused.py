@@ -1,6 +1,7 @@
 """Results of which a part is used: demand carried back from the program's results to every kernel before them."""
 
 from collections.abc import Iterator
+from weakref import WeakKeyDictionary
 
 from ...cost import NOTHING as FREE
 from ...units import percent
@@ -115,7 +116,18 @@ def share_used(shape: Shape, wanted: _Demand) -> float:
 
 
 def demands_on(bodies: Bodies, number: int) -> dict[int, _Demand]:
-    """What is needed of each instruction's result, users before producers."""
+    """What is needed of each instruction's result, users before producers; the answer for an entry is kept."""
+    if number != bodies.module.entry:
+        return _demands(bodies, number)
+    if bodies not in _KNOWN:
+        _KNOWN[bodies] = _demands(bodies, number)
+    return _KNOWN[bodies]
+
+
+_KNOWN: WeakKeyDictionary[Bodies, dict[int, _Demand]] = WeakKeyDictionary()  # every loop of a program asks for that of its entry
+
+
+def _demands(bodies: Bodies, number: int) -> dict[int, _Demand]:
     computation = bodies.module.computations[number]
     demands: dict[int, _Demand] = {computation.root: {(): WHOLE}}
     seen: set[tuple[int, Path, Region, frozenset[int]]] = set()
