@@ -6,7 +6,8 @@ Writes a deep transformer, unrolled, of so many instructions (200,000): as it is
 fusions; with the fusions and library calls of a compiled program; one chain of elementwise operations; and op tables of as many rows.
 Every command runs in a process of its own, beside a bare pass over the same bytes that only splits them into lines. Figures of a busy
 machine are compared by processor seconds over those of a loop of 5 million `x += i * i`, which takes about 0.85 s where nothing else runs:
-`of a calm machine` is the processor time times 0.85 over what that loop takes just before and after.
+`of a calm machine` is the processor time times 0.85 over what that loop takes just before and after. The loop fits in the first cache
+and shows the clock alone: where other work shares the larger caches, a command slows by more, and only runs side by side compare.
 
 The goals: a program of 200,000 instructions in 8 s and 800 MB, a table of 200,000 rows in 3 s.
 Seen once of a CSV of 200,000 rows (20 MB), on a machine that took 1.74 s for 5 million `x += i * i` in Python: 3.8 s of CPU and 267 MB;
