@@ -229,16 +229,17 @@ def test_a_size_that_is_no_whole_number_is_refused() -> None:
         what_if(MLP, "scale batch=x1/3")
 
 
-@pytest.mark.parametrize(("waits", "expected_s"), [((1e-3, 1e-3, 1e-3), 4e-3), ((1e-3, 0.0, 0.0), 3e-3)])
-def test_only_where_most_steps_wait_for_dispatch_the_host_decides_how_short_a_step_can_be(waits, expected_s: float) -> None:
-    parts = tuple(Share(key=key, count=1, time_s=1.5e-3) for key in range(3))
-    ops = tuple(Op(name=name, cost=Cost.of({"hbm": 1}), time_s=4.5e-3, count=3, by_step=parts) for name in "ab")
-    steps = tuple(Step(key=key, time_s=4e-3, busy_s=3e-3) for key in range(3))
+@pytest.mark.parametrize(("waits", "expected_s"), [((1e-3, 1e-3, 1e-3), 4e-3), ((1e-3, 0.0, 0.0), 3e-3), ((1e-3, 1e-3, 0.0, 0.0), 3e-3)])
+def test_only_where_most_later_steps_wait_for_dispatch_the_host_decides_how_short_a_step_can_be(waits, expected_s: float) -> None:
+    count = len(waits)
+    parts = tuple(Share(key=key, count=1, time_s=1.5e-3) for key in range(count))
+    ops = tuple(Op(name=name, cost=Cost.of({"hbm": 1}), time_s=1.5e-3 * count, count=count, by_step=parts) for name in "ab")
+    steps = tuple(Step(key=key, time_s=4e-3, busy_s=3e-3) for key in range(count))
     shares = tuple(Share(key=key, count=1, time_s=seconds) for key, seconds in enumerate(waits) if seconds)
     idle = (IdleReason(kind="dispatch", activity="f", time_s=sum(waits), gaps=3, by_step=shares),)
     recording = Recording(format="xspace", workload=Workload(ops), steps=steps, idle=idle)
-    faster = Changed(time_s=1.5e-3, low_s=1.5e-3, high_s=1.5e-3, cost=Cost.of({"hbm": 1}))
-    after = applied(recording, {0: faster})
+    then = 0.5e-3 * count
+    after = applied(recording, {0: Changed(time_s=then, low_s=then, high_s=then, cost=Cost.of({"hbm": 1}))})
     assert after.steps[0].time_s == pytest.approx(expected_s)
 
 

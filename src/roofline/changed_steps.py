@@ -40,8 +40,9 @@ class _Change(Struct, frozen=True):
 
     @property
     def is_host_bound(self) -> bool:
-        """Whether the device waits for the host in most steps."""
-        return 2 * sum(map(bool, self.waiting.values())) >= len(self.waiting)
+        """Whether the device waits for the host in most steps but the first, in which it always does."""
+        later = list(self.waiting.values())[1:] or list(self.waiting.values())
+        return 2 * sum(map(bool, later)) >= len(later)
 
 
 def changed_pairs(recording: Recording, ops: Sequence[Op]) -> list[tuple[Op | None, Op]]:
