@@ -41,7 +41,7 @@ TORCH_LEVERS: dict[str, tuple[str, ...]] = {
     "repeated-operand": ("F.scaled_dot_product_attention(enable_gqa=True) instead of repeat_interleave of keys and values",),
     "duplicated-work": ("return the value from the first use",),
     "layout-copies": (
-        "drop .contiguous() and .clone(): matmuls and attention take strided operands as they are",
+        "drop .contiguous() and .clone(), as matmuls and attention take strided operands; or make a transposed tensor contiguous once",
         "memory_format=torch.channels_last for the whole model, not for single layers",
     ),
     "host-copies": (_SENT_AHEAD, "keep on the device what is used again", "send narrower formats: uint8 images, int32 tokens"),
