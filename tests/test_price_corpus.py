@@ -51,7 +51,7 @@ def xla_counts(site: Site, own: Cost) -> Counts:
         return (flops / 4, 0, frozenset((COMPLEX,))) if is_complex else (flops, 0, NONE)
     if opcode == "ragged-dot":
         # XLA drops the rows of the result with the groups.
-        return flops / result[0], 0, frozenset(("ragged products",))
+        return flops / result[0], 0, frozenset(("ragged matmuls",))
     if opcode == "reduce":
         return _applied(site, prod(operands[0]) - prod(result))
     if opcode == "map":

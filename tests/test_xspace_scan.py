@@ -8,6 +8,7 @@ import threading
 import time
 from array import array
 from collections import Counter
+from collections.abc import Iterator
 from itertools import accumulate
 
 import pytest
@@ -370,7 +371,16 @@ def test_every_core_reads_while_this_thread_does_other_work(monkeypatch: pytest.
     assert [list(table.count) for table in found] == [[1], [1]]
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C as in a command: processes that run tests beside each other ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals of one thread are POSIX")
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_while_waiting_for_the_readers_stops_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "THREAD_BYTES", 1)
     monkeypatch.setattr(reading, "BESIDE_BYTES", 100)
