@@ -56,14 +56,18 @@ def repeated_rows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _repeats_rows(kernels: Kernels) -> bool:
-    """Whether a program has anything that repeats rows, as most have not: a gather, or a broadcast of a matrix."""
+    """Whether a program has anything that repeats rows, as most have not: a gather, or a broadcast of a matrix.
+
+    Masks do not count, nor one number for all of a row, as norms and softmax have it.
+    """
     if "gather" in kernels.module.opcodes:
         return True
     for computation in kernels.module if "broadcast" in kernels.module.opcodes else ():
         for one in computation.instructions:
             if one.opcode == "broadcast" and one.operands and one.shape.is_array:
-                source = computation[one.operands[0]].shape
-                if source.is_array and len(source.dims) > 1 and one.shape.elements >= _TWICE * source.elements:
+                source, last = computation[one.operands[0]].shape, len(one.shape.dims) - 1
+                is_matrix = source.is_array and len(source.dims) > 1 and source.dtype != "pred"
+                if is_matrix and last in one.dimensions and one.shape.elements >= _TWICE * source.elements:
                     return True
     return False
 
