@@ -54,6 +54,15 @@ def test_what_only_the_first_step_of_a_profile_waited_for_does_not_recur() -> No
     assert later.saving_per_step_s == pytest.approx(1.0, rel=1e-3), "one of the three steps that are averaged"
 
 
+def test_reasons_are_no_longer_than_the_average_step_is_idle() -> None:
+    """The first step is left out of the reasons but not of the average, which a slower second step is above."""
+    uneven = recording(reason("dispatch", 2, 4), steps=3)
+    steps = [replace(step, time_s=time_s) for step, time_s in zip(uneven.steps, (3.0, 5.0, 1.0), strict=True)]
+    found = finding("idle-dispatch", replace(uneven, steps=tuple(steps)))
+    assert found is not None
+    assert "3 s of 4 s per step" in found.message
+
+
 def test_the_first_step_counts_where_few_others_do() -> None:
     # Of three steps the last has no gap after it, so only two have idle time to average.
     found = finding("idle-input", recording(reason("input", 3, 3), steps=3))

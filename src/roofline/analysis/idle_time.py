@@ -33,7 +33,8 @@ def waiting(recording: Recording, parts: float) -> list[Waiting]:
     """The reasons of idle time, per step where there are steps, else over the ``parts`` of the run.
 
     A run of five steps has four gaps between them, so seconds of the whole run are not spread over its steps: each step has its own. The
-    first step is left out where others remain, as the profiler starts in it: what only it waited for does not recur.
+    first step is left out where others remain, as the profiler starts in it: what only it waited for does not recur. All of them together
+    are no longer than the average step is idle.
     """
     steps = averaged(recording.steps)
     if not steps:
@@ -41,11 +42,18 @@ def waiting(recording: Recording, parts: float) -> list[Waiting]:
     recurring = _recurring(steps, recording.steps)
     count, devices = len(recurring), max(len(recording.devices), 1)
     every = devices * sum(step.complete for step in recording.steps)
-    found = []
-    for reason in recording.idle:
-        each = sum(share.time_s for share in reason.by_step if share.key in recurring) / count / devices
-        found.append(Waiting(reason, each, min(each * every, reason.time_s)))
-    return found
+    means = [sum(share.time_s for share in one.by_step if share.key in recurring) / count / devices for one in recording.idle]
+    whole, most = sum(means), _idle(steps)
+    shown = most / whole if most is not None and whole > most else 1.0
+    return [
+        Waiting(reason, each * shown, min(each * shown * every, reason.time_s)) for reason, each in zip(recording.idle, means, strict=True)
+    ]
+
+
+def _idle(steps: Sequence[Step]) -> float | None:
+    """The mean idle time of some steps, if it is known of all."""
+    idle = [max(step.time_s - step.busy_s, 0.0) for step in steps if step.time_s is not None and step.busy_s is not None]
+    return sum(idle) / len(idle) if len(idle) == len(steps) else None
 
 
 def _recurring(steps: Sequence[Step], recorded: Sequence[Step]) -> set[int]:
