@@ -290,6 +290,15 @@ def test_step_counters_are_one_element_each() -> None:
     assert found.bytes() == 2 * 2 * 3
 
 
+@pytest.mark.parametrize("passes", [2, 16])
+def test_gradients_that_several_backward_passes_add_to_count_once(passes: int) -> None:
+    sizes = (70_000, 8, 8)
+    counters = launched(SCALAR, grid=(3, 1, 1))
+    assert cost("aten::_foreach_add_", None, 1, kernels=counters, extra={"accumulated": sizes * passes}).bytes() == 2 * 2 * 3
+    updates = launched(SCALAR, grid=(4, 1, 1))  # two blocks for the first
+    assert cost("aten::_foreach_neg_", None, kernels=updates, extra={"accumulated": sizes * passes}).bytes() == 2 * 2 * sum(sizes)
+
+
 def test_what_an_optimizer_has_of_each_tensor_is_one_element_each() -> None:
     # A list of one block a tensor is not that of the gradients, of which the first takes two.
     launch = launched(SCALAR, grid=(3, 1, 1))

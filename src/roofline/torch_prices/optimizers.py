@@ -6,7 +6,8 @@ are an upper bound. The functor in a kernel's name says how many lists it reads:
 """
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from ..cost import Cost
 from ..dtypes import DType, dtype
@@ -69,13 +70,23 @@ def elements_of(call: Call) -> tuple[int, bool] | None:
     if not grids:
         return None
     blocks = sum(grids)
-    accumulated = tuple(int(one) for one in call.extra.get("accumulated", ()))
+    accumulated = _once([int(one) for one in call.extra.get("accumulated", ())], blocks)
     counters = call.op == "aten::_foreach_add_" and call.number(1) == 1
     if accumulated and blocks == len(accumulated) and (counters or max(accumulated) > CHUNK):
         return blocks, True  # what an optimizer has of each tensor, one element each: the number of its step, or made from it
     if accumulated and blocks == sum(-(-one // CHUNK) for one in accumulated):
         return sum(accumulated), True
     return blocks * CHUNK, False
+
+
+def _once(accumulated: Sequence[int], blocks: int) -> Sequence[int]:
+    """The sizes of the gradients, each once where several backward passes of a step add to them."""
+    counts = Counter(accumulated)
+    for whole in (len(accumulated), sum(-(-one // CHUNK) for one in accumulated)):
+        passes, rest = divmod(whole, max(blocks, 1))
+        if passes > 1 and not rest and not any(count % passes for count in counts.values()):
+            return [size for size, count in counts.items() for _ in range(count // passes)]
+    return accumulated
 
 
 def _priced(call: Call, elements: int, number: DType | None, read: int, written: int, work: Cost, exact: bool) -> Priced:
