@@ -52,6 +52,12 @@ def test_no_prediction_is_below_the_roof(m: int, k: int, n: int, dtype: str, chi
         assert least <= found.low_s <= found.time_s <= found.high_s
 
 
+def test_attention_with_small_heads_multiplies_as_long_as_with_heads_of_64() -> None:
+    small, usual = (expected("attention", 8, 16, 512, 512, size, dtype="bf16") for size in (32, 64))
+    assert small.terms["math"] == usual.terms["math"]
+    assert small.terms["memory"] < usual.terms["memory"]
+
+
 @pytest.mark.parametrize(
     ("formula", "sizes", "options", "seconds"),
     [  # medians of single launches on an H200, L2 cold; the floor is that of events

@@ -2,7 +2,7 @@
 
 Prefill, in blocks of 128 queries by 128 keys, of which causal leaves half:
 
-    block    4·128²·d / share of the sustained peak + 128² exponentials at 16 a clock, which the products do not hide
+    block    4·128²·max(d, 64) / share of the sustained peak + 128² exponentials at 16 a clock, which the products do not hide
     core     max(blocks · block / cores, the longest row of blocks) + waves · start of a block
     time     floor + core + bytes of queries, keys and results + new keys and values written to the cache
 
@@ -19,6 +19,7 @@ from ..operation import Attention, width
 from .terms import Estimate, Hardware, floor_of, joined
 
 BLOCK = 128
+SMALLEST = 64  # size of a head: kernels take as long for smaller ones (cuDNN 9 on H200)
 EXPONENTIALS = 16  # a clock and SM
 DECODE_SPLITS = (1, 2, 4, 8, 16, 32, 64)
 SHORTEST_PART = 128  # of the cache, where it is split
@@ -35,7 +36,7 @@ def prefill_time(one: Attention, family: Family, hardware: Hardware, calibration
     along = (keys - rows) + (rows + 1) / 2 if one.causal else float(keys)
     if queries < BLOCK and queries == cached and values.get("packs") and one.shares_keys:
         heads, rows, along = groups, ceil(queries * heads / groups / BLOCK), 1.0
-    math = 4.0 * BLOCK * BLOCK * size / (values["compute"] * hardware.flops / hardware.cores)
+    math = 4.0 * BLOCK * BLOCK * max(size, SMALLEST) / (values["compute"] * hardware.flops / hardware.cores)
     exponentials = values["exponentials"] * BLOCK * BLOCK / (EXPONENTIALS * hardware.clock_hz)
     if one.backward:
         math *= BACKWARD_PRODUCTS
