@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from reviewed import H200, of_shape, ops_of
 from roofline.cost import NOTHING
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
@@ -18,17 +19,6 @@ from roofline.workload import Op
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
-H200 = load("h200")
-
-
-def of_shape(*dims: int, dtype: str = "bfloat16") -> Any:
-    return jax.ShapeDtypeStruct(dims, dtype)
-
-
-def ops_of(function: Callable[..., Any], *args: Any) -> list[Op]:
-    """The reviewed ops of a function, as they would run on an H200."""
-    found = lower(function, H200)(*args)
-    return list(reviewed_program(found.module, found.platform))
 
 
 def reasons(ops: list[Op]) -> dict[str, list[Op]]:

@@ -5,28 +5,16 @@ from typing import Any
 
 import pytest
 
+from reviewed import of_shape, ops_of
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read import parse
 from roofline.hlo.unneeded import Review, reviewed_program
-from roofline.jax import lower
-from roofline.machines import load
 from roofline.operation import Streamed
 from roofline.resource import HBM
-from roofline.workload import Op
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
-H200 = load("h200")
-
-
-def of_shape(*dims: int, dtype: str = "bfloat16") -> Any:
-    return jax.ShapeDtypeStruct(dims, dtype)
-
-
-def ops_of(function: Callable[..., Any], *args: Any) -> list[Op]:
-    found = lower(function, H200)(*args)
-    return list(reviewed_program(found.module, found.platform))
 
 
 @pytest.mark.parametrize("carried", [False, True])

@@ -9,17 +9,15 @@ from collections.abc import Iterator
 from ...cost import Cost
 from ...resource import HBM
 from ...workload import Avoidable
-from ..price.elementwise import ELEMENTWISE
 from . import experts
 from .kernels import Kernels
-from .selected_experts import Expert, Selection, products_of_experts
+from .selected_experts import MOST_LOOKS, PASSED, Expert, Selection, products_behind, products_of_experts
 from .unused import CLASS, KIND
 from .values import RENAMED, Value
 
 _SPREAD = RENAMED | {"broadcast"}
-_PASSED = ELEMENTWISE | RENAMED | {"select"}
+_PASSED = PASSED | {"select"}
 _STOP = frozenset(("parameter", "constant", "iota", "dot", "sort", "topk", "custom-call", "compare"))
-_MOST_LOOKS = 60
 _MOST_CHOSEN = 16  # experts of a row
 Group = tuple[str, object]
 
@@ -36,7 +34,7 @@ def selected_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         yield index, _instead(kernels, index, experts.KIND, count, top)
     for select in selects:
         predicate, one, other = kernels.values.operands(select)
-        products = [_products_behind(kernels, side) for side in (one, other)]
+        products = [products_behind(kernels, side, _PASSED) for side in (one, other)]
         if all(products) and products[0].isdisjoint(products[1]):
             chosen.setdefault((KIND, select.key), set()).update(*products)
         elif any(products) and (compared := _compared(kernels, predicate)) is not None:
@@ -72,7 +70,7 @@ def _gated(kernels: Kernels) -> Iterator[Selection]:
             if spread.opcode != "broadcast" or not made.shape.dims or not _is_alike_along_rows(kernels, spread):
                 continue
             rows = made.shape.elements // max(made.shape.dims[-1], 1)
-            behind = kernels.values.behind(spread, _STOP, most=_MOST_LOOKS)
+            behind = kernels.values.behind(spread, _STOP, most=MOST_LOOKS)
             found = {compared: one for one in behind if one.opcode == "compare" and (compared := _compared(kernels, one)) is not None}
             tops = {one.shape.elements / rows for one in found.values()}
             if len(found) == 1 and tops <= {float(top) for top in range(1, _MOST_CHOSEN + 1)}:
@@ -123,22 +121,6 @@ def _is_alike_along_rows(kernels: Kernels, spread: Value) -> bool:
         return spread.opcode == "constant"
     last, dimensions = len(spread.shape.dims) - 1, spread.instruction.dimensions
     return last not in dimensions or kernels.values.operand(spread, 0).shape.dims[dimensions.index(last)] == 1
-
-
-def _products_behind(kernels: Kernels, value: Value) -> set[int]:
-    """The kernels with products that a value of the same size was made from by elementwise operations."""
-    found, waiting, seen = set[int](), [value], 0
-    while waiting and seen < _MOST_LOOKS:
-        seen += 1
-        one = kernels.values.made_by(waiting.pop())
-        holder = kernels.holding(one)
-        held = kernels.products.get(holder) if holder is not None else None
-        if holder is not None and held is not None and held.made.key == one.key:
-            found.add(holder)
-        elif one.opcode in _PASSED:
-            sides = [side for side in kernels.values.operands(one) if side.shape.is_array]
-            waiting += [side for side in sides if side.shape.elements == value.shape.elements]
-    return found
 
 
 def _compared(kernels: Kernels, predicate: Value) -> tuple[object, object] | None:

@@ -13,8 +13,8 @@ from .values import RENAMED, Value
 
 _ADDED = frozenset(("add", "subtract"))
 _ALONE = ELEMENTWISE - _ADDED - {"multiply", "divide", "select"}
-_PASSED = (ELEMENTWISE | RENAMED) - {"select"}
-_MOST_LOOKS = 60
+PASSED = (ELEMENTWISE | RENAMED) - {"select"}
+MOST_LOOKS = 60
 _DEEPEST = 60
 
 
@@ -117,17 +117,17 @@ class _Masks:
         return self.of(operands[0], depth) if passes and operands else None
 
 
-def products_behind(kernels: Kernels, value: Value) -> set[int]:
-    """The kernels with products that a value of the same size was made from by elementwise operations, other than selects."""
+def products_behind(kernels: Kernels, value: Value, passed: frozenset[str] = PASSED) -> set[int]:
+    """The kernels with products that a value of the same size was made from by some operations; elementwise ones, other than selects."""
     found, waiting, seen = set[int](), [value], 0
-    while waiting and seen < _MOST_LOOKS:
+    while waiting and seen < MOST_LOOKS:
         seen += 1
         one = kernels.values.made_by(waiting.pop())
         holder = kernels.holding(one)
         held = kernels.products.get(holder) if holder is not None else None
         if holder is not None and held is not None and held.made.key == one.key:
             found.add(holder)
-        elif one.opcode in _PASSED:
+        elif one.opcode in passed:
             sides = [side for side in kernels.values.operands(one) if side.shape.is_array]
             waiting += [side for side in sides if side.shape.elements == value.shape.elements]
     return found
