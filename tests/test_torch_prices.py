@@ -299,6 +299,12 @@ def test_gradients_that_several_backward_passes_add_to_count_once(passes: int) -
     assert cost("aten::_foreach_neg_", None, kernels=updates, extra={"accumulated": sizes * passes}).bytes() == 2 * 2 * sum(sizes)
 
 
+def test_step_counters_are_one_element_each_where_some_gradients_are_added_to_twice() -> None:
+    twice = (70_000, 70_000, 8, 8)
+    found = cost("aten::_foreach_add_", None, 1, kernels=launched(SCALAR, grid=(3, 1, 1)), extra={"accumulated": twice})
+    assert found.bytes() == 2 * 2 * 3
+
+
 def test_what_an_optimizer_has_of_each_tensor_is_one_element_each() -> None:
     # A list of one block a tensor is not that of the gradients, of which the first takes two.
     launch = launched(SCALAR, grid=(3, 1, 1))

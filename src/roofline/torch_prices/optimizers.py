@@ -70,10 +70,12 @@ def elements_of(call: Call) -> tuple[int, bool] | None:
     if not grids:
         return None
     blocks = sum(grids)
-    accumulated = _once([int(one) for one in call.extra.get("accumulated", ())], blocks)
-    counters = call.op == "aten::_foreach_add_" and call.number(1) == 1
-    if accumulated and blocks == len(accumulated) and (counters or max(accumulated) > CHUNK):
-        return blocks, True  # what an optimizer has of each tensor, one element each: the number of its step, or made from it
+    added = [int(one) for one in call.extra.get("accumulated", ())]
+    if call.op == "aten::_foreach_add_" and call.number(1) == 1 and 0 < blocks <= len(added):
+        return blocks, True  # the number of the step, which an optimizer has of each tensor
+    accumulated = _once(added, blocks)
+    if accumulated and blocks == len(accumulated) and max(accumulated) > CHUNK:
+        return blocks, True  # what it makes from that, one element each too
     if accumulated and blocks == sum(-(-one // CHUNK) for one in accumulated):
         return sum(accumulated), True
     return blocks * CHUNK, False
