@@ -19,7 +19,7 @@ def test_folders_name_the_hosts_of_one_run(run_folder: Path, tmp_path: Path) -> 
     with pytest.raises(SourceError, match=r"2 runs in this folder \(monday, tuesday\); name one"):
         files_of([str(tmp_path)])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SourceError, match="no HLO program in this folder"):  # what else a folder may hold
+    with pytest.raises(SourceError, match="no profile, trace or HLO program in this folder"):  # what else a folder may hold
         read(tmp_path / "empty")
     with pytest.raises(UsageError, match="given twice"):
         read([run_folder / "host1.xplane.pb", run_folder / ".." / "monday" / "host1.xplane.pb"])

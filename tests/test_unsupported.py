@@ -44,7 +44,9 @@ def test_the_error_says_what_a_file_is(tmp_path: Path, name: str, data: bytes, w
 def test_a_folder_says_what_is_in_it(tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / f"{number}.trace.json").write_text(json.dumps(EVENTS))
-    with pytest.raises(SourceError, match=r"no HLO program in this folder; 0\.trace\.json is a Chrome trace .* \(and 2 more\)"):
+    with pytest.raises(
+        SourceError, match=r"no profile, trace or HLO program in this folder; 0\.trace\.json is a Chrome trace .* \(and 2 more\)"
+    ):
         read(tmp_path)
 
 

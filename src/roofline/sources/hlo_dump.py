@@ -32,8 +32,8 @@ def read_modules(path: Path) -> tuple[HloModule, ...]:
         return parse_all(all_of(path), str(path))
     files = program_files(path)
     if not files:
-        there = contents(path)
-        raise SourceError(f"{path}: no HLO program in this folder; {there or 'name a file, or a folder written by --xla_dump_to'}")
+        there = contents(path) or "name a file, or a folder that a profiler or --xla_dump_to wrote"
+        raise SourceError(f"{path}: no profile, trace or HLO program in this folder; {there}")
     return tuple(module for file in files for module in parse_all(all_of(file), str(file)))
 
 
