@@ -22,6 +22,7 @@ from .sheet import Sheet
 from .style import LINE_SPACING, NORMAL, SMALL, TYPEFACE, Theme, short_name, text_size, text_style
 
 LARGEST, SMALLEST = 11.0, 2.2  # radii of dots, in points
+LABEL = 40  # letters of an op's label beside its dot
 _STRIP, _BESIDE = 48.0, 10.0  # width of the strip, and of the space between it and the numbers of the axis
 _MOST_NUMBERED = 8
 _NEAR = 5.5  # a number farther from its dot than this, in points, could be its neighbour's
@@ -112,7 +113,7 @@ def _draw_dots(sheet: Sheet, drawn: Chart, colour: Callable[[Dot], str], most_la
     if drawn.dots:
         sheet.dots([(dot.intensity, dot.rate) for dot in drawn.dots], radii, [colour(dot) for dot in drawn.dots])
     for dot, radius in list(zip(drawn.dots, radii, strict=True))[:most_labels]:
-        sheet.ask(_words(dot, drawn, 30), dot.intensity, dot.rate, radius=radius, key=_words(dot, drawn, 64), crowd=True)
+        sheet.ask(_words(dot, drawn, LABEL), dot.intensity, dot.rate, radius=radius, key=_words(dot, drawn, 64), crowd=True)
 
 
 def _words(dot: Dot, drawn: Chart, letters: int) -> str:
