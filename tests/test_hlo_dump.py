@@ -50,7 +50,7 @@ def test_any_other_folder_gives_every_program_in_it(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="no HLO program"):
+    with pytest.raises(SourceError, match="no profile, trace or HLO program"):
         read_modules(tmp_path)
     with pytest.raises(SourceError, match="no such file"):
         read_module(tmp_path / "missing.hlo")
