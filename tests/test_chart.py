@@ -1,5 +1,4 @@
 import pytest
-from msgspec.structs import replace
 
 from roofline.analysis import analyze
 from roofline.cost import Cost
@@ -79,13 +78,6 @@ def test_another_level_gives_another_intensity() -> None:
     assert drawn.roofs[0].bandwidth == 1.0
     with pytest.raises(MachineError, match="no known rate for vmem"):
         _drawn(_op("mm", 60.0, matrix__bf16=50, hbm=10), level="vmem")
-
-
-def test_dots_have_the_labels_that_tables_show() -> None:
-    product = replace(_op("custom-call.21", 2.0, matrix__bf16=50, hbm=10), label="layer0/mlp  dot 8×8×8 bf16")
-    copy = replace(_op("fusion.3", 2.0, hbm=10), label="layer0/attn  transpose bf16[8,8]")
-    drawn = _drawn(product, copy)
-    assert [dot.name for dot in (*drawn.dots, *drawn.strip)] == [product.label, copy.label]
 
 
 def test_the_heaviest_dot_comes_first_and_everything_is_in_sight() -> None:

@@ -529,3 +529,11 @@ def test_a_sweep_shows_each_pattern_and_the_levels_that_were_found() -> None:
 def test_a_machine_without_a_sweep_cannot_be_drawn() -> None:
     with pytest.raises(UsageError, match="has no sweep over working sets"):
         plot.sweep_chart(card("h100-sxm"))
+
+
+def test_dots_are_named_by_the_labels_that_tables_show() -> None:
+    product = Op(name="custom-call.21", label="layer0/mlp  dot 8×8×8 bf16", cost=Cost.of({"matrix/bf16": 50, "hbm": 10}), time_s=2.0)
+    report = analyze(Recording(workload=Workload((product,)), format="table", coverage=Coverage()), toy())
+    words = [text.get_text() for text in plot.roofline_chart(report).figure.findobj(Text)]
+    assert any("layer0/mlp dot 8×8×8 bf16" in one for one in words)
+    assert not any("custom-call" in one for one in words)

@@ -136,7 +136,7 @@ def _place(op: OpInfo, level: str) -> Dot | StripDot | str:
             return "without work or bytes"
         share = 1.0 if op.efficiency is None else op.efficiency
         unit = max(op.times, key=lambda unit: op.times[unit], default="")
-        return StripDot(name=op.label or op.name, share=share, unit=unit, weight=weight, bound=op.bound, category=op.category, op=op.id)
+        return StripDot(name=op.name, share=share, unit=unit, weight=weight, bound=op.bound, category=op.category, op=op.id)
     if moved is None:
         return f"with unknown {title(level)} traffic"
     if not moved:
@@ -145,7 +145,7 @@ def _place(op: OpInfo, level: str) -> Dot | StripDot | str:
     if not seconds:
         return "without a measured or minimum time"
     return Dot(
-        name=op.label or op.name,
+        name=op.name,
         intensity=op.flops / moved,
         rate=op.flops / seconds,
         weight=weight,

@@ -6,6 +6,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
+from msgspec.structs import replace
 
 from ...errors import UsageError
 from ...report import Report
@@ -43,7 +44,7 @@ def roofline_chart(
     """
     if colour_by not in ("bound", "category"):
         raise UsageError(f"cannot colour by {colour_by!r}; use 'bound' or 'category'")
-    drawn = chart(report, level)
+    drawn = _labelled(chart(report, level), report)
     ends = [rate_title(one.compute, one.peak) for one in drawn.roofs]
     rate = Axis(label="achieved rate (FLOP/s)" if drawn.timed else "attainable rate (FLOP/s)", dimension="FLOP/s")
     sheet = Sheet(ax, theme, drawn.extent, intensity_axis(level), rate, ends=ends)
@@ -63,6 +64,14 @@ def roofline_chart(
         caption=drawn.caption,
         left=left,
     )
+
+
+def _labelled(drawn: Chart, report: Report) -> Chart:
+    """The chart with the labels of ops that tables show, which say more than the compiler's names."""
+    labels: dict[int | None, str] = {op.id: op.label for op in report.ops if op.label}
+    dots = tuple(replace(dot, name=labels.get(dot.op, dot.name)) for dot in drawn.dots)
+    strip = tuple(replace(dot, name=labels.get(dot.op, dot.name)) for dot in drawn.strip)
+    return replace(drawn, dots=dots, strip=strip)
 
 
 def _draw_roofs(sheet: Sheet, drawn: Chart, ends: Sequence[str]) -> None:
