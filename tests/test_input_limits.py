@@ -1,6 +1,5 @@
 """A small file that says much is refused in one line, with the option that raises the limit; nothing takes more than linear time."""
 
-import gc
 import gzip
 import os
 import shutil
@@ -10,7 +9,6 @@ import sys
 import time
 from array import array
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 
@@ -21,7 +19,7 @@ from roofline.errors import SourceError, UsageError
 from roofline.hlo.read import parse_all
 from roofline.hlo.read.wire import unpack
 from roofline.input_limits import DEFAULT, Limits, parse_limits, set_limits
-from roofline.sources import read, rows
+from roofline.sources import read, table_columns
 from roofline.sources.torch_trace import chunks
 from roofline.sources.xspace.scan import RowsOf, TotalsOf, open_bytes, open_space, read_rows, read_totals
 from roofline.sources.xspace.space import Space
@@ -245,49 +243,27 @@ def scan() -> None:
 
 
 def json_table() -> None:
-    rows._json("[" + ",".join(['{"name":"a","time":1}'] * 150_000) + "]", Path("rows.json"))
+    table_columns._json("[" + ",".join(['{"name":"a","time":1}'] * 150_000) + "]", Path("rows.json"))
+
+
+def index() -> None:
+    """The index of a plane with many statistics."""
+    open_bytes(bytes_field(1, bytes_field(2, b"/device:GPU:0") + bytes_field(6, b"") * 4_500_000), "long").close()
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a timer that interrupts is of POSIX")
-@pytest.mark.parametrize("work", [scan, lambda: unpack("1(1t 2i 3i)*", LONG_LIST), json_table], ids=["scan", "wire", "json"])
+@pytest.mark.parametrize(
+    "work", [scan, index, lambda: unpack("1(1t 2i 3i)*", LONG_LIST), json_table], ids=["scan", "index", "wire", "json"]
+)
 def test_work_in_c_answers_an_interrupt(work: Callable[[], object]) -> None:
-    """The longest time of the processor between two moments at which a signal is handled."""
+    """A timer that rings every millisecond is heard again and again; work that never listens hears it once, when it is done."""
     set_limits(DEFAULT)
-    marks: list[float] = []
-    before = signal.signal(signal.SIGALRM, lambda number, frame: marks.append(time.process_time()))
-    gc.disable()  # what other tests left behind is not the work's
+    heard: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda number, frame: heard.append(number))
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
-        marks.append(time.process_time())
         work()
-        marks.append(time.process_time())
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-        gc.enable()
-    longest = max(later - earlier for earlier, later in pairwise(marks))
-    assert longest < 0.5
-    assert longest < (marks[-1] - marks[0]) / 2
-
-
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a timer that interrupts is of POSIX")
-def test_the_index_of_a_large_profile_answers_an_interrupt() -> None:
-    set_limits(DEFAULT)
-    data = bytes_field(1, bytes_field(2, b"/device:GPU:0") + bytes_field(6, b"") * 4_500_000)
-    began = time.process_time()
-    open_bytes(data, "long").close()
-    whole_s = time.process_time() - began
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGPROF, interrupt)
-    began = time.process_time()
-    signal.setitimer(signal.ITIMER_PROF, whole_s / 10)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            open_bytes(data, "long")
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
-    assert time.process_time() - began < whole_s / 2
+    assert len(heard) > 5
