@@ -223,6 +223,36 @@ def test_the_optimizer_has_words_of_its_own(tmp_path: Path) -> None:
     assert "with fused=True" in found.message
 
 
+@pytest.mark.parametrize(("layers_us", "apart"), [(100, True), (2, False)])
+def test_the_loss_is_told_apart_from_other_chains(tmp_path: Path, layers_us: float, apart: bool) -> None:
+    """An expert fuses the loss first, which takes no compiled model; a part that is too small for a line is told with the rest."""
+
+    def step(trace: TorchTrace, at: float) -> None:
+        ran = [("aten::mul", layers_us), ("aten::add", layers_us), ("aten::mm", 100), ("aten::copy_", 100), ("aten::_log_softmax", 100)]
+        for place, (name, took) in enumerate(ran):
+            trace.op(name, at + 10 * place, 5, [WIDE] * (2 if name in ("aten::mm", "aten::copy_") else 1), values=["1"])
+            trace.run("kernel", launched=at + 10 * place + 1, start=at + 60 + 110 * place, dur=took)
+
+    chains = [one for one in steps_of(step, tmp_path).findings if one.kind == "unfused-chain"]
+    loss = next(one for one in chains if "loss" in one.title)
+    assert "computes its loss by operators that each pass the logits through memory" in loss.message
+    assert any("cross-entropy" in lever for lever in loss.levers)
+    assert len(chains) == (2 if apart else 1)
+
+
+@pytest.mark.parametrize(("loss_us", "titles"), [(100, 2), (3, 1)])
+def test_a_small_loss_is_told_with_the_other_chains(tmp_path: Path, loss_us: float, titles: int) -> None:
+    def step(trace: TorchTrace, at: float) -> None:
+        ran = [("aten::mul", 200), ("aten::add", 200), ("aten::mm", 100), ("aten::log_softmax", loss_us), ("aten::sum", loss_us)]
+        for place, (name, took) in enumerate(ran):
+            trace.op(name, at + 10 * place, 5, [WIDE] * (2 if name == "aten::mm" else 1), values=["1"])
+            trace.run("kernel", launched=at + 10 * place + 1, start=at + 60 + 150 * place, dur=min(took, 140))
+
+    chains = [one for one in steps_of(step, tmp_path).findings if one.kind == "unfused-chain"]
+    assert len(chains) == titles
+    assert sum(len(one.ops) for one in chains) == 4, "none of them is lost"
+
+
 def test_the_gradient_of_attention_takes_what_such_kernels_take(tmp_path: Path) -> None:
     """cuDNN's reaches a quarter of the peak at these sizes: nothing is to be won there."""
 

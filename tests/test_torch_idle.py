@@ -4,55 +4,49 @@ from pathlib import Path
 
 import pytest
 
-from roofline.analysis import analyze
-from roofline.report import Report
-from torch_writer import BACKWARD, TorchTrace
+from roofline.report import Finding
+from torch_writer import BACKWARD, TorchTrace, findings_on, report_on
 
 
-def launched_late(frames: int, tmp_path: Path) -> Report:
+def launched_late(frames: int, tmp_path: Path, **head: object) -> Finding:
     """Steps of ten products of 5 µs, each launched 100 µs after the one before, with so many calls of Python in between."""
-    trace = TorchTrace()
-    for step in range(4):
-        trace.annotation(f"ProfilerStep#{step}", 1000 * step, 999)
-        trace.frame("model.py(1): forward", 1000 * step, 999)
-        for place in range(10):
-            at = 1000 * step + 100 * place + 5
+    trace = TorchTrace(**head)
+    for begin in trace.steps(4, 1000):
+        trace.frame("model.py(1): forward", begin, 999)
+        for at in range(begin + 5, begin + 1000, 100):
             for number in range(frames):
                 trace.frame(f"model.py({number + 1}): helper", at + 2 * number, 1)
-            trace.op("aten::mm", at + 80, 10, [(8, 4), (4, 2)])
-            trace.run("gemm", launched=at + 85, start=at + 88, dur=5)
-    return analyze(trace.write(tmp_path / "trace.json"))
+            trace.product(at + 80, 10, launched=at + 85, ran=at + 88, took=5)
+    (finding,) = findings_on(trace, tmp_path, "idle-dispatch")
+    return finding
 
 
 def test_the_time_in_which_the_profiler_records_is_not_to_be_won(tmp_path: Path) -> None:
     # Per launch one op (4 µs), its launch and twenty calls of Python (2 µs each): 46 of 95 µs of idle time, but for the first gap.
-    (finding,) = [one for one in launched_late(20, tmp_path).findings if one.kind == "idle-dispatch"]
+    finding = launched_late(20, tmp_path)
     assert finding.saving_per_step_s == pytest.approx(950e-6 - 460e-6, rel=0.05)
     assert "About 450 µs of that is profiler overhead" in finding.message
     assert "220 host events per step" in finding.message
 
 
 def test_without_many_events_nearly_all_of_it_is(tmp_path: Path) -> None:
-    (finding,) = [one for one in launched_late(0, tmp_path).findings if one.kind == "idle-dispatch"]
+    finding = launched_late(0, tmp_path)
     assert finding.saving_per_step_s == pytest.approx(950e-6 - 60e-6, rel=0.05)
 
 
 def test_the_profiler_takes_about_half_of_the_hosts_time_at_most(tmp_path: Path) -> None:
-    (finding,) = [one for one in launched_late(39, tmp_path).findings if one.kind == "idle-dispatch"]  # 84 µs of 100 by their number
+    finding = launched_late(39, tmp_path)  # 84 µs of 100 by their number
     assert finding.saving_per_step_s == pytest.approx(950e-6 - 550e-6, rel=0.1)
 
 
 def test_idle_time_that_only_the_profiler_makes_promises_nothing(tmp_path: Path) -> None:
     trace = TorchTrace()
-    for step in range(4):
-        trace.annotation(f"ProfilerStep#{step}", 1000 * step, 990)
-        for place in range(10):
-            at = 1000 * step + 100 * place + 5
+    for begin in trace.steps(4, 1000):
+        for at in range(begin + 5, begin + 1000, 100):
             for number in range(8):
                 trace.frame(f"model.py({number + 1}): helper", at + 10 * number, 9)
-            trace.op("aten::mm", at + 85, 10, [(4096, 4096), (4096, 4096)])
-            trace.run("gemm", launched=at + 86, start=at + 88, dur=85)
-    (finding,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-dispatch"]
+            trace.product(at + 85, 10, launched=at + 86, ran=at + 88, took=85, tensors=[(4096, 4096), (4096, 4096)])
+    (finding,) = findings_on(trace, tmp_path, "idle-dispatch")
     assert finding.saving_s is None
     assert "Without the profiler" in finding.message
 
@@ -69,46 +63,36 @@ def test_idle_time_that_only_the_profiler_makes_promises_nothing(tmp_path: Path)
 )
 def test_what_runs_between_two_launches(tmp_path: Path, frame: str, reason: str) -> None:
     trace = TorchTrace()
-    for step in range(3):
-        at = 1000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 990)
+    for at in trace.steps(3, 1000):
         trace.frame("model.py(35): forward", at + 1, 980)
-        trace.op("aten::mm", at + 2, 5, [(8, 4), (4, 2)])
-        trace.run("gemm", launched=at + 3, start=at + 5, dur=50)
+        trace.product(at + 2, 5, launched=at + 3, ran=at + 5, took=50)
         trace.frame(frame, at + 10, 900)
-    longest = analyze(trace.write(tmp_path / "trace.json")).idle[0]
+    longest = report_on(trace, tmp_path).idle[0]
     assert longest.reason == reason
 
 
 def test_python_that_calls_nothing_between_two_close_ops_launches(tmp_path: Path) -> None:
     trace = TorchTrace()
-    for step in range(3):
-        trace.annotation(f"ProfilerStep#{step}", 1000 * step, 990)
-        trace.frame("model.py(35): forward", 1000 * step + 1, 980)
-        for place in range(9):
-            at = 1000 * step + 100 * place + 5
-            trace.op("aten::mm", at, 5, [(8, 4), (4, 2)])
-            trace.run("gemm", launched=at + 1, start=at + 5, dur=5)
-    assert analyze(trace.write(tmp_path / "trace.json")).idle[0].reason == "dispatch"
+    for begin in trace.steps(3, 1000):
+        trace.frame("model.py(35): forward", begin + 1, 980)
+        for at in range(begin + 5, begin + 900, 100):
+            trace.product(at, 5, launched=at + 1, ran=at + 5, took=5)
+    assert report_on(trace, tmp_path).idle[0].reason == "dispatch"
 
 
 @pytest.mark.parametrize("frame", ["numpy/_core/_methods.py(148): _var", "email/feedparser.py(77): readline", "<built-in method std>"])
 def test_a_loader_is_the_reason_whatever_it_calls(tmp_path: Path, frame: str) -> None:
     # A batch is put together by the user's dataset, by libraries and by ops on the host; the copy of it that follows is short.
     trace = TorchTrace()
-    for step in range(3):
-        at = 3000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 2990)
+    for at in trace.steps(3, 3000):
         trace.frame("train.py(20): main", at + 1, 2980)
         trace.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", at + 2, 2000)
         trace.frame("data.py(7): __getitem__", at + 10, 1500)
         trace.frame(frame, at + 20, 1400)
         trace.op("aten::stack", at + 1600, 300, [(64, 1000)], dtype="float")
-        call = trace.launch(at + 2200, "cudaMemcpyAsync")
-        trace.ran("Memcpy HtoD (Pageable -> Device)", at + 2210, 10, call, cat="gpu_memcpy", bytes=256000)
-        trace.op("aten::mm", at + 2230, 5, [(64, 1000), (1000, 8)])
-        trace.run("gemm", launched=at + 2231, start=at + 2235, dur=700)
-    (longest, *_) = analyze(trace.write(tmp_path / "trace.json")).idle
+        trace.copy("HtoD (Pageable -> Device)", 256000, launched=at + 2200, ran=at + 2210, took=10)
+        trace.product(at + 2230, 5, launched=at + 2231, ran=at + 2235, took=700, tensors=[(64, 1000), (1000, 8)])
+    (longest, *_) = report_on(trace, tmp_path).idle
     assert (longest.reason, longest.location) == ("input", "data.py:7")
     assert longest.activity.startswith(("__getitem__", "_var, called", "readline, called", "std, called"))
     assert longest.time_s == pytest.approx(2 * 2.2e-3, rel=0.1)
@@ -116,16 +100,12 @@ def test_a_loader_is_the_reason_whatever_it_calls(tmp_path: Path, frame: str) ->
 
 def test_what_handles_a_value_that_was_read_back_is_no_input(tmp_path: Path) -> None:
     trace = TorchTrace()
-    for step in range(3):
-        at = 3000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 2990)
-        trace.op("aten::mm", at + 2, 5, [(64, 1000), (1000, 8)])
-        trace.run("gemm", launched=at + 3, start=at + 5, dur=50)
+    for at in trace.steps(3, 3000):
+        trace.product(at + 2, 5, launched=at + 3, ran=at + 5, took=50, tensors=[(64, 1000), (1000, 8)])
         trace.frame("serve.py(18): sample", at + 10, 2900)
-        call = trace.launch(at + 50, "cudaMemcpyAsync", dur=60)
-        trace.ran("Memcpy DtoH (Device -> Pageable)", at + 55, 50, call, cat="gpu_memcpy", bytes=8 << 20)
+        trace.copy("DtoH (Device -> Pageable)", 8 << 20, launched=at + 50, ran=at + 55, took=50, call=60)
         trace.frame("<built-in method argmax of numpy.ndarray object at 0x7f>", at + 120, 2700)
-    (longest, *_) = analyze(trace.write(tmp_path / "trace.json")).idle
+    (longest, *_) = report_on(trace, tmp_path).idle
     assert (longest.reason, longest.location) == ("sync", "serve.py:18")
 
 
@@ -136,22 +116,19 @@ def test_an_annotation_that_outlasts_a_call_is_not_inside_of_it(tmp_path: Path) 
         at = 100 * step
         trace.frame("nn.Module: Net_0", at, 98)
         trace.annotation(f"ProfilerStep#{step}", at - 4, 99.5)
-        trace.op("aten::mm", at + 10, 5, [(64, 1000), (1000, 8)])
-        trace.run("gemm", launched=at + 11, start=at + 15, dur=50)
-    (op,) = [op for op in analyze(trace.write(tmp_path / "trace.json")).ops if op.name == "aten::mm"]
+        trace.product(at + 10, 5, launched=at + 11, ran=at + 15, took=50, tensors=[(64, 1000), (1000, 8)])
+    (op,) = [op for op in report_on(trace, tmp_path).ops if op.name == "aten::mm"]
     assert (op.scope, op.count) == ("Net_0", 4)
 
 
 @pytest.mark.parametrize(("host_us", "reason"), [(5000, "compile"), (1000, "dispatch")])
 def test_plans_that_cudnn_builds_for_new_shapes_are_compilation(tmp_path: Path, host_us: int, reason: str) -> None:
     trace = TorchTrace()
-    for step in range(4):
-        at = 10_000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 9_990)
+    for step, at in enumerate(trace.steps(4, 10_000)):
         trace.frame("model.py(35): forward", at + 1, 9_980)
         trace.op("aten::_cudnn_attention_forward", at + 2, host_us, [(1, 8, 100 + step, 64)])
         trace.run("cudnn_sdpa", launched=at + host_us, start=at + host_us + 2, dur=9_990 - host_us)
-    report = analyze(trace.write(tmp_path / "trace.json"))
+    report = report_on(trace, tmp_path)
     assert report.idle[0].reason == reason
     said = [one.message for one in report.findings if one.kind == "idle-compile"]
     assert [("cuDNN for _cudnn_attention_forward" in message) for message in said] == [True] * (reason == "compile")
@@ -159,59 +136,49 @@ def test_plans_that_cudnn_builds_for_new_shapes_are_compilation(tmp_path: Path, 
 
 def test_a_recurrent_network_launches_for_so_long_and_builds_no_plan(tmp_path: Path) -> None:
     trace = TorchTrace()
-    for step in range(4):
-        at = 10_000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 9_990)
+    for at in trace.steps(4, 10_000):
         trace.frame("model.py(35): forward", at + 1, 9_980)
         trace.op("aten::_cudnn_rnn", at + 2, 9_000, [(100, 8, 64)])
         for place in range(100):
             trace.run("cell", launched=at + 90 * place + 10, start=at + 90 * place + 15, dur=5)
-    report = analyze(trace.write(tmp_path / "trace.json"))
+    report = report_on(trace, tmp_path)
     assert report.idle[0].reason == "dispatch"
     assert not [one for one in report.findings if one.kind == "idle-compile"]
 
 
 def test_the_profiler_takes_all_of_what_describing_inductors_kernels_takes(tmp_path: Path) -> None:
     trace = TorchTrace()
-    for step in range(4):
-        trace.annotation(f"ProfilerStep#{step}", 1000 * step, 999)
-        trace.frame("model.py(1): forward", 1000 * step, 999)
-        for place in range(10):
-            at = 1000 * step + 100 * place + 5
+    for begin in trace.steps(4, 1000):
+        trace.frame("model.py(1): forward", begin, 999)
+        for at in range(begin + 5, begin + 1000, 100):
             trace.op("triton_poi_fused_add_0", at + 5, 85)
             trace.run("triton_poi_fused_add_0", launched=at + 85, start=at + 88, dur=5)
-    (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-dispatch"]
+    (found,) = findings_on(trace, tmp_path, "idle-dispatch")
     # 80 µs a kernel, beside an op and its launch, but for the first gap.
     assert found.saving_per_step_s == pytest.approx(950e-6 - 840e-6, rel=0.05)
 
 
 def test_of_a_compiled_programs_calls_the_profiler_takes_nearly_all(tmp_path: Path) -> None:
     trace = TorchTrace()
-    for step in range(4):
-        trace.annotation(f"ProfilerStep#{step}", 2000 * step, 1999)
-        trace.frame("model.py(1): forward", 2000 * step, 1999)
-        for place in range(10):
-            at = 2000 * step + 200 * place + 5
+    for begin in trace.steps(4, 2000):
+        trace.frame("model.py(1): forward", begin, 1999)
+        for at in range(begin + 5, begin + 2000, 200):
             for number in range(80):
                 trace.frame(f"torch/_inductor/utils.py({number + 1}): run", at + 2 * number, 1)
-            trace.op("triton_poi_fused_add_0" if not place else "aten::mm", at + 180, 10, [(8, 4), (4, 2)])
+            trace.op("triton_poi_fused_add_0" if at == begin + 5 else "aten::mm", at + 180, 10, [(8, 4), (4, 2)])
             trace.run("kernel", launched=at + 185, start=at + 188, dur=5)
-    (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-dispatch"]
+    (found,) = findings_on(trace, tmp_path, "idle-dispatch")
     # 166 of each 200 µs by the number of events, and 85% of them are not too many.
     assert found.saving_per_step_s == pytest.approx(1950e-6 - 1660e-6, rel=0.2)
 
 
 def test_what_only_the_first_recorded_step_waits_for_does_not_recur(tmp_path: Path) -> None:
     trace = TorchTrace()
-    for step in range(3):
-        at = 1000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 999)
+    for at in trace.steps(3, 1000):
         trace.frame("train.py(5): main", at, 999)
-        trace.op("aten::mm", at + 2, 5, [(8, 4), (4, 2)])
-        trace.run("gemm", launched=at + 4, start=at + 5, dur=300 if not step else 400)
-        trace.op("aten::mm", at + 600, 5, [(8, 4), (4, 2)])
-        trace.run("gemm", launched=at + 604 if not step else at + 10, start=at + 606 if not step else at + 406, dur=590)
-    report = analyze(trace.write(tmp_path / "trace.json"))
+        trace.product(at + 2, 5, launched=at + 4, ran=at + 5, took=400 if at else 300)
+        trace.product(at + 600, 5, launched=at + 10 if at else at + 604, ran=at + 406 if at else at + 606, took=590)
+    report = report_on(trace, tmp_path)
     assert len(report.steps) == 3
     assert not [one for one in report.findings if one.kind == "idle-dispatch"]
 
@@ -219,34 +186,26 @@ def test_what_only_the_first_recorded_step_waits_for_does_not_recur(tmp_path: Pa
 @pytest.mark.parametrize(("pause", "reason"), [(300, "dispatch"), (800, "input")])
 def test_code_that_nobody_recorded_launches_where_ops_of_any_thread_are_close(tmp_path: Path, pause: int, reason: str) -> None:
     trace = TorchTrace()
-    for step in range(3):
-        at = 3000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 2990)
-        trace.op("aten::mm", at + 1, 5, [(8, 4), (4, 2)])
-        trace.run("gemm", launched=at + 2, start=at + 5, dur=1000)
-        trace.op("aten::mm", at + 900, 100, [(8, 4), (4, 2)], thread=BACKWARD)
-        trace.run("gemm", launched=at + 910, start=at + 1005, dur=5, thread=BACKWARD)
+    for at in trace.steps(3, 3000):
+        trace.product(at + 1, 5, launched=at + 2, ran=at + 5, took=1000)
+        trace.product(at + 900, 100, launched=at + 910, ran=at + 1005, took=5, thread=BACKWARD)
         trace.op("aten::add_", at + 1000 + pause, 5, [(8, 4), (8, 4)])
         trace.run("add", launched=at + 1002 + pause, start=at + 1005 + pause, dur=1980 - pause)
-    assert analyze(trace.write(tmp_path / "trace.json")).idle[0].reason == reason
+    assert report_on(trace, tmp_path).idle[0].reason == reason
 
 
 @pytest.mark.parametrize("place", ["serve.py(18): sample", "serve.py(30): keep"])
 def test_copies_are_told_with_the_wait_of_the_function_that_makes_them(tmp_path: Path, place: str) -> None:
     trace = TorchTrace()
-    for step in range(4):
-        at = 3000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 2990)
-        trace.op("aten::mm", at + 2, 5, [(64, 1000), (1000, 8)])
-        trace.run("gemm", launched=at + 3, start=at + 5, dur=50)
+    for at in trace.steps(4, 3000):
+        trace.product(at + 2, 5, launched=at + 3, ran=at + 5, took=50, tensors=[(64, 1000), (1000, 8)])
         trace.frame(place, at + 10, 1190)
         trace.op("aten::copy_", at + 40, 1100, [(2 << 20,), (2 << 20,)], dtype="float")
-        call = trace.launch(at + 50, "cudaMemcpyAsync", dur=1060)
-        trace.ran("Memcpy DtoH (Device -> Pageable)", at + 55, 1050, call, cat="gpu_memcpy", bytes=8 << 20)
+        trace.copy("DtoH (Device -> Pageable)", 8 << 20, launched=at + 50, ran=at + 55, took=1050, call=1060)
         trace.frame("serve.py(18): sample", at + 1201, 1700)
         trace.launch(at + 1202, "cudaStreamSynchronize", dur=1)
         trace.frame("<built-in method argmax of numpy.ndarray object at 0x7f>", at + 1210, 1650)
-    found = {one.kind: one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.saving_s}
+    found = {one.kind: one for one in report_on(trace, tmp_path).findings if one.saving_s}
     if place.startswith("serve.py(30)"):
         assert found["host-copies"].saving_per_step_s == pytest.approx(1.05e-3, rel=0.05)
         return
@@ -258,52 +217,41 @@ def test_copies_are_told_with_the_wait_of_the_function_that_makes_them(tmp_path:
 @pytest.mark.parametrize("launches", [False, True])
 def test_operators_that_compute_on_the_host_prepare_the_input(tmp_path: Path, launches: bool) -> None:
     trace = TorchTrace()
-    for step in range(4):
-        at = 10_000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 9_990)
+    for at in trace.steps(4, 10_000):
         trace.op("aten::normal_", at + 10, 4_000, [(4096, 2048)])
         if launches:
             trace.launch(at + 20)
         trace.op("aten::copy_", at + 4_100, 500, [(4096, 2048), (4096, 2048)])
-        call = trace.launch(at + 4_110, "cudaMemcpyAsync", dur=480)
-        trace.ran("Memcpy HtoD (Pageable -> Device)", at + 4_112, 470, call, cat="gpu_memcpy", bytes=16 << 20)
-        trace.op("aten::mm", at + 4_700, 5, [(8, 4), (4, 2)])
-        trace.run("gemm", launched=at + 4_701, start=at + 4_705, dur=5_200)
-    longest = analyze(trace.write(tmp_path / "trace.json")).idle[0]
+        trace.copy("HtoD (Pageable -> Device)", 16 << 20, launched=at + 4_110, ran=at + 4_112, took=470, call=480)
+        trace.product(at + 4_700, 5, launched=at + 4_701, ran=at + 4_705, took=5_200)
+    longest = report_on(trace, tmp_path).idle[0]
     assert (longest.reason == "input") == (not launches)
     assert ("normal_" in longest.activity) == (not launches)
 
 
 def test_a_value_that_is_handled_on_the_host_and_sent_back_is_read_back(tmp_path: Path) -> None:
     trace = TorchTrace()
-    for step in range(4):
-        at = 10_000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 9_990)
+    for at in trace.steps(4, 10_000):
         trace.frame("train.py(7): clip", at + 1, 9_900)
-        trace.op("aten::mm", at + 2, 5, [(8, 4), (4, 2)])
-        trace.run("gemm", launched=at + 3, start=at + 5, dur=500)
+        trace.product(at + 2, 5, launched=at + 3, ran=at + 5, took=500)
         for at_us, way, size in ((at + 600, "DtoH (Device -> Pageable)", 8 << 20), (at + 5_000, "HtoD (Pageable -> Device)", 16 << 20)):
             trace.op("aten::copy_", at_us, 400, [(2048, 2048), (2048, 2048)])
-            call = trace.launch(at_us + 10, "cudaMemcpyAsync", dur=380)
-            trace.ran(f"Memcpy {way}", at_us + 12, 370, call, cat="gpu_memcpy", bytes=size)
+            trace.copy(way, size, launched=at_us + 10, ran=at_us + 12, took=370, call=380)
         trace.op("aten::clamp", at + 1_010, 3_900, [(2048, 2048)])
         trace.run("gemm", launched=at + 5_500, start=at + 5_510, dur=4_400)
-    longest = analyze(trace.write(tmp_path / "trace.json")).idle[0]
+    longest = report_on(trace, tmp_path).idle[0]
     assert (longest.reason, longest.location) == ("sync", "train.py:7")
 
 
 def test_a_finding_names_every_place_that_has_a_good_part_of_the_wait(tmp_path: Path) -> None:
     trace = TorchTrace()
-    for step in range(4):
-        at = 1000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 999)
+    for at in trace.steps(4, 1000):
         for place, (name, begin, dur) in enumerate((("forward", 0, 600), ("average", 601, 370), ("log", 972, 25))):
             trace.frame(f"train.py({place + 1}): {name}", at + begin, dur)
-            trace.op("aten::mm", at + begin + dur - 15, 10, [(8, 4), (4, 2)])
-            trace.run("gemm", launched=at + begin + dur - 10, start=at + begin + dur - 8, dur=5)
+            trace.product(at + begin + dur - 15, 10, launched=at + begin + dur - 10, ran=at + begin + dur - 8, took=5)
             trace.op("aten::add", at + begin + 1, dur - 18, [(8, 4), (4, 2)])
             trace.launch(at + begin + 2)
-    (finding,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-dispatch"]
+    (finding,) = findings_on(trace, tmp_path, "idle-dispatch")
     assert "in forward (train.py:1, train.py:2)." in finding.message
 
 
@@ -311,21 +259,18 @@ def test_a_finding_names_every_place_that_has_a_good_part_of_the_wait(tmp_path: 
 def test_a_host_that_would_be_ahead_of_the_device_shortens_the_gaps_after(tmp_path: Path, waits: bool) -> None:
     # Forty calls of Python (82 µs with the op's launch, 65 by what is most) before a gap of 20 µs, then none before one of 60 µs.
     trace = TorchTrace()
-    for step in range(4):
-        at = 1000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 999)
+    for at in trace.steps(4, 1000):
         trace.frame("train.py(1): step", at, 999)
         for pair in range(5):
             first, second = at + 200 * pair, at + 200 * pair + 100
             for number in range(40):
                 trace.frame("train.py(9): helper", first + 2 * number, 1)
-            trace.op("aten::mm", first + 82, 10, [(8, 4), (4, 2)])
-            trace.run("gemm", launched=first + 90, start=first + 92, dur=50)
+            trace.product(first + 82, 10, launched=first + 90, ran=first + 92, took=50)
             if waits:
                 trace.launch(first + 95, "cudaStreamSynchronize", dur=1)
             trace.op("aten::add", second + 1, 98, [(8, 4), (8, 4)])
             trace.run("add", launched=second + 98, start=second + 99, dur=70)
-    report = analyze(trace.write(tmp_path / "trace.json"))
+    report = report_on(trace, tmp_path)
     own = sum(one.recording_s or 0 for one in report.idle) / sum(one.time_s for one in report.idle if one.reason != "latency")
     assert (own > 0.6) == (not waits)
 
@@ -338,35 +283,29 @@ def test_launches_between_reads_in_a_row_wait_for_the_reads(tmp_path: Path, laun
         begin = at
         for _ in range(reads):
             for _ in range(launches):
-                trace.op("aten::mm", at + 1, 48, [(8, 4), (4, 2)])
-                trace.run("gemm", launched=at + 45, start=at + 48, dur=2)
+                trace.product(at + 1, 48, launched=at + 45, ran=at + 48, took=2)
                 at += 50
             trace.frame("model.py(3): check", at + 1, 38)
             trace.op("aten::item", at + 2, 36, [()])
             trace.op("aten::_local_scalar_dense", at + 3, 34, [()])
-            call = trace.launch(at + 4, "cudaMemcpyAsync")
-            trace.ran("Memcpy DtoH (Device -> Pageable)", at + 10, 1, call, cat="gpu_memcpy", bytes=4)
+            trace.copy("DtoH (Device -> Pageable)", 4, launched=at + 4, ran=at + 10, took=1)
             trace.launch(at + 6, "cudaStreamSynchronize", dur=10)
             at += 40
         trace.annotation(f"ProfilerStep#{step}", begin, at - begin - 1)
-    findings = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.saving_s and one.kind.startswith("idle")]
+    findings = [one for one in report_on(trace, tmp_path).findings if one.saving_s and one.kind.startswith("idle")]
     assert findings[0].kind == f"idle-{first}"
     assert ("check, which calls item() on a device value (model.py:3)" in findings[0].message) == (first == "sync")
 
 
 def test_launches_in_a_model_name_who_called_it(tmp_path: Path) -> None:
     trace = TorchTrace()
-    for step in range(3):
-        trace.annotation(f"ProfilerStep#{step}", 1000 * step, 999)
-        trace.frame("src/generate.py(26): next_token", 1000 * step, 998)
-        trace.frame("nn.Module: GPT_0", 1000 * step + 1, 990)
-        trace.frame("src/model.py(13): forward", 1000 * step + 2, 980)
-        for place in range(9):
-            at = 1000 * step + 100 * place + 5
-            trace.op("aten::mm", at, 90, [(8, 4), (4, 2)])
-            trace.run("gemm", launched=at + 85, start=at + 88, dur=5)
-    report = analyze(trace.write(tmp_path / "trace.json"))
-    (found,) = [one for one in report.findings if one.kind == "idle-dispatch"]
+    for begin in trace.steps(3, 1000):
+        trace.frame("src/generate.py(26): next_token", begin, 998)
+        trace.frame("nn.Module: GPT_0", begin + 1, 990)
+        trace.frame("src/model.py(13): forward", begin + 2, 980)
+        for at in range(begin + 5, begin + 900, 100):
+            trace.product(at, 90, launched=at + 85, ran=at + 88, took=5)
+    (found,) = findings_on(trace, tmp_path, "idle-dispatch")
     assert "in forward, which next_token (generate.py:26) calls (model.py:13)" in found.message
 
 
@@ -374,30 +313,24 @@ def test_launches_in_a_model_name_who_called_it(tmp_path: Path) -> None:
 def test_without_stacks_recording_takes_less(tmp_path: Path, frame: str | None, saved: int) -> None:
     # Per launch one op and the launch: 6 µs with stacks, 4 without.
     trace = TorchTrace()
-    for step in range(4):
-        trace.annotation(f"ProfilerStep#{step}", 1000 * step, 999)
+    for begin in trace.steps(4, 1000):
         if frame:
-            trace.frame(frame, 1000 * step, 999)
-        for place in range(10):
-            at = 1000 * step + 100 * place + 5
-            trace.op("aten::mm", at + 5, 85, [(8, 4), (4, 2)])
-            trace.run("gemm", launched=at + 85, start=at + 88, dur=5)
-    (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-dispatch"]
+            trace.frame(frame, begin, 999)
+        for at in range(begin + 5, begin + 1000, 100):
+            trace.product(at + 5, 85, launched=at + 85, ran=at + 88, took=5)
+    (found,) = findings_on(trace, tmp_path, "idle-dispatch")
     assert found.saving_per_step_s == pytest.approx(saved * 1e-6, rel=0.01)
 
 
 def test_what_recording_a_compiler_costs_is_not_taken_off(tmp_path: Path) -> None:
     trace = TorchTrace()
-    for step in range(4):
-        at = 2000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 1999)
+    for at in trace.steps(4, 2000):
         trace.frame("model.py(1): forward", at, 1998)
         trace.frame("torch/_inductor/compile_fx.py(700): compile_fx_inner", at + 10, 1900)
         for number in range(900):
             trace.frame(f"torch/_inductor/ir.py({number + 1}): realize", at + 20 + 2 * number, 1)
-        trace.op("aten::mm", at + 1950, 10, [(8, 4), (4, 2)])
-        trace.run("gemm", launched=at + 1955, start=at + 1958, dur=5)
-    (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-compile"]
+        trace.product(at + 1950, 10, launched=at + 1955, ran=at + 1958, took=5)
+    (found,) = findings_on(trace, tmp_path, "idle-compile")
     assert "profiler" not in found.message
     assert found.saving_s == pytest.approx(3 * 1995e-6, rel=0.05)
 
@@ -405,17 +338,14 @@ def test_what_recording_a_compiler_costs_is_not_taken_off(tmp_path: Path) -> Non
 def test_what_is_recorded_while_the_host_would_wait_anyway_costs_nothing(tmp_path: Path) -> None:
     # Products of 100 µs; the host launches each in 20 µs, with a call of Python for each, waits for it, and goes on 30 µs after its end.
     trace = TorchTrace()
-    for step in range(4):
-        trace.annotation(f"ProfilerStep#{step}", 1300 * step, 1299)
-        for place in range(10):
-            at = 1300 * step + 130 * place
+    for begin in trace.steps(4, 1300):
+        for at in range(begin, begin + 1300, 130):
             for number in range(5):
                 trace.frame(f"model.py({number + 1}): helper", at + 3 * number, 2)
-            trace.op("aten::mm", at + 16, 4, [(4096, 4096), (4096, 4096)])
-            trace.run("gemm", launched=at + 18, start=at + 20, dur=100)
+            trace.product(at + 16, 4, launched=at + 18, ran=at + 20, took=100, tensors=[(4096, 4096), (4096, 4096)])
             trace.frame("model.py(9): log", at + 22, 107)
             trace.launch(at + 23, "cudaDeviceSynchronize", dur=99)
-    (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-sync"]
+    (found,) = findings_on(trace, tmp_path, "idle-sync")
     # After each wait five calls, an op and its launch: 16 µs of 30. All that the host did before would be 22 µs, bound by its 55%.
     assert found.saving_per_step_s == pytest.approx(10 * 14e-6, rel=0.1)
 
@@ -423,17 +353,14 @@ def test_what_is_recorded_while_the_host_would_wait_anyway_costs_nothing(tmp_pat
 @pytest.mark.parametrize(("outer", "words"), [("aten::index", "indexes with a boolean mask"), ("aten::where", "calls nonzero() on a")])
 def test_a_boolean_mask_is_named_as_the_user_wrote_it(tmp_path: Path, outer: str, words: str) -> None:
     trace = TorchTrace()
-    for step in range(3):
-        at = 1000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 990)
+    for at in trace.steps(3, 1000):
         trace.frame("loss.py(4): masked", at + 1, 900)
         trace.op(outer, at + 2, 600, [(64, 8), (64,)])
         trace.op("aten::nonzero", at + 3, 590, [(64,)])
         trace.run("nonzero_kernel", launched=at + 5, start=at + 10, dur=20)
         trace.launch(at + 12, "cudaStreamSynchronize", dur=570)
-        trace.op("aten::mm", at + 700, 5, [(8, 4), (4, 2)])
-        trace.run("gemm", launched=at + 701, start=at + 705, dur=5)
-    (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-sync"]
+        trace.product(at + 700, 5, launched=at + 701, ran=at + 705, took=5)
+    (found,) = findings_on(trace, tmp_path, "idle-sync")
     assert f"masked, which {words}" in found.message
     assert ("mask the result" in found.message) == (outer == "aten::index")
 
@@ -442,9 +369,7 @@ def test_a_boolean_mask_is_named_as_the_user_wrote_it(tmp_path: Path, outer: str
 def test_gaps_after_a_read_are_the_reads_where_the_host_would_be_ahead(tmp_path: Path, host_us: int, reason: str) -> None:
     """Forty launches after a read in each step: small kernels first, each of which ends before the next is launched, then large ones."""
     trace = TorchTrace()
-    for step in range(5):
-        at = 3000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 2990)
+    for at in trace.steps(5, 3000):
         trace.frame("train.py(4): main", at, 2990)
         device = at
         for place in range(40):
@@ -458,7 +383,7 @@ def test_gaps_after_a_read_are_the_reads_where_the_host_would_be_ahead(tmp_path:
         trace.frame("train.py(9): log", waits, device - waits + 5)
         trace.op("aten::item", waits + 1, device - waits + 3)
         trace.launch(waits + 2, "cudaStreamSynchronize", dur=device - waits)
-    idle = analyze(trace.write(tmp_path / "trace.json")).idle
+    idle = report_on(trace, tmp_path).idle
     after_the_first = {one.reason: one.time_s for one in idle if one.reason in ("sync", "dispatch")}
     assert max(after_the_first, key=after_the_first.__getitem__) == reason
     assert [one.location for one in idle if one.reason == "sync"][:1] == ["train.py:9"]
@@ -476,32 +401,19 @@ def test_gaps_after_a_read_are_the_reads_where_the_host_would_be_ahead(tmp_path:
     ],
 )
 def test_steps_before_the_recording_tell_what_it_took(tmp_path: Path, said: object, saved: int) -> None:
-    trace = TorchTrace(**({"roofline_step_s": said} if said else {}))
-    for step in range(5):
-        trace.frame("model.py(1): forward", 1000 * step, 999)
-        trace.annotation(f"ProfilerStep#{step}", 1000 * step, 999)
-        for place in range(10):
-            at = 1000 * step + 100 * place + 5
-            for number in range(20):
-                trace.frame(f"model.py({number + 1}): helper", at + 2 * number, 1)
-            trace.op("aten::mm", at + 80, 10, [(8, 4), (4, 2)])
-            trace.run("gemm", launched=at + 85, start=at + 88, dur=5)
-    (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-dispatch"]
-    assert found.saving_per_step_s == pytest.approx(saved * 1e-6, rel=0.05)
+    finding = launched_late(20, tmp_path, **({"roofline_step_s": said} if said else {}))
+    assert finding.saving_per_step_s == pytest.approx(saved * 1e-6, rel=0.05)
 
 
 @pytest.mark.parametrize(("call", "reason"), [("cudaMalloc", "sync"), ("cudaFree", "sync"), ("cudaFuncGetAttributes", "dispatch")])
 def test_the_device_waits_for_memory_that_steps_allocate(tmp_path: Path, call: str, reason: str) -> None:
     trace = TorchTrace()
-    for step in range(4):
-        at = 1000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 999)
+    for at in trace.steps(4, 1000):
         trace.frame("train.py(7): step", at, 998)
         trace.op("aten::empty", at + 5, 600, [(8, 4)])
         trace.launch(at + 8, call, dur=590)
-        trace.op("aten::mm", at + 610, 10, [(8, 4), (4, 2)])
-        trace.run("gemm", launched=at + 612, start=at + 615, dur=370)
-    report = analyze(trace.write(tmp_path / "trace.json"))
+        trace.product(at + 610, 10, launched=at + 612, ran=at + 615, took=370)
+    report = report_on(trace, tmp_path)
     assert report.idle[0].reason == reason
     found = [one for one in report.findings if one.kind == "idle-sync"]
     assert bool(found) == (reason == "sync")
@@ -512,14 +424,11 @@ def test_the_device_waits_for_memory_that_steps_allocate(tmp_path: Path, call: s
 
 def test_compiled_code_that_graph_breaks_cut_into_parts(tmp_path: Path) -> None:
     trace = TorchTrace()
-    for step in range(4):
-        trace.annotation(f"ProfilerStep#{step}", 1000 * step, 999)
-        trace.frame("train.py(5): main", 1000 * step, 999)
-        for place in range(10):
-            at = 1000 * step + 100 * place + 5
+    for begin in trace.steps(4, 1000):
+        trace.frame("train.py(5): main", begin, 999)
+        for at in range(begin + 5, begin + 1000, 100):
             trace.frame("model.py(16): torch_dynamo_resume_in_forward_at_16", at, 94)
-            trace.op("aten::mm", at + 5, 88, [(8, 4), (4, 2)])
-            trace.run("gemm", launched=at + 85, start=at + 88, dur=5)
-    (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "idle-dispatch"]
+            trace.product(at + 5, 88, launched=at + 85, ran=at + 88, took=5)
+    (found,) = findings_on(trace, tmp_path, "idle-dispatch")
     assert "in forward after a graph break (model.py:16)" in found.message
     assert "TORCH_LOGS=graph_breaks" in found.levers[0]

@@ -29,7 +29,7 @@ def small_sections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sections, "LEAST_COPIED_BYTES", 4000)
     monkeypatch.setattr(sections, "AHEAD_BYTES", 1000)
     monkeypatch.setattr(sections, "may_copy", lambda: False)
-    monkeypatch.setattr(reading, "processors", lambda: 3)
+    monkeypatch.setattr(reading, "cores", lambda: 3)
 
 
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[sections.Section]:
@@ -118,7 +118,7 @@ def test_the_process_is_copied_before_it_has_threads_and_its_copy_reads_the_rest
     program = f"""if True:
         import os
         from roofline.sources.torch_trace import reading, recording, sections
-        sections.LEAST_COPIED_BYTES, sections.AHEAD_BYTES, reading.processors = 4000, 1000, lambda: 2
+        sections.LEAST_COPIED_BYTES, sections.AHEAD_BYTES, reading.cores = 4000, 1000, lambda: 2
         copy, copies = os.fork, []
         os.fork = lambda: copies.append(copy()) or copies[-1]
         found = recording.read_part({str(path)!r})

@@ -5,44 +5,9 @@ from pathlib import Path
 import pytest
 
 from roofline.analysis import analyze
-from roofline.report import Finding, Report
-from torch_writer import BACKWARD, TorchTrace
+from torch_writer import BACKWARD, Kernels, TorchTrace, findings_on, steps_of
 
-STEP = 3000  # microseconds
 BATCH, LONG, WIDTH, WORDS = 8, 512, 1024, 32000
-NODE = "autograd::engine::evaluate_function: "
-
-
-class Kernels:
-    """Ops in a row, each with a kernel of 100 µs."""
-
-    def __init__(self, trace: TorchTrace, begin: float) -> None:
-        self.trace, self.at, self.ran = trace, begin + 1, begin + 20
-
-    def op(self, name: str, tensors: list[tuple[int, ...]], **args: object) -> None:
-        self.trace.op(name, self.at, 5, tensors, **args)  # type: ignore[arg-type]
-        self.trace.run("kernel", launched=self.at + 1, start=self.ran, dur=100, thread=args.get("thread", 1))
-        self.at, self.ran = self.at + 10, self.ran + 100
-
-    def joined(self, tensors: list[tuple[int, ...]]) -> None:
-        """``torch.cat`` of a list of tensors."""
-        given = {"Input Dims": [[list(one) for one in tensors], []], "Input type": ["TensorList", "Scalar"], "Concrete Inputs": ["", "1"]}
-        self.trace.add("cpu_op", "aten::cat", self.at, 5, 100, 1, {"External id": 1, **given})
-        self.trace.run("CatArrayBatchedCopy<c10::BFloat16>", launched=self.at + 1, start=self.ran, dur=100)
-        self.at, self.ran = self.at + 10, self.ran + 100
-
-    def node(self, name: str, count: int, **args: object) -> None:
-        """A node of the backward pass around the next ops."""
-        self.trace.op(NODE + name, self.at - 1, 10 * count, thread=BACKWARD, **args)  # type: ignore[arg-type]
-
-
-def findings(write: object, tmp_path: Path, kind: str) -> list[Finding]:
-    trace = TorchTrace()
-    for step in range(3):
-        trace.annotation(f"ProfilerStep#{step}", STEP * step, STEP - 100)
-        write(Kernels(trace, STEP * step))  # type: ignore[operator]
-    report: Report = analyze(trace.write(tmp_path / "trace.json"))
-    return [one for one in report.findings if one.kind == kind]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +41,7 @@ def test_logits_of_all_positions_of_which_few_are_used(tmp_path: Path, how: str,
         if how == "all":
             kernels.op("aten::_log_softmax", [(rows, WORDS)], values=["1", "False"])
 
-    found = findings(prefill, tmp_path, "unused-results")
+    found = findings_on(steps_of(prefill), tmp_path, "unused-results")
     assert bool(found) == bool(used)
     if used:
         assert f"computes 4,096 rows, of which it uses {used:,}" in found[0].message
@@ -104,7 +69,7 @@ def test_gradients_of_weights_that_the_optimizer_does_not_update(tmp_path: Path,
         kernels.trace.add("cpu_op", "aten::_fused_sgd_", kernels.at, 5, 100, 1, {"External id": 1, **(given if lists else {})})
         kernels.trace.run("multi_tensor_apply_kernel", launched=kernels.at + 1, start=kernels.ran, dur=10)
 
-    found = findings(step, tmp_path, "unused-results")
+    found = findings_on(steps_of(step), tmp_path, "unused-results")
     assert bool(found) == (updated == "head")
     if found:
         assert "gradients of weights that the optimizer does not update" in found[0].message
@@ -131,7 +96,7 @@ def test_a_forward_pass_that_runs_again_without_gradients(tmp_path: Path, module
         kernels.node("MmBackward0", 1, sequence_number=5)
         kernels.op("aten::mm", [(4096, WIDTH), (WIDTH, WIDTH)], thread=BACKWARD)
 
-    found = findings(step, tmp_path, "duplicated-work")
+    found = findings_on(steps_of(step), tmp_path, "duplicated-work")
     assert bool(found) == twice
     if found:
         assert "runs a forward pass a second time, without gradients, called from train.py:12" in found[0].message
@@ -148,7 +113,7 @@ def test_elementwise_work_in_fp64_is_in_a_wide_format(tmp_path: Path, number: st
         kernels.trace.add("cpu_op", "aten::copy_", kernels.at, 5, 100, 1, {"External id": 1, **args, "Concrete Inputs": ["", ""]})
         kernels.trace.run("cast", launched=kernels.at + 1, start=kernels.ran, dur=300)
 
-    found = findings(scaled, tmp_path, "wide-format")
+    found = findings_on(steps_of(scaled), tmp_path, "wide-format")
     assert bool(found) == is_wide
     if found:
         assert "computes in fp64" in found[0].message
@@ -173,7 +138,7 @@ def test_keys_that_are_stored_for_each_query_head(
         kernels.op("aten::copy_", [shape, shape], strides=[(262144, 131072, 32768, 64, 1), copied])
         kernels.op("aten::_scaled_dot_product_flash_attention", [(32, 8, 1, 64), operand, operand], values=["0.0", "False"])
 
-    mine = findings(decode, tmp_path, "repeated-operand")
+    mine = findings_on(steps_of(decode), tmp_path, "repeated-operand")
     assert bool(mine) == is_repeated
     if is_repeated:
         assert "stores a tensor several times over" in mine[0].message
@@ -206,7 +171,7 @@ def test_products_of_tokens_that_were_filled_up(tmp_path: Path, how: str, filled
         kernels.op("aten::gelu", [(BATCH, LONG, 4 * WIDTH)], values=["none"])
         kernels.op("aten::_scaled_dot_product_flash_attention", [(BATCH, 16, LONG, 64)] * 3, values=["0.0", "False"])
 
-    mine = findings(encode, tmp_path, "padding")
+    mine = findings_on(steps_of(encode), tmp_path, "padding")
     assert bool(mine) == is_padded
     if is_padded:
         assert f"from {filled} to {LONG} (59% is data)" in mine[0].message
@@ -229,7 +194,7 @@ def test_a_backward_pass_that_runs_again_through_the_same_ops(tmp_path: Path, ho
                 more = {"sequence_number": 90 + number} if how == "gradients of gradients" else {}
                 kernels.op("aten::mm", [(4096, WIDTH), (WIDTH, WIDTH)], thread=BACKWARD, **more)
 
-    mine = findings(step, tmp_path, "duplicated-work")
+    mine = findings_on(steps_of(step), tmp_path, "duplicated-work")
     assert bool(mine) == (how == "twice")
     if mine:
         assert "runs the backward pass of the same ops a second time, called from train.py:5" in mine[0].message
@@ -256,7 +221,7 @@ def test_a_head_whose_loss_was_left_out(tmp_path: Path, how: str, is_told: bool)
             kernels.node("MmBackward0", 1, sequence_number=number)
             kernels.op("aten::mm", [(4096, WIDTH), (WIDTH, WIDTH)], thread=BACKWARD)
 
-    mine = findings(step, tmp_path, "unused-results")
+    mine = findings_on(steps_of(step), tmp_path, "unused-results")
     assert bool(mine) == is_told
     if is_told:
         assert "computes results that neither the loss nor another op uses" in mine[0].message
@@ -273,7 +238,7 @@ def test_weights_that_are_read_for_a_few_rows(tmp_path: Path, rows: int, others:
         if others:
             kernels.op("aten::mm", [(others, 4096), (4096, WORDS)], strides=[(4096, 1), (1, 4096)])
 
-    mine = findings(decode, tmp_path, "low-batch")
+    mine = findings_on(steps_of(decode), tmp_path, "low-batch")
     assert bool(mine) == is_told
     if is_told:
         assert f"reads 262.1 MB of weights for {rows} row" in mine[0].message
@@ -302,7 +267,7 @@ def test_scores_that_no_softmax_is_taken_of_are_a_costly_order(tmp_path: Path, b
         kernels.op("aten::bmm", [(64, 1024, 1024), (64, 1024, narrow)], thread=BACKWARD)
         kernels.op("aten::bmm", [(64, 1024, narrow), (64, narrow, 1024)], thread=BACKWARD)
 
-    mine = findings(attention, tmp_path, "product-order")
+    mine = findings_on(steps_of(attention), tmp_path, "product-order")
     assert bool(mine) == is_costly
     if is_costly:
         assert "where the other order needs 16 times fewer FLOP" in mine[0].message
@@ -315,5 +280,46 @@ def test_weights_of_low_rank_are_multiplied_with_the_rows_first(tmp_path: Path) 
         kernels.op("aten::mm", [(4096, 16), (16, 4096)])
         kernels.op("aten::mm", [(2048, 4096), (4096, 4096)], strides=[(4096, 1), (1, 4096)])
 
-    (mine,) = findings(adapted, tmp_path, "product-order")
+    (mine,) = findings_on(steps_of(adapted), tmp_path, "product-order")
     assert "where the other order needs 129 times fewer FLOP" in mine.message
+
+
+@pytest.mark.parametrize(("used", "row", "told"), [(8, 32768, True), (16384, 32768, False), (8, 8, False)])
+def test_a_sort_of_which_a_few_elements_are_used(tmp_path: Path, used: int, row: int, told: bool) -> None:
+    """A slice of sorted rows has their distance in memory; one that has not may come from anywhere."""
+    trace = TorchTrace()
+    for step in range(3):
+        at = 1000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 900)
+        trace.op("aten::sort", at + 1, 5, [(1024, 32768)], dtype="float", values=["-1", "True"])
+        trace.run("radix_sort", launched=at + 2, start=at + 20, dur=500)
+        trace.op("aten::softmax", at + 10, 5, [(1024, used)], strides=[(row, 1)], dtype="float", values=["-1"])
+        trace.run("softmax", launched=at + 11, start=at + 530, dur=5)
+    found = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "unused-results"]
+    assert len(found) == told
+    if told:
+        assert "sorts rows of 32768 elements, of which it uses 8" in found[0].message
+        assert "torch.topk" in found[0].levers[0]
+        assert (found[0].saving_per_step_s or 0) > 250e-6
+
+
+@pytest.mark.parametrize(("picked", "told"), [(1, True), (32768, False)])
+def test_a_sort_of_all_words_to_choose_one(tmp_path: Path, picked: int, told: bool) -> None:
+    """Sampling sorts, normalises and adds up all words, and picks one of the sorted order."""
+    trace = TorchTrace()
+    rows = (1024, 32768)
+    for step in range(3):
+        at = 2000 * step
+        trace.annotation(f"ProfilerStep#{step}", at, 1900)
+        trace.op("aten::sort", at + 1, 5, [rows], dtype="float", values=["-1", "True"])
+        trace.run("radix_sort", launched=at + 2, start=at + 20, dur=500)
+        for place, name in enumerate(("aten::_softmax", "aten::cumsum")):
+            trace.op(name, at + 10 + 10 * place, 5, [rows], dtype="float", values=["-1"])
+            trace.run("rows", launched=at + 11 + 10 * place, start=at + 530 + 210 * place, dur=200)
+        trace.op("aten::gather", at + 40, 5, [rows, (1024, picked)], dtype="long int", values=["-1"])
+        trace.run("gather", launched=at + 41, start=at + 950, dur=5)
+    found = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "unused-results"]
+    assert len(found) == told
+    if told:
+        assert "sorts rows of 32768 elements, of which it picks 1:" in found[0].message
+        assert (found[0].saving_per_step_s or 0) > 700e-6, "of 900, with what was done to the sorted rows"

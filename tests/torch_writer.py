@@ -5,14 +5,18 @@
     trace.run("gemm", launched=12, start=20, dur=3)
     data = trace.text()
 
-Times are microseconds. `run` writes a launch and the event on the device that it led to.
+Times are microseconds. `run` writes a launch and the event on the device that it led to; `product` and `copy` write all of a short one;
+`steps` annotates steps. `Kernels` writes ops in a row, where times do not matter.
 """
 
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from roofline.analysis import analyze
+from roofline.report import Finding, Report
 
 H200 = {
     "id": 0,
@@ -24,6 +28,8 @@ H200 = {
     "numSms": 132,
 }
 MAIN, BACKWARD = 1, 2  # threads
+SMALL = ((8, 4), (4, 2))  # a product that takes no time
+NODE = "autograd::engine::evaluate_function: "
 
 
 class TorchTrace:
@@ -100,6 +106,31 @@ class TorchTrace:
         """A launch, and the kernel it led to."""
         self.ran(name, start, dur, self.launch(launched, thread=thread), **args)
 
+    def product(
+        self,
+        start: float,
+        dur: float,
+        *,
+        launched: float,
+        ran: float,
+        took: float,
+        tensors: Sequence[Sequence[int]] = SMALL,
+        thread: int = MAIN,
+    ) -> None:
+        """A product, its launch and its kernel."""
+        self.op("aten::mm", start, dur, tensors, thread=thread)
+        self.run("gemm", launched=launched, start=ran, dur=took, thread=thread)
+
+    def copy(self, way: str, size: int, *, launched: float, ran: float, took: float, call: float = 1) -> None:
+        """A copy between host and device (``"DtoH (Device -> Pageable)"``), and the call that asked for it."""
+        self.ran(f"Memcpy {way}", ran, took, self.launch(launched, "cudaMemcpyAsync", call), cat="gpu_memcpy", bytes=size)
+
+    def steps(self, count: int, length: int) -> Iterator[int]:
+        """When each of some steps begins, which follow each other and are annotated."""
+        for step in range(count):
+            self.annotation(f"ProfilerStep#{step}", length * step, length - 1)
+            yield length * step
+
     def text(self) -> bytes:
         return json.dumps({**self.head, "traceEvents": self.events, "traceName": "t.json"}).encode()
 
@@ -107,6 +138,47 @@ class TorchTrace:
         data = self.text()
         path.write_bytes(gzip.compress(data, 1) if path.suffix == ".gz" else data)
         return path
+
+
+class Kernels:
+    """Ops in a row, each with a kernel of 100 µs."""
+
+    def __init__(self, trace: TorchTrace, begin: float) -> None:
+        self.trace, self.at, self.ran = trace, begin + 1, begin + 20
+
+    def op(self, name: str, tensors: Sequence[Sequence[int]], *, thread: int = MAIN, **args: Any) -> None:
+        self.trace.op(name, self.at, 5, tensors, thread=thread, **args)
+        self._run("kernel", thread)
+
+    def joined(self, tensors: Sequence[Sequence[int]]) -> None:
+        """``torch.cat`` of a list of tensors."""
+        given = {"Input Dims": [[list(one) for one in tensors], []], "Input type": ["TensorList", "Scalar"], "Concrete Inputs": ["", "1"]}
+        self.trace.add("cpu_op", "aten::cat", self.at, 5, 100, MAIN, {"External id": 1, **given})
+        self._run("CatArrayBatchedCopy<c10::BFloat16>", MAIN)
+
+    def node(self, name: str, count: int, **args: Any) -> None:
+        """A node of the backward pass around the next ops."""
+        self.trace.op(NODE + name, self.at - 1, 10 * count, thread=BACKWARD, **args)
+
+    def _run(self, kernel: str, thread: int) -> None:
+        self.trace.run(kernel, launched=self.at + 1, start=self.ran, dur=100, thread=thread)
+        self.at, self.ran = self.at + 10, self.ran + 100
+
+
+def steps_of(write: Callable[[Kernels], None]) -> TorchTrace:
+    """Three steps of 3 ms, whose ops a function writes."""
+    trace = TorchTrace()
+    for begin in trace.steps(3, 3000):
+        write(Kernels(trace, begin))
+    return trace
+
+
+def report_on(trace: TorchTrace, folder: Path) -> Report:
+    return analyze(trace.write(folder / "trace.json"))
+
+
+def findings_on(trace: TorchTrace, folder: Path, kind: str) -> list[Finding]:
+    return [one for one in report_on(trace, folder).findings if one.kind == kind]
 
 
 def _contiguous(shape: Sequence[int]) -> list[int]:
@@ -131,8 +203,7 @@ def training(steps: int = 3, **head: Any) -> TorchTrace:
         trace.op("aten::linear", host + 3, 6, [(64, 32), (16, 32)], sequence_number=10 + step)
         trace.op("aten::mm", host + 4, 4, [(64, 32), (32, 16)], sequence_number=10 + step)
         trace.run("gemm_bf16", launched=host + 5, start=device, dur=10, grid=(4, 1, 1))
-        node = "autograd::engine::evaluate_function: MmBackward0"
-        trace.op(node, host + 20, 20, thread=BACKWARD, sequence_number=10 + step, fwd_thread_id=1)
+        trace.op(f"{NODE}MmBackward0", host + 20, 20, thread=BACKWARD, sequence_number=10 + step, fwd_thread_id=1)
         trace.op("MmBackward0", host + 21, 18, [(64, 16)], thread=BACKWARD, sequence_number=10 + step)
         trace.op("aten::mm", host + 22, 4, [(32, 64), (64, 16)], thread=BACKWARD)
         trace.run("gemm_bf16", launched=host + 23, start=device + 20, dur=10, thread=BACKWARD, grid=(2, 1, 1))

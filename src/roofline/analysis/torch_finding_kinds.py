@@ -21,7 +21,7 @@ TORCH_LEVERS: dict[str, tuple[str, ...]] = {
     ),
     "idle-callback": ("compute it with PyTorch operators on the device, or after the step",),
     "idle-compile": ("pad batches to a few sizes, or torch.compile(dynamic=True)", "TORCH_LOGS=recompiles says why it compiles again"),
-    "idle-transfer": (_SENT_AHEAD, "keep on the device what is used again"),
+    "idle-transfer": (_SENT_AHEAD, "keep data that is reused on the device"),
     "one-hot-product": ("nn.Embedding or F.embedding instead of one_hot(tokens) @ weight",),
     "dense-experts": ("sort tokens by expert and use a grouped matmul (torch._grouped_mm, a Triton or CUTLASS grouped kernel)",),
     "stored-attention": (
@@ -44,11 +44,11 @@ TORCH_LEVERS: dict[str, tuple[str, ...]] = {
         "drop .contiguous() and .clone(), as matmuls and attention take strided operands; or make a transposed tensor contiguous once",
         "memory_format=torch.channels_last for the whole model, not for single layers",
     ),
-    "host-copies": (_SENT_AHEAD, "keep on the device what is used again", "send narrower formats: uint8 images, int32 tokens"),
+    "host-copies": (_SENT_AHEAD, "keep data that is reused on the device", "send narrower formats: uint8 images, int32 tokens"),
     "latency": (_GRAPHS, _OPTIMIZER),
     "memory": ("torch.compile, so that intermediates never reach memory", _HALF),
     "products": (
-        "sizes in multiples of 64; larger batches",
+        "sizes that are multiples of 64; larger batches",
         "torch.set_float32_matmul_precision('high') for fp32, torch.autocast with bf16",
     ),
     "communication": ("DistributedDataParallel(bucket_cap_mb=…, gradient_as_bucket_view=True)", "bf16 gradients: a communication hook"),
@@ -83,9 +83,18 @@ TORCH_WORDS = {
 # Of the ops of one group within a kind.
 TORCH_GROUPS = {
     ("unfused-chain", "optimizer"): Kind(
-        "the optimizer, which runs as many operators over all parameters",
+        "the optimizer, which runs many operators over all parameters",
         "Run it as one kernel, with fused=True",
         levers=(_OPTIMIZER, "torch.compile of the optimizer's step"),
+    ),
+    ("unfused-chain", "loss"): Kind(
+        "the loss, which passes its logits through memory several times",
+        "Fuse the loss with its gradient, or compute it in chunks of rows",
+        levers=(
+            "torch.compile of the function that computes the loss",
+            "a fused linear cross-entropy (Liger, Cut Cross-Entropy), which never stores all logits",
+            "bf16 logits: no .float() before F.cross_entropy, which computes in fp32 anyway",
+        ),
     ),
     ("layout-copies", "channels"): Kind(
         "the tensors that convolutions convert to channels last and back",
@@ -96,7 +105,7 @@ TORCH_GROUPS = {
         "the work in fp64",
         "Compute in fp32",
         "computes in fp64, or casts to it and back",
-        levers=("tensor.float(), or dtype=torch.float32 where tensors are made: fp64 comes from NumPy, and spreads to what it meets",),
+        levers=("tensor.float(), or dtype=torch.float32 where tensors are made: fp64 usually comes from NumPy arrays, and propagates",),
     ),
     ("wide-format", "casts"): Kind(
         "the weights that are cast again in every step",

@@ -1,4 +1,4 @@
-"""Replays of CUDA and HIP graphs, event by event led to the ops that were captured into the graph.
+"""Replays of CUDA and HIP graphs, event by event matched to the ops that were captured into the graph.
 
 All events of a replay share its launch. If the capture was recorded, the launches between its begin and its end that left no event on a
 device are, in order, the events of a replay in order; each was made in an op with its shapes. HIP's launches name their kernels, CUDA's

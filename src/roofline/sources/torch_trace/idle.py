@@ -2,7 +2,7 @@
 
 import re
 import sys
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -85,7 +85,7 @@ def explain(
     looked = [gaps_between((one.busy * PS).data, one.part.steps, len(devices)) for one in devices]
     if not len(launches.start) or not len(host.start):
         return [unexplained(gaps) for gaps in looked]
-    waits = [number for number, name in enumerate(names) if isinstance(name, str) and re.search(WAITS, name)]
+    waits = [number for number in distinct(launches.name).tolist() if re.search(WAITS, str(names[number]))]
     for one, gaps in zip(devices, looked, strict=True):
         _neighbours(one.number, gaps, work, launches, names)
         if not on_cpu:
@@ -140,11 +140,11 @@ class _Threads:
         self.driver: int | None = int(np.argmax(counts))
 
     @cached_property
-    def _launching(self) -> tuple[Integers, Integers]:
+    def _launching(self) -> tuple[memoryview, memoryview]:
         """When ops and annotations of the threads that launch work begin, and when they end, both in order of time."""
         host, threads = self._host, np.setdiff1d(distinct(self._launches.thread), list(self._captured), assume_unique=True)
         seen = np.isin(host.kind, (OP, ANNOTATION)) & np.isin(host.thread, threads)
-        return np.sort(host.start[seen]), np.sort(host.end[seen])
+        return np.sort(host.start[seen]).data, np.sort(host.end[seen]).data
 
     def running_since(self, line: int | None, instant: int | None) -> int | None:
         """In eager mode every launch is independent."""
@@ -192,8 +192,8 @@ class _Threads:
 
     def _called(self, line: int, begin: int, end: int) -> int:
         """How many calls of the runtime a thread made."""
-        first, last = np.searchsorted(self._launches.start[slice(*self._bounds[line])], (begin, end))
-        return int(last - first)
+        starts, bounds = self._launches.start.data, self._bounds[line]  # a view: numpy takes longer for one instant
+        return bisect_left(starts, end, *bounds) - bisect_left(starts, begin, *bounds)
 
     def _between_ops(self, line: int, instant: int) -> bool:
         """Whether a thread is between two ops that follow each other closely: in Python that launches.
@@ -202,23 +202,19 @@ class _Threads:
         """
         if not self.has_frames:
             starts, ends = self._launching
-            ended, begun = int(np.searchsorted(ends, instant, side="right")), int(np.searchsorted(starts, instant))
-            return ended > 0 and begun < len(starts) and int(starts[begun] - ends[ended - 1]) < UNSEEN
-        first, last = self._host.bounds[line]
-        place = first + int(np.searchsorted(self._host.start[first:last], instant, side="right"))
+            ended, begun = bisect_right(ends, instant), bisect_left(starts, instant)
+            return ended > 0 and begun < len(starts) and starts[begun] - ends[ended - 1] < UNSEEN
+        (first, last), starts, ends = self._host.bounds[line], self._host.start.data, self._host.end.data
+        place = bisect_right(starts, instant, first, last)
         if place in (first, last):
             return False
-        before = max(
-            int(self._host.end[one])
-            for one in range(max(first, place - LOOK_BACK), place)
-            if self._host.end[one] <= instant or one == place - 1
-        )
-        return int(self._host.start[place]) - min(before, instant) < BETWEEN_OPS
+        before = max(ends[one] for one in range(max(first, place - LOOK_BACK), place) if ends[one] <= instant or one == place - 1)
+        return starts[place] - min(before, instant) < BETWEEN_OPS
 
     def _open(self, line: int, instant: int) -> Iterator[int]:
         """The events that are open on a thread at an instant, the innermost first."""
         first, last = self._host.bounds[line]
-        place = bisect_right(self._host.start.data, instant, first, last) - 1  # of a view: numpy takes longer for one instant
+        place = bisect_right(self._host.start.data, instant, first, last) - 1
         ends = self._host.end.data
         return (one for one in self._host.around(place if place >= first else NONE) if ends[one] > instant)
 

@@ -1,4 +1,4 @@
-"""Work that was launched before the recording began: the tail of a step, led to the ops of the same place in a step that was recorded.
+"""Work that was launched before the recording began: the tail of a step, matched to the ops at the same place in a recorded step.
 
 The host runs ahead of the device, so traces begin with events whose launches are missing. On each queue they come before the first event
 with a launch, and repeat the end of a step, or more than one: aligned from the end, modulo a step, each inherits the op of its twin.

@@ -24,9 +24,7 @@ def append(columns: Columns, other: Columns) -> None:
     new = {"name": names, "thread": threads, "arguments": arguments, "extra": extras, "queue": queues, "kernel": kernels}
     columns.take_memory(other)
     for mine, theirs in ((columns.host, other.host), (columns.launches, other.launches), (columns.device, other.device)):
-        for column in mine.names:
-            values = theirs.take(column)
-            mine.extend(**{column: new[column][values] if column in new else values})
+        mine.append(theirs, new)
 
 
 def absorb(columns: Columns, other: Columns) -> None:

@@ -13,7 +13,7 @@ INCLUDED = "times of collectives include waiting for other ranks"
 def waiting_included(world: int | None) -> str:
     """What is to be said about collectives in the trace of one rank."""
     others = f" of all {world} ranks" if world else " of all ranks"
-    return f"{INCLUDED}; read the traces{others} together to tell it apart"
+    return f"{INCLUDED}; read the traces{others} together to separate it"
 
 
 def with_waiting(parts: Sequence[Part]) -> list[Part]:

@@ -12,7 +12,7 @@ Inductor launches its Triton kernels in another way while a profiler runs, which
 that took 80 to 100 µs a kernel with stacks, beside the events, and nothing of it is the host's own. The calls around it are short ones
 without the profiler: recording took up to 85% of the host's time.
 
-`roofline capture` also leaves word of how long steps took before it recorded, which bounds all of this.
+`roofline capture` also stores how long steps took before it recorded, which bounds all of this.
 
 What is more than a gap shortens the next ones: the host would be ahead of the device, until it waits for it. Where it waits when the gap
 begins, only what it records after that makes the gap longer.

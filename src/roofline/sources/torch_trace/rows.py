@@ -19,15 +19,15 @@ from ...torch_prices.elementwise import ELEMENTWISE
 from ..parts import UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
 from ..timeline import Span, busy_in, lane
 from .arrays import Integers, distinct
-from .calls import label, wide_share
+from .calls import first_shapes, label, wide_share
 from .columns import KERNEL, MEMCPY, NONE, Numbered
 from .context import Contexts
 from .executions import Execution, Executions
 from .intervals import covered, merged, uncovered
 from .linking import Work
-from .patterns import Patterns
 from .pricing import PricedOp, Prices
-from .second_passes import LEAST, MULTIPLY, second_passes
+from .unneeded import Patterns
+from .unneeded.second_passes import LEAST, MULTIPLY, second_passes
 
 PS = 1000  # in a nanosecond
 FIRST_STEPS = 2  # whose launches tell the order of kernels
@@ -39,7 +39,7 @@ NO_LAUNCH = "its launch was not recorded, and no recorded kernel matches it"
 UNPRICED = "unpriced: record with "
 EAGER = Streamed(kind="eager")
 NO_OP = "no PyTorch op launched it"
-_COLLECTIVE = re.compile(r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|sendrecv|cross_device", re.IGNORECASE)
+_COLLECTIVE = re.compile(r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|sendrecv|cross_device")
 
 
 class Row(Struct):
@@ -151,7 +151,7 @@ class DeviceRows:
     def _self_times(self) -> Integers:
         """The self time of each event."""
         names = self._work.name[self.events]
-        exchanges = [number for number in distinct(names).tolist() if _COLLECTIVE.search(str(self._prices.names[number]))]
+        exchanges = [number for number in distinct(names).tolist() if _COLLECTIVE.search(str(self._prices.names[number]).lower())]
         apart = np.isin(names, exchanges)
         own = np.zeros(len(self.events), np.int64)
         own[~apart] = uncovered(self.start[~apart], self.end[~apart])
@@ -248,6 +248,7 @@ class DeviceRows:
             conventions=tuple(sorted(found.by_convention.items())),
             found=not (lost and kind == KERNEL),
             wide=wide_share(priced.args),
+            shapes=first_shapes(priced.args),
         )
 
     def lanes(self, shown: Sequence[Span]) -> tuple[Lane, ...]:

@@ -8,8 +8,6 @@ left to one process that reads the whole file.
 import os
 import pickle
 import re
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +19,7 @@ from .chunks import CUT, GZIP, blocks
 
 LEAST_BYTES = int(parse("128 MiB", "B"))  # of a section: another interpreter takes as long to start as to read a fifth of that
 LEAST_COPIED_BYTES = int(parse("6 MiB", "B"))  # the same where a helper is a copy of this process
-AHEAD_BYTES = int(parse("11 MiB", "B"))  # that a helper reads while this process imports what it needs next
+AHEAD_BYTES = int(parse("15 MiB", "B"))  # that a helper reads while this process imports what it needs next
 MOST = 4
 AROUND_BYTES = int(parse("1 MiB", "B"))  # in which the border of two sections is looked for
 UNPACKING = 0.25  # the time that it takes to unpack bytes, of that to decode them
@@ -177,6 +175,8 @@ class Helper:
     """Another process that reads a section; what it read is pickled to here."""
 
     def __init__(self, section: Section) -> None:
+        import subprocess  # 4 ms that copies do not need
+
         self._process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
@@ -220,7 +220,9 @@ class Copy(Helper):
         self._answers.close()
         try:
             if os.waitpid(self._number, os.WNOHANG) == (0, 0):
-                os.kill(self._number, signal.SIGKILL)
+                from signal import SIGKILL
+
+                os.kill(self._number, SIGKILL)
                 os.waitpid(self._number, 0)
         except ChildProcessError:  # the program that uses this package waits for all of its children itself
             pass
@@ -250,8 +252,3 @@ def read_sections(sections: list[Section], read: Read, meanwhile: Callable[[], o
     finally:
         for helper in helpers:
             helper.end()
-
-
-def processors() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,28 +1,36 @@
 """Chains of operators that a compiler would fuse: each reads from memory what the one before it wrote there.
 
 A chain is elementwise operators, casts, copies, joins, norms, softmax and reductions that follow each other on the device; small operators,
-of indices and the like, do not part it. What one of them takes is made by the last one before it that made a tensor of its size and format,
-or one of which it is a half or a quarter. In one kernel that tensor is not read again; nor is it written: a compiled backward pass
-computes it again rather than read it. But a sum that begins a chain of the forward pass is kept, as the next layer adds to it. An
-optimizer's foreach operators are one chain: fused, they read weights, gradients and state once and write weights and state once.
+on indices and the like, do not break it. The producer of an input is the last operator before it that made a tensor of that size and
+format, or one of which the input is a half or a quarter. In one kernel that tensor is not read again; nor is it written: a compiled
+backward pass computes it again rather than read it. But a sum that begins a chain of the forward pass is kept, as the next layer adds to
+it. An optimizer's foreach operators are one chain: fused, they read weights, gradients and state once and write weights and state once.
+The chains around a log-softmax are those of a loss, which can be fused without compiling the model.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ...cost import Cost
-from ...resource import HBM
-from ...torch_prices import Tensor
-from ...units import parse
-from ...workload import Avoidable
-from .executions import Execution
-from .pricing import PricedOp
+from msgspec import Struct
+
+from ....cost import Cost
+from ....resource import HBM
+from ....torch_prices import Tensor
+from ....units import parse
+from ....workload import Avoidable
+from ..executions import Execution
+from ..pricing import PricedOp
+from .recorded import PricedExecution, tensors_of
 
 KIND = "unfused-chain"
-WHY = "runs elementwise operators one by one, each through memory"
-UPDATES = "runs the optimizer as many operators, each over all parameters (fused=True runs one)"
 LINKED = frozenset(("elementwise", "cast", "copy", "normalisation", "softmax", "reduction", "loss"))
 GIVING = LINKED - {"reduction", "loss"}  # their results are as large as what they read
-OPTIMIZER = "optimizer"
+OPTIMIZER, LOSS = "optimizer", "loss"
+WHY = {
+    "": "runs elementwise operators one by one, each through memory",
+    OPTIMIZER: "runs the optimizer as many operators, each over all parameters (fused=True runs one)",
+    LOSS: "computes its loss by operators that each pass the logits through memory",
+}
+LOG_SOFTMAX = "log_softmax"  # in the names of the operator, of its gradient, and of what autograd calls them
 JOINS, SUMS = "aten::cat", ("aten::add", "aten::add_")
 LONGEST = 64  # operators of a chain: a compiler's kernels are no longer
 MOST_PARTS = 4  # that a tensor is split into, each of which is taken by itself
@@ -30,14 +38,12 @@ SMALL = parse("1 MB", "B")  # moved by an operator that parts no chain
 # By the operator that tells an optimizer: how many lists it reads and writes itself, and how many the fused kernel does.
 FUSED_LISTS = {"aten::_foreach_addcdiv_": (4, 7), "aten::_foreach_add_": (3, 5)}
 
-Held = tuple[Execution, PricedOp]
-
 
 def result_of(priced: PricedOp) -> Tensor | None:
     """The tensor that an op made, by its largest operand; ``None`` for one that makes a smaller one."""
     if priced.priced.category not in GIVING:
         return None
-    tensors = [one for one in priced.args if isinstance(one, Tensor)]
+    tensors = tensors_of(priced)
     largest = max(tensors, key=lambda one: one.elements, default=None)
     if largest is None:
         return None
@@ -45,12 +51,20 @@ def result_of(priced: PricedOp) -> Tensor | None:
     return Tensor(largest.shape, named[0] if named else largest.dtype)
 
 
-def spared_bytes(ordered: Sequence[Held], keeps: Callable[[Execution], bool]) -> dict[int, float]:
-    """Bytes that each priced op would not move in fused kernels, on the average of its executions, by its identity.
+class Spared(Struct, frozen=True):
+    """Bytes that an op would not move in fused kernels, on the average of its executions, and the group of its chains."""
+
+    bytes: float
+    group: str
+
+
+def spared_bytes(ordered: Sequence[PricedExecution], keeps: Callable[[Execution], bool]) -> dict[int, Spared]:
+    """What each priced op would not move in fused kernels, by its identity.
 
     ``ordered`` are the executions on one device as they ran; ``keeps`` is whether a backward pass may need what one makes.
     """
     spared: dict[int, float] = {}
+    groups: dict[int, str] = {}
     counts: dict[int, int] = {}
     for _, priced in ordered:
         counts[id(priced)] = counts.get(id(priced), 0) + 1
@@ -59,18 +73,21 @@ def spared_bytes(ordered: Sequence[Held], keeps: Callable[[Execution], bool]) ->
         key = (*(id(priced) for _, priced in chain), keeps(chain[0][0]))
         if key not in known:
             known[key] = _spared_in([priced for _, priced in chain], is_kept=keeps(chain[0][0]))
+            if any(LOG_SOFTMAX in priced.name for _, priced in chain):
+                groups.update((id(priced), LOSS) for _, priced in chain)
         for (_, priced), size in zip(chain, known[key], strict=True):
             spared[id(priced)] = spared.get(id(priced), 0) + size
     for chain in _optimizers(ordered):
         share = _fused_share(chain)
         for _, priced in chain if share < 1 else ():
             spared[id(priced)] = spared.get(id(priced), 0) + (1 - share) * _moved(priced)
-    return {key: size / counts[key] for key, size in spared.items() if size}
+            groups[id(priced)] = OPTIMIZER
+    return {key: Spared(size / counts[key], groups.get(key, "")) for key, size in spared.items() if size}
 
 
-def _chains(ordered: Sequence[Held]) -> Iterator[list[Held]]:
+def _chains(ordered: Sequence[PricedExecution]) -> Iterator[list[PricedExecution]]:
     """Executions in a row that may fuse, small ones left out."""
-    chain: list[Held] = []
+    chain: list[PricedExecution] = []
     for held in ordered:
         is_linked = held[1].priced.category in LINKED or held[1].name == JOINS
         if is_linked and _moved(held[1]) < SMALL:
@@ -104,7 +121,7 @@ def _spared_in(chain: Sequence[PricedOp], *, is_kept: bool) -> list[float]:
 
 
 def _taken(priced: PricedOp) -> Iterator[Tensor]:
-    """What an op reads: of a copy, not what it writes."""
+    """What an op reads; for a copy, without its target."""
     for one in priced.args[1:] if priced.name == "aten::copy_" else priced.args:
         yield from one if isinstance(one, tuple) and all(isinstance(each, Tensor) for each in one) else ()
         if isinstance(one, Tensor):
@@ -131,16 +148,16 @@ def _is_of(taken: Tensor, made: Tensor | None) -> bool:
     return made.elements % taken.elements == 0 and made.elements <= MOST_PARTS * taken.elements
 
 
-def _optimizers(ordered: Sequence[Held]) -> list[list[Held]]:
+def _optimizers(ordered: Sequence[PricedExecution]) -> list[list[PricedExecution]]:
     """The optimizer's operators of each step."""
-    chains: dict[int, list[Held]] = {}
+    chains: dict[int, list[PricedExecution]] = {}
     for one, priced in ordered:
         if priced.priced.category == OPTIMIZER and priced.name.startswith("aten::_foreach"):
             chains.setdefault(one.mark, []).append((one, priced))
     return list(chains.values())
 
 
-def _fused_share(chain: Sequence[Held]) -> float:
+def _fused_share(chain: Sequence[PricedExecution]) -> float:
     """What a fused optimizer would move of a chain's bytes."""
     total = sum(_moved(priced) for _, priced in chain)
     for name, (own, fused) in FUSED_LISTS.items():
@@ -160,19 +177,18 @@ def _read_again(priced: PricedOp) -> float:
     """The bytes that an op reads a second time, fused or not: a batch norm that trains takes its statistics first."""
     if "batch_norm" not in priced.name or "no_" in priced.name or False in priced.args[5:6]:
         return 0.0
-    tensors = [one for one in priced.args if isinstance(one, Tensor)]
+    tensors = tensors_of(priced)
     largest = max((one.elements for one in tensors), default=0)
     return float(sum(one.bytes or 0 for one in tensors if one.elements == largest))
 
 
-def unfused(priced: PricedOp, spared: float) -> tuple[Avoidable, ...]:
+def unfused(priced: PricedOp, spared: Spared) -> tuple[Avoidable, ...]:
     """What an op would cost as a part of a fused kernel."""
     cost = priced.priced.cost
-    if cost is None or not spared:
+    if cost is None:
         return ()
     amounts = {resource: amount for resource, amount in cost.amounts if resource != HBM}
     moved = float(cost.known(HBM))
-    spared *= moved / (moved + _read_again(priced)) if moved else 1.0
-    instead = Cost(Cost.of({**amounts, HBM: max(0.0, moved - spared)}).amounts)
-    is_update = priced.priced.category == OPTIMIZER
-    return (Avoidable(kind=KIND, instead=instead, why=UPDATES if is_update else WHY, group=OPTIMIZER if is_update else ""),)
+    less = spared.bytes * (moved / (moved + _read_again(priced)) if moved else 1.0)
+    instead = Cost(Cost.of({**amounts, HBM: max(0.0, moved - less)}).amounts)
+    return (Avoidable(kind=KIND, instead=instead, why=WHY[spared.group], group=spared.group),)

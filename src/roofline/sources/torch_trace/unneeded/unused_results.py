@@ -1,44 +1,42 @@
-"""Forward work that no gradient flows back from and that nothing takes: a head whose loss was left out.
+"""Forward work without a gradient whose result nothing reads: a head whose loss was left out.
 
-In a step with a backward pass, ops that are recorded for gradients but have none, in a row and with products among them. What they make
-last must not be taken by a later op, as far as sizes tell: a target that is detached has no gradient either.
+In a step with a backward pass, ops that are recorded for gradients but have none, in a row and with products among them. No later op may
+read the last result, judged by sizes: a detached target has no gradient either.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from ...cost import NOTHING
-from ...resource import HBM
-from ...torch_prices import Tensor
-from ...workload import Avoidable
-from .columns import NONE
-from .executions import Execution
-from .pricing import PricedOp
+from ....cost import NOTHING
+from ....resource import HBM
+from ....torch_prices import Tensor
+from ....workload import Avoidable
+from ..columns import NONE
+from ..pricing import PricedOp
+from .recorded import PricedExecution, Recorded, all_tensors_of
 
 KIND, CLASS = "unused-results", "unused"
 WHY = "computes results that neither the loss nor another op uses"
 _MULTIPLY = frozenset(("matmul", "convolution", "attention"))
 
-Held = tuple[Execution, PricedOp]
 
-
-def unused_results(
-    ordered: Sequence[Held], sequence: Callable[[Execution], int], differentiated: Container[int]
-) -> Iterator[tuple[Held, Avoidable]]:
-    """The ops of results that nothing uses, in order of time; ``differentiated`` are the sequence numbers of ops that got gradients."""
-    steps: dict[int, list[tuple[Held, int]]] = {}
-    for held in ordered:
+def unused_results(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
+    """The ops of results that nothing uses, in order of time."""
+    steps: dict[int, list[tuple[PricedExecution, int]]] = {}
+    for held in recorded.ordered:
         context = held[0].context
         if held[0].op != NONE and not (context.backward or context.optimizer):
-            steps.setdefault(held[0].mark, []).append((held, sequence(held[0])))
+            steps.setdefault(held[0].mark, []).append((held, recorded.sequence(held[0])))
     reason = Avoidable(kind=KIND, instead=NOTHING, why=WHY, unneeded=CLASS)
     for mine in steps.values():
-        if not any(number in differentiated for _, number in mine if number != NONE):
+        if not any(recorded.has_gradient(number) for _, number in mine if number != NONE):
             continue
         takers: dict[int, list[tuple[int, Tensor]]] = {}  # by the elements of what they take, with their places
         for place, ((_, priced), _) in enumerate(mine):
-            for one in _tensors(priced):
+            for one in all_tensors_of(priced):
                 takers.setdefault(one.elements, []).append((place, one))
-        for begin, end in _runs([number == NONE or number not in differentiated for _, number in mine], [number for _, number in mine]):
+        for begin, end in _runs(
+            [number == NONE or not recorded.has_gradient(number) for _, number in mine], [number for _, number in mine]
+        ):
             run = [held for held, _ in mine[begin:end]]
             if any(priced.priced.category in _MULTIPLY for _, priced in run) and not _is_taken(run[-1][1], takers, end):
                 yield from ((held, reason) for held in run)
@@ -56,13 +54,6 @@ def _runs(unused: Sequence[bool], numbers: Sequence[int]) -> Iterator[tuple[int,
             begin = None
 
 
-def _tensors(priced: PricedOp) -> Iterator[Tensor]:
-    for one in priced.args:
-        yield from one if isinstance(one, tuple) and all(isinstance(each, Tensor) for each in one) else ()
-        if isinstance(one, Tensor):
-            yield one
-
-
 def _is_taken(priced: PricedOp, takers: Mapping[int, Sequence[tuple[int, Tensor]]], end: int) -> bool:
     """Whether later ops take a tensor like what an op made: as large, and of as many channels where it has as many axes."""
     elements, rank, channels = _made(priced)
@@ -72,7 +63,7 @@ def _is_taken(priced: PricedOp, takers: Mapping[int, Sequence[tuple[int, Tensor]
 
 def _made(priced: PricedOp) -> tuple[int, int, int]:
     """How many elements an op made, on how many axes, and of how many channels; a product by what it moved beside its operands."""
-    tensors = list(_tensors(priced))
+    tensors = list(all_tensors_of(priced))
     largest = max(tensors, key=lambda one: one.elements, default=Tensor(()))
     if priced.priced.category not in _MULTIPLY or priced.priced.cost is None or len(tensors) < 2:
         return largest.elements, len(largest.shape), largest.shape[1] if len(largest.shape) > 1 else 1

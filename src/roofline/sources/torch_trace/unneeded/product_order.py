@@ -4,26 +4,24 @@
 may be scaled in between; any other op that takes it, a softmax or a sum with another matrix, needs the order as it is.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from ...cost import Cost
-from ...resource import HBM
-from ...torch_prices import Tensor
-from ...units import plain
-from ...workload import Avoidable
-from .columns import NONE
-from .executions import Execution
-from .pricing import PricedOp
+from ....cost import Cost
+from ....resource import HBM
+from ....torch_prices import Tensor
+from ....units import plain
+from ....workload import Avoidable
+from ..columns import NONE
+from ..pricing import PricedOp
+from .recorded import PricedExecution, Recorded, tensors_of
 
 KIND = "product-order"
 AHEAD = 8  # executions from one product to the next, and after that
 WORTH = 0.25  # of the FLOP of both products that the other order may need: two linear layers in a row are no mistake
 _OPERANDS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1}
 _SCALES = ("aten::mul", "aten::mul_", "aten::div", "aten::div_", "aten::copy_", "aten::neg")
-
-Held = tuple[Execution, PricedOp]
 
 
 class Product(Struct, frozen=True):
@@ -49,18 +47,18 @@ class Product(Struct, frozen=True):
         return tensor.elements == self.made and sorted(tensor.shape[-2:]) == sorted((self.rows, self.columns))
 
 
-def costly_orders(ordered: Sequence[Held], sequence: Callable[[Execution], int]) -> Iterator[tuple[Held, Avoidable]]:
+def costly_orders(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
     """Both products of a costly order and their gradients, with what the other order would cost, in order of time."""
     gradients: dict[int, Avoidable] = {}
     shares: dict[int, float] = {}
-    for place, held in enumerate(ordered):
+    for place, held in enumerate(recorded.ordered):
         one, priced = held
         if one.context.backward:
-            if (reason := gradients.get(sequence(one))) is not None and _product(priced) is not None:
-                yield held, _with_cost(reason, (priced.priced.cost or Cost.of({})) * shares[sequence(one)])
+            if (reason := gradients.get(recorded.sequence(one))) is not None and _product(priced) is not None:
+                yield held, _with_cost(reason, (priced.priced.cost or Cost.of({})) * shares[recorded.sequence(one)])
             continue
         first = _product(priced)
-        found = _next_product(first, ordered, place) if first is not None else None
+        found = _next_product(first, recorded.ordered, place) if first is not None else None
         if first is None or found is None:
             continue
         later, second = found
@@ -70,10 +68,10 @@ def costly_orders(ordered: Sequence[Held], sequence: Callable[[Execution], int])
             continue
         why = f"multiplies two large matrices before a narrow one, where the other order needs {plain(both / instead, 3)} times fewer FLOP"
         reason, share = Avoidable(kind=KIND, instead=Cost.of({}), why=why), instead / both
-        spared = _without(first.made, priced, share), _without(first.made, ordered[later][1], share)
-        for each, cost in zip((held, ordered[later]), spared, strict=True):
+        spared = _without(first.made, priced, share), _without(first.made, recorded.ordered[later][1], share)
+        for each, cost in zip((held, recorded.ordered[later]), spared, strict=True):
             yield each, _with_cost(reason, cost)
-            if (number := sequence(each[0])) != NONE:
+            if (number := recorded.sequence(each[0])) != NONE:
                 gradients[number], shares[number] = reason, share
 
 
@@ -82,15 +80,11 @@ def _with_cost(reason: Avoidable, cost: Cost) -> Avoidable:
 
 
 def _without(made: int, priced: PricedOp, share: float) -> Cost:
-    """What a product costs in the other order: its share of the FLOP, and no bytes of what the first one makes."""
+    """What a product costs in the other order: its share of the FLOP, without the bytes of the first one's result."""
     cost = priced.priced.cost or Cost.of({})
-    width = next((one.dtype.bits / 8 for one in _tensors(priced) if one.dtype is not None), 0.0)
+    width = next((one.dtype.bits / 8 for one in tensors_of(priced) if one.dtype is not None), 0.0)
     amounts = {resource: amount * share if resource != HBM else max(float(amount) - made * width, 0.0) for resource, amount in cost.amounts}
     return Cost.of(amounts)
-
-
-def _tensors(priced: PricedOp) -> list[Tensor]:
-    return [one for one in priced.args if isinstance(one, Tensor)]
 
 
 def _product(priced: PricedOp) -> Product | None:
@@ -104,13 +98,13 @@ def _product(priced: PricedOp) -> Product | None:
     return Product(batch, left.shape[-2], left.shape[-1], right.shape[-1], left, right)
 
 
-def _next_product(first: Product, ordered: Sequence[Held], place: int) -> tuple[int, Product] | None:
-    """The product that takes what the first one makes, if nothing else does but scaling."""
+def _next_product(first: Product, ordered: Sequence[PricedExecution], place: int) -> tuple[int, Product] | None:
+    """The product that reads the result of the first one, if only scaling reads it in between."""
     mark, found = ordered[place][0].mark, None
     for later, (one, priced) in enumerate(ordered[place + 1 : place + 1 + AHEAD], start=place + 1):
         if one.mark != mark or one.context.backward:
             break
-        taken = [tensor for tensor in _tensors(priced) if tensor.elements == first.made]
+        taken = [tensor for tensor in tensors_of(priced) if tensor.elements == first.made]
         if not taken:
             continue
         second = _product(priced)

@@ -1,17 +1,17 @@
 """Products with one-hot rows: a matrix that ``one_hot``, a comparison or a scatter made, where a gather or a scatter-add would do."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...cost import NOTHING, Cost
-from ...resource import HBM, vector
-from ...torch_prices import Tensor
-from ...workload import Avoidable
-from .columns import NONE
-from .executions import Execution
-from .pricing import PricedOp
+from ....cost import NOTHING, Cost
+from ....resource import HBM, vector
+from ....torch_prices import Tensor
+from ....workload import Avoidable
+from ..columns import NONE
+from ..pricing import PricedOp
+from .recorded import PricedExecution, Recorded, tensors_of
 
 KIND, CLASS = "one-hot-product", "dense"
 NEAR = 8  # executions from the making of the rows to their product
@@ -19,8 +19,6 @@ LEAST = 32  # columns: fewer are as well multiplied
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")
 _PASSED = frozenset(("cast", "copy"))
 _FILLS = ("aten::fill_", "aten::zero_")
-
-Held = tuple[Execution, PricedOp]
 
 
 class Rows(Struct, frozen=True):
@@ -33,17 +31,17 @@ class Rows(Struct, frozen=True):
         return tensor.elements == self.rows * self.columns and self.columns in tensor.shape
 
 
-def one_hot_products(ordered: Sequence[Held], sequence: Callable[[Execution], int]) -> Iterator[tuple[Held, Avoidable]]:
+def one_hot_products(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
     """The executions that make one-hot rows and multiply by them, with what a lookup would cost.
 
-    ``sequence`` is the number that an op has in common with its gradient: the product of a gradient has the same rows.
+    The product of a gradient has the same rows.
     """
     forward: dict[int, Rows] = {}
-    for place, (one, priced) in enumerate(ordered):
+    for place, (one, priced) in enumerate(recorded.ordered):
         if priced.name not in _PRODUCTS:
             continue
-        number = sequence(one)
-        rows, makers = next(_made(ordered[max(place - NEAR, 0) : place], priced), (forward.get(number), []))
+        number = recorded.sequence(one)
+        rows, makers = next(_made(recorded.ordered[max(place - NEAR, 0) : place], priced), (forward.get(number), []))
         found = _looked_up(priced, rows) if rows is not None else None
         if rows is None or found is None:
             continue
@@ -54,20 +52,16 @@ def one_hot_products(ordered: Sequence[Held], sequence: Callable[[Execution], in
             yield held, replace(found, instead=NOTHING)
 
 
-def _tensors(priced: PricedOp) -> list[Tensor]:
-    return [one for one in priced.args if isinstance(one, Tensor)]
-
-
-def _made(before: Sequence[Held], product: PricedOp) -> Iterator[tuple[Rows, list[Held]]]:
+def _made(before: Sequence[PricedExecution], product: PricedOp) -> Iterator[tuple[Rows, list[PricedExecution]]]:
     """The one-hot rows that a product takes, and the executions that made them: casts of what a scatter or comparison wrote."""
-    for operand in _tensors(product):
-        makers: list[Held] = []
+    for operand in tensors_of(product):
+        makers: list[PricedExecution] = []
         for held in reversed(before):
             priced = held[1]
-            like = [one for one in _tensors(priced) if one.elements == operand.elements]
+            like = [one for one in tensors_of(priced) if one.elements == operand.elements]
             rows = _one_hot(priced)
             if rows is not None and rows.is_like(operand):
-                fills = [one for one in before if one[1].name in _FILLS and any(map(rows.is_like, _tensors(one[1])))]
+                fills = [one for one in before if one[1].name in _FILLS and any(map(rows.is_like, tensors_of(one[1])))]
                 yield rows, [*makers, held, *fills]
                 break
             if like and priced.priced.category in _PASSED:
@@ -78,7 +72,7 @@ def _made(before: Sequence[Held], product: PricedOp) -> Iterator[tuple[Rows, lis
 
 def _one_hot(priced: PricedOp) -> Rows | None:
     """The rows that an op sets one element of each to one in."""
-    tensors = _tensors(priced)
+    tensors = tensors_of(priced)
     if len(tensors) < 2:
         return None
     first, second = tensors[:2]
@@ -97,7 +91,7 @@ def _one_hot(priced: PricedOp) -> Rows | None:
 
 def _looked_up(priced: PricedOp, rows: Rows) -> Avoidable | None:
     """A product by one-hot rows as a gather, where it adds over their columns, else as a scatter-add."""
-    left, right = _tensors(priced)[-2:]
+    left, right = tensors_of(priced)[-2:]
     hot, other = (left, right) if rows.is_like(left) else (right, left)
     if not rows.is_like(hot) or other.dtype is None:
         return None

@@ -4,25 +4,23 @@ A copy of an expanded tensor (an axis of it has stride 0) writes the repeats, an
 over the groups that share a tensor would read it once.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from msgspec import Struct
 
-from ...cost import NOTHING, Cost
-from ...resource import HBM
-from ...torch_prices import Tensor
-from ...units import parse
-from ...workload import Avoidable
-from .executions import Execution
-from .pricing import PricedOp
+from ....cost import NOTHING, Cost
+from ....resource import HBM
+from ....torch_prices import Tensor
+from ....units import parse
+from ....workload import Avoidable
+from ..pricing import PricedOp
+from .recorded import PricedExecution, Recorded, tensors_of
 
 KIND, GROUP = "repeated-operand", "stored"
 WHY = "stores a tensor several times over for a matmul"
 AHEAD = 24  # executions from the copy to the product
 LEAST = parse("1 MB", "B")  # of the tensor that is repeated
 _MULTIPLY = frozenset(("matmul", "attention"))
-
-Held = tuple[Execution, PricedOp]
 
 
 class Repeats(Struct, frozen=True):
@@ -42,15 +40,15 @@ class Repeats(Struct, frozen=True):
         return (self.made.bytes or 0) * (1 - 1 / self.times)
 
 
-def stored_repeats(ordered: Sequence[Held]) -> Iterator[tuple[Held, Avoidable]]:
+def stored_repeats(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
     """The copies that store repeats of a tensor for a product, and those products, in order of time."""
-    spared: dict[int, tuple[Held, float]] = {}  # of products, by their places
-    for place, held in enumerate(ordered):
+    spared: dict[int, tuple[PricedExecution, float]] = {}  # of products, by their places
+    for place, held in enumerate(recorded.ordered):
         repeats = _stored(held[1])
         if repeats is None:
             continue
-        for later, (one, priced) in enumerate(ordered[place + 1 : place + 1 + AHEAD], start=place + 1):
-            if priced.priced.category in _MULTIPLY and any(map(repeats.is_like, _tensors(priced))):
+        for later, (one, priced) in enumerate(recorded.ordered[place + 1 : place + 1 + AHEAD], start=place + 1):
+            if priced.priced.category in _MULTIPLY and any(map(repeats.is_like, tensors_of(priced))):
                 yield held, Avoidable(kind=KIND, instead=NOTHING, why=WHY, group=GROUP)
                 spared[later] = (one, priced), spared.get(later, (held, 0.0))[1] + repeats.spared
                 break
@@ -60,13 +58,9 @@ def stored_repeats(ordered: Sequence[Held]) -> Iterator[tuple[Held, Avoidable]]:
         yield held, Avoidable(kind=KIND, instead=Cost.of(amounts), why=WHY, group=GROUP)
 
 
-def _tensors(priced: PricedOp) -> list[Tensor]:
-    return [one for one in priced.args if isinstance(one, Tensor)]
-
-
 def _stored(priced: PricedOp) -> Repeats | None:
     """What a copy stores several times over, if it does: an axis before the last two is expanded."""
-    tensors = _tensors(priced)
+    tensors = tensors_of(priced)
     if priced.name not in ("aten::copy_", "aten::clone", "aten::contiguous") or not tensors:
         return None
     source = tensors[-1]

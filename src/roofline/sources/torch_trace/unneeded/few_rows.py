@@ -1,29 +1,27 @@
 """Products that read weights for a few rows: the bytes of the weights set the time, and more rows would cost no more."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from ...cost import Cost
-from ...dtypes import dtype
-from ...operation import Product
-from ...resource import HBM
-from ...units import show
-from ...workload import Avoidable
-from .executions import Execution
-from .pricing import PricedOp
+from ....cost import Cost
+from ....dtypes import dtype
+from ....operation import Product
+from ....resource import HBM
+from ....units import show
+from ....workload import Avoidable
+from ..pricing import PricedOp
+from .recorded import PricedExecution, Recorded
 
 KIND = "low-batch"
 FEW_ROWS = 8
 WEIGHTS_SHARE = 0.7  # of an op's bytes
 LEAST = 0.05  # of the FLOP of all products: fewer are no small batch, as logits of the last of many tokens
 
-Held = tuple[Execution, PricedOp]
 
-
-def few_rows(ordered: Sequence[Held]) -> Iterator[tuple[Held, Avoidable]]:
+def few_rows(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
     """The products of few rows outside of backward passes, and what a row costs if eight times as many share the bytes."""
     every, few = 0.0, 0.0
-    found: list[tuple[Held, Avoidable]] = []
-    for held in ordered:
+    found: list[tuple[PricedExecution, Avoidable]] = []
+    for held in recorded.ordered:
         product = held[1].priced.operation
         if not isinstance(product, Product):
             continue

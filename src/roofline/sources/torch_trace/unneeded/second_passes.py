@@ -7,25 +7,23 @@ shapes and their order are the same in one step, and only one of the passes is r
 from collections.abc import Iterable, Iterator, Sequence
 from sys import maxunicode
 
-from ...cost import NOTHING
-from ...torch_prices import Tensor
-from ...workload import Avoidable
-from .executions import Execution
-from .pricing import PricedOp
+from ....cost import NOTHING
+from ....torch_prices import Tensor
+from ....workload import Avoidable
+from .recorded import PricedExecution
 
 LEAST = 4  # products of a pass that runs again: fewer may be alike by chance
 MULTIPLY = frozenset(("matmul", "convolution", "attention"))
 
-Held = tuple[Execution, PricedOp]
 Key = tuple[str, tuple[object, ...], tuple[str, ...]]
 
 
-def second_passes(products: Sequence[Held], graded: Sequence[bool]) -> Iterator[int]:
+def second_passes(products: Sequence[PricedExecution], graded: Sequence[bool]) -> Iterator[int]:
     """The ops of passes without gradients that repeat one with gradients in the same step, by their places on the host.
 
     ``products`` are the executions that multiply, ``graded`` whether each is recorded for gradients.
     """
-    steps: dict[int, list[tuple[Held, bool]]] = {}
+    steps: dict[int, list[tuple[PricedExecution, bool]]] = {}
     for held, is_graded in zip(products, graded, strict=True):
         if not held[0].context.backward and not held[0].context.optimizer:
             steps.setdefault(held[0].mark, []).append((held, is_graded))
@@ -41,22 +39,22 @@ def second_passes(products: Sequence[Held], graded: Sequence[bool]) -> Iterator[
                 yield from (one.op for one, _ in run)
 
 
-def again(caller: str, *, backward: bool) -> Avoidable:
+def repeated_pass(caller: str, *, backward: bool) -> Avoidable:
     """A pass that runs again, called from a line."""
     which = "the backward pass of the same ops a second time" if backward else "a forward pass a second time, without gradients"
     why = f"runs {which}{f', called from {caller}' if caller else ''}"
     return Avoidable(kind="duplicated-work", instead=NOTHING, why=why, unneeded="duplicated")
 
 
-def _key(held: Held) -> Key:
+def _key(held: PricedExecution) -> Key:
     """What a product is alike in: attention without gradients has another flag, and may be another op."""
     shapes = tuple(one.shape for one in held[1].args if isinstance(one, Tensor))
     return held[1].priced.category, shapes, held[0].context.scope
 
 
-def _runs(forward: Sequence[tuple[Held, bool]]) -> list[tuple[list[Held], bool]]:
+def _runs(forward: Sequence[tuple[PricedExecution, bool]]) -> list[tuple[list[PricedExecution], bool]]:
     """Executions in a row that are recorded for gradients, or are not."""
-    found: list[tuple[list[Held], bool]] = []
+    found: list[tuple[list[PricedExecution], bool]] = []
     for held, is_graded in forward:
         if found and found[-1][1] == is_graded:
             found[-1][0].append(held)

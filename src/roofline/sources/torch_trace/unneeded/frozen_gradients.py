@@ -1,34 +1,32 @@
 """Gradients that nothing uses: of weights that the optimizer does not update, though they require gradients.
 
-Once the gradients of all weights that it updates are there, the rest of the backward pass is for nothing. Before that, the products that
-make gradients of other weights are.
+After the last gradient of a weight that it updates, the rest of the backward pass is unneeded; before it, the products for gradients of
+other weights are.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ...cost import NOTHING, Cost
-from ...torch_prices import Tensor
-from ...workload import Avoidable
-from .columns import NONE
-from .executions import Execution
-from .pricing import PricedOp
+from ....cost import NOTHING, Cost
+from ....torch_prices import Tensor
+from ....workload import Avoidable
+from ..columns import NONE
+from ..pricing import PricedOp
+from .recorded import PricedExecution, Recorded
 
 KIND, CLASS = "unused-results", "unused"
 WHY = "computes gradients of weights that the optimizer does not update"
 
-Held = tuple[Execution, PricedOp]
 Shape = tuple[int, ...]
-Accumulated = tuple[int, int, Shape]  # the step, the place on the host, and the shape of a gradient
 
 
-def unused_gradients(ordered: Sequence[Held], accumulated: Sequence[Accumulated]) -> Iterator[tuple[Held, Avoidable]]:
+def unused_gradients(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
     """The executions of the backward pass that make only gradients which the optimizer does not take."""
-    updated = _updated(ordered)
+    updated = Counter[Shape]() if recorded.has_shards else _updated(recorded.ordered)
     if not updated:
         return
-    steps: dict[int, list[tuple[int, Shape]]] = {one.mark: [] for one, _ in ordered}
-    for mark, place, shape in accumulated:
+    steps: dict[int, list[tuple[int, Shape]]] = {one.mark: [] for one, _ in recorded.ordered}
+    for mark, place, shape in recorded.accumulated:
         if mark in steps:
             steps[mark].append((place, shape))
     frozen = {shape for mine in steps.values() for _, shape in mine} - updated.keys()
@@ -37,8 +35,8 @@ def unused_gradients(ordered: Sequence[Held], accumulated: Sequence[Accumulated]
         return
     spared: Counter[tuple[int, int]] = Counter()
     every: Counter[tuple[int, int]] = Counter()
-    held_of: dict[tuple[int, int], Held] = {}
-    for one, priced in ordered:
+    held_of: dict[tuple[int, int], PricedExecution] = {}
+    for one, priced in recorded.ordered:
         if not one.context.backward or one.context.recomputed or one.op == NONE:
             continue
         key = (id(priced), id(one.context))
@@ -52,7 +50,7 @@ def unused_gradients(ordered: Sequence[Held], accumulated: Sequence[Accumulated]
             yield held_of[key], Avoidable(kind=KIND, instead=instead, why=WHY, unneeded=CLASS, group="gradients")
 
 
-def _updated(ordered: Sequence[Held]) -> Counter[Shape]:
+def _updated(ordered: Sequence[PricedExecution]) -> Counter[Shape]:
     """How many weights of each shape an optimizer updates; nothing where the recording dropped its lists."""
     counts: dict[tuple[int, str], Counter[Shape]] = {}
     for one, priced in ordered:

@@ -1,4 +1,4 @@
-"""Convolutions that turn their tensors: cuDNN computes with channels last, and converts those that have them first and back.
+"""Convolutions that convert their layout: cuDNN computes with channels last, and converts tensors with channels first there and back.
 
 Batch norms between them are slower with channels first too: on an H200, ResNet's take 1.4 to 2.8 times as long forward, and 1.5 to 8 times
 as long backward.
@@ -7,10 +7,10 @@ as long backward.
 import re
 from collections.abc import Callable, Iterable
 
-from ...torch_prices import Tensor
-from ...workload import Avoidable
-from .executions import Execution
-from .pricing import PricedOp
+from ....torch_prices import Tensor
+from ....workload import Avoidable
+from ..executions import Execution
+from ..pricing import PricedOp
 
 _CONVERTS = re.compile(r"n(?:c(?:d?hw|x))To_?n(?:d?hwc|xc)|n(?:d?hwc|xc)To_?nc(?:d?hw|x)", re.IGNORECASE)
 _NORMS = re.compile(r"aten::(?:native_|cudnn_|miopen_)?batch_norm(?:_backward)?$")

@@ -1,30 +1,28 @@
 """Experts computed for every token: a module that chooses some of its experts, and multiplies all tokens by the weights of each.
 
 That is as many products of one shape as there are experts, a batched product of as many, or a product whose columns are those of all
-experts, of which a weighted sum over the experts is then taken for each token, as ``einsum`` makes them. Outside of a module, products of
-one shape may be layers: there as many multiplications by one weight for each token tell them from those.
+experts, of which a weighted sum over the experts is then taken for each token, as ``einsum`` makes them. Outside a module, products of one
+shape may be layers; there, as many multiplications by one weight per token show that they are experts.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 
 from msgspec import Struct
 
-from ...cost import Cost
-from ...resource import HBM
-from ...torch_prices import Tensor
-from ...workload import Avoidable
-from .columns import NONE
-from .context import Context
-from .executions import Execution
-from .pricing import PricedOp
+from ....cost import Cost
+from ....resource import HBM
+from ....torch_prices import Tensor
+from ....workload import Avoidable
+from ..columns import NONE
+from ..context import Context
+from ..pricing import PricedOp
+from .recorded import PricedExecution, Recorded, tensors_of
 
 KIND, CLASS = "dense-experts", "dense"
 _CHOICES = ("aten::topk", "aten::argmax")
 _WEIGHTING = ("aten::mul", "aten::mul_")
 _OPERANDS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
-
-Held = tuple[Execution, PricedOp]
 
 
 class Choice(Struct, frozen=True):
@@ -40,22 +38,19 @@ class Choice(Struct, frozen=True):
         return self.experts / self.chosen
 
 
-def all_experts(ordered: Sequence[Held], sequence: Callable[[Execution], int]) -> Iterator[tuple[Held, Avoidable]]:
-    """The products of all tokens with the weights of all experts, and their gradients, in order of time.
-
-    ``sequence`` is the number that an op has in common with its gradient.
-    """
+def all_experts(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
+    """The products of all tokens with the weights of all experts, and their gradients, in order of time."""
     choice: Choice | None = None
-    like: dict[tuple[str, tuple[int, ...], tuple[int, ...]], list[Held]] = {}
-    wide: list[Held] = []  # products that may have the columns of all experts
+    like: dict[tuple[str, tuple[int, ...], tuple[int, ...]], list[PricedExecution]] = {}
+    wide: list[PricedExecution] = []  # products that may have the columns of all experts
     weighted = 0  # results multiplied by one weight for each token
     forward: dict[int, Choice] = {}
 
-    def dense(products: Sequence[Held], choice: Choice) -> Iterator[tuple[Held, Avoidable]]:
-        forward.update((sequence(one), choice) for one, _ in products if sequence(one) != NONE)
+    def dense(products: Sequence[PricedExecution], choice: Choice) -> Iterator[tuple[PricedExecution, Avoidable]]:
+        forward.update((recorded.sequence(one), choice) for one, _ in products if recorded.sequence(one) != NONE)
         return ((each, _avoidable(each, choice)) for each in products)
 
-    for held in ordered:
+    for held in recorded.ordered:
         one, priced = held
         made = _choice(priced, one.context) if priced.name in _CHOICES else None
         if made is not None:
@@ -72,7 +67,7 @@ def all_experts(ordered: Sequence[Held], sequence: Callable[[Execution], int]) -
         sides = _sides(priced)
         if sides is None:
             continue
-        number = sequence(one)
+        number = recorded.sequence(one)
         if number in forward:
             yield held, _avoidable(held, forward[number])
         elif choice is not None and _may_be_expert(choice, one.context, sides[0]):
@@ -109,7 +104,7 @@ def _results(priced: PricedOp) -> int:
 
 def _summed(priced: PricedOp, choice: Choice) -> int:
     """The elements of which an op takes a weighted sum over experts for each token: a product, or a multiplication by the weights."""
-    tensors = [one for one in priced.args if isinstance(one, Tensor)][:2]
+    tensors = tensors_of(priced)[:2]
     shapes = [one.shape for one in tensors]
     if len(shapes) < 2 or any(len(shape) != 3 or shape[0] != choice.tokens for shape in shapes):
         return 0
@@ -138,7 +133,7 @@ def _may_be_expert(choice: Choice, context: Context, left: Tensor) -> bool:
     return inside and not context.backward and left.shape[-2:-1] == (choice.tokens,) and _batch(left) in (1, choice.experts)
 
 
-def _avoidable(held: Held, choice: Choice) -> Avoidable:
+def _avoidable(held: PricedExecution, choice: Choice) -> Avoidable:
     cost = held[1].priced.cost or Cost.of({})
     left, right = _sides(held[1]) or (None, None)
     written = left.dtype.bytes(left.elements // left.shape[-1] * right.shape[-1]) if left and right and left.dtype else 0

@@ -5,19 +5,17 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from ...cost import Cost
-from ...resource import HBM
-from ...torch_prices import Tensor
-from ...workload import Avoidable
-from .executions import Execution
-from .pricing import PricedOp
+from ....cost import Cost
+from ....resource import HBM
+from ....torch_prices import Tensor
+from ....workload import Avoidable
+from ..pricing import PricedOp
+from .recorded import PricedExecution, tensors_of
 
 KIND, MASKED = "stored-attention", "masked-attention"
 NEAR = 12  # executions between a softmax and its products
 _SOFTMAX = re.compile(r"(?<!log)(?:_|::)(?:safe_|masked_)?softmax(?!_backward)")
 _PRODUCT, _TRIANGLES = "matmul", ("aten::triu", "aten::tril", "aten::triu_", "aten::tril_")
-
-Held = tuple[Execution, PricedOp]
 
 
 class Scores(Struct, frozen=True):
@@ -33,7 +31,7 @@ class Scores(Struct, frozen=True):
         return tensor.elements == self.elements and self.queries in tensor.shape and self.keys in tensor.shape
 
 
-def written_attention(ordered: Sequence[Held]) -> dict[int, list[Avoidable]]:
+def written_attention(ordered: Sequence[PricedExecution]) -> dict[int, list[Avoidable]]:
     """What operators on scores would cost in a fused kernel, by the identity of the priced op, from executions as they ran."""
     found = {scores.elements: scores for scores in _all_scores(ordered)}
     reasons: dict[int, list[Avoidable]] = {}
@@ -45,15 +43,15 @@ def written_attention(ordered: Sequence[Held]) -> dict[int, list[Avoidable]]:
     return reasons
 
 
-def _all_scores(ordered: Sequence[Held]) -> Iterator[Scores]:
+def _all_scores(ordered: Sequence[PricedExecution]) -> Iterator[Scores]:
     """Scores: the result of a batched product, of which a softmax along the keys is taken, for another batched product."""
-    triangles = {one.shape[-2:] for _, priced in ordered if priced.name in _TRIANGLES for one in _tensors(priced) if len(one.shape) > 1}
+    triangles = {one.shape[-2:] for _, priced in ordered if priced.name in _TRIANGLES for one in tensors_of(priced) if len(one.shape) > 1}
     known: set[int] = set()
     for place, (_, priced) in enumerate(ordered):
         if id(priced) in known or not _SOFTMAX.search(priced.name):
             continue
         known.add(id(priced))
-        largest = max(_tensors(priced), key=lambda one: one.elements, default=None)
+        largest = max(tensors_of(priced), key=lambda one: one.elements, default=None)
         if largest is None or len(largest.shape) < 3:
             continue
         queries, keys = largest.shape[-2:]
@@ -64,13 +62,9 @@ def _all_scores(ordered: Sequence[Held]) -> Iterator[Scores]:
             yield scores
 
 
-def _tensors(priced: PricedOp) -> list[Tensor]:
-    return [one for one in priced.args if isinstance(one, Tensor)]
-
-
 def _result(priced: PricedOp) -> tuple[int, ...]:
     """The shape that a batched product makes; empty for other ops."""
-    operands = [one for one in _tensors(priced) if len(one.shape) >= 3]
+    operands = [one for one in tensors_of(priced) if len(one.shape) >= 3]
     if priced.priced.category != _PRODUCT or len(operands) < 2:
         return ()
     left, right = operands[-2:]
@@ -83,7 +77,7 @@ def _makes(priced: PricedOp, scores: Scores) -> bool:
 
 
 def _takes(priced: PricedOp, scores: Scores) -> bool:
-    return bool(_result(priced)) and any(scores.is_like(one) for one in _tensors(priced))
+    return bool(_result(priced)) and any(scores.is_like(one) for one in tensors_of(priced))
 
 
 def _spared(priced: PricedOp, scores: Scores) -> Iterator[Avoidable]:
@@ -94,8 +88,8 @@ def _spared(priced: PricedOp, scores: Scores) -> Iterator[Avoidable]:
     size = f"{scores.queries}×{scores.keys}"
     why = f"moves the {size} scores of attention through memory"
     amounts = dict(cost.amounts)
-    mine = [one for one in _tensors(priced) if scores.is_like(one)]
-    others = [one for one in _tensors(priced) if not scores.is_like(one)]
+    mine = [one for one in tensors_of(priced) if scores.is_like(one)]
+    others = [one for one in tensors_of(priced) if not scores.is_like(one)]
     if priced.priced.category != _PRODUCT:
         if mine:
             amounts[HBM] = sum(one.bytes or 0 for one in others)

@@ -1,7 +1,7 @@
-"""Work on tensors that the program filled up: ``F.pad``, a part of zeros that is overwritten, or ``torch.cat`` with zeros.
+"""Work on padded tensors: ``F.pad``, a part of zeros that is overwritten, or ``torch.cat`` with zeros.
 
-A fill and a copy into a part of what it filled tell it, or a join with what was filled. Products, attention and other ops of as many rows
-count, if nothing before them in the step had as many: a trace does not say which tensor an op takes.
+Padding shows as a fill and a copy into a part of the filled tensor, or as a concatenation with one. A trace does not say which tensor an op
+reads, so all products, attention and other ops with that number of rows count, unless an op before them in the step had as many.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,13 +9,13 @@ from math import prod
 
 from msgspec import Struct
 
-from ...cost import NOTHING, Cost
-from ...resource import HBM
-from ...torch_prices import Tensor
-from ...units import percent
-from ...workload import Avoidable
-from .executions import Execution
-from .pricing import PricedOp
+from ....cost import NOTHING, Cost
+from ....resource import HBM
+from ....torch_prices import Tensor
+from ....units import percent
+from ....workload import Avoidable
+from ..pricing import PricedOp
+from .recorded import PricedExecution, Recorded, tensors_of
 
 KIND, CLASS = "padding", "padded"
 NEAR = 4  # executions from the fill to the copy
@@ -25,8 +25,6 @@ LEAST = 64  # rows with their padding: shapes say too little of fewer
 _FILLS = ("aten::fill_", "aten::zero_")
 _MULTIPLY = frozenset(("matmul", "attention"))
 _STREAMED = frozenset(("elementwise", "cast", "copy", "normalisation", "softmax", "reduction", "data movement"))
-
-Held = tuple[Execution, PricedOp]
 
 
 class Padded(Struct, frozen=True):
@@ -51,7 +49,7 @@ class Padded(Struct, frozen=True):
         if not self.rows:
             return 1.0
         long, category = self.shape[self.axis], priced.priced.category
-        tensors = _tensors(priced)
+        tensors = tensors_of(priced)
         if category == "attention":
             square = sum(len(one.shape) > 3 and long in one.shape[-3:-1] and one.elements % self.rows == 0 for one in tensors[:3])
             return self.needed**2 if square == 3 else 1.0
@@ -63,16 +61,16 @@ class Padded(Struct, frozen=True):
         return self.needed if category in _STREAMED and is_whole else 1.0
 
 
-def padded_tensors(ordered: Sequence[Held]) -> Iterator[tuple[Held, Avoidable]]:
+def padded_tensors(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
     """The ops on tensors that were filled up, and what they would cost without what was added, in order of time."""
-    steps: dict[int, list[Held]] = {}
-    for held in ordered:
+    steps: dict[int, list[PricedExecution]] = {}
+    for held in recorded.ordered:
         steps.setdefault(held[0].mark, []).append(held)
     for mine in steps.values():
         yield from _of_step(mine)
 
 
-def _of_step(ordered: Sequence[Held]) -> Iterator[tuple[Held, Avoidable]]:
+def _of_step(ordered: Sequence[PricedExecution]) -> Iterator[tuple[PricedExecution, Avoidable]]:
     known: list[Padded] = []
     seen: set[int] = set()  # rows of products so far
     for place, held in enumerate(ordered):
@@ -86,22 +84,20 @@ def _of_step(ordered: Sequence[Held]) -> Iterator[tuple[Held, Avoidable]]:
                 break
 
 
-def _tensors(priced: PricedOp) -> list[Tensor]:
-    return [one for one in priced.args if isinstance(one, Tensor)]
-
-
 def _rows(priced: PricedOp) -> set[int]:
     """The sizes of a product's matrices."""
-    return {size for one in _tensors(priced) if len(one.shape) == 2 for size in one.shape} if priced.priced.category in _MULTIPLY else set()
+    return (
+        {size for one in tensors_of(priced) if len(one.shape) == 2 for size in one.shape} if priced.priced.category in _MULTIPLY else set()
+    )
 
 
-def _padded(before: Sequence[Held], held: Held) -> Padded | None:
+def _padded(before: Sequence[PricedExecution], held: PricedExecution) -> Padded | None:
     """The tensor that an op completes of which something was filled just before."""
     priced = held[1]
-    fills = [one for _, made in before if made.name in _FILLS for one in _tensors(made)[:1]]
+    fills = [one for _, made in before if made.name in _FILLS for one in tensors_of(made)[:1]]
     for whole in fills:
         part: tuple[int, ...] = ()
-        if priced.name == "aten::copy_" and (tensors := _tensors(priced)) and tensors[0].strides == _contiguous(whole.shape):
+        if priced.name == "aten::copy_" and (tensors := tensors_of(priced)) and tensors[0].strides == _contiguous(whole.shape):
             part = tensors[0].shape
         elif priced.name == "aten::cat" and priced.args and isinstance(priced.args[0], tuple) and len(priced.args[0]) == 2:
             joined = [one for one in priced.args[0] if isinstance(one, Tensor)]
@@ -140,5 +136,5 @@ def _moved(priced: PricedOp, padded: Padded) -> float:
     moved = float((priced.priced.cost or NOTHING).known(HBM))
     kept = 0.0
     if priced.priced.category == "matmul":
-        kept = sum(float(one.bytes or 0) for one in _tensors(priced) if padded.rows not in one.shape)
+        kept = sum(float(one.bytes or 0) for one in tensors_of(priced) if padded.rows not in one.shape)
     return min(kept, moved) + max(moved - kept, 0.0) * padded.needed

@@ -6,11 +6,11 @@ narrow format none of these is there.
 
 from collections.abc import Iterable, Sequence
 
-from ...cost import NOTHING
-from ...torch_prices import Tensor
-from ...workload import Avoidable
-from .executions import Execution
-from .pricing import PricedOp
+from ....cost import NOTHING
+from ....torch_prices import Tensor
+from ....workload import Avoidable
+from ..executions import Execution
+from ..pricing import PricedOp
 
 # Where products have their weights, and their biases.
 WEIGHTS = {

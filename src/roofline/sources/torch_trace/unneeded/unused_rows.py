@@ -1,20 +1,20 @@
 """Products of which few rows are used: logits of every position, of which the last or a few chosen ones are read.
 
-A tensor of as many columns tells it whose rows lie apart in memory, so that with what is between them they are as large as the product; or
-an op that picks rows of the product by their indices, and ops on as many as it picked. Any op that takes all of the product uses it.
+It shows in a strided view of the product's size with as many columns, or in an op that picks rows by index and later ops on as many rows. A
+later op that reads the whole product rules it out.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from ...cost import Cost
-from ...resource import HBM
-from ...torch_prices import Tensor
-from ...workload import Avoidable
-from .columns import NONE
-from .executions import Execution
-from .pricing import PricedOp
+from ....cost import Cost
+from ....resource import HBM
+from ....torch_prices import Tensor
+from ....workload import Avoidable
+from ..columns import NONE
+from ..pricing import PricedOp
+from .recorded import PricedExecution, Recorded, all_tensors_of
 
 KIND, CLASS = "unused-results", "unused"
 AHEAD = 40  # executions after a product in which its rows are used
@@ -22,8 +22,6 @@ LEAST = 64  # columns: of fewer, shapes say too little
 MOST_USED = 0.5  # of the rows
 _OPERANDS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1)}
 _PICKS = ("aten::index", "aten::index_select", "aten::gather", "aten::embedding")
-
-Held = tuple[Execution, PricedOp]
 
 
 class Made(Struct, frozen=True):
@@ -43,31 +41,24 @@ class Made(Struct, frozen=True):
         return apart and len(tensor.shape) > 1 and tensor.shape[-1] == self.columns and tensor.elements < self.elements
 
 
-def unused_rows(ordered: Sequence[Held], sequence: Callable[[Execution], int]) -> Iterator[tuple[Held, Avoidable]]:
+def unused_rows(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
     """The products of which less than half of the rows are used, and their gradients, in order of time."""
     forward: dict[int, tuple[Made, int]] = {}
-    for place, held in enumerate(ordered):
+    for place, held in enumerate(recorded.ordered):
         one, priced = held
         made = _made(priced)
         if made is None:
             continue
         if one.context.backward:
-            known = forward.get(sequence(one))
-            if known is not None and any(tensor.elements == known[0].elements for tensor in _tensors(priced)):
+            known = forward.get(recorded.sequence(one))
+            if known is not None and any(tensor.elements == known[0].elements for tensor in all_tensors_of(priced)):
                 yield held, _avoidable(priced, *known)
             continue
-        used = _used(made, ordered[place + 1 : place + 1 + AHEAD], one.mark) if made.columns >= LEAST else 0
+        used = _used(made, recorded.ordered[place + 1 : place + 1 + AHEAD], one.mark) if made.columns >= LEAST else 0
         if used:
-            if sequence(one) != NONE:
-                forward[sequence(one)] = (made, used)
+            if recorded.sequence(one) != NONE:
+                forward[recorded.sequence(one)] = (made, used)
             yield held, _avoidable(priced, made, used)
-
-
-def _tensors(priced: PricedOp) -> Iterator[Tensor]:
-    for one in priced.args:
-        yield from one if isinstance(one, tuple) and all(isinstance(each, Tensor) for each in one) else ()
-        if isinstance(one, Tensor):
-            yield one
 
 
 def _made(priced: PricedOp) -> Made | None:
@@ -82,14 +73,14 @@ def _made(priced: PricedOp) -> Made | None:
     return Made(left.shape[-2], right.shape[-1], right.bytes or 0) if is_one else None
 
 
-def _used(made: Made, after: Sequence[Held], mark: int) -> int:
+def _used(made: Made, after: Sequence[PricedExecution], mark: int) -> int:
     """How many rows of a product are used by what follows it; zero where nothing tells, or most are."""
     used = most = 0
     picked = False
     for one, priced in after:
         if one.mark != mark:
             break
-        for tensor in _tensors(priced):
+        for tensor in all_tensors_of(priced):
             if tensor.elements == made.elements:
                 if priced.name not in _PICKS:
                     return 0

@@ -1,40 +1,13 @@
-"""Faults that the order of PyTorch operators shows: stored scores, one-hot products, all experts, caches that grow, checkpoints."""
+"""Layers of PyTorch programs that could be written with less work: attention, lookups, caches, checkpoints, experts, convolutions."""
 
 from pathlib import Path
 
 import pytest
 
-from roofline.analysis import analyze
-from roofline.report import Finding, Report
-from torch_writer import BACKWARD, TorchTrace
+from torch_writer import BACKWARD, Kernels, TorchTrace, findings_on, report_on, steps_of
 
 HEADS, LONG, DEPTH = 64, 1024, 64
 SCORES = (4, 16, LONG, LONG)
-STEP = 2000  # microseconds
-
-
-def report_on(write: object, tmp_path: Path) -> Report:
-    trace = TorchTrace()
-    for step in range(3):
-        trace.annotation(f"ProfilerStep#{step}", STEP * step, STEP - 100)
-        write(Kernels(trace, STEP * step))  # type: ignore[operator]
-    return analyze(trace.write(tmp_path / "trace.json"))
-
-
-class Kernels:
-    """Ops in a row, each with a kernel of 100 µs."""
-
-    def __init__(self, trace: TorchTrace, begin: float) -> None:
-        self.trace, self.at, self.ran = trace, begin + 1, begin + 10
-
-    def op(self, name: str, tensors: list[tuple[int, ...]], **args: object) -> None:
-        self.trace.op(name, self.at, 5, tensors, **args)  # type: ignore[arg-type]
-        self.trace.run("kernel", launched=self.at + 1, start=self.ran, dur=100, thread=args.get("thread", 1))
-        self.at, self.ran = self.at + 10, self.ran + 100
-
-
-def found(report: Report, kind: str) -> list[Finding]:
-    return [one for one in report.findings if one.kind == kind]
 
 
 @pytest.mark.parametrize(("product", "names"), [("aten::bmm", True), ("aten::mm", False)])
@@ -46,7 +19,7 @@ def test_a_softmax_between_batched_products_is_attention_that_stores_its_scores(
         kernels.op("aten::_softmax", [SCORES], values=["-1", "False"])
         kernels.op(product, [(HEADS, LONG, LONG), query] if names else [(HEADS * LONG, LONG), (LONG, DEPTH)])
 
-    mine = found(report_on(attention, tmp_path), "stored-attention")
+    mine = findings_on(steps_of(attention), tmp_path, "stored-attention")
     assert bool(mine) == names
     if names:
         assert "stores the scores of attention" in mine[0].message
@@ -61,7 +34,7 @@ def test_a_softmax_of_logits_is_no_attention(tmp_path: Path) -> None:
         kernels.op("aten::_softmax", [(8, 1024, 32000)], values=["-1", "False"])
         kernels.op("aten::mm", [(8192, 32000), (32000, 1024)])
 
-    assert not found(report_on(loss, tmp_path), "stored-attention")
+    assert not findings_on(steps_of(loss), tmp_path, "stored-attention")
 
 
 def test_the_half_of_causal_scores_is_masked(tmp_path: Path) -> None:
@@ -71,7 +44,7 @@ def test_the_half_of_causal_scores_is_masked(tmp_path: Path) -> None:
         kernels.op("aten::_softmax", [SCORES], values=["-1", "False"])
         kernels.op("aten::bmm", [(HEADS, LONG, LONG), (HEADS, LONG, DEPTH)])
 
-    products = [op for op in report_on(attention, tmp_path).ops if op.name == "aten::bmm"]
+    products = [op for op in report_on(steps_of(attention), tmp_path).ops if op.name == "aten::bmm"]
     assert [op.unneeded["masked"] for op in products] == [3 * HEADS * LONG * LONG * DEPTH] * 2  # half of 2·b·m·n·k
 
 
@@ -97,7 +70,7 @@ def test_a_product_by_rows_with_one_element_each_is_a_lookup(
         kernels.trace.op("autograd::engine::evaluate_function: MmBackward0", kernels.at, 20, thread=BACKWARD, sequence_number=7)
         kernels.op("aten::mm", [(WORDS, TOKENS), (TOKENS, WIDTH)], thread=BACKWARD)
 
-    mine = found(report_on(embedding, tmp_path), "one-hot-product")
+    mine = findings_on(steps_of(embedding), tmp_path, "one-hot-product")
     assert bool(mine) == names
     if names:
         assert "a gather would do" in mine[0].message or "a scatter-add would do" in mine[0].message
@@ -113,7 +86,7 @@ def test_a_cache_that_is_copied_to_append_to_it(tmp_path: Path, added: int, name
         kernels.trace.add("cpu_op", "aten::cat", kernels.at, 5, 100, 1, {"External id": 1, **args, "Input Strides": strides})
         kernels.trace.run("cat", launched=kernels.at + 1, start=kernels.ran, dur=200)
 
-    mine = found(report_on(decode, tmp_path), "missing-donation")
+    mine = findings_on(steps_of(decode), tmp_path, "missing-donation")
     assert bool(mine) == names
     if names:
         assert "append 1/4096 of it" in mine[0].message
@@ -137,12 +110,12 @@ def test_a_forward_pass_in_a_backward_pass_is_a_recomputation(tmp_path: Path, ho
         kernels.op("aten::mm", sizes, thread=BACKWARD, **({"sequence_number": 1} if how == "sequence" else {}))
         kernels.op("aten::mm", [(4096, 8192), (8192, 4096)], thread=BACKWARD)
 
-    mine = found(report_on(layer, tmp_path), "recomputation")
+    mine = findings_on(steps_of(layer), tmp_path, "recomputation")
     assert bool(mine) == (how != "neither")
     if mine:
         assert len(mine[0].ops) == 1
         assert mine[0].saving_per_step_s == pytest.approx(100e-6, rel=0.01)
-        assert ("as a checkpoint asks for in model.py:22" in mine[0].message) == (how == "frame")
+        assert ("requested by the checkpoint in model.py:22" in mine[0].message) == (how == "frame")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +134,7 @@ def test_copies_for_a_layout_that_the_program_does_not_choose(tmp_path: Path, ou
             kernels.trace.op("aten::convolution_backward" if outer == "compiled" else outer, kernels.at - 1, 8, [shape])
             kernels.op("aten::copy_", [shape, shape], strides=[(1048576, 4096, 64, 1), turned])
 
-    assert bool(found(report_on(layer, tmp_path), "layout-copies")) == is_told
+    assert bool(findings_on(steps_of(layer), tmp_path, "layout-copies")) == is_told
 
 
 @pytest.mark.parametrize(
@@ -190,7 +163,7 @@ def test_products_of_all_tokens_with_each_expert(
             )
             kernels.op("aten::mm", [(1024, rows), (rows, 4096)], thread=BACKWARD)
 
-    mine = found(report_on(mixture, tmp_path), "dense-experts")
+    mine = findings_on(steps_of(mixture), tmp_path, "dense-experts")
     assert bool(mine) == bool(factor)
     if factor:
         assert f"computes all 4 experts for every token, of which it uses {chosen}, {factor} times the needed work" in mine[0].message
@@ -207,7 +180,7 @@ def test_experts_outside_of_modules_are_told_from_layers_by_their_weights(tmp_pa
             kernels.op("aten::mm", [(8192, 1024), (1024, 4096)])
             kernels.op("aten::mul", [(8192, 4096), (8192, 1 if is_weighted else 4096)])
 
-    mine = found(report_on(mixture, tmp_path), "dense-experts")
+    mine = findings_on(steps_of(mixture), tmp_path, "dense-experts")
     assert bool(mine) == is_weighted
     if mine:
         assert "computes all 4 experts for every token, of which it uses 1, 4 times the needed work" in mine[0].message
@@ -229,7 +202,7 @@ def test_a_product_with_the_columns_of_all_experts(tmp_path: Path, combine: str,
             for _ in range(experts):
                 kernels.op("aten::mm", [(tokens, width), (width, width)])
 
-    mine = found(report_on(mixture, tmp_path), "dense-experts")
+    mine = findings_on(steps_of(mixture), tmp_path, "dense-experts")
     assert bool(mine) == is_dense
     if mine:
         assert "computes all 16 experts for every token, of which it uses 2, 8 times the needed work" in mine[0].message
@@ -238,14 +211,12 @@ def test_a_product_with_the_columns_of_all_experts(tmp_path: Path, combine: str,
 
 def test_conversions_inside_of_convolutions_are_layout_copies(tmp_path: Path) -> None:
     trace = TorchTrace()
-    for step in range(3):
-        at = 1000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 990)
+    for at in trace.steps(3, 1000):
         trace.op("aten::cudnn_convolution", at + 2, 20, [(32, 64, 56, 56), (64, 64, 3, 3)], values=["[1, 1]", "[1, 1]", "[1, 1]", "1"])
         trace.run("cudnn::nchwToNhwcKernel<__nv_bfloat16>", launched=at + 3, start=at + 30, dur=100)
         trace.run("sm90_xmma_fprop_implicit_gemm_bf16bf16", launched=at + 5, start=at + 130, dur=700)
         trace.run("cudnn::nhwcToNchwKernel<__nv_bfloat16>", launched=at + 7, start=at + 830, dur=100)
-    (found,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "layout-copies"]
+    (found,) = findings_on(trace, tmp_path, "layout-copies")
     assert found.saving_per_step_s == pytest.approx(200e-6, rel=0.02)
     assert "channels" in found.message
 
@@ -255,13 +226,11 @@ def test_batch_norms_between_convolutions_that_convert_would_be_faster_with_chan
     tmp_path: Path, strides: tuple[int, ...], named: bool
 ) -> None:
     trace, image = TorchTrace(), (32, 64, 56, 56)
-    for step in range(3):
-        at = 1000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 990)
+    for at in trace.steps(3, 1000):
         trace.op("aten::cudnn_convolution", at + 2, 20, [image, (64, 64, 3, 3)], values=["[1, 1]", "[1, 1]", "[1, 1]", "1"])
         trace.run("cudnn::nchwToNhwcKernel<__nv_bfloat16>", launched=at + 3, start=at + 30, dur=100)
         trace.run("sm90_xmma_fprop_implicit_gemm_bf16bf16", launched=at + 5, start=at + 130, dur=400)
         trace.op("aten::native_batch_norm", at + 30, 20, [image, (64,)], strides=[strides, (1,)])
         trace.run("batch_norm_collect_statistics_kernel", launched=at + 31, start=at + 530, dur=300)
-    (one,) = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "layout-copies"]
+    (one,) = findings_on(trace, tmp_path, "layout-copies")
     assert one.saving_per_step_s == pytest.approx(250e-6 if named else 100e-6, rel=0.02)

@@ -1,0 +1,80 @@
+"""Sorts of which a few elements of each row are used, where a top-k would do.
+
+A slice of what a sort made has rows that lie apart in memory, as far as the sorted ones are long; any op that takes as much as was sorted
+may use all of it. But where a gather picks a few of the sorted order in the end, as sampling among the likeliest words does, all that was
+done to the sorted rows before it was done for a few of them.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from ....cost import Cost
+from ....resource import HBM
+from ....torch_prices import Tensor
+from ....workload import Avoidable
+from .recorded import PricedExecution, Recorded, all_tensors_of, tensors_of
+
+KIND, CLASS, GROUP = "unused-results", "unused", "sorted"
+AHEAD = 16  # executions after a sort in which its results are used
+MOST_KEPT = 1 / 4  # of a row: a top-k of more takes as long as a sort
+SORTS, GATHER = ("aten::sort", "aten::argsort"), "aten::gather"
+
+
+def sorted_parts(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
+    """The sorts whose next users take a few elements of each row, and the ops on the sorted rows in front of a gather of a few."""
+    for place, held in enumerate(recorded.ordered):
+        one, priced = held
+        rows = next(iter(tensors_of(priced)), None) if priced.name in SORTS else None
+        if rows is None or len(rows.shape) < 2:
+            continue
+        after = recorded.ordered[place + 1 : place + 1 + AHEAD]
+        later = [held for held in after if held[0].mark == one.mark and held[1] is not priced]
+        picked, between = _picked(rows, later)
+        kept = picked or _kept(rows, later)
+        if not 0 < kept <= MOST_KEPT * rows.shape[-1]:
+            continue
+        read = min(float(rows.bytes or 0), _moved(held))
+        why = f"sorts rows of {rows.shape[-1]} elements, of which it {'picks' if picked else 'uses'} {kept}"
+        yield held, _avoidable(held, read, why)
+        for each in between:
+            yield each, _avoidable(each, _moved(each) * kept / rows.shape[-1], why)
+
+
+def _avoidable(held: PricedExecution, moved: float, why: str) -> Avoidable:
+    cost = held[1].priced.cost or Cost.of({})
+    amounts = {resource: amount for resource, amount in cost.amounts if resource != HBM}
+    return Avoidable(kind=KIND, instead=Cost.of({**amounts, HBM: moved}), why=why, unneeded=CLASS, group=GROUP)
+
+
+def _moved(held: PricedExecution) -> float:
+    cost = held[1].priced.cost
+    return float(cost.known(HBM)) if cost is not None else 0.0
+
+
+def _picked(rows: Tensor, after: Sequence[PricedExecution]) -> tuple[int, list[PricedExecution]]:
+    """How many elements of each sorted row a gather picks, and the ops on whole rows before it; zero where there is none."""
+    between: list[PricedExecution] = []
+    for held in after:
+        tensors = tensors_of(held[1])
+        if held[1].name == GATHER and len(tensors) > 1 and tensors[0].elements == rows.elements and tensors[1].shape:
+            return tensors[1].shape[-1], between
+        if any(tensor.elements == rows.elements for tensor in tensors):
+            between.append(held)
+    return 0, []
+
+
+def _kept(rows: Tensor, after: Sequence[PricedExecution]) -> int:
+    """How many elements of each sorted row the next ops take; zero where nothing tells."""
+    kept = 0
+    for _, priced in after:
+        for tensor in all_tensors_of(priced):
+            if tensor.elements == rows.elements:
+                return 0
+            if _is_cut_from(tensor, rows):
+                kept = max(kept, tensor.shape[-1])
+    return kept
+
+
+def _is_cut_from(tensor: Tensor, rows: Tensor) -> bool:
+    """Whether a tensor is a part of each row, apart in memory by the length of a row."""
+    is_part = len(tensor.shape) == len(rows.shape) and tensor.shape[:-1] == rows.shape[:-1] and tensor.shape[-1] < rows.shape[-1]
+    return is_part and tensor.strides is not None and tensor.strides[-2:] == (rows.shape[-1], 1)
