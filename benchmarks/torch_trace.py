@@ -6,7 +6,7 @@
 The trace is one of three training steps on an H200, repeated: each copy later in time, with its own correlation ids and step numbers.
 CPU seconds are told beside those on the clock, since other programs may run; a short run is repeated, and the median told. With
 ``--tracelens`` a Python in which TraceLens is installed (from its repository: the package of that name on PyPI is another project) makes
-its report of the same file, in the same run.
+its report of the same file, in the same run: between two series of ours, so that what else the computer does then slows down both.
 
 Memory is that of the largest process: the one that was started, of which the others are copies that hold less.
 
@@ -18,7 +18,6 @@ import argparse
 import gzip
 import os
 import re
-import resource
 import subprocess
 import sys
 import tempfile
@@ -65,19 +64,25 @@ def _moved(parts: list[bytes], copy: int, span: float) -> list[bytes]:
 
 def measure(*command: str, environment: dict[str, str]) -> tuple[float, float, float]:
     """Seconds on the clock, CPU seconds of all its processes, and peak bytes of the largest of them."""
-    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return time.perf_counter() - begun, cpu, after.ru_maxrss * 1024
+    begun = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return time.perf_counter() - begun, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
 
 
-def typical(*command: str, environment: dict[str, str]) -> tuple[float, float, float]:
-    """The same of the median run, by the clock, of as many as take some seconds together, or of one that takes longer."""
+def series(*command: str, environment: dict[str, str]) -> list[tuple[float, float, float]]:
+    """The same of as many runs as take some seconds together, or of one that takes longer."""
     runs, begun = list[tuple[float, float, float]](), time.perf_counter()
     while not runs or time.perf_counter() - begun < TOGETHER_S:
         runs.append(measure(*command, environment=environment))
-    return sorted(runs)[len(runs) // 2]
+    return runs
+
+
+def _of(trace: Path, command: list[str]) -> list[str]:
+    return [str(trace) if word == "TRACE" else word for word in command]
 
 
 def main() -> None:
@@ -98,11 +103,12 @@ def main() -> None:
             commands["TraceLens"] = [args.tracelens, *TRACELENS, "TRACE", "--output_csvs_dir", f"{folder}/csv"]
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": f"{folder}/bytecode"}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # without bytecode both would compile themselves again, which no user waits for
-        taken = {}
-        for name, command in commands.items():
-            small, large = ([str(file) if word == "TRACE" else word for word in command] for file in (SOURCE, trace))
-            measure(*small, environment=environment)  # so that bytecode is there
-            taken[name] = typical(*large, environment=environment)
+        for command in commands.values():
+            measure(*_of(SOURCE, command), environment=environment)  # so that bytecode is there
+        runs = dict[str, list[tuple[float, float, float]]]()
+        for name in (*commands, "roofline") if args.tracelens else commands:
+            runs.setdefault(name, []).extend(series(*_of(trace, commands[name]), environment=environment))
+        taken = {name: sorted(mine)[len(mine) // 2] for name, mine in runs.items()}  # the median by the clock
         for name, (clock, cpu, peak) in taken.items():
             print(f"{name:10} {cpu:6.1f} CPU s  {clock:6.1f} s  {show(peak, 'B')} in the largest process")
         if args.tracelens:

@@ -16,7 +16,7 @@ from roofline.sources.torch_trace import chunks
 from roofline.sources.torch_trace.capture_files import capture_files
 from roofline.sources.torch_trace.recording import read_part
 from roofline.workload import Recording
-from torch_writer import BACKWARD, TorchTrace, training
+from torch_writer import BACKWARD, TorchTrace, report_on, training
 
 DATA = Path(__file__).parent / "data"
 PRODUCT = 2 * 64 * 32 * 16  # FLOP of each product of `training`
@@ -28,16 +28,12 @@ def recording_of(trace: TorchTrace | bytes, tmp_path: Path, **options: object) -
     return read(path, **options)  # type: ignore[arg-type]
 
 
-def report_of(trace: TorchTrace, tmp_path: Path) -> Report:
-    return analyze(trace.write(tmp_path / "trace.json"))
-
-
 def by_label(report: Report) -> dict[str, OpInfo]:
     return {f"{op.label} {op.phase}".strip(): op for op in report.ops}
 
 
 def test_each_event_belongs_to_the_op_that_launched_it_and_each_op_counts_once(tmp_path: Path) -> None:
-    report = report_of(training(), tmp_path)
+    report = report_on(training(), tmp_path)
     ops = by_label(report)
     forward = ops["mm 64x32, 32x16 bf16 forward"]
     assert (forward.count, forward.kernels, forward.work["matrix/bf16"]) == (3, 3, 3 * PRODUCT)
@@ -50,7 +46,7 @@ def test_each_event_belongs_to_the_op_that_launched_it_and_each_op_counts_once(t
 
 
 def test_steps_are_told_by_launches_not_by_when_the_device_got_to_them(tmp_path: Path) -> None:
-    report = report_of(training(), tmp_path)
+    report = report_on(training(), tmp_path)
     assert [(step.name, step.number, step.time_s) for step in report.steps] == [
         ("ProfilerStep", 5, pytest.approx(100e-6)),
         ("ProfilerStep", 6, pytest.approx(100e-6)),
@@ -62,7 +58,7 @@ def test_steps_are_told_by_launches_not_by_when_the_device_got_to_them(tmp_path:
 
 
 def test_modules_and_lines_come_from_the_stack_and_backward_has_those_of_forward(tmp_path: Path) -> None:
-    ops = by_label(report_of(training(), tmp_path))
+    ops = by_label(report_on(training(), tmp_path))
     for label in ("mm 64x32, 32x16 bf16 forward", "mm 32x64, 64x16 bf16 backward"):
         assert (ops[label].scope, ops[label].location) == ("Linear_0", "train.py:10")
 
@@ -72,7 +68,7 @@ def test_what_was_launched_before_the_recording_is_the_tail_of_a_step(tmp_path: 
     # The last kernel of one step before, and the first and second of the one whose end it is: launches are missing.
     for place, (name, grid, cat) in enumerate((("gemm_bf16", 2, "kernel"), ("memset", 0, "gpu_memset"), ("gemm_bf16", 8, "kernel"))):
         trace.ran(name, 900 + 20 * place, 10, 5000 + place, grid=(grid, 1, 1), cat=cat, **({"bytes": 4} if grid == 0 else {}))
-    report = report_of(trace, tmp_path)
+    report = report_on(trace, tmp_path)
     ops = by_label(report)
     assert ops["mm 64x16, 16x32 bf16 backward"].count == ops["mm 32x64, 64x16 bf16 backward"].count == 4
     assert ops["mm 64x32, 32x16 bf16 forward"].count == 3
@@ -83,7 +79,7 @@ def test_what_was_launched_before_the_recording_is_the_tail_of_a_step(tmp_path: 
 def test_work_like_nothing_that_was_recorded_stays_unattributed(tmp_path: Path) -> None:
     trace = training()
     trace.ran("another_kernel", 900, 10, 5000)
-    report = report_of(trace, tmp_path)
+    report = report_on(trace, tmp_path)
     lost = next(op for op in report.ops if op.name == "another_kernel")
     assert "launch was not recorded" in " ".join(lost.notes)
     assert (report.coverage.busy_s or 0) - (report.coverage.attributed_s or 0) == pytest.approx(10e-6)
@@ -103,7 +99,7 @@ def test_of_launches_with_one_correlation_id_the_last_before_the_work_counts(tmp
         trace.op("aten::mm", start, 5, [shape, shape])
         trace.add("cuda_runtime", "cudaLaunchKernel", start + 1, 1, 100, 1, {"correlation": 7})
         trace.ran("gemm", start + 10, 2, 7)
-    ops = by_label(report_of(trace, tmp_path))
+    ops = by_label(report_on(trace, tmp_path))
     assert {label: op.count for label, op in ops.items()} == {"mm 8x8, 8x8 bf16": 1, "mm 16x16, 16x16 bf16": 1}
 
 
@@ -114,7 +110,7 @@ def test_an_op_without_a_price_goes_by_the_op_around_it(tmp_path: Path) -> None:
     trace.run("one", launched=2, start=50, dur=5)
     trace.op("mylib::part_two", 10, 5, [(8, 4)])
     trace.run("two", launched=11, start=60, dur=5)
-    (op,) = report_of(trace, tmp_path).ops
+    (op,) = report_on(trace, tmp_path).ops
     assert (op.name, op.count, op.kernels, op.flops) == ("aten::mm", 1, 2, 128)
 
 
@@ -124,7 +120,7 @@ def test_an_op_nobody_can_price_keeps_its_time_and_the_report_says_what_would_te
     trace.run("strange", launched=1, start=50, dur=5)
     trace.op("aten::mm", 10, 5)
     trace.run("gemm", launched=11, start=60, dur=5)
-    report = report_of(trace, tmp_path)
+    report = report_on(trace, tmp_path)
     assert report.coverage.attributed_s == pytest.approx(10e-6)
     assert report.coverage.priced_s == 0
     assert any("record_shapes=True" in note for op in report.ops if op.name == "aten::mm" for note in op.notes)
@@ -133,7 +129,7 @@ def test_an_op_nobody_can_price_keeps_its_time_and_the_report_says_what_would_te
 def test_a_kernel_that_python_launched_without_an_op_is_a_row_of_its_own(tmp_path: Path) -> None:
     trace = training()
     trace.run("my_triton_kernel", launched=45, start=1060, dur=5)
-    op = next(op for op in report_of(trace, tmp_path).ops if op.name == "my_triton_kernel")
+    op = next(op for op in report_on(trace, tmp_path).ops if op.name == "my_triton_kernel")
     assert (op.count, op.category, op.bytes) == (1, "kernel", {"hbm": None})
 
 
@@ -144,7 +140,7 @@ def test_a_server_without_profiler_steps_has_its_recurring_annotation_as_steps(t
         trace.annotation("sampler", 100 * step + 50, 10)
         trace.op("aten::mm", 100 * step + 10, 20, [(8, 4), (4, 2)])
         trace.run("gemm", launched=100 * step + 12, start=100 * step + 40, dur=10)
-    report = report_of(trace, tmp_path)
+    report = report_on(trace, tmp_path)
     assert [step.name for step in report.steps] == ["step[DECODE bs=32]", "step[DECODE bs=31]", "step[DECODE bs=30]"]
 
 
@@ -168,7 +164,7 @@ def graph_trace(*, captured: bool) -> TorchTrace:
 
 
 def test_a_replay_of_a_graph_is_led_to_the_ops_of_its_capture(tmp_path: Path) -> None:
-    report = report_of(graph_trace(captured=True), tmp_path)
+    report = report_on(graph_trace(captured=True), tmp_path)
     found = {op.name: (op.count, op.kernels, op.flops) for op in report.ops}
     assert found["aten::mm"] == (2, 4, 2 * 128)
     assert found["aten::relu"][:2] == (2, 2)
@@ -181,10 +177,10 @@ def test_peak_memory_is_the_most_that_a_device_had_allocated(tmp_path: Path) -> 
     trace.allocation(6, 5_000, 8_192)
     trace.allocation(7, 1_000, 16_384)
     trace.allocation(8, 10**12, 0, device_type=0)  # the host's
-    memory = report_of(trace, tmp_path).memory
+    memory = report_on(trace, tmp_path).memory
     assert memory is not None
     assert (memory.peak_bytes, memory.reserved, memory.method) == (5_000, 16_384, "allocations in the profile")
-    assert report_of(training(), tmp_path).memory is None
+    assert report_on(training(), tmp_path).memory is None
 
 
 def test_a_graph_works_in_the_memory_of_its_capture(tmp_path: Path) -> None:
@@ -194,7 +190,7 @@ def test_a_graph_works_in_the_memory_of_its_capture(tmp_path: Path) -> None:
     folder = tmp_path / "capture_traces"
     folder.mkdir()
     capture.write(folder / "trace.json")
-    memory = report_of(run, tmp_path).memory
+    memory = report_on(run, tmp_path).memory
     assert memory is not None
     assert memory.peak_bytes == 7_000
 
@@ -204,7 +200,7 @@ def test_a_step_that_captures_a_graph_is_warm_up_with_those_before_it(tmp_path: 
         trace = training(count)
         trace.launch(50 * captures + 2, "cudaStreamBeginCapture")
         trace.launch(50 * captures + 3, "cudaStreamEndCapture")
-        return [(step.compiled, step.steady) for step in report_of(trace, tmp_path).steps]
+        return [(step.compiled, step.steady) for step in report_on(trace, tmp_path).steps]
 
     assert steps(5, captures=1) == [(False, False), (False, False), *[(False, True)] * 3]
     assert steps(7, captures=3) == [*[(False, False)] * 4, *[(False, True)] * 3]  # after three steps without a graph
@@ -215,7 +211,7 @@ def test_a_step_that_compiles_is_warm_up(tmp_path: Path) -> None:
     trace = training(4)
     trace.frame("torch/_dynamo/convert_frame.py(1200): __call__", 2, 10)
     trace.frame("torch/_inductor/compile_fx.py(1870): run", 52, 10)  # what runs a compiled function that is a graph
-    report = report_of(trace, tmp_path)
+    report = report_on(trace, tmp_path)
     assert [(step.compiled, step.steady) for step in report.steps] == [(True, False), *[(False, True)] * 3]
 
 
@@ -229,14 +225,14 @@ def test_an_annotation_that_outlasts_the_function_it_begins_in_is_not_inside_of_
         trace.annotation("token", start, 95)
         trace.op("aten::mm", start + 30, 20, [(8, 4), (4, 2)])
         trace.run("gemm", launched=start + 32, start=start + 40, dur=10)
-    report = report_of(trace, tmp_path)
+    report = report_on(trace, tmp_path)
     (op,) = report.ops
     assert (op.scope, op.location, op.count) == ("token", "train.py:3", 3)
     assert len(report.steps) == 3
 
 
 def test_a_replay_whose_capture_was_not_recorded_is_named_so(tmp_path: Path) -> None:
-    report = report_of(graph_trace(captured=False), tmp_path)
+    report = report_on(graph_trace(captured=False), tmp_path)
     (op,) = report.ops
     assert (op.name, op.count, op.kernels) == ("graph replay", 2, 6)
     assert "capture" in op.notes[0]
@@ -251,7 +247,7 @@ def test_numbers_that_pytorch_cannot_hold_are_not_taken_for_sizes(tmp_path: Path
     trace.op("record_param_comms", 40, 4)
     trace.events[-1]["args"] |= {"Collective name": "allreduce", "In msg nelems": 10**400, "dtype": "Float", "Group size": 8}
     trace.run("ncclDevKernel_AllReduce", launched=42, start=50, dur=3)
-    report = report_of(trace, tmp_path)
+    report = report_on(trace, tmp_path)
     assert [(op.name, op.flops) for op in report.ops] == [("aten::mm", None), ("record_param_comms", None)]
 
 
@@ -273,12 +269,10 @@ def test_a_collective_crosses_links_and_hides_behind_compute(tmp_path: Path) -> 
 def test_a_copy_into_another_layout_is_a_finding(tmp_path: Path) -> None:
     trace = TorchTrace()
     shape = (8192, 8192)
-    for step in range(2):
-        at = 1000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 900)
+    for at in trace.steps(2, 1000):
         trace.op("aten::copy_", at + 1, 5, [shape, shape], strides=[(8192, 1), (1, 8192)])
         trace.run("copy", launched=at + 2, start=at + 10, dur=1000)
-    report = report_of(trace, tmp_path)
+    report = report_on(trace, tmp_path)
     assert next(one for one in report.findings if one.saving_s).kind == "layout-copies"
 
 
@@ -291,9 +285,7 @@ def test_a_copy_into_another_layout_is_a_finding(tmp_path: Path) -> None:
 )
 def test_idle_time_is_explained_by_what_the_host_did(tmp_path: Path, first: tuple[str, str], second: str, reason: str, word: str) -> None:
     trace = TorchTrace()
-    for step in range(3):
-        at = 10_000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 9_000)
+    for at in trace.steps(3, 10_000):
         trace.op("aten::mm", at + 10, 10, [(8, 4), (4, 2)])
         trace.run("gemm", launched=at + 12, start=at + 20, dur=100)
         if first[0]:
@@ -301,18 +293,17 @@ def test_idle_time_is_explained_by_what_the_host_did(tmp_path: Path, first: tupl
             trace.launch(at + 40, first[1], dur=8_500)
         if second:
             trace.annotation(second, at + 200, 8_500)
-    longest = report_of(trace, tmp_path).idle[0]
+    longest = report_on(trace, tmp_path).idle[0]
     assert longest.reason == reason
     assert word in longest.activity
 
 
 def test_kernels_are_told_apart_within_a_step_so_that_counters_follow_their_order(tmp_path: Path) -> None:
     trace = TorchTrace()
-    for step in range(2):
-        trace.annotation(f"ProfilerStep#{step}", 100 * step, 90)
+    for begin in trace.steps(2, 100):
         for place, shape in enumerate(((8, 4), (16, 4), (8, 4))):
-            trace.op("aten::mm", 100 * step + 10 * place, 5, [shape, (4, 2)])
-            trace.run("gemm", launched=100 * step + 10 * place + 1, start=100 * step + 10 * place + 5, dur=2)
+            at = begin + 10 * place
+            trace.product(at, 5, launched=at + 1, ran=at + 5, took=2, tensors=[shape, (4, 2)])
     kernels = sorted(recording_of(trace, tmp_path).kernels, key=lambda use: use.order)
     first = kernels[0].op_index
     assert [(use.op_index == first, use.nth, use.count) for use in kernels] == [(True, 0, 2), (False, 0, 2), (True, 1, 2)]
@@ -320,13 +311,10 @@ def test_kernels_are_told_apart_within_a_step_so_that_counters_follow_their_orde
 
 def test_advice_speaks_of_pytorch(tmp_path: Path) -> None:
     trace = TorchTrace()
-    for step in range(3):
-        trace.annotation(f"ProfilerStep#{step}", 1000 * step, 900)
-        for place in range(8):
-            at = 1000 * step + 100 * place
-            trace.op("aten::mm", at + 10, 80, [(8, 4), (4, 2)])
-            trace.run("gemm", launched=at + 80, start=at + 82, dur=5)
-    first = next(one for one in report_of(trace, tmp_path).findings if one.saving_s)
+    for begin in trace.steps(3, 1000):
+        for at in range(begin, begin + 800, 100):
+            trace.product(at + 10, 80, launched=at + 80, ran=at + 82, took=5)
+    first = next(one for one in report_on(trace, tmp_path).findings if one.saving_s)
     assert (first.kind, first.title[:11]) == ("idle-dispatch", "the kernels")
     assert "torch.compile" in first.levers[0]
 
@@ -414,7 +402,7 @@ def test_traces_of_2022_have_other_categories_and_whole_microseconds(tmp_path: P
     trace.launch(1)
     trace.events[-1]["cat"] = "Runtime"
     trace.ran("sgemm", 9, 3, 1, cat="Kernel")
-    report = report_of(trace, tmp_path)
+    report = report_on(trace, tmp_path)
     assert [(op.name, op.time_s, op.flops) for op in report.ops] == [("aten::mm", pytest.approx(3e-6), 128)]
 
 
@@ -504,7 +492,7 @@ def test_events_of_a_device_alone_are_rows_by_kernel(tmp_path: Path) -> None:
     trace = TorchTrace()
     trace.ran("kernel_a", 0, 5, 1)
     trace.ran("kernel_a", 10, 5, 2)
-    report = report_of(trace, tmp_path)
+    report = report_on(trace, tmp_path)
     assert [(op.name, op.count) for op in report.ops] == [("kernel_a", 2)]
     assert report.coverage.attributed_s == 0
 
@@ -587,7 +575,7 @@ def test_threads_of_backward_do_not_hide_what_the_main_thread_launched(tmp_path:
     trace.op("aten::mm", 0, 50, [(8, 4), (4, 2)])
     trace.op("aten::relu", 10, 5, [(8, 2)], thread=BACKWARD)
     trace.run("gemm", launched=12, start=60, dur=5)
-    assert [op.name for op in report_of(trace, tmp_path).ops] == ["aten::mm"]
+    assert [op.name for op in report_on(trace, tmp_path).ops] == ["aten::mm"]
 
 
 def test_captures_of_graphs_may_lie_beside_the_trace(tmp_path: Path) -> None:

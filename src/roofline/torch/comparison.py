@@ -86,7 +86,7 @@ def _compared(
     ]
     if backward:
         counts.append(
-            Count(way="roofline: matrix work, needed", flops=_matrix(ours.needed), why="leaves out scores and activations computed again")
+            Count(way="roofline: matrix work, needed", flops=_matrix(ours.needed), why="excludes recomputed scores and activations")
         )
     notes = [EAGER]
     for peer in PEERS:

@@ -57,7 +57,7 @@ def fvcore(module: Any, args: tuple[Any, ...]) -> CounterResult:
 
 def thop(module: Any, args: tuple[Any, ...]) -> CounterResult:
     found, _ = import_module("thop").profile(copy.deepcopy(module), inputs=args, verbose=False)
-    return CounterResult(flops=found, left_out=("functions outside of modules",))
+    return CounterResult(flops=found, left_out=("functions outside modules",))
 
 
 def calflops(module: Any, args: tuple[Any, ...]) -> CounterResult:

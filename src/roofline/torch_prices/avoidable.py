@@ -1,6 +1,6 @@
 """Work of a call that the model did not need, or that another way to write the program would spare.
 
-Each rule sees one call. Chains of calls are seen by whoever has them in order.
+Each rule sees one call. Rules on chains of calls are in `sources/torch_trace/unneeded`.
 """
 
 from ..cost import NOTHING, Cost
@@ -54,7 +54,7 @@ def _odd(priced: Priced) -> Avoidable | None:
     if not odd or min(sizes) <= SMALL:
         return None
     words = " and ".join(str(size) for size in dict.fromkeys(odd))
-    why = f"multiplies matrices of sizes ({words}) that are not a multiple of {step}"
+    why = f"multiplies matrices of sizes ({words}) that are not multiples of {step}"
     return Avoidable(kind="odd-sizes", instead=priced.cost, why=why)
 
 

@@ -1,4 +1,4 @@
-"""One call of a PyTorch operator, as a profiler trace or a dispatch mode tells it, and the price that is given to it.
+"""One call of a PyTorch operator, from a profiler trace or a dispatch mode, and its price.
 
 >>> call = Call("aten::mm", args=(Tensor((8, 4), dtype("bf16")), Tensor((4, 2), dtype("bf16"))))
 >>> call.tensor(0).bytes, call.tensor(2) is None

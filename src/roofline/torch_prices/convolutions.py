@@ -11,8 +11,8 @@ from msgspec import Struct
 from ..cost import NOTHING, Cost
 from ..errors import FormulaError
 from ..formulas import Axis, convolution
-from ..formulas.chains import POINTWISE
 from ..formulas.convolution import Direction
+from ..formulas.pointwise_counts import POINTWISE
 from ..operation import Convolution as BySize
 from ..operation import Operation
 from ..resource import HBM

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ..dtypes import DType, dtype
 from ..errors import FormulaError
-from ..formulas.chains import POINTWISE
+from ..formulas.pointwise_counts import POINTWISE
 from .call import Call, Priced, Tensor
 from .op_table import op
 from .products import broadcast

@@ -20,7 +20,7 @@ def product_format(call: Call, *operands: Tensor, allow_tf32: bool = False) -> t
     """The format that a product of these operands runs in, and what to say about it."""
     known = [one.dtype for one in operands if one.dtype is not None]
     if not known:
-        raise FormulaError(f"{call.op}: the recording has no number format of the operands")
+        raise FormulaError(f"{call.op}: the recording lacks the operands' number formats")
     own = wider(*known)
     if own.rate != "fp32" or own.name.startswith("complex"):
         return own, ()

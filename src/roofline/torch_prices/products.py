@@ -8,8 +8,8 @@ from math import prod
 from ..cost import NOTHING, Cost
 from ..dtypes import DType, dtype
 from ..errors import FormulaError
-from ..formulas.chains import POINTWISE
 from ..formulas.compute_units import matrix_work
+from ..formulas.pointwise_counts import POINTWISE
 from ..operation import Product
 from .call import FP4_PAIR, Call, Priced, Tensor
 from .op_table import op

@@ -116,7 +116,7 @@ def sort(call: Call) -> Priced | None:
 @op("aten::multinomial", "aten::searchsorted", "aten::bucketize", "aten::isin", "aten::equal", "aten::nonzero_static")
 @op("aten::unique_consecutive", "aten::unique_dim_consecutive", "aten::_unique", "aten::histogram")
 def data_dependent(call: Call) -> Priced | None:
-    """The input read, and results whose size the recording or the data tell."""
+    """The input is read; the size of the results is recorded, or depends on the data."""
     x = call.all_tensors
     if not x:
         return None

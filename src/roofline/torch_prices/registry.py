@@ -62,7 +62,7 @@ def known_ops() -> tuple[str, ...]:
 
 
 def price(call: Call) -> Priced:
-    """The price of one call; its cost is ``None`` where nobody can tell, with the recording option that would have told."""
+    """The price of one call; its cost is ``None`` where it is unknown, with the recording option that would tell."""
     if (users := _find(call.op, _USERS)) is not None:
         return _ask(call, users)
     function = _own_function(call.op)

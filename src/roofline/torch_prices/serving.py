@@ -5,7 +5,7 @@ Paged attention passes the whole cache pool and no lengths, and a fused mixture 
 """
 
 from ..dtypes import dtype
-from ..formulas.chains import POINTWISE
+from ..formulas.pointwise_counts import POINTWISE
 from .attention import ATTENTION
 from .call import Call, Priced, Tensor
 from .norms import NORM

@@ -1,10 +1,12 @@
 """Columns as arrays."""
 
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
-Integers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+import numpy as np
+
+# NDArray would say the same, but importing it takes 5 ms.
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def distinct(values: Integers) -> Integers:

@@ -1,6 +1,5 @@
 """A trace becomes part of a recording: events are linked to ops, priced and summed up."""
 
-import re
 from collections.abc import Sequence
 from os.path import basename
 from typing import Any
@@ -19,7 +18,6 @@ from .arrays import distinct
 from .columns import NONE
 from .compilations import capturing_steps, compiled_steps
 from .context import Contexts
-from .cpu import work_on_cpu
 from .executions import executions_of
 from .graphs import replays_of
 from .host import host_of, launches_of
@@ -35,7 +33,6 @@ from .steps import steps_of
 
 NOTABLE = 0.001  # of the busy time, from which a note tells what is not priced
 LAST = 3  # launches of a step, of which one has to have run for the step to be complete
-_LAUNCHES = re.compile(r"Launch")
 
 
 def part_of(trace: Trace, target: Machine | None, *, timeline: bool = False) -> Part:
@@ -58,6 +55,8 @@ class _Reader:
             )
         self.host = host_of(columns, origin)
         if self.on_cpu:
+            from .cpu import work_on_cpu  # its patterns take 2 ms to compile
+
             self.launches, self.work = work_on_cpu(columns, self.host)
         else:
             self.launches = launches_of(columns, origin)
@@ -119,6 +118,7 @@ class _Reader:
             compiled=compiled,
             capturing=capturing,
             launches={} if self.on_cpu else self._launch_times(),
+            launch_calls={} if self.on_cpu else self._launch_calls(),
             allocated=columns.allocated,
             reserved=columns.reserved,
         )
@@ -133,9 +133,16 @@ class _Reader:
         times = zip(starts[firsts].tolist(), starts[firsts + counts - 1].tolist(), strict=True)
         return {mark: (first * PS, last * PS) for mark, (first, last) in zip(each.tolist(), times, strict=True)}
 
+    def _launch_calls(self) -> dict[Mark, int]:
+        """How long the median call of each step took that launched a kernel."""
+        names = [number for number in distinct(self.launches.name).tolist() if "LaunchKernel" in str(self.names[number])]
+        places = np.flatnonzero(np.isin(self.launches.name, names))
+        marks, lengths = self.steps.at(self.launches.start[places]), (self.launches.end - self.launches.start)[places]
+        return {mark: int(np.median(lengths[marks == mark]) * PS) for mark in distinct(marks).tolist() if mark != NONE}
+
     def _complete(self) -> dict[Mark, bool]:
         """Whether the last kernels that each step launched ran while the recording lasted."""
-        calls = [number for number, name in enumerate(self.names) if isinstance(name, str) and _LAUNCHES.search(name)]
+        calls = [number for number in distinct(self.launches.name).tolist() if "Launch" in str(self.names[number])]
         places = np.flatnonzero(np.isin(self.launches.name, calls))
         places = places[np.argsort(self.launches.start[places], kind="stable")]
         marks = self.steps.at(self.launches.start[places])

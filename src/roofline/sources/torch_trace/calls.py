@@ -101,13 +101,22 @@ def said_beside(pairs: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
     return found
 
 
+def _first(args: Sequence[Any]) -> list[Tensor]:
+    return [one for one in args if isinstance(one, Tensor) and one.shape][:3]
+
+
+def first_shapes(args: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
+    """The shapes of an op's first tensors, those that its label names."""
+    return tuple([tuple(one.shape) for one in _first(args)])
+
+
 def label(name: str, args: Sequence[Any]) -> str:
     """An op as a person would write it: its name and the shapes and format of its first tensors.
 
     >>> label("aten::mm", (Tensor((8, 4), CPP_TYPES["float"]), Tensor((4, 2), CPP_TYPES["float"])))
     'mm 8x4, 4x2 fp32'
     """
-    tensors = [one for one in args if isinstance(one, Tensor) and one.shape][:3]
+    tensors = _first(args)
     short = name.rpartition("::")[2]
     if not tensors:
         return short

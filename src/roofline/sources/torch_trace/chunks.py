@@ -17,7 +17,7 @@ from ...input_limits import limits
 from ...units import parse
 from .events import DOCUMENT, EVENTS, EXACT_EVENTS, HEAD, Event, Head
 
-CHUNK_BYTES = int(parse("512 KiB", "B"))  # whose events a processor's cache can hold
+CHUNK_BYTES = int(parse("256 KiB", "B"))  # whose events a processor's cache can hold
 TAIL_BYTES = int(parse("4 KiB", "B"))  # of a chunk in which its last event is looked for first, then in 16 times as many
 MOST_HEAD_BYTES = int(parse("64 MiB", "B"))  # before the events
 MOST_UNPACKED_BYTES = int(parse("16 GiB", "B"))  # of a gzipped trace, unless --max size is more; none is held at once
@@ -91,7 +91,7 @@ class Chunks:
         self._exact = False
         self.head, self.bad, self.bare = Head(), 0, False
 
-    def __iter__(self) -> Iterator[Sequence[Event]]:
+    def __iter__(self) -> Iterator[list[Event]]:
         text, enough = bytearray(b"[" + self._begin()), CHUNK_BYTES
         for block in self._source:
             text += block
@@ -144,18 +144,18 @@ class Chunks:
             self._notes.append(f"{self._name}: what comes before its events is not valid JSON: names of devices may be missing")
             return Head()
 
-    def _decode(self, text: bytes | bytearray) -> Sequence[Event] | None:
+    def _decode(self, text: bytes | bytearray) -> list[Event] | None:
         """Events, or ``None`` if the text is not a list of them."""
         try:
-            events: Sequence[Event] = (EXACT_EVENTS if self._exact else EVENTS).decode(text)
+            events = (EXACT_EVENTS if self._exact else EVENTS).decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         if not self._exact and any(event.ts >= EXACT_US for event in events[:64]):
             self._exact = True
             return self._decode(text)
-        return list(events)
+        return events
 
-    def _one_by_one(self, pieces: Sequence[bytes]) -> Sequence[Event]:
+    def _one_by_one(self, pieces: Sequence[bytes]) -> list[Event]:
         """The events of some pieces; those that are not JSON are counted and left out."""
         events: list[Event] = []
         place = 0
@@ -170,7 +170,7 @@ class Chunks:
             place += length
         return events
 
-    def _end(self, text: bytes) -> Sequence[Event]:
+    def _end(self, text: bytes) -> list[Event]:
         """The last events, and what the document says after them."""
         if (found := self._document(text)) is not None:
             return found
@@ -185,7 +185,7 @@ class Chunks:
             _damaged(f"{self._name}: truncated {where}; the copy is incomplete", self._salvage, self._notes)
         return [*self._one_by_one(pieces), *(found or [])]
 
-    def _document(self, text: bytes) -> Sequence[Event] | None:
+    def _document(self, text: bytes) -> list[Event] | None:
         """The events of the rest of the document, if it is whole."""
         if self.bare:
             return self._decode(b"[" + text)

@@ -6,7 +6,7 @@ are three tables. Times are whole nanoseconds since the first event.
 
 from array import array
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from struct import pack
 from typing import TYPE_CHECKING, Any
 
@@ -70,9 +70,10 @@ class Table:
                     column = self._columns[name] = array("q", _numbers(name, column).tobytes())
                 column.frombytes((_numbers(name, values) if isinstance(values, array) else values).astype(column.typecode).tobytes())
 
-    @property
-    def names(self) -> list[str]:
-        return list(self._columns)
+    def append(self, other: "Table", numbers: Mapping[str, "Integers"]) -> None:
+        """Takes over another table; ``numbers`` has, for columns that are numbers of things, the number here of each of its things."""
+        for name in self._columns:
+            self.extend(**{name: numbers[name][other.take(name)] if name in numbers else other._columns.pop(name)})
 
     def __len__(self) -> int:
         return max(map(len, self._columns.values()), default=0)

@@ -100,6 +100,6 @@ class Document(Head):
 
 
 EVENTS = msgspec.json.Decoder(list[Event])
-EXACT_EVENTS = msgspec.json.Decoder(list[ExactEvent])
+EXACT_EVENTS: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[ExactEvent])
 HEAD = msgspec.json.Decoder(Head)
 DOCUMENT = msgspec.json.Decoder(Document)

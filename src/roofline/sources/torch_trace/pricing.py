@@ -48,7 +48,8 @@ class Prices:
     def __init__(self, columns: Columns, host: Host, launches: Launches, work: Work, network: Network | None, world: int | None) -> None:
         self._host, self._work, self._network, self.world = host, work, network, world
         self.names: Sequence[Any] = list(columns.names)
-        self._texts, self._extras, self._grids = list(columns.arguments), list(columns.extras), list(columns.grids)
+        self._texts, self._extras = list(columns.arguments), list(columns.extras)
+        self._grids = [*map(_grid, columns.grids), None]  # the last one for `NONE`
         self._args: dict[int, tuple[Any, ...]] = {NONE: ()}
         self._calls = Numbered()
         self.ops: list[PricedOp] = []
@@ -160,11 +161,18 @@ class Prices:
 
     def grid(self, number: int) -> tuple[int, ...] | None:
         """A grid by its number."""
-        if number == NONE:
-            return None
-        words = self._grids[number].strip(b"[] ").split(b",")
-        plain = all(word.strip().isdigit() and len(word) < LONGEST_SIZE for word in words)
-        return tuple(int(word) for word in words) if plain else None
+        return self._grids[number]
+
+
+def _grid(text: bytes) -> tuple[int, ...] | None:
+    """A grid as traces write it.
+
+    >>> _grid(b"[16, 8, 1]")
+    (16, 8, 1)
+    """
+    words = text.strip(b"[] ").split(b",")
+    plain = all(word.strip().isdigit() and len(word) < LONGEST_SIZE for word in words)
+    return tuple(map(int, words)) if plain else None
 
 
 def priced_executions(recorded: Executions, inherited: Sequence[Execution], prices: Prices, host: Host) -> tuple[Executions, Integers]:

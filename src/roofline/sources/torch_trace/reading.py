@@ -9,11 +9,12 @@ from msgspec import Struct
 
 from ...errors import SourceError
 from ...input_limits import check_limit
+from ..cores import cores
 from ..pipes import opened_path
 from .chunks import Chunks, blocks
 from .columns import Columns
 from .events import Head
-from .sections import Section, processors, read_sections, sections_of, send
+from .sections import Section, read_sections, sections_of, send
 
 Progress = Callable[[int, int], None]
 
@@ -46,7 +47,7 @@ def read_trace(
         place = opened_path(path)
         with open(place, "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            sections = [] if alone else sections_of(place, size, processors())
+            sections = [] if alone else sections_of(place, size, cores())
             if sections and (found := _together(str(path), sections, size, progress, meanwhile)) is not None:
                 return found
             return _read(str(path), file, size, salvage, progress)
@@ -106,4 +107,5 @@ def _read(name: str, source: object, size: int, salvage: bool, progress: Progres
         count += len(events)
         check_limit("values", count, name)
         columns.add(events)
+        events.clear()  # before the next ones are made, which then have their place in the processor's cache
     return Trace(name, chunks.head, columns, notes)

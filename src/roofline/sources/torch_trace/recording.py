@@ -44,7 +44,10 @@ def read_part(
 
 def _import_the_rest() -> None:
     """What a trace that was read needs next."""
+    from ...torch_prices.registry import known_ops
     from . import assembly, captures  # noqa: F401
+
+    known_ops()  # imports all prices
 
 
 def beside(path: Path | str) -> tuple[tuple[str, int, int], ...]:

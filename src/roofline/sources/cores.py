@@ -1,0 +1,7 @@
+"""How many processors a reader may use at once."""
+
+import os
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
