@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from roofline.hlo.fusion import groups
-from roofline.hlo.fusion.layers import KEPT, Stretch, lengthened, repeated_layers, shortened
+from roofline.hlo.fusion.groups import Group, grouped
+from roofline.hlo.fusion.groups_by_layer import equal_layers, groups_in_layers, groups_of
 from roofline.hlo.fusion.rules import RULES
+from roofline.hlo.ir.layers import KEPT, Stretch, lengthened, shortened
 from roofline.hlo.ir.module import Computation
 from roofline.hlo.ir.platforms import Platform
 from roofline.hlo.read import parse
@@ -39,23 +40,23 @@ def _lines(mixing: str, result: str, inside: str) -> Iterator[str]:
     yield f"  ROOT %result = {X} {result.format(last='%' + x)}\n}}\n"
 
 
-def facts(found: tuple[groups.Group, ...]) -> list[tuple[object, ...]]:
+def facts(found: tuple[Group, ...]) -> list[tuple[object, ...]]:
     return [tuple(getattr(group, field) for field in group.__struct_fields__) for group in found]
 
 
 def test_the_layers_of_a_program_are_found() -> None:
-    layers = repeated_layers(program())
+    layers = equal_layers(program())
     assert layers == Stretch(start=13, period=9, count=LAYERS - 1)  # without the first, which reads the parameter
 
 
 @pytest.mark.parametrize("platform", RULES)
 def test_kernels_found_in_a_few_layers_are_those_of_all(platform: Platform) -> None:
     computation, rules = program(), RULES[platform]
-    layers = repeated_layers(computation)
+    layers = equal_layers(computation)
     assert layers is not None
-    found = groups._groups_by_layer(computation, rules, layers)
+    found = groups_in_layers(computation, rules, layers)
     assert found is not None
-    assert facts(found) == facts(groups._grouped(computation, rules).groups)
+    assert facts(found) == facts(grouped(computation, rules).groups)
 
 
 @pytest.mark.parametrize(
@@ -68,13 +69,13 @@ def test_kernels_found_in_a_few_layers_are_those_of_all(platform: Platform) -> N
 )
 def test_a_program_whose_layers_are_not_alone_is_looked_at_whole(changed: dict[str, str], why: str) -> None:
     computation, rules = program(**changed), RULES["gpu"]
-    assert repeated_layers(computation) is None, why
-    assert facts(groups.groups_of(computation, rules)) == facts(groups._grouped(computation, rules).groups)
+    assert equal_layers(computation) is None, why
+    assert facts(groups_of(computation, rules)) == facts(grouped(computation, rules).groups)
 
 
 def test_a_shortened_program_keeps_what_follows_the_layers() -> None:
     computation = program()
-    layers = repeated_layers(computation)
+    layers = equal_layers(computation)
     assert layers is not None
     short = shortened(computation, layers)
     assert len(short) == len(computation) - (LAYERS - 1 - KEPT) * 9

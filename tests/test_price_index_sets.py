@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from priced import fused
-from roofline.hlo.price.index_sets import WHOLE, boxed, common, count, joined, loosely, reshaped
+from roofline.hlo.price.index_sets import WHOLE, boxed, common, count, joined, loosely, reshaped, reshaped_lines
 
 DIMS = st.lists(st.integers(1, 5), min_size=1, max_size=3).map(tuple)
 
@@ -48,6 +48,16 @@ def test_a_reshaped_box_holds_the_same_elements(data: st.DataObject, dims: tuple
 def test_loose_elements_never_exceed_the_array() -> None:
     assert count(joined(loosely(7), loosely(8)), (10,)) == 10
     assert joined(loosely(3), WHOLE) is WHOLE
+
+
+def test_rows_at_unknown_places_stay_whole_rows() -> None:
+    rows = joined(loosely(30, frozenset((1,))), loosely(20, frozenset((0, 1))))
+    assert (rows.loose, rows.lines) == (50, {1})
+    assert joined(rows, boxed(((range(1), range(5)),), (8, 10))).lines == {1}, "boxes have their own places"
+    assert not joined(rows, loosely(3)).lines
+    assert reshaped_lines(frozenset((1,)), (16, 8), (4, 4, 2, 4)) == {2, 3}
+    assert reshaped_lines(frozenset((2, 3)), (4, 4, 2, 4), (16, 8)) == {1}
+    assert reshaped_lines(frozenset((3,)), (4, 4, 2, 4), (16, 8)) == set(), "half of a row"
 
 
 class Drawn:
@@ -156,3 +166,25 @@ def test_a_fusion_reads_the_elements_its_results_depend_on(data: st.DataObject, 
     assert needed <= read // 4 <= prod(dims)
     if not body.has_reshape:
         assert read == 4 * needed
+
+
+@settings(max_examples=100)
+@given(st.data(), DIMS)
+def test_a_row_at_an_unknown_place_needs_no_more_than_is_counted(data: st.DataObject, dims: tuple[int, ...]) -> None:
+    body = Drawn(dims)
+    for _ in range(data.draw(st.integers(1, 6))):
+        getattr(body, data.draw(st.sampled_from(STEPS)))(data, body.value.shape)
+        if body.value.size > 400 or body.value.size == 0:
+            break
+    if body.value.size == 0:
+        return
+    rows, *rest = body.value.shape
+    row = "f32[" + ",".join(map(str, (1, *rest))) + "]"
+    places = ", ".join(["%p1", *["%none"] * len(rest)])
+    sizes = ",".join(map(str, (1, *rest)))
+    lines = ["  %none = s32[] constant(0)", *body.lines]
+    lines.append(f"  ROOT %root = {row} dynamic-slice({body.last}, {places}), dynamic_slice_sizes={{{sizes}}}")
+    moved = fused("\n".join(lines), row, "f32[" + ",".join(map(str, dims)) + "]", "s32[]").cost.bytes()
+    read = (moved - 4 * prod(rest) - 4) // 4
+    needed = max(len(frozenset().union(*body.value[place : place + 1].ravel().tolist())) for place in range(rows))
+    assert needed <= read <= prod(dims)

@@ -14,6 +14,7 @@ into 0.
 
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -21,6 +22,7 @@ from .errors import FormulaError
 from .resource import HBM, Resource, named
 
 Amount = int | float | Fraction
+N = TypeVar("N", int, float)
 
 
 class Cost(Struct, frozen=True):
@@ -135,6 +137,17 @@ def moves(resource: Resource, unit: str) -> bool:
 def _name(held: tuple[Resource, Amount]) -> str:
     """What amounts are sorted by: a resource's name is its identity."""
     return held[0].name
+
+
+def sum_or_unknown(amounts: Iterable[N | None]) -> N | None:
+    """A sum, unknown where one of the amounts is.
+
+    >>> sum_or_unknown([1, 2]), sum_or_unknown([1.5, None])
+    (3, None)
+    """
+    every = list(amounts)
+    known = [amount for amount in every if amount is not None]
+    return sum(known) if len(known) == len(every) else None
 
 
 def part_of(amount: Amount, count: float, of: float) -> Amount:

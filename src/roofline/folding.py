@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .cost import sum_or_unknown
 from .lazy_rows import ABSENT, LazyRows, at, by_key, column, entries, take, unsorted
 from .op_columns import MANY
 from .report import Amounts, CounterInfo, FoldInfo, OpInfo, Report
@@ -76,7 +77,7 @@ def _longest_first(ops: Sequence[OpInfo], groups: Iterable[list[int]], alone: It
     members = {alike[0]: alike for alike in [sorted(group, key=ranks.__getitem__) for group in groups]}
     longest: list[float] = weights.copy()
     for leader, alike in members.items():
-        totals = (_total([seconds[place] for place in alike]) for seconds in kinds)
+        totals = (sum_or_unknown([seconds[place] for place in alike]) for seconds in kinds)
         longest[leader] = next((total for total in totals if total is not None), 0.0)
     leaders = [*members, *alone]
     if len(leaders) > MANY:
@@ -204,7 +205,7 @@ def _sum(ops: Sequence[OpInfo]) -> OpInfo:
     if len(ops) == 1:
         return ops[0]
     first = ops[_first(ops)]
-    time_s, floor_s, flops = (_total(column(ops, name)) for name in ("time_s", "floor_s", "flops"))
+    time_s, floor_s, flops = (sum_or_unknown(column(ops, name)) for name in ("time_s", "floor_s", "flops"))
     moved, work = _sums(entries(ops, "bytes")), _sums(entries(ops, "work"))
     times = {unit: seconds or 0.0 for unit, seconds in _sums(entries(ops, "times")).items() if unit in first.times}
     needs = column(ops, "needed")
@@ -216,9 +217,9 @@ def _sum(ops: Sequence[OpInfo]) -> OpInfo:
         scope=first.scope if len({*column(ops, "scope")}) == 1 else _NUMBER.sub("*", first.scope),
         rank=min(column(ops, "rank")),
         count=sum(column(ops, "count")),
-        kernels=_total(column(ops, "kernels")),
+        kernels=sum_or_unknown(column(ops, "kernels")),
         time_s=time_s,
-        self_time_s=_total(column(ops, "self_time_s")),
+        self_time_s=sum_or_unknown(column(ops, "self_time_s")),
         work=work,
         flops=flops,
         bytes=moved,
@@ -227,15 +228,15 @@ def _sum(ops: Sequence[OpInfo]) -> OpInfo:
         rate=flops / time_s if flops is not None and time_s else None,
         bandwidth={level: amount / time_s for level, amount in moved.items() if amount is not None} if time_s else {},
         floor_s=floor_s,
-        serial_s=_total(column(ops, "serial_s")),
-        expected_s=_total(column(ops, "expected_s")),
+        serial_s=sum_or_unknown(column(ops, "serial_s")),
+        expected_s=sum_or_unknown(column(ops, "expected_s")),
         efficiency=floor_s / time_s if first.efficiency is not None and floor_s is not None and time_s else None,
         times=times,
         utilization={unit: seconds / time_s for unit, seconds in times.items()} if time_s else {},
         counters=_counters(column(ops, "counters"), time_s),
         needed=_sums(by_key(needed)) if any(needs) else None,
         unneeded={kind: amount or 0 for kind, amount in _sums(entries(ops, "unneeded")).items()},
-        lost_s=_total(column(ops, "lost_s")),
+        lost_s=sum_or_unknown(column(ops, "lost_s")),
         ledger=(),
         notes=_notes(ops),
     )
@@ -246,31 +247,24 @@ def _counters(found: Sequence[CounterInfo | None], time_s: float | None) -> Coun
     counted = [one for one in found if one is not None]
     if len(counted) < len(found):
         return None
-    flops, moved = _total([one.flops for one in counted]), _sums(entries(counted, "bytes"))
-    launches, of = [one.launches for one in counted], [one.of for one in counted]
+    flops, moved = sum_or_unknown([one.flops for one in counted]), _sums(entries(counted, "bytes"))
     return CounterInfo(
         work=_sums(entries(counted, "work")),
         bytes=moved,
-        time_s=_total([one.time_s for one in counted]),
+        time_s=sum_or_unknown([one.time_s for one in counted]),
         flops=flops,
-        launches=None if None in launches else sum(number or 0 for number in launches),
-        of=None if None in of else sum(number or 0 for number in of),
+        launches=sum_or_unknown([one.launches for one in counted]),
+        of=sum_or_unknown([one.of for one in counted]),
         rate=flops / time_s if flops is not None and time_s else None,
         bandwidth={level: amount / time_s for level, amount in moved.items() if amount is not None} if time_s else {},
         intensities={level: flops / amount for level, amount in moved.items() if amount} if flops else {},
     )
 
 
-def _total(amounts: Sequence[float | None]) -> float | None:
-    """A sum, unknown where a part of it is."""
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if len(known) == len(amounts) else None
-
-
 def _sums(amounts: Mapping[str, Sequence[float | None]]) -> Amounts:
     """The sum of each entry of rows; a row that lacks it has none of it, an entry that none has is left out."""
     return {
-        name: _total([0 if amount is ABSENT else amount for amount in each])
+        name: sum_or_unknown([0 if amount is ABSENT else amount for amount in each])
         for name, each in amounts.items()
         if any(amount is not ABSENT for amount in each)
     }

@@ -12,7 +12,7 @@ from ..cost import Amount, Cost, tidy
 from ..dtypes import DType
 from ..resource import TRANSCENDENTAL, matrix, vector
 from ..workload import COUNTED
-from .chains import POINTWISE
+from .pointwise_counts import POINTWISE
 
 CAUSAL = f"{COUNTED}half the square (causal)"
 WINDOWED = f"{COUNTED}a window of keys for each query, half of it at the ends"

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from ..errors import FormulaError
 from ..ledger import Ledger, read, write
 from ..operation import Streamed
-from .chains import POINTWISE, PerElement
 from .compute_units import number, vector_work
 from .notation import Dim, Format
+from .pointwise_counts import POINTWISE, PerElement
 from .registry import formula
 
 COMPARISONS = "comparisons are counted as 1 FLOP each"

@@ -35,7 +35,7 @@ OPTIONS = {
     "accumulator": "format of an accumulator written in addition to the result (default: none)",
     "activations": "format of the activations (default: that of dtype)",
     "algorithm": "how the chips are wired: one ring, a ring used in both directions, a torus of rings, or a switch",
-    "append": "count the write of the new token's keys and values too",
+    "append": "also count writing the new token's keys and values",
     "cache": "format of the key-value cache (default: that of dtype)",
     "causal": "each query sees only the keys up to its own position: half of the square",
     "comparisons": "count a comparison as 1 FLOP, as some compilers do",

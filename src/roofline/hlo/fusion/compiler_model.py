@@ -40,7 +40,8 @@ from ..ir.module import Call, Computation, HloModule, Instruction
 from ..ir.platforms import Platform
 from ..ir.shapes import Shape, tuple_of
 from .common_values import with_common_values
-from .groups import Group, groups_of
+from .groups import Group
+from .groups_by_layer import groups_of
 from .inlining import computations_that_run, inlined
 from .operand_layouts import with_operands_in_order
 from .rules import PRODUCTS, RULES, UPDATES, Rules

@@ -5,16 +5,13 @@ more bytes: with one kernel that takes it, with several that become one, repeate
 written by the first of them for the others to read. The rules themselves are described in `compiler_model`.
 """
 
-from collections.abc import Hashable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from ..ir.module import Computation, Instruction
 from ..price.bodies import updated
-from .layers import MIDDLE, REACH, Stretch, lengthened, repeated_layers, shortened
 from .recompute_cost import Cuts
 from .rules import (
     EPILOGUE,
@@ -66,16 +63,14 @@ class Group(Struct, eq=False):
 Node = Group | int  # a kernel, or an instruction outside of kernels
 
 
-def groups_of(computation: Computation, rules: Rules) -> tuple[Group, ...]:
-    """The kernels of a computation in whose text every value precedes its uses; other instructions are in no kernel."""
-    layers = repeated_layers(computation)
-    found = _groups_by_layer(computation, rules, layers) if layers is not None else None
-    return found if found is not None else _grouped(computation, rules).groups
+def in_order(group: Group) -> tuple[int, int]:
+    """The order of kernels: by their last results."""
+    return max(group.outputs), min(group.outputs)
 
 
-def _grouped(computation: Computation, rules: Rules) -> "_Grouping":
+def grouped(computation: Computation, rules: Rules) -> "Grouping":
     """All instructions of a computation in their kernels."""
-    grouping = _Grouping(computation, rules)
+    grouping = Grouping(computation, rules)
     for index in reversed(range(len(computation))):
         if not grouping.fixed[index]:
             grouping.place(index)
@@ -84,48 +79,7 @@ def _grouped(computation: Computation, rules: Rules) -> "_Grouping":
     return grouping
 
 
-def _groups_by_layer(computation: Computation, rules: Rules, layers: Stretch) -> tuple[Group, ...] | None:
-    """The kernels of a program of many equal layers, found in one of few; ``None`` where those of its layers differ or reach far."""
-    grouping = _grouped(shortened(computation, layers), rules)
-    by_layer: dict[int, set[Hashable]] = {}
-    for group in grouping.groups:
-        number = _layer(group, layers)
-        if any(abs(layers.layer(member) - number) > REACH for member in group.members if member >= layers.start):
-            return None
-        by_layer.setdefault(number, set()).add(_form(group, layers, number))
-    first = by_layer.get(MIDDLE[0])
-    if any(by_layer.get(number) != first for number in MIDDLE) or not grouping.cuts.repeat(layers):
-        return None
-    every = lengthened(grouping.groups, layers, lambda group: _layer(group, layers), partial(_moved, layers))
-    return tuple(sorted(every, key=_order))
-
-
-def _layer(group: Group, layers: Stretch) -> int:
-    """The layer of a kernel, by its first result."""
-    return layers.layer(min(group.outputs))
-
-
-def _form(group: Group, layers: Stretch, number: int) -> Hashable:
-    """A kernel as seen from its layer: equal for those that do the same in theirs."""
-    base = layers.start + number * layers.period
-    parts = (group.members, group.outputs, group.inputs, group.prologue)
-    near = [frozenset([one - base for one in part if one >= layers.start]) for part in parts]
-    far = [frozenset([one for one in part if one < layers.start]) for part in parts]
-    return (group.kind, group.space, group.rows, group.lines, group.repeated, group.needs_memory, *near, *far)
-
-
-def _moved(layers: Stretch, group: Group, by: int) -> Group:
-    """The same kernel some layers further on."""
-    parts = (group.members, group.outputs, group.inputs, group.prologue)
-    members, outputs, inputs, prologue = ({layers.moved(one, by) for one in part} for part in parts)
-    return replace(group, members=members, outputs=outputs, inputs=inputs, prologue=prologue)
-
-
-def _order(group: Group) -> tuple[int, int]:
-    return max(group.outputs), min(group.outputs)
-
-
-class _Grouping:
+class Grouping:
     """The state of the search over one computation."""
 
     def __init__(self, computation: Computation, rules: Rules) -> None:
@@ -150,7 +104,7 @@ class _Grouping:
     @property
     def groups(self) -> tuple[Group, ...]:
         found = dict.fromkeys(group for home in self.homes for group in home)
-        return tuple(sorted(found, key=_order))
+        return tuple(sorted(found, key=in_order))
 
     def place(self, index: int) -> None:
         """Assigns one instruction, whose users are assigned already, to kernels."""

@@ -6,8 +6,8 @@ counts as a byte: on accelerators it takes about the time of one.
 
 from collections.abc import Mapping, Sequence
 
+from ..ir.layers import MIDDLE, REACH, Stretch
 from ..ir.module import Computation
-from .layers import MIDDLE, REACH, Stretch
 from .rules import TAKES, Traits
 
 MOST_LEAVES = 16  # values that one is traced back to before it counts as made from too many

@@ -9,7 +9,23 @@ from math import prod
 
 from ..ir.module import Instruction
 from ..ir.shapes import Shape
-from .index_sets import NOTHING, WHOLE, Box, Dims, Region, common, count, full_box, loosely, moved, reshaped, reversed_range
+from .index_sets import (
+    NO_AXES,
+    NOTHING,
+    WHOLE,
+    Axes,
+    Box,
+    Dims,
+    Region,
+    common,
+    count,
+    full_box,
+    loosely,
+    moved,
+    reshaped,
+    reshaped_lines,
+    reversed_range,
+)
 from .windows import touched
 
 Operands = tuple[Instruction, ...]
@@ -59,12 +75,19 @@ def _broadcast(instruction: Instruction, operands: Operands, region: Region) -> 
         # HLO only adds dimensions; StableHLO also widens those of one element.
         return tuple(range(1) if size == 1 else box[axis] for axis, size in zip(axes, dims, strict=True))
 
-    return (moved(region, dims, back), *(WHOLE for _ in operands[1:]))
+    kept = {axis for axis, size in zip(axes, dims, strict=True) if size != 1}
+    repeats = prod(size for axis, size in enumerate(instruction.shape.dims) if axis in region.lines and axis not in kept)
+    lines = [place for place, axis in enumerate(axes) if axis in region.lines]
+    return (moved(region, dims, back, -(-region.loose // max(1, repeats)), lines), *(WHOLE for _ in operands[1:]))
 
 
 def _transpose(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
     order = instruction.dimensions
-    return (moved(region, operands[0].shape.dims, lambda box: tuple(box[order.index(axis)] for axis in range(len(order)))),)
+
+    def back(box: Box) -> Box:
+        return tuple(box[order.index(axis)] for axis in range(len(order)))
+
+    return (moved(region, operands[0].shape.dims, back, lines=[order[axis] for axis in region.lines]),)
 
 
 def _reverse(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
@@ -73,7 +96,7 @@ def _reverse(instruction: Instruction, operands: Operands, region: Region) -> tu
     def back(box: Box) -> Box:
         return tuple(reversed_range(side, dims[axis]) if axis in turned else side for axis, side in enumerate(box))
 
-    return (moved(region, dims, back),)
+    return (moved(region, dims, back, lines=region.lines),)
 
 
 def _slice(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
@@ -137,15 +160,17 @@ def _reshape(instruction: Instruction, operands: Operands, region: Region) -> tu
     kept = []
     loose = region.loose
     for box in region.boxes:
-        found = reshaped(tuple(box[axis] for axis in here), before, after)
-        if found is None:
+        sides = reshaped(tuple(box[axis] for axis in here), before, after)
+        if sides is None:
             loose += prod(map(len, box))
         else:
-            kept.append(tuple(found[there.index(axis)] for axis in range(len(there))))
+            kept.append(tuple(sides[there.index(axis)] for axis in range(len(there))))
     if prod(before) != prod(after):  # a bitcast between formats: as large a share of the bytes
         loose = -(-count(region, result) * prod(after) // max(1, prod(before)))
         kept = []
-    return (moved(Region(tuple(kept), loose), source.dims, lambda box: box), *(WHOLE for _ in operands[1:]))
+    lines = reshaped_lines(frozenset(map(here.index, region.lines)), before, after) if loose == region.loose else ()
+    found = moved(Region(tuple(kept), loose), source.dims, lambda box: box, lines=[there[place] for place in lines])
+    return (found, *(WHOLE for _ in operands[1:]))
 
 
 def _order(shape: Shape, in_memory: bool) -> Dims:
@@ -158,7 +183,13 @@ def _order(shape: Shape, in_memory: bool) -> Dims:
 def _dynamic_slice(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
     taken = count(region, instruction.shape.dims)
     whole = taken == prod(operands[0].shape.dims)
-    return (WHOLE if whole else loosely(taken), *(WHOLE for _ in operands[1:]))
+    lines = _taken_whole(instruction.shape.dims, operands[0].shape.dims) if region.whole else NO_AXES
+    return (WHOLE if whole else loosely(taken, lines), *(WHOLE for _ in operands[1:]))
+
+
+def _taken_whole(taken: Dims, dims: Dims) -> Axes:
+    """The dimensions of an array of which slices at unknown places take all."""
+    return frozenset(axis for axis, (part, size) in enumerate(zip(taken, dims, strict=False)) if part == size)
 
 
 def _dynamic_update_slice(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
@@ -175,7 +206,8 @@ def _gather(instruction: Instruction, operands: Operands, region: Region) -> tup
     slices = max(1, prod(instruction.integers("slice_sizes")))
     indices = prod(operands[1].shape.dims)
     rows = max(1, prod(instruction.shape.dims) // slices)
-    return (loosely(min(size, taken)), WHOLE if region.whole else loosely(min(indices, taken * -(-indices // rows))))
+    lines = _taken_whole(instruction.integers("slice_sizes"), operands[0].shape.dims) if region.whole else NO_AXES
+    return (loosely(min(size, taken), lines), WHOLE if region.whole else loosely(min(indices, taken * -(-indices // rows))))
 
 
 def _reduce(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
@@ -189,7 +221,8 @@ def _reduce(instruction: Instruction, operands: Operands, region: Region) -> tup
         return tuple(range(size) if axis in gone else next(sides) for axis, size in enumerate(dims))
 
     line = prod(size for axis, size in enumerate(dims) if axis in gone)
-    inputs = moved(region, dims, back, region.loose * line)
+    kept = [axis for axis in range(len(dims)) if axis not in gone]
+    inputs = moved(region, dims, back, region.loose * line, {*gone, *(kept[place] for place in region.lines)})
     return (inputs,) * half + (WHOLE,) * (len(operands) - half)
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from msgspec import Struct
 
 from ...cost import Amount, Cost
-from ...formulas.chains import POINTWISE
+from ...formulas.pointwise_counts import POINTWISE
 from ...resource import TRANSCENDENTAL, Resource, vector
 from ..ir.module import Computation, Instruction
 from ..ir.shapes import Shape

@@ -1,14 +1,14 @@
 """Which elements of an array are needed: whole arrays, boxes whose place is known, and loose elements whose place is not.
 
-A slice needs a box, a gather a number of elements whose positions are known only at run time. Boxes may overlap and have strides;
-the union of a few is counted exactly.
+A slice needs a box, a gather a number of elements whose positions are known only at run time, in whole lines where it takes rows. Boxes may
+overlap and have strides; the union of a few is counted exactly.
 
 >>> halves = joined(boxed(((range(0, 6),),), (10,)), boxed(((range(4, 10),),), (10,)))
 >>> count(halves, (10,)), count(loosely(3), (10,)), count(WHOLE, (10,))
 (10, 3, 10)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 from math import gcd, prod
 
@@ -16,16 +16,19 @@ from msgspec import Struct
 
 Box = tuple[range, ...]
 Dims = tuple[int, ...]
+Axes = frozenset[int]
+NO_AXES: Axes = frozenset()
 
 MOST_BOXES = 8  # their union is counted by inclusion and exclusion: 2^8 intersections at most; further boxes are taken as disjoint
 
 
 class Region(Struct, frozen=True):
-    """Some elements of an array: all of it, or ``boxes`` and ``loose`` more."""
+    """Some elements of an array: all of it, or ``boxes`` and ``loose`` more. Along ``lines`` the loose ones are whole dimensions."""
 
     boxes: tuple[Box, ...] = ()
     loose: int = 0
     whole: bool = False
+    lines: Axes = NO_AXES
 
     def __bool__(self) -> bool:
         return self.whole or bool(self.boxes) or self.loose > 0
@@ -35,17 +38,17 @@ NOTHING = Region()
 WHOLE = Region(whole=True)
 
 
-def loosely(elements: int) -> Region:
-    """A number of elements at unknown positions."""
-    return Region(loose=max(0, elements))
+def loosely(elements: int, lines: Axes = NO_AXES) -> Region:
+    """A number of elements at unknown positions, whole dimensions along ``lines``."""
+    return Region(loose=max(0, elements), lines=lines)
 
 
-def boxed(boxes: tuple[Box, ...], dims: Dims, loose: int = 0) -> Region:
+def boxed(boxes: tuple[Box, ...], dims: Dims, loose: int = 0, lines: Axes = NO_AXES) -> Region:
     """The elements in these boxes of an array; a box that covers it is the whole of it, an empty one nothing."""
     kept = tuple(dict.fromkeys(box for box in boxes if all(box)))
     if any(all(len(side) >= size for side, size in zip(box, dims, strict=True)) for box in kept):
         return WHOLE
-    return Region(kept, loose)
+    return Region(kept, loose, lines=lines if loose else NO_AXES)
 
 
 def joined(one: Region, other: Region) -> Region:
@@ -56,7 +59,8 @@ def joined(one: Region, other: Region) -> Region:
         return one or other
     boxes = tuple(dict.fromkeys(one.boxes + other.boxes))
     extra = sum(_size(box) for box in boxes[MOST_BOXES:])
-    return Region(boxes[:MOST_BOXES], one.loose + other.loose + extra)
+    lines = [region.lines for region in (one, other) if region.loose]
+    return Region(boxes[:MOST_BOXES], one.loose + other.loose + extra, lines=lines[0] & lines[-1] if lines and not extra else NO_AXES)
 
 
 def count(region: Region, dims: Dims) -> int:
@@ -72,12 +76,17 @@ def full_box(dims: Dims) -> Box:
     return tuple(range(size) for size in dims)
 
 
-def moved(region: Region, dims: Dims, step: Callable[[Box], Box | None], loose: int | None = None) -> Region:
-    """The region with each box carried to an array of other dimensions; ``None`` is nowhere. Loose elements stay as many, or ``loose``."""
+def moved(
+    region: Region, dims: Dims, step: Callable[[Box], Box | None], loose: int | None = None, lines: Iterable[int] = NO_AXES
+) -> Region:
+    """The region with each box carried to an array of other dimensions; ``None`` is nowhere. Loose elements stay as many, or ``loose``.
+
+    ``lines`` are the dimensions there along which loose elements are whole.
+    """
     if region.whole:
         return WHOLE
     boxes = tuple(box for old in region.boxes if (box := step(old)) is not None)
-    return boxed(boxes, dims, min(region.loose if loose is None else loose, prod(dims)))
+    return boxed(boxes, dims, min(region.loose if loose is None else loose, prod(dims)), frozenset(lines))
 
 
 def _size(box: Box) -> int:
@@ -147,9 +156,24 @@ def reshaped(box: Box, before: Dims, after: Dims) -> Box | None:
     if prod(before) != prod(after) or not prod(before):
         return None
     result: list[range] = []
+    for here, there in runs(before, after):
+        sides = _reshaped_run(box[here], before[here], after[there])
+        if sides is None:
+            return None
+        result += sides
+    return tuple(result)
+
+
+def runs(before: Dims, after: Dims) -> Iterator[tuple[slice, slice]]:
+    """The shortest runs of dimensions on either side of a reshape that hold the same number of elements; none where sizes differ.
+
+    >>> [(here.stop, there.stop) for here, there in runs((16, 1024, 8), (16384, 8))]
+    [(2, 1), (3, 2)]
+    """
+    if prod(before) != prod(after) or not prod(before):
+        return
     left, right = 0, 0
     while left < len(before) or right < len(after):
-        # The shortest run of dimensions on either side that hold the same number of elements.
         start, begin = left, right
         here, there = 1, 1
         while (left, right) == (start, begin) or here != there or (left < len(before) and before[left] == 1):
@@ -159,11 +183,16 @@ def reshaped(box: Box, before: Dims, after: Dims) -> Box | None:
             else:
                 there *= after[right]
                 right += 1
-        sides = _reshaped_run(box[start:left], before[start:left], after[begin:right])
-        if sides is None:
-            return None
-        result += sides
-    return tuple(result)
+        yield slice(start, left), slice(begin, right)
+
+
+def reshaped_lines(lines: Axes, before: Dims, after: Dims) -> set[int]:
+    """The dimensions along which elements are whole under other dimensions, if they are along ``lines``."""
+    found: set[int] = set()
+    for here, there in runs(before, after):
+        if all(axis in lines or before[axis] == 1 for axis in range(here.start, here.stop)):
+            found.update(range(there.start, there.stop))
+    return found
 
 
 def _reshaped_run(sides: Box, before: Dims, after: Dims) -> Box | None:

@@ -6,6 +6,7 @@ link, or has an unknown cost. `price` prices one instruction; a `Pricer` prices 
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import cached_property
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,13 +16,15 @@ from ...errors import FormulaError, SourceError
 from ...resource import HBM, UNNAMED_WORK
 from ...units import show
 from ..ir.amending import Amended
+from ..ir.layers import Stretch
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.platforms import Platform
 from ..ir.shapes import Shape
 from .bodies import WORK, Bodies
-from .calls import price_call, price_fused_call
+from .calls import call_likeness, price_call, price_fused_call
 from .categories import category
 from .collectives import Network, collective, infeed, outfeed, receive, send
+from .equal_layers import equal_layers
 from .index_sets import WHOLE
 from .loops import Loops
 from .traffic import Kernel, Likeness, Traffic, fused_kernel, kernel, likeness, lone_likeness
@@ -64,7 +67,7 @@ class Pricer:
         self.loops = Loops(module)
         self._totals: dict[int, Total] = {}
         self._numbers = {computation.name: number for number, computation in enumerate(module.computations)}
-        self._launches: dict[Likeness, Kernel] = {}
+        self._launches: dict[Likeness, Price] = {}
         self.lone: dict[Likeness, Price] = {}
         self._prices: dict[tuple[int, int], Price] = {}  # by computation and instruction, which the module keeps
 
@@ -73,8 +76,23 @@ class Pricer:
         key = (id(site.computation), id(site.instruction))
         known = self._prices.get(key)
         if known is None:
-            known = self._prices[key] = self._price(site)
+            first = self._first.get(key[1])
+            known = self._price(site) if first is None else self.price(Site(self.module, site.computation, first, self.platform))
+            self._prices[key] = known
         return known
+
+    @cached_property
+    def layers(self) -> Stretch | None:
+        """The equal layers of the program's entry, where it has very many instructions."""
+        return equal_layers(self.module)
+
+    @cached_property
+    def _first(self) -> dict[int, Instruction]:
+        """The instructions of equal layers that one in an earlier layer stands for, by their ids, and that one."""
+        if self.layers is None:
+            return {}
+        instructions, left_out = self.module.entry_computation.instructions, self.layers.left_out_places
+        return {id(instructions[index]): instructions[self.layers.shortened_place(index)] for index in left_out[self.layers.period :]}
 
     def _price(self, site: Site) -> Price:
         instruction = site.instruction
@@ -112,11 +130,11 @@ class Pricer:
             known = self._totals[number] = Total(cost.cost, least.cost)
         return known
 
-    def launch(self, site: Site, alike: Likeness) -> Kernel:
-        """The kernel of a fusion, computed once for all equivalent ones."""
+    def launch(self, site: Site, alike: Likeness) -> Price:
+        """The price of a fusion, computed once for all equivalent ones."""
         known = self._launches.get(alike)
         if known is None:
-            known = self._launches[alike] = fused_kernel(self.bodies, site)
+            known = self._launches[alike] = _launched(site, fused_kernel(self.bodies, site))
         return known
 
     def trip_count(self, site: Site) -> int | None:
@@ -190,7 +208,7 @@ def _fused(pricer: Pricer, site: Site) -> Price:
     if not site.instruction.calls:
         return _unknown(pricer, site)
     if (alike := likeness(pricer.bodies, site)) is not None:
-        return _launched(site, pricer.launch(site, alike))
+        return pricer.launch(site, (*alike, site.instruction.fusion_kind))
     if (wrapped := price_fused_call(site)) is not None:
         return wrapped
     launch = fused_kernel(pricer.bodies, site)
@@ -296,8 +314,13 @@ def _started(pricer: Pricer, site: Site) -> Price:
 
 def _custom(pricer: Pricer, site: Site) -> Price:
     """A library's or a user's kernel, priced by the function registered for its target."""
-    found = price_call(site)
-    return found if found is not None else _unknown(pricer, site)
+    alike = call_likeness(site)
+    if alike is None:
+        return price_call(site) or _unknown(pricer, site)
+    known = pricer.lone.get(alike)
+    if known is None:
+        known = pricer.lone[alike] = price_call(site) or _unknown(pricer, site)
+    return known
 
 
 def _unknown(pricer: Pricer, site: Site) -> Price:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ....cost import NOTHING, Cost
-from ....formulas.chains import POINTWISE
+from ....formulas.pointwise_counts import POINTWISE
 from ....resource import TRANSCENDENTAL, matrix, vector
 from ....workload import COUNTED
 from ...ir.attributes import ConvolutionDimensions, WindowDimension

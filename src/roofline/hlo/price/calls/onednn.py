@@ -3,7 +3,7 @@
 from math import prod
 
 from ....cost import NOTHING, Cost
-from ....formulas.chains import POINTWISE
+from ....formulas.pointwise_counts import POINTWISE
 from ....resource import TRANSCENDENTAL
 from ...ir.attributes import WindowDimension
 from ...ir.shapes import Shape

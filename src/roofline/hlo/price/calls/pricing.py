@@ -19,7 +19,7 @@ from ...ir.shapes import Shape
 from ...read.backend_config import backend_config
 from ..types import Price, Site
 from .registry import EXACT, PREFIXES
-from .traffic import traffic_of, unpriced
+from .traffic import origin, traffic_of, unpriced
 
 F = TypeVar("F")
 
@@ -30,6 +30,7 @@ LIBRARIES = (
 )
 # Prefixes of targets that belong to one library: only that file is imported for them, all files for any other target.
 BEGINNINGS = {"__cublas$": "cublas", "__cudnn$conv": "cudnn", "__cudnn$fmha": "fmha", "__onednn$": "onednn", "tpu_custom_call": "mosaic"}
+PRODUCTS = ("__cublas$gemm", "__cublas$lt$matmul")
 
 
 class CustomCall(Struct, frozen=True, kw_only=True):
@@ -108,6 +109,20 @@ def price_call(site: Site) -> Price | None:
         return handler(site)
     except FormulaError as misfit:
         return unpriced(site, str(misfit))
+
+
+def call_likeness(site: Site) -> tuple[object, ...] | None:
+    """What the price of a library's product follows from, equal for those of all layers; ``None`` of other calls.
+
+    It is what the call says, its shapes, and which operands are the same array. Where the compiler padded, more matters.
+    """
+    instruction = site.instruction
+    words = instruction.dialect.unread(instruction.raw)
+    if words is None or not instruction.custom_call_target.startswith(PRODUCTS) or "pad" in site.module.opcodes or _USERS:
+        return None
+    places: dict[object, int] = {}
+    operands = [(id(one.shape), places.setdefault(origin(site, one), len(places))) for one in site.operands]
+    return words, id(instruction.shape), *operands  # readers share equal shapes, and the module keeps them
 
 
 def _import(files: tuple[str, ...]) -> None:

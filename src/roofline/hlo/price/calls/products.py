@@ -5,7 +5,7 @@ from math import prod
 
 from ....cost import Cost
 from ....dtypes import DType, dtype, passes_note, wider
-from ....formulas.chains import POINTWISE
+from ....formulas.pointwise_counts import POINTWISE
 from ....resource import TRANSCENDENTAL, Resource, matrix, vector
 from ...ir.attributes import DotDimensions
 from ...ir.platforms import Platform

@@ -55,11 +55,11 @@ def outputs(site: Site) -> tuple[Shape, ...]:
 
 def traffic(site: Site, written: Iterable[Shape] | None = None) -> Cost:
     """Every distinct operand read once, and every output (or those named) written once."""
-    distinct = {_origin(site, operand): operand.shape for operand in site.operands}
+    distinct = {origin(site, operand): operand.shape for operand in site.operands}
     return traffic_of(distinct.values(), outputs(site) if written is None else written, site.platform)
 
 
-def _origin(site: Site, value: Instruction) -> object:
+def origin(site: Site, value: Instruction) -> object:
     """What names the memory of a value: the same for two bitcasts of one array, or for one part of a tuple taken twice."""
     while value.opcode == "bitcast" and value.operands:
         value = site.computation[value.operands[0]]

@@ -10,8 +10,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..ir.module import Computation, Instruction
-from .rules import LOOPS
+from .module import Computation, Instruction
 
 _LEAST_PERIOD, _MOST_PERIOD = 8, 2048  # instructions of a layer
 KEPT = 32  # layers of a shortened program: what a layer's values are made from has settled long before the last of them
@@ -20,6 +19,7 @@ REACH = 2  # layers that an instruction or a kernel may go back
 _FAR = frozenset(("parameter", "constant"))  # which every layer may read where they are
 
 Found = TypeVar("Found")
+Alike = Callable[[Sequence[Instruction], int, int], bool]  # whether an instruction does the same as the one a period later
 
 
 class Stretch(Struct, frozen=True):
@@ -38,34 +38,45 @@ class Stretch(Struct, frozen=True):
         """The layer of a shortened program that an instruction is in: -1 before all of them, `KEPT` after."""
         return max(-1, min((index - self.start) // self.period, KEPT))
 
+    @property
+    def left_out_places(self) -> range:
+        """The instructions of those layers."""
+        cut = self.start + MIDDLE[0] * self.period
+        return range(cut, cut + self.left_out)
+
+    def shortened_place(self, index: int) -> int:
+        """Where the instruction is in a shortened program that stands for one of the whole."""
+        cut = self.start + MIDDLE[0] * self.period
+        if index < cut:
+            return index
+        return cut + (index - cut) % self.period if index < cut + self.left_out else index - self.left_out
+
     def moved(self, index: int, by: int) -> int:
         """An instruction so many further on; those before the stretch, which all layers share, stay."""
         return index + by if index >= self.start else index
 
 
-def repeated_layers(computation: Computation) -> Stretch | None:
-    """The equal layers around the middle of a computation, if there are so many that leaving some out is worth it."""
+def layer_length(computation: Computation, is_alike: Alike) -> int | None:
+    """How many instructions after the middle of a computation the same ones begin again."""
     instructions = computation.instructions
     middle = len(instructions) // 2
-    period = _period(instructions, middle)
-    if period is None or all(one.opcode in LOOPS for one in instructions[middle : middle + period]):  # loops alone make one kernel
-        return None
-    start = end = middle
+    for period in range(_LEAST_PERIOD, min(_MOST_PERIOD, (len(instructions) - middle) // 2)):
+        if all(is_alike(instructions, index, period) for index in range(middle, middle + period)):
+            return period
+    return None
+
+
+def repeated_layers(computation: Computation, period: int, is_alike: Alike) -> Stretch | None:
+    """The equal layers of so many instructions around the middle of a computation, if leaving some out is worth it."""
+    instructions = computation.instructions
+    start = end = middle = len(instructions) // 2
     shared = _shared(instructions, middle, period)
-    while start > shared and _is_alike(instructions, start - 1, period):
+    while start > shared and is_alike(instructions, start - 1, period):
         start -= 1
-    while end + period < len(instructions) and _is_alike(instructions, end, period):
+    while end + period < len(instructions) and is_alike(instructions, end, period):
         end += 1
     found = Stretch(start, period, (end - start) // period + 1)
     return found if found.count > 2 * KEPT and _is_closed(computation, found) else None
-
-
-def _period(instructions: Sequence[Instruction], middle: int) -> int | None:
-    """How many instructions after the middle the same ones begin again."""
-    for period in range(_LEAST_PERIOD, min(_MOST_PERIOD, (len(instructions) - middle) // 2)):
-        if all(_is_alike(instructions, index, period) for index in range(middle, middle + period)):
-            return period
-    return None
 
 
 def _shared(instructions: Sequence[Instruction], middle: int, period: int) -> int:
@@ -75,8 +86,8 @@ def _shared(instructions: Sequence[Instruction], middle: int, period: int) -> in
     return max(same, default=-1) + 1
 
 
-def _is_alike(instructions: Sequence[Instruction], index: int, period: int) -> bool:
-    """Whether an instruction does the same as the one a layer later, with the values of its own layer."""
+def takes_the_same(instructions: Sequence[Instruction], index: int, period: int) -> bool:
+    """Whether an instruction is of the same kind as the one a layer later, and takes the values of its own layer."""
     one, other = instructions[index], instructions[index + period]
     if one.opcode != other.opcode or one.shape is not other.shape or len(one.operands) != len(other.operands):
         return False
@@ -85,8 +96,7 @@ def _is_alike(instructions: Sequence[Instruction], index: int, period: int) -> b
             return False
         if index - mine > REACH * period and instructions[mine].opcode not in _FAR:
             return False
-    said = one.dialect.unread(one.raw)
-    return said is not None and said == other.dialect.unread(other.raw) and one.calls == other.calls and not one.control
+    return not one.control
 
 
 def _is_closed(computation: Computation, stretch: Stretch) -> bool:

@@ -1,0 +1,72 @@
+"""The kernels of a computation, found once for all of its equal layers where it has many."""
+
+from collections.abc import Hashable, Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from ..ir.layers import MIDDLE, REACH, Stretch, layer_length, lengthened, repeated_layers, shortened, takes_the_same
+from ..ir.module import Computation, Instruction
+from .groups import Group, grouped, in_order
+from .rules import LOOPS, Rules
+
+
+def groups_of(computation: Computation, rules: Rules) -> tuple[Group, ...]:
+    """The kernels of a computation in whose text every value precedes its uses; other instructions are in no kernel."""
+    layers = equal_layers(computation)
+    found = groups_in_layers(computation, rules, layers) if layers is not None else None
+    return found if found is not None else grouped(computation, rules).groups
+
+
+def equal_layers(computation: Computation) -> Stretch | None:
+    """The layers that a computation repeats; loops alone make one kernel."""
+    period, middle = layer_length(computation, _is_alike), len(computation) // 2
+    if period is None or all(one.opcode in LOOPS for one in computation.instructions[middle : middle + period]):
+        return None
+    return repeated_layers(computation, period, _is_alike)
+
+
+def _is_alike(instructions: Sequence[Instruction], index: int, period: int) -> bool:
+    """Whether an instruction does the same as the one a layer later, with the values of its own layer."""
+    if not takes_the_same(instructions, index, period):
+        return False
+    one, other = instructions[index], instructions[index + period]
+    said = one.dialect.unread(one.raw)
+    return said is not None and said == other.dialect.unread(other.raw) and one.calls == other.calls
+
+
+def groups_in_layers(computation: Computation, rules: Rules, layers: Stretch) -> tuple[Group, ...] | None:
+    """The kernels of a program of many equal layers, found in one of few; ``None`` where those of its layers differ or reach far."""
+    grouping = grouped(shortened(computation, layers), rules)
+    by_layer: dict[int, set[Hashable]] = {}
+    for group in grouping.groups:
+        number = _layer(group, layers)
+        if any(abs(layers.layer(member) - number) > REACH for member in group.members if member >= layers.start):
+            return None
+        by_layer.setdefault(number, set()).add(_form(group, layers, number))
+    first = by_layer.get(MIDDLE[0])
+    if any(by_layer.get(number) != first for number in MIDDLE) or not grouping.cuts.repeat(layers):
+        return None
+    every = lengthened(grouping.groups, layers, lambda group: _layer(group, layers), partial(_moved, layers))
+    return tuple(sorted(every, key=in_order))
+
+
+def _layer(group: Group, layers: Stretch) -> int:
+    """The layer of a kernel, by its first result."""
+    return layers.layer(min(group.outputs))
+
+
+def _form(group: Group, layers: Stretch, number: int) -> Hashable:
+    """A kernel as seen from its layer: equal for those that do the same in theirs."""
+    base = layers.start + number * layers.period
+    parts = (group.members, group.outputs, group.inputs, group.prologue)
+    near = [frozenset([one - base for one in part if one >= layers.start]) for part in parts]
+    far = [frozenset([one for one in part if one < layers.start]) for part in parts]
+    return (group.kind, group.space, group.rows, group.lines, group.repeated, group.needs_memory, *near, *far)
+
+
+def _moved(layers: Stretch, group: Group, by: int) -> Group:
+    """The same kernel some layers further on."""
+    parts = (group.members, group.outputs, group.inputs, group.prologue)
+    members, outputs, inputs, prologue = ({layers.moved(one, by) for one in part} for part in parts)
+    return replace(group, members=members, outputs=outputs, inputs=inputs, prologue=prologue)
