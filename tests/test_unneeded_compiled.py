@@ -4,6 +4,7 @@ import pytest
 
 from roofline.hlo.read import parse
 from roofline.hlo.unneeded import reviewed_program
+from roofline.resource import HBM
 from roofline.workload import Avoidable
 
 GEMM = (
@@ -69,3 +70,27 @@ ENTRY %main (x: bf16[1000,1024], new: bf16[{rows},1024], w: bf16[1024,1024]) -> 
 """
     factors = [one.factor for one in found(program) if one.kind == "padding" and one.factor]
     assert factors == ([pytest.approx(factor)] if factor else [])
+
+
+@pytest.mark.parametrize(("given_back", "less"), [("bf16[16,4096]", 4096 * 4096 * 2), ("f32[4096,4096]", None)])
+def test_weights_that_a_product_narrows_as_it_reads_them(given_back: str, less: int | None) -> None:
+    """A Triton kernel casts them itself and reads twice the bytes; weights that the program changes are no fault."""
+    program = f"""HloModule decode
+%product (w: f32[4096,4096], x: bf16[16,4096]) -> bf16[16,4096] {{
+  %w = f32[4096,4096]{{1,0}} parameter(0)
+  %x = bf16[16,4096]{{1,0}} parameter(1)
+  %narrow = bf16[4096,4096]{{1,0}} convert(%w)
+  ROOT %made = bf16[16,4096]{{1,0}} dot(%x, %narrow), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+ENTRY %main (x: bf16[16,4096], w: f32[4096,4096], old: f32[4096,4096]) -> (bf16[16,4096], {given_back}) {{
+  %x = bf16[16,4096]{{1,0}} parameter(0)
+  %w = f32[4096,4096]{{1,0}} parameter(1)
+  %old = f32[4096,4096]{{1,0}} parameter(2)
+  %scaled = bf16[16,4096]{{1,0}} tanh(%x)
+  %new = f32[4096,4096]{{1,0}} tanh(%old)
+  %made = bf16[16,4096]{{1,0}} fusion(%w, %scaled), kind=kCustom, calls=%product
+  ROOT %both = (bf16[16,4096]{{1,0}}, {given_back}{{1,0}}) tuple(%made, {"%new" if less is None else "%scaled"})
+}}
+"""
+    ops = [(op, one) for op in reviewed_program(parse(program), "gpu") for one in op.avoidable if one.group == "arguments"]
+    assert [float(op.cost.known(HBM)) - float(one.instead.known(HBM)) for op, one in ops] == ([less] if less else [])

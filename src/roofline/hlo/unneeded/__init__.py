@@ -13,7 +13,7 @@ from ...cost import NOTHING, Cost
 from ...errors import FormulaError, SourceError
 from ...operation import Operation
 from ...workload import Array, Avoidable, Op, Workload
-from ..ir.module import HloModule
+from ..ir.module import HloModule, Instruction
 from ..ir.platforms import Platform, detect_platform
 from ..price.collectives import Network
 from ..price.pricing import Pricer, even_share
@@ -43,12 +43,15 @@ from .repeated_rows import repeated_rows
 from .row_chains import Chain, row_chains
 from .selected import selected_products
 from .shifted import shifted_arguments
+from .shortened import EqualLayers, shortened_kernels
+from .sorted_parts import sorted_parts
 from .stored_repeats import stored_repeats
 from .summed_products import summed_products
 from .tile_padding import padded_tiles
 from .unused import unused_gradients, unused_results
 from .unused_in_loops import unused_in_loops
 from .values import Value, Values
+from .wide_arguments import wide_arguments
 
 __all__ = ["Review", "reviewed_program"]
 
@@ -64,12 +67,14 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     recomputed,
     stored_attention,
     wide_products,
+    wide_arguments,
     fp64_kernels,
     unused_gradients,
     padding,
     unused_results,
     unused_in_loops,
     diagonals_of_products,
+    sorted_parts,
     duplicates,
     layout_copies,
     low_batches,
@@ -92,25 +97,30 @@ class Review:
         self._kernels: dict[int, Kernels] = {}
         self._fingerprints = Fingerprints(self.values)
         self._found: dict[int, dict[int, tuple[Avoidable, ...]]] = {}
+        self._operations: dict[tuple[int, int], Operation | None] = {}
+        self._places: dict[int, dict[int, int]] = {}  # of each instruction, by the computation and its own id
 
     def label(self, computation: int, index: int, scope: str, location: str) -> str:
         """The label of an instruction, whose scope and source line are known."""
-        kernels = self._of(computation)
-        instruction, product = kernels.computation[index], kernels.product(index)
+        instruction = self.module.computations[computation].instructions[index]
+        kernels, place = self._standing(computation, index)
+        product = kernels.product(place)
         return label(
             instruction,
             program=self.module.name,
             scope=scope,
             location=location,
             product=product,
-            split=product is not None and product.batch > 1 and is_split(kernels, index, product.batch),
+            split=product is not None and product.batch > 1 and is_split(kernels, place, product.batch),
             parts=self.values.body(instruction) or (),
         )
 
     def avoidable(self, computation: int, index: int) -> tuple[Avoidable, ...]:
         """What of an instruction's work could be avoided; nothing is said of one whose share of the devices is only assumed."""
-        if even_share(self._of(computation).computation[index]) > 1:
+        if even_share(self.module.computations[computation].instructions[index]) > 1:
             return ()
+        if computation == self.module.entry and self._layers is not None:
+            return self._layers.avoidable(index)
         if computation not in self._found:
             self._found[computation] = _apply(self._of(computation))
         return self._found[computation].get(index, ())
@@ -133,10 +143,14 @@ class Review:
 
     def operation(self, computation: int, index: int, cost: Cost) -> Operation | None:
         """What an instruction that costs this much is by its sizes."""
-        try:
-            return operation(self._of(computation), index, cost) if cost != NOTHING else None
-        except (SourceError, FormulaError):
-            return None  # a damaged attribute, which the pricing of the instruction reports
+        kernels, place = self._standing(computation, index)
+        if (computation, place) not in self._operations:
+            try:
+                found = operation(kernels, place, cost) if cost != NOTHING else None
+            except (SourceError, FormulaError):
+                found = None  # a damaged attribute, which the pricing of the instruction reports
+            self._operations[computation, place] = found
+        return self._operations[computation, place]
 
     def product(self, computation: int, index: int) -> Product | None:
         """The product that an instruction computes."""
@@ -167,18 +181,40 @@ class Review:
 
     @cached_property
     def _has_products(self) -> bool:
-        kernels = self._of(self.module.entry)
-        loops = any(one.opcode == "while" for one in kernels.computation)
+        kernels, _ = self._standing(self.module.entry, 0)
+        loops = any(one.opcode == "while" for one in self.module.entry_computation)
         return loops or bool(kernels.products or kernels.convolutions)
 
     def reviewed(self, found: Executed) -> Op:
         """The op of an instruction with its label and what of its work could be avoided."""
         number = self._numbers[found.site.computation.name]
-        index = self._of(number).place(found.site.instruction)
+        index = self._place(number, found.site.instruction)
         takes, gives = self.exchanged(number, index)
         label = self.label(number, index, found.op.scope, found.op.location)
         operation = self.operation(number, index, found.price.cost)
         return replace(found.op, label=label, avoidable=self.avoidable(number, index), takes=takes, gives=gives, operation=operation)
+
+    def _place(self, computation: int, instruction: Instruction) -> int:
+        """The index of an instruction in its computation."""
+        if computation not in self._places:
+            each = enumerate(self.module.computations[computation].instructions)
+            self._places[computation] = {id(one): index for index, one in each}
+        return self._places[computation][id(instruction)]
+
+    def _standing(self, computation: int, index: int) -> tuple[Kernels, int]:
+        """The kernels of a computation, and which of them to look at for one: of equal layers one stands for the others."""
+        if computation == self.module.entry and self._layers is not None:
+            return self._layers.kernels, self._layers.place(index)
+        return self._of(computation), index
+
+    @cached_property
+    def _layers(self) -> EqualLayers | None:
+        """The equal layers of the entry, if the same can be avoided in each."""
+        if self.pricer.layers is None:
+            return None
+        kernels = shortened_kernels(self.pricer, self.pricer.layers)
+        found = EqualLayers(self.module.entry_computation, kernels, self.pricer.layers, _apply(kernels))
+        return found if found.are_equal() else None
 
     def _of(self, computation: int) -> Kernels:
         if computation not in self._kernels:

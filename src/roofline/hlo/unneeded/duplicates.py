@@ -8,6 +8,7 @@ from ..ir.equality import EACH_ITS_OWN, is_equal
 from .kernels import Kernels
 
 KIND, CLASS = "duplicated-work", "duplicated"
+FIRST = "computes the same values as "  # before the name of the kernel that did first
 
 
 def duplicates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -28,7 +29,7 @@ def duplicates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             continue
         same[index] = first
         if index in kernels.costs and instruction.operands and not _is_cloned(kernels, first, index):  # without any it fills a buffer
-            why = f"computes the same values as {computation[first].name}"
+            why = f"{FIRST}{computation[first].name}"
             yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
 
 

@@ -54,9 +54,13 @@ class Convolution(Struct, frozen=True):
 
 
 class Kernels:
-    """The kernels of one computation: what each costs once, and its product."""
+    """The kernels of one computation: what each costs once, and its product.
 
-    def __init__(self, pricer: Pricer, values: Values, number: int) -> None:
+    Where it is the shortened entry of a program of equal layers, ``times`` is how many layers those of the middle one stand for.
+    """
+
+    def __init__(self, pricer: Pricer, values: Values, number: int, times: Mapping[int, int] | None = None) -> None:
+        self._times = times or {}
         self.pricer, self.values, self.number = pricer, values, number
         self.module, self.platform = pricer.module, pricer.platform
         self.computation = self.module.computations[number]
@@ -103,7 +107,7 @@ class Kernels:
     def are_few(self, ids: Collection[int]) -> bool:
         """Whether some products are next to nothing of the FLOP of all: what the others do says what the program is like."""
         every = {*self.products, *self.convolutions}
-        mine, all_of_them = (sum(float(self.costs[id].flops or 0) for id in those) for those in (ids, every))
+        mine, all_of_them = (sum(float(self.costs[id].flops or 0) * self._times.get(id, 1) for id in those) for those in (ids, every))
         return mine < _FEW * all_of_them
 
     def place(self, instruction: Instruction) -> int:

@@ -46,7 +46,7 @@ def label(
 ) -> str:
     """The label of an instruction; ``parts`` are those of its fused body, and ``split`` says that its batch is the parts of one depth."""
     where = scope or source_line(location) or program.removeprefix("jit_")
-    return f"{where}  {_what(instruction, product, split, parts)}"
+    return f"{where}  {_what(instruction, instruction.op_name, product, split, parts)}"
 
 
 def source_line(location: str) -> str:
@@ -54,26 +54,28 @@ def source_line(location: str) -> str:
     return location.replace("\\", "/").rpartition("/")[2]
 
 
-def _what(instruction: Instruction, product: Product | None, split: bool, parts: Iterable[Instruction]) -> str:
-    shape = next((leaf for leaf in instruction.shape.leaves if leaf.is_array), instruction.shape)
+def _what(instruction: Instruction, op_name: str, product: Product | None, split: bool, parts: Iterable[Instruction]) -> str:
+    shape = instruction.shape
+    if not shape.is_array:
+        shape = next((leaf for leaf in shape.leaves if leaf.is_array), shape)
     if product is not None:
         number = product.left.shape.dtype if product.left.shape.is_array else shape.dtype
         if split:
             whole = f"{product.rows}×{product.batch * product.depth}×{product.columns}"
-            return f"{_word(instruction, 'dot')} {whole} {_format(number)}, depth split in {product.batch}"
-        return f"{_word(instruction, 'dot')} {product} {_format(number)}"
-    if instruction.op_name.endswith(_PRODUCTS) and not _multiplies(instruction, parts):  # a cast or a transpose made for a product
+            return f"{_word(op_name, 'dot')} {whole} {_format(number)}, depth split in {product.batch}"
+        return f"{_word(op_name, 'dot')} {product} {_format(number)}"
+    if op_name.endswith(_PRODUCTS) and not _multiplies(instruction, parts):  # a cast or a transpose made for a product
         return f"{_main(instruction, parts)} {_sized(shape)}"
-    return f"{_word(instruction, _main(instruction, parts))} {_sized(shape)}"
+    return f"{_word(op_name, _main(instruction, parts))} {_sized(shape)}"
 
 
 def _multiplies(instruction: Instruction, parts: Iterable[Instruction]) -> bool:
     return any(one.opcode in _MULTIPLYING for one in (instruction, *parts))
 
 
-def _word(instruction: Instruction, otherwise: str) -> str:
+@lru_cache(maxsize=10_000)  # a program repeats its names for each layer of a loop, and its kernels in them
+def _word(name: str, otherwise: str) -> str:
     """The framework's word: a function of its own (softmax), else the primitive."""
-    name = instruction.op_name
     primitive = name.rpartition("/")[2]
     if otherwise == "dot":
         return _PLAIN.get(primitive, "dot") if "dot" in primitive or "conv" in primitive else "dot"

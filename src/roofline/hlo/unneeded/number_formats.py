@@ -1,6 +1,6 @@
 """Wide number formats: bf16 that is converted to fp32 or fp64 before it is multiplied, products in fp32 throughout, and any fp64."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from ...cost import NOTHING, Cost
@@ -11,11 +11,14 @@ from ..ir.module import Computation
 from ..ir.shapes import Shape
 from ..price.contractions import default_unit
 from .kernels import Convolution, Kernels, Product
+from .labels import source_line
 from .values import LAYOUT, Value, Values
 
 KIND, CLASS = "wide-format", "wide"
 _WIDE = ("fp64", "fp32", "tf32", "tf32x3", "bf16x3", "bf16x6", "bf16x9")
 _ACCELERATORS = ("gpu", "tpu")
+_STOP = frozenset(("dot", "convolution", "custom-call", "parameter", "constant", "while"))
+_MOST_LOOKS = 20  # values behind an operand
 
 
 def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -31,6 +34,7 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     units = {index: unit for index in multiplying if (unit := _wide_unit(kernels.costs[index], wide_formats)) is not None}
     is_exception = kernels.are_few(units)
     converts = "convert" in kernels.module.opcodes
+    widened_in: str | None = None
     for index, unit in units.items():
         found, cost = multiplying[index], kernels.costs[index]
         narrow = [_narrow(values, side) if converts else None for side in (found.left, found.right)]
@@ -49,7 +53,9 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             continue
         else:
             into, needed = default_unit(dtype("bf16"), platform), ""
-            said = f"multiplies fp32 operands (in {unit.kind}), which take twice the bytes of bf16"
+            if widened_in is None:
+                widened_in = _widened_in(kernels, [multiplying[each] for each in units]) if converts else ""
+            said = f"multiplies fp32 operands (in {unit.kind}){widened_in}, which take twice the bytes of bf16"
             less = int(cost.known(HBM)) // 2
         wide.add(index)
         yield index, Avoidable(kind=KIND, instead=_instead(cost, unit, into, less), why=said, unneeded=needed)
@@ -96,6 +102,20 @@ def _narrow(values: Values, side: Value) -> Value | None:
     if not before.shape.is_array or before.shape.number.name.startswith(("int", "uint", "bool")):
         return None
     return before if before.shape.number.bits < made.shape.number.bits else None
+
+
+def _widened_in(kernels: Kernels, multiplying: Iterable[Product | Convolution]) -> str:
+    """Where an operand was widened on its way to one of some products, as by a factor in fp32; nothing of what is cast for the product."""
+    for found in multiplying:
+        for side in (found.left, found.right):
+            if _narrow(kernels.values, side) is not None:
+                continue
+            for value in kernels.values.behind(side, _STOP, most=_MOST_LOOKS):
+                alike = value.opcode == "convert" and value.shape.is_array and value.shape.elements == side.shape.elements
+                line = source_line(kernels.module.location(value.instruction)) if alike and _narrow(kernels.values, value) else ""
+                if line:
+                    return f", widened in {line}"
+    return ""
 
 
 def _kernels(computation: Computation, side: Value) -> Iterator[int]:

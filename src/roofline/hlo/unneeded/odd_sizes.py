@@ -21,5 +21,5 @@ def odd_sizes(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         odd = [size for size in sizes if size % step and size > _SMALL]
         if odd and min(sizes) > _SMALL:
             word = " and ".join(str(size) for size in dict.fromkeys(odd))
-            why = f"multiplies {what} ({word}) that are not a multiple of {step}"
+            why = f"multiplies {what} ({word}) that are not multiples of {step}"
             yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why)

@@ -16,8 +16,11 @@ from .values import RENAMED, Value, Values
 
 KIND, CLASS = "one-hot-product", "dense"
 DIAGONAL = "diagonal"  # the group of products with diagonal matrices
+RUNNING = "running"  # that of running sums
+LONG = 1_000  # sums of fewer elements are as fast as matmuls
 _SPREAD = RENAMED | {"broadcast"}
 _TRIGGERS = frozenset(("compare", "iota"))  # opcodes without which nothing is one-hot
+_ORDERED = ("GE", "GT", "LE", "LT")
 _ADDED = frozenset(("add", "subtract"))
 
 
@@ -35,6 +38,12 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 why = f"multiplies by a diagonal matrix ({found}), where a product of elements would do"
                 moved = 2 * (found.right if side is found.left else found.left).shape.bytes
                 yield index, Avoidable(kind=KIND, instead=Cost.of({HBM: moved}), why=why, unneeded=CLASS, group=DIAGONAL)
+                break
+            if hot is None and found.depth >= LONG and _is_triangle_of_ones(values, side):
+                other = found.right if side is found.left else found.left
+                instead = Cost.of({HBM: 2 * other.shape.bytes, vector("fp32"): other.shape.elements})
+                why = f"multiplies by a triangle of ones ({found}), where a running sum would do"
+                yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=RUNNING)
                 break
             if hot is None:
                 continue
@@ -100,6 +109,18 @@ def is_diagonal(values: Values, value: Value) -> bool:
         if all(counted) and {one[1] for one in counted if one and len(one[0].shape.dims) == 2} == {0, 1}:
             return made.opcode != "select" or values.origin(values.operand(made, 2), _SPREAD).opcode == "constant"
     return False
+
+
+def _is_triangle_of_ones(values: Values, value: Value) -> bool:
+    """Whether a matrix has a constant on one side of its diagonal and another on the other: two positions are compared."""
+    made = values.origin(value)
+    if made.opcode == "select":
+        if any(values.origin(side, _SPREAD).opcode != "constant" for side in values.operands(made)[1:]):
+            return False
+        made = values.origin(values.operand(made, 0))
+    if made.opcode != "compare" or made.instruction.word("direction").upper() not in _ORDERED or len(made.shape.dims) != 2:
+        return False
+    return all(position(values, side) is not None for side in values.operands(made))
 
 
 def _counts(values: Values, value: Value, axis: int, counter: Value) -> bool:

@@ -2,9 +2,9 @@
 
 from ...cost import Cost
 from ...errors import FormulaError, SourceError
-from ...operation import GATHERED, INTERLEAVED, Attention, Collective, Convolution, Operation, Product, Streamed
+from ...operation import BYTE_TRANSPOSE, GATHERED, INTERLEAVED, Attention, Collective, Convolution, Operation, Product, Streamed
 from ...resource import HBM
-from ..ir.module import Instruction
+from ..ir.module import Computation, Instruction
 from ..ir.shapes import Shape
 from ..price.calls.cudnn import BACKWARD_FILTER, BACKWARD_INPUT, FORWARD
 from ..price.calls.cudnn import convolution_sizes as called_convolution_sizes
@@ -33,6 +33,7 @@ _IRREGULAR = (
 )
 _REDUCED = 64  # a reduction to fewer than one element in this many does not stream
 NARROW = 8  # bits of elements that are transposed one by one
+EIGHT_BITS = "fp8"  # the rate of 8-bit floats
 _PARTIAL = ("slice", "dynamic-slice", "gather", "while", "conditional")  # of which a fusion may need a part of a result
 CONVOLUTION, CONVOLUTION_CALLS = "convolution", (*FORWARD, BACKWARD_INPUT, BACKWARD_FILTER)
 _EXCHANGES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
@@ -55,9 +56,17 @@ def operation(kernels: Kernels, index: int, cost: Cost) -> Operation | None:
     if kernels.platform != "gpu" or not _streams(kernels, instruction):
         return None
     if turned := _turned_bytes(kernels, instruction):
-        return Streamed(kind="transpose", elements=turned)
+        return Streamed(kind=BYTE_TRANSPOSE, elements=turned)
     body = kernels.values.body(instruction)
-    return Streamed(kind=INTERLEAVED if any(_interleaves(one) for one in body or (instruction,)) else "fusion")
+    kind = INTERLEAVED if any(_interleaves(one) for one in body or (instruction,)) else "fusion"
+    return Streamed(kind=kind, narrowed=_narrowed(instruction, body))
+
+
+def _narrowed(instruction: Instruction, body: Computation | None) -> int:
+    """The elements that a kernel converts to 8-bit floats."""
+    if not any(one.opcode == "convert" for one in body or (instruction,)):
+        return 0
+    return sum(shape.elements for shape in instruction.shape.leaves if shape.is_array and shape.number.rate == EIGHT_BITS)
 
 
 def _turned_bytes(kernels: Kernels, instruction: Instruction) -> int:

@@ -1,7 +1,8 @@
 """Kernels of a program that hand arrays to each other through memory though one could compute them all, row by row.
 
 Each treats elements alike or sums along rows that fit on chip, and all go through arrays of one size in the same order. A compiler fuses
-these by itself, unless the program keeps it from that (an optimization barrier) or a reduction ends a kernel.
+these by itself, unless the program keeps it from that (an optimization barrier) or a reduction ends a kernel. It rather computes a cheap
+value again in each kernel that needs it than store it, as the exponentials of a softmax.
 """
 
 from msgspec import Struct
@@ -16,6 +17,8 @@ ROW = 200 << 10  # bytes of a row in fp32 that fit into the memory of one core
 SMALL = 1 << 20  # bytes of the largest array of a kernel that is worth fusing
 ANY = -1  # the size of a kernel of smaller arrays, which belongs to the chain that makes them: what is worked out of sums of rows
 MOST = 64  # kernels that one replaces
+MORE = 1.05  # times the bytes of an array, at most, that kernels read to work it out themselves
+COSTLY = {"tanh", "erf", "power", "log", "log-plus-one", "logistic", "sine", "cosine", "tan", "atan2", "cbrt"}
 ALIKE = ELEMENTWISE | {"parameter", "constant", "iota", "broadcast", "bitcast", "reshape", "tuple", "get-tuple-element"}
 
 Key = tuple[int, tuple[int, ...]]  # an instruction and the part of its result
@@ -24,12 +27,15 @@ Key = tuple[int, tuple[int, ...]]  # an instruction and the part of its result
 class Chain(Struct, frozen=True):
     """Kernels by their places in a computation, the last the one with the last large result, and the bytes that one kernel would move.
 
-    ``least`` is how many if nothing but that result were needed.
+    ``least`` is how many if nothing but that result were needed. ``sums`` is how many reductions of a row one kernel has to finish, one
+    after the other, before it can finish the row itself. Where one of the kernels already does so, it is none, or one if another row has to
+    be held meanwhile: the residual around a norm.
     """
 
     places: tuple[int, ...]
     moved: int
     least: int
+    sums: int = 0
 
 
 def row_chains(kernels: Kernels) -> list[Chain]:
@@ -52,9 +58,9 @@ def row_chains(kernels: Kernels) -> list[Chain]:
             other |= one
             for each in one:
                 groups[each], sizes[each] = other, sizes[made]
-    returned = {source(computation, computation.root, path) for path in _paths(computation[computation.root])}
     found = {id(group): group for group in groups.values() if len(group) > 1}
-    return [_chain(computation, group, reads, returned) for group in found.values()]
+    arrays = _Arrays(kernels, reads, set(sizes)) if found else None
+    return [_chain(arrays, group) for group in found.values()] if arrays else []
 
 
 def _paths(one: Instruction) -> list[tuple[int, ...]]:
@@ -110,14 +116,90 @@ def _leaves(group: set[int], takers: dict[int, list[int]]) -> bool:
     return False
 
 
-def _chain(computation: Computation, group: set[int], reads: dict[int, set[Key]], returned: set[Key]) -> Chain:
+def _is_cheap(kernels: Kernels, place: int) -> bool:
+    """Whether a kernel only does to each element what compilers rather compute again than store: an exponential at most."""
+    one = kernels.computation[place]
+    body = kernels.values.body(one)
+    return all(each.opcode in ALIKE and each.opcode not in COSTLY for each in ([one] if body is None else body))
+
+
+class _Arrays:
+    """Who reads which arrays of a computation, which the caller gets, and which kernels go along rows, by what is cheap or with a sum."""
+
+    def __init__(self, kernels: Kernels, reads: dict[int, set[Key]], rows: set[int]) -> None:
+        self.computation, self.reads, self.rows = kernels.computation, reads, rows
+        self.cheap = {place for place in rows if _is_cheap(kernels, place)}
+        self.sums = {place for place in rows if _sums(kernels, place)}
+        root = self.computation.root
+        self.returned = {source(self.computation, root, path) for path in _paths(self.computation[root])}
+        self.readers: dict[Key, set[int]] = {}
+        for place, keys in reads.items():
+            for key in keys:
+                self.readers.setdefault(key, set()).add(place)
+
+    def begun_from(self, place: int, group: set[int]) -> set[Key] | None:
+        """The arrays from outside of a group that a value of it is worked out of; ``None`` if that is more than compilers do again."""
+        found, waiting, seen = set[Key](), [place], set[int]()
+        while waiting:
+            one = waiting.pop()
+            if one not in self.cheap:
+                return None
+            seen.add(one)
+            found |= {key for key in self.reads[one] if key[0] not in group}
+            waiting += {key[0] for key in self.reads[one] if key[0] in group} - seen
+        return found
+
+    def is_stored(self, key: Key, group: set[int]) -> bool:
+        """Whether an array of a group is written for kernels outside, which cannot work it out themselves from arrays no larger."""
+        outside = self.readers.get(key, set()) - group
+        if key in self.returned or not outside <= self.rows:
+            return True
+        begun = self.begun_from(key[0], group)
+        return begun is None or _bytes(self.computation, begun) > MORE * _bytes(self.computation, {key})
+
+
+def _chain(arrays: _Arrays, group: set[int]) -> Chain:
     """A group with the bytes that one kernel reads and writes: what comes from outside, and what others or the program's caller need."""
-    read = {key for place in group for key in reads[place] if key[0] not in group}
-    written = {key for place, keys in reads.items() if place not in group for key in keys if key[0] in group}
-    written |= {key for key in returned if key[0] in group}
+    computation = arrays.computation
+    read = {key for place in group for key in arrays.reads[place] if key[0] not in group}
+    needed = {key for key, readers in arrays.readers.items() if key[0] in group and readers - group}
+    needed |= {key for key in arrays.returned if key[0] in group}
+    written = {key for key in needed if arrays.is_stored(key, group)}
     last = max(group, key=lambda place: (max(leaf.elements for leaf in computation[place].shape.leaves if leaf.is_array), place))
     result = {(last, path) for path in _paths(computation[last])}
-    return Chain((*sorted(group - {last}), last), _bytes(computation, read | written), _bytes(computation, read | result))
+    places = (*sorted(group - {last}), last)
+    return Chain(places, _bytes(computation, read | written), _bytes(computation, read | result), _finished_sums(arrays, group))
+
+
+def _sums(kernels: Kernels, place: int) -> bool:
+    """Whether a kernel reduces."""
+    one = kernels.computation[place]
+    body = kernels.values.body(one)
+    return any(each.opcode == "reduce" for each in ([one] if body is None else body))
+
+
+def _finished_sums(arrays: _Arrays, group: set[int]) -> int:
+    """How many sums of a row a kernel finishes one after the other before the last large result, as far as no kernel already does so."""
+    sizes = {place: max(leaf.elements for leaf in arrays.computation[place].shape.leaves if leaf.is_array) for place in group}
+    largest, depths = max(sizes.values()), dict[int, int]()
+    large = {place for place, size in sizes.items() if size == largest}
+    if any(place in arrays.sums for place in large):
+        return int(any(_passes_by(arrays, group, large, place) for place in large & arrays.sums))
+    for place in sorted(group):  # in the order in which they run
+        before = max((depths[made] for made, _ in arrays.reads[place] if made in group), default=0)
+        depths[place] = before + (place in arrays.sums)
+    return max(depths[place] for place in large)
+
+
+def _passes_by(arrays: _Arrays, group: set[int], large: set[int], summing: int) -> bool:
+    """Whether a large array that a group makes, and works out a kernel's sums of, is needed once more after that kernel."""
+    before, after = {summing}, {summing}
+    reads = {place: {made for made, _ in arrays.reads[place]} & group for place in group}
+    for place in sorted(group, reverse=True):
+        before |= reads[place] if place in before else set()
+    for place in sorted(group):
+        after |= {place} if reads[place] & after else set()
+    return any(reads[place] & before & large - {summing} for place in after - {summing})
 
 
 def _bytes(computation: Computation, keys: set[Key]) -> int:

@@ -1,0 +1,71 @@
+"""The kernels of a few of a program's equal layers, and what was found of them for those of all."""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from ...workload import Avoidable
+from ..ir.layers import MIDDLE, REACH, Stretch, shortened
+from ..ir.module import Computation
+from ..price.pricing import Pricer
+from .duplicates import FIRST
+from .duplicates import KIND as DUPLICATED
+from .kernels import Kernels
+from .values import Values
+
+Found = Mapping[int, tuple[Avoidable, ...]]
+
+
+def shortened_kernels(pricer: Pricer, layers: Stretch) -> Kernels:
+    """The kernels of a program's entry with most of its equal layers left out."""
+    module, entry = pricer.module, pricer.module.entry
+    computations = list(module.computations)
+    computations[entry] = shortened(computations[entry], layers)
+    short = replace(module, computations=tuple(computations))
+    times = dict.fromkeys(layers.left_out_places[: layers.period], layers.left_out // layers.period + 1)
+    return Kernels(Pricer(short, pricer.platform, pricer.network, pricer.trips), Values(short), entry, times)
+
+
+class EqualLayers:
+    """The kernels of a shortened entry and what can be avoided in them, told of all layers: a duplicate names a kernel of its own layer."""
+
+    def __init__(self, whole: Computation, kernels: Kernels, layers: Stretch, found: Found) -> None:
+        self._whole, self._layers, self.kernels = whole, layers, kernels
+        places = {one.name: place for place, one in enumerate(kernels.computation)}
+        self._found = {
+            place: [(one, places.get(one.why.removeprefix(FIRST)) if one.kind == DUPLICATED else None) for one in avoidables]
+            for place, avoidables in found.items()
+        }
+
+    def place(self, index: int) -> int:
+        """The kernel that stands for an instruction of the whole entry."""
+        return self._layers.shortened_place(index)
+
+    def avoidable(self, index: int) -> tuple[Avoidable, ...]:
+        """What can be avoided in an instruction of the whole entry."""
+        place = self.place(index)
+        return tuple([one if other is None else self._renamed(one, index, place, other) for one, other in self._found.get(place, ())])
+
+    def _renamed(self, one: Avoidable, index: int, place: int, other: int) -> Avoidable:
+        if self._is_near(place, other):
+            other += index - place
+        elif other >= self._layers.left_out_places.start:
+            other += self._layers.left_out
+        return replace(one, why=f"{FIRST}{self._whole.instructions[other].name}")
+
+    def _is_near(self, place: int, other: int) -> bool:
+        """Whether a kernel that another names is of its own layer, or one just before it."""
+        return other >= self._layers.start and place - other <= REACH * self._layers.period
+
+    def are_equal(self) -> bool:
+        """Whether the same was found in each layer of the middle."""
+        first, period = self._layers.left_out_places.start, self._layers.period
+        compared = range(first, first + period * (len(MIDDLE) - 1))
+        return all(self._seen_from(place) == self._seen_from(place + period) for place in compared)
+
+    def _seen_from(self, place: int) -> list[tuple[Avoidable, int]]:
+        """What can be avoided in a kernel, with the one that it names by its distance, or by its place where all layers name the same."""
+        return [
+            (one, 0) if other is None else (replace(one, why=""), place - other if self._is_near(place, other) else ~other)
+            for one, other in self._found.get(place, ())
+        ]

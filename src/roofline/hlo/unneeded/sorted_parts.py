@@ -1,0 +1,76 @@
+"""Sorts of which a few elements at one end of each row are used, where a top-k would do."""
+
+from collections.abc import Iterator
+
+from ...cost import Cost
+from ...resource import HBM
+from ...workload import Avoidable
+from ..ir.module import Instruction
+from .kernels import Kernels
+from .unused import CLASS, KIND
+from .values import LAYOUT, Value
+
+GROUP = "sorted"
+_MOST_KEPT = 1 / 4  # of a row: a top-k of more takes as long as a sort
+_LIBRARY = ("__cub$DeviceRadixSort", "xla.gpu.ext.cub_sort")
+_PASSED = LAYOUT | {"get-tuple-element", "convert", "reverse", "negate"}
+_TOP_K = "top_k"  # how JAX calls it: XLA itself sorts for one of many elements
+
+
+def sorted_parts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The sorts of a computation of which every user takes a few elements at an end of each row."""
+    if kernels.module.opcodes.isdisjoint(("sort", "custom-call")):
+        return
+    for index, cost in kernels.costs.items():
+        instruction = kernels.computation[index]
+        if not _sorts(instruction) or _TOP_K in instruction.op_name or not instruction.operands:
+            continue
+        row = _row(instruction, kernels.computation[instruction.operands[0]].shape.dims)
+        most = _kept(kernels, Value(kernels.computation, index), row)
+        if not most or most > _MOST_KEPT * row:
+            continue
+        read = sum(kernels.computation[operand].shape.bytes for operand in instruction.operands[:1])
+        amounts = {resource: amount for resource, amount in cost.amounts if resource != HBM}
+        instead = Cost.of({**amounts, HBM: min(read, cost.known(HBM))})
+        why = f"sorts rows of {row} elements, of which it uses {most}"
+        yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=GROUP)
+
+
+def _sorts(instruction: Instruction) -> bool:
+    return instruction.opcode == "sort" or (instruction.opcode == "custom-call" and instruction.custom_call_target.startswith(_LIBRARY))
+
+
+def _row(instruction: Instruction, dims: tuple[int, ...]) -> int:
+    """How many elements are sorted together; a library sorts along the last dimension."""
+    axis = instruction.dimensions[0] if instruction.opcode == "sort" and instruction.dimensions else len(dims) - 1
+    return dims[axis] if 0 <= axis < len(dims) else 1
+
+
+def _kept(kernels: Kernels, value: Value, row: int) -> int:
+    """How many elements of each sorted row are taken of a value at one end; all of them unless they are only cut off."""
+    kept = []
+    for use in _uses(kernels, value):
+        kept.append(_cut(kernels, use, row) if use.opcode == "slice" else _kept(kernels, use, row) if use.opcode in _PASSED else row)
+    return max(kept, default=row)
+
+
+def _uses(kernels: Kernels, value: Value) -> Iterator[Value]:
+    """The instructions that take a value, in the bodies of fusions those that take their parameter."""
+    for place in kernels.values.users(value.computation, value.index):
+        use = Value(value.computation, place, value.inside)
+        body = kernels.values.body(use.instruction)
+        if body is None:
+            yield use
+            continue
+        inside = (*value.inside, (value.computation, use.instruction))
+        for number, operand in enumerate(use.instruction.operands):
+            if operand == value.index and number < len(body.parameters):
+                yield from _uses(kernels, Value(body, body.parameters[number], inside))
+
+
+def _cut(kernels: Kernels, cut: Value, row: int) -> int:
+    whole = kernels.values.operand(cut, 0).shape.dims
+    for axis, part in enumerate(cut.instruction.slices):
+        if axis < len(whole) and whole[axis] == row and part.stride == 1 and (part.start == 0 or part.limit == row):
+            return part.limit - part.start
+    return row

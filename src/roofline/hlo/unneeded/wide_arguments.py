@@ -1,0 +1,76 @@
+"""Arguments that are stored wider than they are multiplied: weights in fp32, cast to bf16 again in every call.
+
+The cast is a kernel of its own, or it is inside of the product, which then reads twice the bytes. An argument that the program gives back
+changed, as an optimizer does with its weights, has to be cast each time; the gradients of weights have their shape, too.
+"""
+
+from collections.abc import Iterator
+
+from ...cost import NOTHING, Cost
+from ...resource import HBM
+from ...workload import Avoidable
+from ..ir.shapes import Shape
+from .kernels import Kernels
+from .number_formats import CLASS, KIND
+from .values import LAYOUT, Value
+
+GROUP = "arguments"
+
+
+def wide_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The kernels that cast an argument of the program for a product, and the products that do so themselves."""
+    if not kernels.are_in_entry or "convert" not in kernels.module.opcodes:
+        return
+    given_back = {_size(leaf) for leaf in kernels.computation.root_instruction.shape.leaves if leaf.is_array}
+    casts: dict[int, tuple[str, set[int]]] = {}  # kernels that cast, with the products that they do it for
+    for index, found in kernels.products.items():
+        for side, other in ((found.left, found.right), (found.right, found.left)):
+            cast, argument = _cast_argument(kernels, side)
+            if cast is None or argument is None or _size(argument.shape) in given_back or not _is_weights(kernels, side, other):
+                continue
+            why = f"casts {argument.shape.number} arguments to {cast.shape.number} in every call"
+            place = kernels.holding(cast)
+            if place == index:
+                less = argument.shape.bytes - cast.shape.bytes
+                amounts = {**dict(kernels.costs[index].amounts), HBM: max(kernels.costs[index].known(HBM) - less, 0)}
+                yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=GROUP)
+            elif place is not None:
+                casts.setdefault(place, (why, set()))[1].add(index)
+    for place, (why, products) in casts.items():
+        if place in kernels.costs and _users(kernels, place) <= products:
+            yield place, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=GROUP)
+
+
+def _cast_argument(kernels: Kernels, side: Value) -> tuple[Value | None, Value | None]:
+    """The cast that made an operand, and the argument of the program that it made narrower."""
+    cast = kernels.values.origin(side, LAYOUT)
+    if cast.opcode != "convert":
+        return None, None
+    argument = kernels.values.origin(kernels.values.operand(cast, 0), LAYOUT)
+    if argument.opcode != "parameter" or argument.inside or not (argument.shape.is_array and cast.shape.is_array):
+        return None, None
+    wide, narrow = argument.shape.number, cast.shape.number
+    is_narrower = wide.bits > narrow.bits and not wide.name.startswith(("int", "uint", "bool"))
+    return (cast, argument) if is_narrower else (None, None)
+
+
+def _is_weights(kernels: Kernels, side: Value, other: Value) -> bool:
+    """Whether an operand is larger than the other, which the program computes: data is new in every call, and meets weights as they are."""
+    return side.shape.bytes >= other.shape.bytes and kernels.values.origin(other).opcode not in ("parameter", "constant")
+
+
+def _size(shape: Shape) -> tuple[str, int]:
+    """What a changed argument has in common with itself: XLA may turn its dimensions around."""
+    return shape.dtype, shape.elements
+
+
+def _users(kernels: Kernels, place: int) -> set[int]:
+    """The kernels that take a kernel's result, past changes of its name and shape."""
+    found, waiting = set[int](), [place]
+    while waiting:
+        for user in kernels.values.users(kernels.computation, waiting.pop()):
+            if kernels.computation[user].opcode in ("bitcast", "reshape", "get-tuple-element"):
+                waiting.append(user)
+            else:
+                found.add(user)
+    return found

@@ -1,0 +1,112 @@
+"""Small JAX programs with one everyday fault each: the first finding with a saving names it; of the cure nothing of its kind is said."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+from roofline.jax import analyze  # noqa: E402
+from roofline.report import Finding  # noqa: E402
+
+BF16, FP32 = "bfloat16", "float32"
+
+
+def of(*dims: int, dtype: str = BF16) -> Any:
+    return jax.ShapeDtypeStruct(dims, dtype)
+
+
+def layers(x: Any, *weights: Any) -> Any:
+    for weight in weights:
+        x = jax.nn.silu(x @ weight)
+    return x
+
+
+def cast(x: Any, *weights: Any) -> Any:
+    return layers(x, *(weight.astype(BF16) for weight in weights))
+
+
+def updated(x: Any, *weights: Any) -> Any:
+    gradients = jax.grad(lambda weights: cast(x, *weights).astype(FP32).mean())(weights)
+    return [weight - gradient for weight, gradient in zip(weights, gradients, strict=True)]
+
+
+def patches(images: Any, weight: Any) -> Any:
+    """Images are data: new in every call."""
+    return layers(images.astype(BF16).reshape(-1, 768), weight)
+
+
+def cumulated(x: Any) -> Any:
+    return jnp.tril(jnp.ones((x.shape[0], x.shape[0]), x.dtype)) @ x
+
+
+def last_of_each(x: Any, head: Any, lengths: Any) -> Any:
+    return jax.nn.log_softmax((jnp.tanh(x) @ head).astype(FP32))[jnp.arange(16), lengths]
+
+
+def one_of_each(x: Any, head: Any, lengths: Any) -> Any:
+    return jax.nn.log_softmax((jnp.tanh(x)[jnp.arange(16), lengths] @ head).astype(FP32))
+
+
+def loss(x: Any, head: Any, labels: Any) -> Any:
+    return -jnp.take_along_axis(jax.nn.log_softmax((jnp.tanh(x) @ head).astype(FP32)), labels[..., None], -1).mean()
+
+
+PROMPTS = [of(16, 1024, 1024), of(1024, 65536), of(16, dtype="int32")]
+LABELS = [*PROMPTS[:2], of(16, 1024, dtype="int32")]
+WIDE = [of(16, 4096), of(4096, 16384, dtype=FP32), of(16384, 4096, dtype=FP32)]
+NARROW = [of(16, 4096), of(4096, 16384), of(16384, 4096)]
+SCORES = [of(4096, 32768, dtype=FP32)]
+
+
+def told(function: Callable[..., Any], args: list[Any]) -> list[Finding]:
+    return [one for one in analyze(function, chip="h200")(*args).findings if one.saving_s]
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "kind", "words"),
+    [
+        (cast, WIDE, "wide-format", "casts fp32 arguments to bf16 in every call"),
+        (lambda x: jnp.sort(x, -1)[:, -8:], SCORES, "unused-results", "sorts rows of 32768 elements, of which it uses 8"),
+        (lambda x: jnp.argsort(-x, -1)[:, :8], SCORES, "unused-results", "sorts rows of 32768 elements, of which it uses 8"),
+        (lambda x: jnp.sort(x, -1)[:, ::-1][:, :8], SCORES, "unused-results", "sorts rows of 32768 elements, of which it uses 8"),
+        (cumulated, [of(8192, 8192)], "one-hot-product", "multiplies by a triangle of ones"),
+        (last_of_each, PROMPTS, "unused-results", "times the needed work"),
+    ],
+)
+def test_the_first_finding_names_the_fault(function: Callable[..., Any], args: list[Any], kind: str, words: str) -> None:
+    first = told(function, args)[0]
+    assert first.kind == kind
+    assert words in first.message
+
+
+def test_the_line_that_widens_is_named() -> None:
+    def tower(x: Any, scale: Any, *weights: Any) -> Any:
+        return layers(jnp.tanh(x) * scale, *weights)  # the fp32 scale widens what it meets
+
+    first = told(tower, [of(8192, 2048), of(2048, dtype=FP32), of(2048, 8192), of(8192, 2048)])[0]
+    line = tower.__code__.co_firstlineno + 1
+    assert first.kind == "wide-format"
+    assert f"widened in test_everyday_faults.py:{line}" in first.message
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "kind"),
+    [
+        (layers, NARROW, "wide-format"),
+        (updated, WIDE, "wide-format"),  # weights that change have to be cast again
+        (patches, [of(512, 224, 224, 3, dtype=FP32), of(768, 768)], "wide-format"),
+        (lambda x: jax.lax.top_k(x, 8), SCORES, "unused-results"),
+        (lambda x: jnp.sort(x, -1)[:, -16384:], SCORES, "unused-results"),
+        (lambda x: jnp.sort(x, -1)[:, 100:108], SCORES, "unused-results"),  # in the middle: nothing but a sort finds them
+        (lambda x: (jnp.sort(x, -1)[:, -8:], jnp.sort(x, -1).mean(-1)), SCORES, "unused-results"),
+        (lambda x: jnp.cumsum(x, 0), [of(8192, 8192)], "one-hot-product"),
+        (one_of_each, PROMPTS, "unused-results"),
+        (loss, LABELS, "unused-results"),  # one element of every row is read, and all of them to normalise it
+        (cumulated, [of(256, 65536)], "one-hot-product"),  # short sums: a matmul is as fast
+    ],
+)
+def test_nothing_is_said_of_programs_without_it(function: Callable[..., Any], args: list[Any], kind: str) -> None:
+    assert not [one.message for one in told(function, args) if one.kind == kind]
