@@ -219,36 +219,11 @@ class OperationReader:
         if mark in ",=":
             self.at += 1
         elif mark == "%":
-            match = _SSA.match(text, self.at)
-            if match is None:
-                raise self.fail("a value")
-            self.at = match.end()
-            if operation.name.endswith(".while") and text[skip(text, self.at) : skip(text, self.at) + 1] == "=":
-                # while(%iterArg = %start): the name inside the loop, then the value it starts with.
-                self.at = skip(text, self.at) + 1
-                self.skip()
-                operation.words.append(match[0])
-                match = _SSA.match(text, self.at)
-                if match is None:
-                    raise self.fail("a value")
-                self.at = match.end()
-            elif text[skip(text, self.at) : skip(text, self.at) + 1] == ":" and operation.name.endswith("_computation"):
-                self.at = match.start()
-                self.region_with_arguments(operation, depth)
-                return -1
-            operation.operands.append(match[0])
+            return self.value(operation, depth)
         elif mark == "@":
-            match = _SYMBOL.match(text, self.at)
-            if match is None:
-                raise self.fail("a symbol")
-            operation.words.append(match[0])
-            self.at = match.end()
+            operation.words.append(self.expect(_SYMBOL, "a symbol")[0])
         elif mark == '"':
-            match = _STRING.match(text, self.at)
-            if match is None:
-                raise self.fail("a string")
-            operation.words.append(unescape(match[0][1:-1]))
-            self.at = match.end()
+            operation.words.append(unescape(self.expect(_STRING, "a string")[0][1:-1]))
         elif mark == "{":
             if not _DICTIONARY.match(text, self.at):
                 operation.regions.append(self.region(depth + 1))
@@ -267,6 +242,31 @@ class OperationReader:
             value, self.at = parse_value(text, self.at, typed=False)
             operation.words.append(str(value))
         return 0
+
+    def value(self, operation: Operation, depth: int) -> int:
+        """A value that a pretty operation takes; -1 where a parenthesis that it is in was closed too."""
+        match = self.expect(_SSA, "a value")
+        after = skip(self.text, self.at)
+        if operation.name.endswith(".while") and self.text[after : after + 1] == "=":
+            # while(%iterArg = %start): the name inside the loop, then the value it starts with.
+            self.at = after + 1
+            self.skip()
+            operation.words.append(match[0])
+            match = self.expect(_SSA, "a value")
+        elif self.text[after : after + 1] == ":" and operation.name.endswith("_computation"):
+            self.at = match.start()
+            self.region_with_arguments(operation, depth)
+            return -1
+        operation.operands.append(match[0])
+        return 0
+
+    def expect(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
+        """What matches a pattern here, which is passed."""
+        match = pattern.match(self.text, self.at)
+        if match is None:
+            raise self.fail(what)
+        self.at = match.end()
+        return match
 
     def pair(self, operation: Operation, key: re.Match[str]) -> None:
         """``key = value``, where dimension numbers may be pairs (``[1] x [0]``) or a convolution's (``[b, 0]x[i, o]->[b, 0]``)."""

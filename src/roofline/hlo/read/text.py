@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from sys import intern
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -51,6 +52,7 @@ _ENTRY = re.compile(r'\s*(\d+)\s+(?:"(.*)"|\{(.*)\})\s*\Z')
 
 
 _PLAIN, _PARAMETER, _CONSTANT, _CALLER = range(4)
+_SHORT = 100  # letters of attributes that several parameters or constants may have
 
 
 class _Draft(Struct):
@@ -102,9 +104,10 @@ class _Reader:
         self.shapes: dict[str, Shape] = {}
         self.texts: dict[str, str] = {}  # of attributes
         self.plain: dict[str, str] = {}  # those of them that instructions of other lines may have too, with nothing to look at but metadata
+        self.leaves: dict[tuple[str, str, str], tuple[str, object]] = {}  # the short ones of parameters and constants
         self.opcodes: dict[str, tuple[str, int]] = {}
         self.drafts: list[_Draft] = []
-        self.instructions = 0  # in these drafts
+        self.room = limits().instructions  # for those of the next draft
         self.numbers: dict[str, int] = {}
         self.calls: dict[tuple[tuple[str, str], ...], tuple[Call, ...]] = {}
         # Calls of computations defined further down: draft, position, role and name of each.
@@ -263,101 +266,119 @@ class _Reader:
             raise Malformed(f"a second computation named {excerpt(draft.name)}")
         self.numbers[draft.name] = len(self.drafts)
         self.drafts.append(draft)
-        self.instructions += len(draft.instructions)
+        self.room -= len(draft.instructions)
         return len(self.drafts) - 1
 
     def body(self, draft: _Draft, number: int) -> int:
         """The instructions up to the closing brace: the loop that decides how fast a file is read."""
-        lines, before, shapes, dialect, opcodes = self.lines, self.before, self.shapes, self.dialect, self.opcodes
-        instructions, index, texts, plain = draft.instructions, draft.index, self.texts, self.plain
-        match_line, find_operands = (_NOTHING if self.loose else _LINE).match, _OPERAND.findall
-        count, room = len(lines), limits().instructions - self.instructions
-        several: list[Written] = []  # that one line stands for, yet to be added
-        while number < count or several:
-            match = raw = None
-            if not several:
-                place = before + number + 1
-                line = lines[number]
-                if "//" in line:
-                    line = lines[number] = without_line_comment(line)
-                match = match_line(line)
+        lines, before, plain, count = self.lines, self.before, self.plain, len(self.lines)
+        match_line = (_NOTHING if self.loose else _LINE).match
+        while number < count:
+            place = before + number + 1
+            line = lines[number]
+            if "//" in line:
+                line = lines[number] = without_line_comment(line)
+            match = match_line(line)
             if match is not None:
-                root, name, spelling, opcode, inside, rest = match.groups()
+                rest = match[6]
                 raw = like_earlier(rest, plain)
-            if raw is not None:
+                # Brackets left open, or a comma at the end: the instruction goes on in the next line.
+                if raw is not None or not (rest.count("{") != rest.count("}") or rest[-1:] in (",", " ", "=") or "/*" in rest):
+                    self.instruction(draft, place, match.groups(), raw)
+                    number += 1
+                    continue
+            self.line = place
+            line = line.strip()
+            if line.startswith("}"):
+                draft.thread = _thread(line)
+                return number + 1
+            if not line:
                 number += 1
-            # Brackets left open, or a comma at the end: the instruction goes on in the next line.
-            elif match is None or rest.count("{") != rest.count("}") or rest[-1:] in (",", " ", "=") or "/*" in rest:
-                self.line = place
-                if not several:
-                    line = line.strip()
-                    if line.startswith("}"):
-                        draft.thread = _thread(line)
-                        return number + 1
-                    if not line:
-                        number += 1
-                        continue
-                    if line.startswith(("/*", "//")):
-                        number = self.onward(number, lambda scanner: scanner.skip(0))
-                        continue
-                    several, number = self.written(number)
-                match, one = None, several.pop(0)
-                root, name, spelling, opcode, inside, rest = one.root, one.name, one.shape, one.opcode, one.inside, one.rest
+            elif line.startswith(("/*", "//")):
+                number = self.onward(number, lambda scanner: scanner.skip(0))
             else:
-                number += 1
-            shape = shapes.get(spelling)
-            if shape is None and spelling:
-                self.line = place
-                shape = parse_shape(spelling, shapes)
-            kind = opcodes.get(opcode)
-            if kind is None:
-                kind = opcodes[opcode] = (intern(opcode), _kind(opcode))
-            opcode, sort = kind
-            operands: tuple[int, ...] = ()
-            if sort == _PARAMETER:
-                self.line = place
-                self.parameter(draft, inside)
-                rest, raw = f"parameter_number={inside.strip()}{rest}", None
-            elif sort == _CONSTANT:
-                rest, raw = f"literal={shape.dtype if shape else ''} {inside.strip()}{rest}", None
-            elif inside:
-                names = find_operands(inside) if "%" in inside else operand_names(inside)
-                if len(names) <= inside.count(",") and "%" in inside and _UNSIGNED.search(inside):
-                    names = operand_names(inside)
-                try:
-                    operands = tuple([index[operand] for operand in names])
-                except KeyError:
-                    self.line = place
-                    operands = self.unfold(draft, names)
-            position = len(instructions)
-            if position >= room:
-                raise Malformed(excess("instructions"))
-            if name in index or (root and draft.root is not None):
-                self.line = place
-                raise Malformed(
-                    f"a second instruction named {excerpt(name)} in this computation"
-                    if name in index
-                    else "a second ROOT in this computation"
-                )
-            index[name] = position
-            if root:
-                draft.root = position
-            calls: tuple[Call, ...] = ()
-            if shape is None:
-                self.line = place
-                shape = self.inferred(draft, opcode, operands, rest)
-            if raw is None:
-                raw = parted(rest, texts)
-                if "control-predecessors=" in rest:
-                    self.line = place
-                    draft.pending.append((position, [], _control(rest)))
-                elif match is not None and sort != _PARAMETER and sort != _CONSTANT:
-                    keep_plain(raw, plain)
-            if sort == _CALLER:
-                self.line = place
-                opcode, calls = self.link(draft, name, opcode, shape, operands, raw)
-            instructions.append(Instruction(name, opcode, shape, operands, calls, (), place, raw, dialect))
+                several, number = self.written(number)
+                for one in several:
+                    words = (one.root, one.name, one.shape, one.opcode, one.inside, one.rest)
+                    self.instruction(draft, place, words, is_usual=False)
         raise Malformed(f"the computation {excerpt(draft.name)} is not closed; is the text cut off?")
+
+    def instruction(self, draft: _Draft, place: int, words: tuple[Any, ...], raw: object = None, is_usual: bool = True) -> None:
+        """Adds an instruction to a draft: whether it is the root, its name, shape, opcode, operands, and the text behind them.
+
+        ``raw`` are its attributes where an earlier line had the same. One that is not ``is_usual`` is spelled as XLA does not print it.
+        """
+        root, name, spelling, opcode, inside, rest = words
+        shape = self.shapes.get(spelling)
+        if shape is None and spelling:
+            self.line = place
+            shape = parse_shape(spelling, self.shapes)
+        kind = self.opcodes.get(opcode)
+        if kind is None:
+            kind = self.opcodes[opcode] = (intern(opcode), _kind(opcode))
+        opcode, sort = kind
+        instructions, index = draft.instructions, draft.index
+        operands: tuple[int, ...] = ()
+        if sort == _PARAMETER:
+            self.line = place
+            self.parameter(draft, inside)
+            rest, raw = self.leaf("parameter_number=", inside, rest)
+        elif sort == _CONSTANT:
+            rest, raw = self.leaf(f"literal={shape.dtype if shape else ''} ", inside, rest)
+        elif inside[:1] == "%":  # as XLA prints nearly all
+            try:
+                operands = tuple([index[operand] for operand in inside[1:].split(", %")])
+            except KeyError:
+                operands = self.named(draft, inside, place)
+        elif inside:
+            operands = self.named(draft, inside, place)
+        position = len(instructions)
+        if position >= self.room:
+            raise Malformed(excess("instructions"))
+        if name in index or (root and draft.root is not None):
+            self.line = place
+            raise Malformed(
+                f"a second instruction named {excerpt(name)} in this computation" if name in index else "a second ROOT in this computation"
+            )
+        index[name] = position
+        if root:
+            draft.root = position
+        if shape is None:
+            self.line = place
+            shape = self.inferred(draft, opcode, operands, rest)
+        if raw is None:
+            raw = parted(rest, self.texts)
+            if "control-predecessors=" in rest:
+                self.line = place
+                draft.pending.append((position, [], _control(rest)))
+            elif is_usual and sort != _PARAMETER and sort != _CONSTANT:
+                keep_plain(raw, self.plain)
+        calls: tuple[Call, ...] = ()
+        if sort == _CALLER:
+            self.line = place
+            opcode, calls = self.link(draft, name, opcode, shape, operands, raw)
+        instructions.append(Instruction(name, opcode, shape, operands, calls, (), place, raw, self.dialect))
+
+    def leaf(self, what: str, inside: str, rest: str) -> tuple[str, object]:
+        """The attributes of a parameter or a constant, with what it has in its parentheses, as text and as an instruction keeps them."""
+        known = self.leaves.get((what, inside, rest))
+        if known is None:
+            text = f"{what}{inside.strip()}{rest}"
+            if len(text) > _SHORT or "control-predecessors=" in text:
+                return text, None
+            known = self.leaves[what, inside, rest] = (text, parted(text, self.texts))
+        return known
+
+    def named(self, draft: _Draft, inside: str, place: int) -> tuple[int, ...]:
+        """The operands that an instruction names, in whichever spelling."""
+        names = _OPERAND.findall(inside) if "%" in inside else operand_names(inside)
+        if len(names) <= inside.count(",") and "%" in inside and _UNSIGNED.search(inside):
+            names = operand_names(inside)
+        try:
+            return tuple([draft.index[operand] for operand in names])
+        except KeyError:
+            self.line = place
+            return self.unfold(draft, names)
 
     def inferred(self, draft: _Draft, opcode: str, operands: tuple[int, ...], rest: str) -> Shape:
         """The shape of an instruction whose text leaves it out."""
