@@ -1,17 +1,23 @@
 """Steps after a change: bounds by the host's pace."""
 
 import pytest
+from msgspec.structs import replace
 
-from roofline.changed_steps import host_bounds, launching_bounds
-from roofline.changed_times import Changed, applied
+from roofline import analyze
+from roofline.analysis.changes.changed_steps import host_bounds, launching_bounds
+from roofline.analysis.changes.changed_times import Changed, applied
+from roofline.analysis.changes.host_pace import pace_of, paced
+from roofline.analysis.what_if import _point
 from roofline.cost import Cost
+from roofline.machines import load
+from roofline.report import Point
 from roofline.workload import IdleReason, Op, Recording, Share, Step, Workload
 
 MS = 1e-3
 STEPS = 4
 
 
-def recording() -> Recording:
+def recording(call_s: float | None = None, waits_s: float = 0.0) -> Recording:
     """The device works 10 ms in each of four steps; the host launches one every 4 ms, 3 ms of it from the first launch to the last."""
     shares = tuple(Share(key=key, count=1, time_s=10 * MS) for key in range(STEPS))
     op = Op(name="a", cost=Cost.of({"hbm": 1}), time_s=10 * MS * STEPS, count=STEPS, by_step=shares)
@@ -24,16 +30,18 @@ def recording() -> Recording:
             device_seconds=10 * MS,
             lead_s=6 * MS * key,
             launching_s=3 * MS,
+            launch_call_s=call_s,
             followed=key < STEPS - 1,
         )
         for key in range(STEPS)
     )
-    return Recording(format="xspace", workload=Workload((op,)), steps=steps)
+    waits = (IdleReason(kind="dispatch", activity="step", time_s=waits_s, gaps=1, by_step=(Share(key=0, count=1, time_s=waits_s),)),)
+    return Recording(format="xspace", workload=Workload((op,)), steps=steps, idle=waits if waits_s else ())
 
 
-def after(each_s: float, **options: bool) -> Recording:
+def after(each_s: float, before: Recording | None = None, **options: bool) -> Recording:
     whole = each_s * STEPS
-    return applied(recording(), {0: Changed(time_s=whole, low_s=whole, high_s=whole, cost=Cost.of({"hbm": 1}))}, **options)
+    return applied(before or recording(), {0: Changed(time_s=whole, low_s=whole, high_s=whole, cost=Cost.of({"hbm": 1}))}, **options)
 
 
 def test_a_step_gets_no_shorter_than_the_host_takes_to_launch_it() -> None:
@@ -41,8 +49,15 @@ def test_a_step_gets_no_shorter_than_the_host_takes_to_launch_it() -> None:
     assert [step.time_s for step in after(1 * MS).steps[:3]] == pytest.approx([4 * MS] * 3)
 
 
-def test_bounds_say_that_the_host_may_be_twice_as_fast_or_as_slow() -> None:
-    assert host_bounds(recording(), after(1 * MS)) == pytest.approx((2 * MS, 4 * MS))  # 4 ms a step: 2 to 8
+def test_a_host_that_was_slowed_down_and_held_nothing_up_takes_less_the_next_time() -> None:
+    assert [step.time_s for step in after(1 * MS, recording(call_s=28e-6)).steps[:3]] == pytest.approx([2 * MS] * 3)
+    assert [step.time_s for step in after(6 * MS, recording(call_s=28e-6)).steps[:3]] == pytest.approx([6 * MS] * 3)
+    held_up = recording(call_s=28e-6, waits_s=0.1 * MS)  # its pace is that of the step
+    assert [step.time_s for step in after(1 * MS, held_up).steps[1:3]] == pytest.approx([4 * MS] * 2)
+
+
+def test_bounds_say_that_the_host_may_be_much_faster_or_slower() -> None:
+    assert host_bounds(recording(), after(1 * MS)) == pytest.approx((2.4 * MS, 6 * MS))  # 4 ms a step: 1.6 to 10
     assert host_bounds(recording(), after(20 * MS)) == pytest.approx((0.0, 0.0))  # the device takes longer than any host
     assert host_bounds(recording(), recording()) is None  # nothing changes
 
@@ -51,7 +66,7 @@ def test_without_waiting_the_host_still_has_to_launch() -> None:
     faster = after(1 * MS, no_idle=True)
     assert [step.time_s for step in faster.steps] == pytest.approx([3 * MS] * STEPS)
     assert [(one.kind, one.time_s) for one in faster.idle] == [("dispatch", pytest.approx(2 * MS * STEPS))]
-    assert launching_bounds(recording(), faster) == pytest.approx((1.5 * MS, 3 * MS))  # 3 ms a step: 1.5 to 6
+    assert launching_bounds(recording(), faster) == pytest.approx((1.8 * MS, 4.5 * MS))  # 3 ms a step: 1.2 to 7.5
     slower = after(20 * MS, no_idle=True)
     assert [step.time_s for step in slower.steps] == pytest.approx([20 * MS] * STEPS)
     assert not slower.idle
@@ -73,3 +88,26 @@ def test_a_host_that_waits_in_the_middle_of_a_step_launches_faster_than_that() -
     steps = tuple(Step(key=key, time_s=8 * MS, span_s=8 * MS, busy_s=2 * MS, lead_s=0.0, launching_s=7 * MS) for key in range(2))
     waiting = Recording(format="xspace", workload=Workload((op,)), steps=steps, idle=idle)
     assert [step.time_s for step in applied(waiting, {}, no_idle=True).steps] == pytest.approx([3 * MS] * 2)
+
+
+def test_a_device_that_waits_for_a_faster_host_does_so_at_the_beginning_of_a_step() -> None:
+    first = Step(key=0, time_s=8.2 * MS, span_s=8.2 * MS, busy_s=8 * MS, lead_s=0.1 * MS, launching_s=2.7 * MS)
+    second = Step(key=1, time_s=8 * MS, span_s=8 * MS, busy_s=8 * MS, lead_s=5 * MS, launching_s=2 * MS)
+    pace = pace_of((first, second), {0: 0.2 * MS})
+    assert pace is not None
+    assert paced(pace, [8 * MS] * 2, [4 * MS] * 2) == pytest.approx([4.2 * MS, 4 * MS])  # the wait stays, and does not grow
+
+
+def test_a_step_is_as_short_as_device_and_host_may_be_together() -> None:
+    ops = after(6 * MS).workload.ops
+    point = Point(scope="average", infeed_outfeed=True, time_s=8 * MS, busy_s=6 * MS)
+    changed = {0: Changed(time_s=24 * MS, low_s=20 * MS, high_s=30 * MS, cost=Cost.of({"hbm": 1}))}
+    old = analyze(recording(), load("h200"))
+    device, both = (_point(point, old, ops, changed, 0.0, 0.0, (host, 0.0), 0.0).expected for host in (0.0, 2 * MS))
+    assert device is not None
+    assert both is not None
+    assert device.low_s - both.low_s == pytest.approx(2 * MS)
+    assert both.high_s == device.high_s
+    roof = _point(replace(point, floor_s=5.9 * MS), old, ops, changed, 0.0, 0.0, (4 * MS, 0.0), 0.0).expected
+    assert roof is not None
+    assert roof.low_s == 5.9 * MS  # never below the minimum

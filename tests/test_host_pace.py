@@ -1,11 +1,12 @@
 """The host's pace: how short and how long steps get once their device work changes."""
 
 from pathlib import Path
+from statistics import median
 
 import pytest
 
 from roofline import analyze
-from roofline.host_pace import pace_of, paced
+from roofline.analysis.changes.host_pace import next_time, pace_of, paced
 from roofline.sources.report_json import as_recording
 from roofline.workload import Step
 from torch_writer import training
@@ -53,6 +54,18 @@ def test_the_first_step_waits_for_its_last_launch_however_long_its_work_is() -> 
     assert paced(pace, now, [9 * MS] * 3)[:2] == pytest.approx([11 * MS, 9 * MS])
 
 
+def test_a_host_whose_launches_still_become_faster_has_not_settled() -> None:
+    # It takes 8, 4 and 4 ms a step, and launches in half the time in the last one: 2 ms then, and 1.85 times that in a first step usually.
+    steps = steps_of((10, 10, 0, 2), (10, 10, 2, 1), (10, 10, 8, 1), (10, 10, 14, 0.5))
+    pace = pace_of(steps, {})
+    assert pace is not None
+    assert pace.next_s[1:] == pytest.approx([2 * MS] * 3)
+    assert pace.next_s[0] == pytest.approx((8 * 1.85 * 2) ** 0.5 * MS)
+    slow = pace_of(steps, {}, median)
+    assert slow is not None
+    assert slow.next_s == pytest.approx([8 * MS, 4 * MS, 4 * MS, 4 * MS])
+
+
 def test_a_host_that_waits_for_the_device_shows_no_pace_of_its_own() -> None:
     # It is one step ahead and stays so: its launches come as often as the device ends a step.
     pace = pace_of(steps_of((10, 10, 10, 3), (10, 10, 10, 3), (10, 10, 10, 3)), {})
@@ -62,6 +75,12 @@ def test_a_host_that_waits_for_the_device_shows_no_pace_of_its_own() -> None:
 
 def test_without_launches_there_is_no_pace() -> None:
     assert pace_of([Step(key=key, time_s=1.0, span_s=1.0, busy_s=1.0) for key in range(3)], {}) is None
+
+
+@pytest.mark.parametrize(("call_us", "times"), [(28, 0.5), (7, 1.0), (3, 1.0), (None, 1.0)])
+def test_a_host_that_other_work_slows_down_is_faster_in_another_recording(call_us: float | None, times: float) -> None:
+    steps = [Step(key=key, launch_call_s=None if call_us is None else call_us * 1e-6) for key in range(3)]
+    assert next_time(steps) == pytest.approx(times)
 
 
 def test_profiles_say_when_the_host_launched_each_step(tmp_path: Path) -> None:
@@ -78,3 +97,5 @@ def test_traces_say_when_the_host_launched_each_step(tmp_path: Path) -> None:
     # Launched at 5 to 32 µs of every 50, run at 1,000 µs and every 100 after that.
     assert [step.lead_s for step in report.steps] == pytest.approx([995e-6, 1045e-6, 1095e-6])
     assert [step.launching_s for step in report.steps] == pytest.approx([27e-6] * 3)
+    assert [step.launch_call_s for step in report.steps] == pytest.approx([1e-6] * 3)
+    assert [step.launch_call_s for step in as_recording(report).steps] == [step.launch_call_s for step in report.steps]

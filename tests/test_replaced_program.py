@@ -124,7 +124,7 @@ def test_operands_of_8_bit_products_are_copied_where_the_contracted_dimension_is
     for right in (0, 1):
         blocks, args = narrow(right)
         ops = record(blocks, H200, copies=True)(*args).workload
-        copies.append([op.operation for op in ops if getattr(op.operation, "kind", "") == "transpose"])
+        copies.append([op.operation for op in ops if getattr(op.operation, "kind", "") == "byte transpose"])
     assert [one.elements for one in copies[0]] == [4096 * 16384] * 8
     assert copies[1] == []
 

@@ -1,8 +1,8 @@
 """What changed between two versions of a program, of each of which there are one or several runs: for a person who reviews the change.
 
 Amounts are of one step on one device (`quantities`). Ops are matched by what they are, scope, operation, shape and number format, so that
-compilers may renumber them. Of several runs, amounts are means, and a change has the interval in which the difference of the means lies in
-19 of 20 cases, by Welch's t-test; one that holds 0 is noise.
+compilers may renumber them. With several runs, amounts are means, and a change has its 95% confidence interval by Welch's t-test; one that
+contains 0 is noise.
 """
 
 import re
@@ -119,7 +119,7 @@ def _names(reports: Iterable[Report], ops: Iterable[Sequence[OpInfo]]) -> list[s
 
 
 def difference(before: Sequence[float], after: Sequence[float]) -> tuple[float, float] | None:
-    """The interval of the difference of two means, 95%; ``None`` without a second run of a side.
+    """The 95% confidence interval of the difference of two means; ``None`` if one side has a single run.
 
     >>> low, high = difference([10, 10.2, 9.8], [11, 11.2, 10.8])
     >>> round(low, 2), round(high, 2)
@@ -212,7 +212,7 @@ def _ratio(above: Sequence[Number], below: Sequence[Number]) -> float | None:
 
 
 def signed_percent(part: float) -> str:
-    """A part of a whole with its sign.
+    """A percentage with its sign.
 
     >>> signed_percent(-0.05)
     '−5%'

@@ -34,7 +34,7 @@ _NEEDED = {
 }
 _QUANTIZATION = ("quantize", "quantize_row", "quantize_element")
 _SECONDS = ("floor", "split", "tile", "ramp", "block", "start", "column", "hop", "hump", *_QUANTIZATION, "timer")
-_SHARES = ("compute", "memory", "append", "link")
+_SHARES = ("compute", "compute_in_profiles", "memory", "memory_in_profiles", "append", "link")
 _OTHER = ("feed", "p", "exponentials", "packs", "rows", "middle", "in_switch", "functions", "elements")
 
 

@@ -107,7 +107,7 @@ def _estimate(operation: Operation | None, cost: Cost, machine: Machine, calibra
     family = calibration.family("pointwise", operation.kind) if isinstance(operation, Streamed) else None
     if family is None or not isinstance(operation, Streamed):
         return None, None
-    return family, pointwise_time(moved, functions, float(operation.elements), family, chip, calibration)
+    return family, pointwise_time(moved, functions, operation, family, chip, calibration)
 
 
 def _attention(operation: Attention, machine: Machine, chip: Hardware, calibration: Calibration) -> tuple[Family | None, Estimate | None]:
@@ -165,7 +165,12 @@ def _interval(family: Family | None, calibration: Calibration, placed: Placement
 def _evidence(family: Family | None, calibration: Calibration, measured: bool) -> str:
     if family is None:
         of = f"no calibration of this family for {calibration.name}" if calibration.families else "no calibration for this chip"
-        rates = "sustained rates and floor as measured on this machine" if measured else "sustained rates and a launch"
+        if not measured:
+            rates = "sustained rates and a launch"
+        elif calibration.floor_s is None:
+            rates = "sustained rates as measured on this machine, and a launch"
+        else:
+            rates = "sustained rates and floor as measured on this machine"
         return f"{of}: {rates}, so a wide interval"
     return _fitted(calibration.borrowed, calibration.other_card, family.source, family.rows, family.timed, calibration.floor_s is not None)
 

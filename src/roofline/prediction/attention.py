@@ -23,7 +23,12 @@ SMALLEST = 64  # size of a head: kernels take as long for smaller ones (cuDNN 9 
 EXPONENTIALS = 16  # a clock and SM
 DECODE_SPLITS = (1, 2, 4, 8, 16, 32, 64)
 SHORTEST_PART = 128  # of the cache, where it is split
-BACKWARD_PRODUCTS = 5.0  # of the forward pass: five products instead of two, at half of its rate (cuDNN 9 on H200: 4.3 to 6)
+# Backward, times the forward pass, as cuDNN 9 takes on H200 (fitted on 11 sizes, 66 to 970 us, mean error 3%): five
+# products instead of two, at 5/8 of its rate; exponentials and more; gradients of queries, which are summed in fp32 and converted after.
+BACKWARD_PRODUCTS = 4.0
+BACKWARD_EXPONENTIALS = 1.5
+BACKWARD_BYTES = 3.0
+BACKWARD_KERNELS_S = 18e-6  # what its smaller kernels take, before and after the large one
 
 
 def prefill_time(one: Attention, family: Family, hardware: Hardware, calibration: Calibration) -> Estimate:
@@ -40,17 +45,18 @@ def prefill_time(one: Attention, family: Family, hardware: Hardware, calibration
     exponentials = values["exponentials"] * BLOCK * BLOCK / (EXPONENTIALS * hardware.clock_hz)
     if one.backward:
         math *= BACKWARD_PRODUCTS
+        exponentials *= BACKWARD_EXPONENTIALS
     blocks = batch * heads * rows
     spread = blocks * along / hardware.cores
     alone = float(keys) if along > 1 else 0.0
     waves = max(1.0, blocks / hardware.cores)
     pairs = max(spread, alone)
     written = batch * size * element * (2 * float(one.heads) * queries + 2 * groups * cached)
-    memory = written * (2.0 if one.backward else 1.0) / (values["memory"] * hardware.bandwidth)
+    memory = written * (BACKWARD_BYTES if one.backward else 1.0) / (values["memory"] * hardware.bandwidth)
     terms = {"math": pairs * math, "exponentials": pairs * exponentials, "blocks": waves * values["block"], "memory": memory}
     if one.causal and "append" in values:  # a serving framework's: its cache is written on the way
         terms["append"] = 4.0 * batch * groups * queries * size * element / (values["append"] * hardware.bandwidth)
-    floor = floor_of(family, calibration, values["block"])
+    floor = floor_of(family, calibration, values["block"]) + (BACKWARD_KERNELS_S if one.backward else 0.0)
     return Estimate(floor + sum(terms.values()), {"floor": floor, **terms})
 
 

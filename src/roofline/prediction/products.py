@@ -14,14 +14,14 @@ from functools import lru_cache
 
 from ..calibration import Calibration, Family
 from ..operation import Product, width
-from .terms import Estimate, Hardware, floor_of, joined
+from .terms import Estimate, Hardware, floor_of, joined, sustained_share
 
 TILES = ((64, 64), (128, 128), (64, 128), (128, 64), (128, 256), (256, 128), (64, 256), (32, 64), (64, 32), (16, 64))
 GROUP_TILES = tuple((rows, columns) for rows in (16, 32, 64, 128) for columns in (64, 128, 256))
 ONCE, ALL_SPLITS = (1,), (1, 2, 4, 8, 16)
 SHORTEST = 64  # of k: a shorter one is padded to it
 SHORTEST_PART = 128  # of k, where it is split
-WIDENED = 8.5  # elements that a core widens a clock (XLA's kernels of int8 weights on H200: 8 to 10)
+WIDENED = 10.5  # elements that a core widens a clock (XLA's kernels of int8 weights on H200: 9.3 to 10.9)
 ONE_TILE = 128  # rows that share what is widened once
 TURNED = (1.0, 1.15, 1.7)  # times the mathematics, by how many operands do not lie along k (cuBLAS, tf32 on H200: 1 to 1.3 and 1.3 to 2.1)
 
@@ -30,8 +30,9 @@ def product_time(product: Product, family: Family, hardware: Hardware, calibrati
     """How long one execution of a product takes; with what is fused into it, it may move more bytes than its own operands."""
     values = family.values
     power, ramp, start = values["p"], values.get("ramp", 0.0), values.get("tile", 0.0)
-    chip, math, feed = _chip(product, family, hardware)
-    memory = max(product.bytes, moved) / (values["memory"] * hardware.bandwidth)
+    chip, math, feed = _chip(product, family, hardware, sustained_share(family, calibration, "compute"))
+    sustained = sustained_share(family, calibration, "memory") * hardware.bandwidth
+    memory = max(product.bytes, moved) / sustained
     floor = floor_of(family, calibration, joined(power, start, ramp))
     terms = {"floor": floor, "math": math, "feed": feed, "memory": memory}
     seconds = floor + joined(power, chip, memory + ramp)
@@ -39,7 +40,7 @@ def product_time(product: Product, family: Family, hardware: Hardware, calibrati
         elements, others, wide = narrow
         terms["widening"] = elements / (WIDENED * hardware.cores * hardware.clock_hz)
         here = joined(power, chip, memory + ramp, terms["widening"] * -(-others // ONE_TILE))
-        before = joined(power, chip, memory + ramp) + 2 * wide * elements / (values["memory"] * hardware.bandwidth) + floor
+        before = joined(power, chip, memory + ramp) + 2 * wide * elements / sustained + floor
         seconds = floor + min(here, before)
     if product.quantize:
         terms["quantization"] = quantization(product, family)
@@ -63,7 +64,7 @@ def quantization(product: Product, family: Family) -> float:
     return values["quantize"] + rows * (each + float(product.k) * values["quantize_element"])
 
 
-def _chip(product: Product, family: Family, hardware: Hardware) -> tuple[float, float, float]:
+def _chip(product: Product, family: Family, hardware: Hardware, sustained: float) -> tuple[float, float, float]:
     """The time of all tiles, and what of it mathematics and the feed from L2 would take alone, of the best tile and split."""
     values, cores = family.values, hardware.cores
     port = values["feed"] * hardware.clock_hz
@@ -75,7 +76,7 @@ def _chip(product: Product, family: Family, hardware: Hardware) -> tuple[float, 
         m, copies = m / groups, copies * groups
     best, used = float("inf"), (0.0, 0.0, 0.0)
     tiles = (product.tile,) if product.tile else GROUP_TILES if groups else TILES
-    rate = values["compute"] * hardware.flops / cores / TURNED[product.turned]
+    rate = sustained * hardware.flops / cores / TURNED[product.turned]
     for bm, bn, math, feed, each in _tiles(tiles, width(product.compute), rate, port):
         count = -(-m // bm) * -(-n // bn) * copies
         if count * each * k / cores >= best:

@@ -1,17 +1,18 @@
 """Ops that stream through memory: pointwise ones, copies, and those that walk along rows.
 
 pointwise   floor + max(bytes / sustained bandwidth, special functions / (cores · clock · functions a clock), elements likewise)
+            + conversions to 8-bit floats / (cores · clock · conversions a clock)
 row-wise    floor + ((bytes / sustained bandwidth)^p + (max(1, rows / (cores · rows at once)) · (start + columns · step))^p)^(1/p)
 """
 
 from ..calibration import Calibration, Family
-from ..operation import RowWise
+from ..operation import RowWise, Streamed
 from .terms import Estimate, Hardware, floor_of, joined
 
+NARROWED = 9.0  # elements that a core converts to 8-bit floats a clock (XLA's kernels on H200: 7 to 10)
 
-def pointwise_time(
-    moved: float, functions: float, elements: float, family: Family, hardware: Hardware, calibration: Calibration
-) -> Estimate:
+
+def pointwise_time(moved: float, functions: float, one: Streamed, family: Family, hardware: Hardware, calibration: Calibration) -> Estimate:
     """How long an op takes that treats elements alike: so many bytes, beside so many exponentials, roots and the like.
 
     A kernel that does not read along rows, as a plain transpose, takes its elements one by one.
@@ -19,9 +20,11 @@ def pointwise_time(
     values, clocks = family.values, hardware.cores * hardware.clock_hz
     memory = moved / (values["memory"] * hardware.bandwidth)
     special = functions / (clocks * values["functions"]) if "functions" in values else 0.0
-    single = elements / (clocks * values["elements"]) if "elements" in values else 0.0
+    single = float(one.elements) / (clocks * values["elements"]) if "elements" in values else 0.0
+    narrowing = float(one.narrowed) / (clocks * NARROWED)
     floor = floor_of(family, calibration)
-    return Estimate(floor + max(memory, special, single), {"floor": floor, "functions": special, "elements": single, "memory": memory})
+    terms = {"floor": floor, "functions": special, "elements": single, "narrowing": narrowing, "memory": memory}
+    return Estimate(floor + max(memory, special, single) + narrowing, terms)
 
 
 def row_time(one: RowWise, moved: float, family: Family, hardware: Hardware, calibration: Calibration) -> Estimate:

@@ -33,6 +33,12 @@ def floor_of(family: Family, calibration: Calibration, empty_s: float = 0.0) -> 
     return max(calibration.floor_s - empty_s, 0.0)
 
 
+def sustained_share(family: Family, calibration: Calibration, unit: str) -> float:
+    """The share of a peak rate that ops of a family sustain: kernels in profiles, or calls that tables time again and again."""
+    own = family.values.get(f"{unit}_in_profiles") if calibration.of_kernels else None
+    return family.values[unit] if own is None else own
+
+
 def joined(power: float, *seconds: float) -> float:
     """Times that overlap in part: the sum with power 1, the longest with a large one."""
     longest = max(seconds)

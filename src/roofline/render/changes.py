@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from ..checking import Check
 from ..comparison import TIME, Comparison, Delta, Figure, Side
+from ..cost import sum_or_unknown
 from ..report_changes import ReportChanges
 from ..units import percent, plain, show
 from .tables import Cell, Paper, facts, table
@@ -56,7 +57,7 @@ def _verdict(found: Comparison) -> str:
 
 
 def speed_text(speedup: float) -> str:
-    """How fast something is beside how it was.
+    """The speed-up or slow-down, in words.
 
     >>> speed_text(1.5), speed_text(0.25)
     ('1.5x as fast', '4x as long')
@@ -82,14 +83,14 @@ def _sum(label: str, deltas: Sequence[Delta]) -> Delta:
         label=label,
         before=_side([one.before for one in deltas]),
         after=_side([one.after for one in deltas]),
-        change_s=_total(one.change_s for one in deltas),
-        share=_total(one.share for one in deltas),
-        floor_change_s=_total(one.floor_change_s for one in deltas),
+        change_s=sum_or_unknown(one.change_s for one in deltas),
+        share=sum_or_unknown(one.share for one in deltas),
+        floor_change_s=sum_or_unknown(one.floor_change_s for one in deltas),
     )
 
 
 def _side(sides: Sequence[Side]) -> Side:
-    time_s, floor_s = _total(one.time_s for one in sides), _total(one.floor_s for one in sides)
+    time_s, floor_s = sum_or_unknown(one.time_s for one in sides), sum_or_unknown(one.floor_s for one in sides)
     return replace(
         sides[0],
         ops=tuple(op for one in sides for op in one.ops),
@@ -102,16 +103,6 @@ def _side(sides: Sequence[Side]) -> Side:
         bytes={level: sum(one.bytes.get(level, 0) for one in sides) for level in sides[0].bytes},
         launches=sum(one.launches for one in sides),
     )
-
-
-def _total(amounts: Iterable[float | None]) -> float | None:
-    """A sum; of amounts of which one is not known nothing is known."""
-    total = 0.0
-    for amount in amounts:
-        if amount is None:
-            return None
-        total += amount
-    return total
 
 
 def _figure(one: Figure) -> list[str | Cell]:

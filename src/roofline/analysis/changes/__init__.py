@@ -10,11 +10,12 @@ from typing import Protocol
 
 from ...errors import UsageError, did_you_mean
 from ..changes.words import Words
-from .avoided import donate, grouped, remat
+from .avoided import donate, remat
 from .chips import chip, set_rate
 from .dtype import dtype
 from .flash import kernel
 from .fuse import fuse
+from .grouped import grouped
 from .scale import scale, shard
 from .state import State
 
@@ -56,13 +57,22 @@ CHANGES: dict[str, tuple[Callable[[State, Words], None], str, str]] = {
 }
 
 
+# Chips are changed first, since shards are linked by theirs, then sizes: those are worked out of the program as it was compiled
+FIRST = {"chip": 0, "set": 0, "scale": 1, "shard": 1}
+THEN = 2
+
+
 def change(state: State, words: Sequence[str]) -> None:
-    """Apply changes one after the other."""
+    """Apply changes in the order in which they are written, but for those of chips and sizes, which come first."""
     reader = Words(list(words))
     if not words:
         raise UsageError(f"no change given; changes: {', '.join(CHANGES)}")
+    asked: list[tuple[str, list[str]]] = []
     while (word := reader.next()) is not None:
         if word not in CHANGES:
             raise UsageError(f"no change named {word!r}{did_you_mean(word, CHANGES) or '; changes: ' + ', '.join(CHANGES)}")
         reader.usage = CHANGES[word][1]
-        CHANGES[word][0](state, reader)
+        asked.append((word, [reader.need()] if " " in reader.usage else []))
+    for word, argument in sorted(asked, key=lambda one: FIRST.get(one[0], THEN)):
+        apply, usage, _ = CHANGES[word]
+        apply(state, Words(argument, usage))

@@ -8,7 +8,6 @@ from math import log2
 from msgspec.structs import replace
 
 from ...cost import NOTHING, Cost
-from ...hlo.price.traffic import source
 from ...hlo.unneeded.recomputed import KIND as RECOMPUTED
 from ...hlo.unneeded.row_chains import Chain
 from ...operation import Product, Streamed
@@ -21,6 +20,7 @@ from .words import Words
 AGAIN = (0.7, 1.1)  # bounds of recomputing, as shares of the first time: compilers fuse it with the gradients
 FIRST = (0.6, 1.7)  # bounds of a chain of kernels that is one kernel as long as nothing of it is stored for the gradients
 ROWS_AT_ONCE = 1.4  # times as long as its traffic takes: one kernel for a softmax waits for whole rows (XLA's on H200: 1.3 to 2.4)
+LAYER = 2  # products of a layer, at least
 FUSED = 0.15  # of the time of work that is spared, at most: what other kernels have of it, fused into them
 STORED = 0.25  # of the time of work that is spared, at most: what it takes to store and read its results instead
 
@@ -31,7 +31,7 @@ def remat(state: State, words: Words) -> None:
     if word == "off":
         again = [(index, op) for index, op in state if any(one.kind == RECOMPUTED for one in op.avoidable) and op.cost != NOTHING]
         chains = [(chain, _first_s(state, chain, found)) for chain, found in chains_inside(state, again)]
-        _spare(state, RECOMPUTED, "remat off: this program computes nothing twice")
+        spare(state, RECOMPUTED, "remat off: this program computes nothing twice")
         for chain, first in chains:  # it stores values for the gradients now, so that it is no longer one kernel the first time
             index, op = chain[-1]
             left = sum(part.time_s or 0.0 for _, part in chain) - first
@@ -55,7 +55,12 @@ def _again(state: State) -> None:
     if not any(op.phase == "backward" for _, op in state):
         state.notes.append("remat on: this program has no gradients")
         return
-    if not layers and (often := _several_times(state, forward)):
+    often = [] if layers else _several_times(state, forward)
+    single = [] if layers or any(isinstance(op.operation, Product) for _, op in often) else _one_layer(state, forward)
+    if single:
+        layers["one"] = single
+        state.notes.append("remat on: scopes name no layers and no matmul occurs twice, so all but the last matmul is taken for one layer")
+    elif often:
         layers[""] = often
         state.notes.append("remat on: this recording names no layers, so the forward ops that a step has several of are recomputed")
     elif not layers:
@@ -87,6 +92,16 @@ def _several_times(state: State, forward: list[tuple[int, Op]]) -> list[tuple[in
     return [(index, op) for index, op in forward if kinds[_kind(op)] > 1 or (steps and op.count >= 2 * steps)]
 
 
+def _one_layer(state: State, forward: list[tuple[int, Op]]) -> list[tuple[int, Op]]:
+    """The ops of the forward pass down to its last product but one, where a layer ends; the last is the head. None without a program."""
+    module = state.module_of(forward[0][1]) if forward else None
+    if module is None:
+        return []
+    places = {index: module.place(op.name) or (0, 0) for index, op in forward}
+    products = sorted(places[index] for index, op in forward if isinstance(op.operation, Product))
+    return [(index, op) for index, op in forward if places[index] <= products[-2]] if len(products) > LAYER else []
+
+
 def _kind(op: Op) -> tuple[str, Cost]:
     """What the ops of different layers that do the same have in common."""
     return op.label, op.cost
@@ -103,27 +118,10 @@ def _last_product(state: State, ops: list[tuple[int, Op]]) -> tuple[int, Op] | N
 
 def donate(state: State, words: Words) -> None:
     """``donate``: arguments that are copied in full are updated in place."""
-    _spare(state, "missing-donation", "donate: this program copies no argument that donation would update in place")
+    spare(state, "missing-donation", "donate: this program copies no argument that donation would update in place")
 
 
-def grouped(state: State, words: Words) -> None:
-    """``grouped``: dense experts as grouped products, and what lies between two of them with as many rows fewer."""
-    shares = _spare(state, "dense-experts", "grouped: this program does not compute every expert for every token")
-    for name, module in state.programs.items():
-        entry = module.entry_computation
-        places = {module.place(op.name): index for index, op in state if op.module == name}
-        held = {place: shares[index] for place, index in places.items() if place and index in shares}
-        taken = {source(entry, operand, ())[0] for number, place in held if number == module.entry for operand in entry[place].operands}
-        for place, index in places.items():
-            if place is None or place in held or place[0] != module.entry or place[1] not in taken:
-                continue
-            made = [held.get((place[0], source(entry, operand, ())[0])) for operand in entry[place[1]].operands]
-            if made and None not in made:
-                share = max(one for one in made if one is not None)
-                state.put(index, state.ops[index].cost * Fraction(share), state.ops[index].operation, abs(log2(share)))
-
-
-def _spare(state: State, kind: str, otherwise: str) -> dict[int, float]:
+def spare(state: State, kind: str, otherwise: str) -> dict[int, float]:
     """Give the ops of a kind what they need; the shares of their arithmetic that products are left with, by their indices."""
     found = False
     shares = dict[int, float]()

@@ -2,8 +2,8 @@
 
 Operands of products take their bytes in the new format, and so do the kernels that make them: a fused kernel writes it in the same pass.
 What a library's product makes, or an argument that is not a weight, is converted by a kernel of its own. A whole program in a 16-bit format
-has all its fp32 arrays in it, so nothing is converted. Products of 8-bit floats take both
-operands with the contracted dimension last: XLA transposes an operand that lies otherwise, element by element.
+has all its fp32 arrays in it, so nothing is converted. A library's products of 8-bit floats take both operands with the contracted
+dimension last: XLA transposes an operand that lies otherwise, element by element.
 """
 
 from msgspec.structs import replace
@@ -15,15 +15,17 @@ from ...errors import FormulaError
 from ...hlo.ir.shapes import Shape
 from ...hlo.unneeded.kernels import Product as Found
 from ...hlo.unneeded.values import RENAMED
-from ...operation import Product, Streamed, width
+from ...operation import BYTE_TRANSPOSE, Product, Streamed, width
 from ...resource import HBM, Resource, matrix
 from ...workload import Op
+from .bf16_scatters import added_in_bf16_s
 from .state import State
 from .words import Words
 
 WEIGHTS = "-weights"
-HALF = 16  # bits
+HALF = 16  # bits of formats whose operands may lie either way in memory
 NARROW = 8  # bits of formats that need the contracted dimension last
+COMPILED = 0.5  # of the products that XLA compiles itself, at least, which it leaves to a library in these formats: only that transposes
 
 
 def dtype(state: State, words: Words) -> None:
@@ -60,6 +62,25 @@ def _narrowed(state: State, number: DType) -> None:
             here = matrix(number.rate) if resource.unit == "matrix" else resource
             amounts[here] = amounts.get(here, 0.0) + float(amount or 0) * (kept if resource == HBM else 1)
         state.put(index, Cost.of(amounts), op.operation, 1.0)
+        if number.name == "bf16":
+            state.in_bf16.add(index)
+    if state.in_bf16:
+        _say_what_adds(state)
+
+
+def _say_what_adds(state: State) -> None:
+    """Note the scatter-add that loses the most time in bf16, compared with fp32."""
+    slower = []
+    for index in state.in_bf16:
+        op = state.ops[index]
+        least = added_in_bf16_s(state.module_of(op), op, state.calibration)
+        if least and op.time_s and least[0] > op.time_s:
+            slower.append((least[0] - op.time_s, op.label or op.name, least[0] / op.time_s))
+    if slower:
+        _, name, times = max(slower)
+        state.notes.append(
+            f"dtype bf16: {name} takes about {times:,.3g} times as long, since GPUs add fp32 numbers faster: keep it in fp32"
+        )
 
 
 def _kept(state: State, op: Op, element: float) -> float:
@@ -86,7 +107,8 @@ def _product(state: State, index: int, op: Op, old: Product, number: str, weight
     if compute == "fp32":
         compute = "tf32" if old.compute == "tf32" else "fp32"
     out = old.out if named(old.out).bits <= 16 or named(number).bits > 16 else "bf16"
-    new = replace(old, left=left, right=right, out=out if named(number).bits <= 16 else number, compute=compute)
+    turned = 0 if named(compute).bits == HALF else old.turned
+    new = replace(old, left=left, right=right, out=out if named(number).bits <= 16 else number, compute=compute, turned=turned)
     if (new.left, new.right, new.compute) == (old.left, old.right, old.compute):
         return False
     cost = _cost(op, old, new)
@@ -129,11 +151,11 @@ def _is_weight(state: State, op: Op, side: int) -> bool:
 
 def _arguments(state: State, op: Op, old: Product, new: Product) -> None:
     """The kernels that make a product's operands: they write the new format, or a kernel of their own converts it."""
-    found, _, _ = _found(state, op)
+    found, number, position = _found(state, op)
     module = state.module_of(op)
     if found is None or module is None:
         return
-    review = state.review(module)
+    review, made = state.review(module), module.computations[number][position]
     sides = ((found.left, old.left, new.left, found.dims.lhs_contracting), (found.right, old.right, new.right, found.dims.rhs_contracting))
     for side, before, after, contracted in sides:
         if before == after:
@@ -145,7 +167,9 @@ def _arguments(state: State, op: Op, old: Product, new: Product) -> None:
         is_weight = is_argument and all(source.index in state.weights(module) for source in sources)
         _written(state, op, maker, elements, before, after, is_weight)
         if named(after).bits == NARROW and named(after).rate == "fp8" and not _is_last(side.shape, contracted):
-            state.add(op, Cost.of({HBM: elements * 2 * width(after)}), Streamed(kind="transpose", elements=elements), "transpose")
+            least = 1.0 if made.opcode == "custom-call" else COMPILED
+            turned = Streamed(kind=BYTE_TRANSPOSE, elements=elements)
+            state.add(op, Cost.of({HBM: elements * 2 * width(after)}), turned, "transpose", least)
 
 
 def _is_last(shape: Shape, contracted: tuple[int, ...]) -> bool:
@@ -159,11 +183,12 @@ def _written(state: State, op: Op, maker: str | None, elements: int, before: str
     """The new format as a kernel writes it: weights have it from the start, fused kernels write it instead, others are converted after."""
     if is_weight:
         return
+    narrowed = elements if named(after).rate == "fp8" else 0
     for index, one in state:
         if maker is not None and one.name == maker and one.module == op.module and isinstance(one.operation, Streamed):
             saved = elements * (width(before) - width(after)) * one.count
             amounts = {resource: float(amount) for resource, amount in one.cost.amounts}
             amounts[HBM] = max(amounts.get(HBM, 0.0) - saved, 0.0)
-            state.put(index, Cost.of(amounts), one.operation, 0.5)
+            state.put(index, Cost.of(amounts), replace(one.operation, narrowed=narrowed), 0.5)
             return
-    state.add(op, Cost.of({HBM: elements * (width(before) + width(after))}), Streamed(kind="fusion"), "convert")
+    state.add(op, Cost.of({HBM: elements * (width(before) + width(after))}), Streamed(kind="fusion", narrowed=narrowed), "convert")

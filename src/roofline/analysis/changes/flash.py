@@ -1,19 +1,20 @@
 """``kernel attention=flash``: attention in one kernel per layer and direction; its scores are no longer stored.
 
 The two products of the forward pass with what lies between them become one kernel; those of the backward pass, which touch arrays of the
-same size, another. Copies that only bring their operands and results into another layout go too, as do masks.
+same size, another. Copies that only bring their operands and results into another layout go too, as do masks. Kernels that cut queries,
+keys or values out of a larger array stay: a library's kernel is given whole arrays.
 """
 
 from math import prod
 
 from ...cost import NOTHING, Cost
-from ...hlo.ir.module import HloModule
+from ...hlo.ir.module import Computation, HloModule
 from ...hlo.unneeded.attention import KIND as STORED
 from ...operation import Attention, Product, width
 from ...resource import HBM, matrix
 from ...workload import Op
 from .state import State
-from .traced_batch import JOINED, shapes_of
+from .traced_dimensions import JOINED
 from .words import Words
 
 UNSEEN = 0.1  # of the time of ops of a trace that go, at most: others that go with them, which a trace does not show
@@ -115,7 +116,7 @@ def _without_copies(state: State, module: HloModule, replaced: set[str]) -> None
             if one.opcode in ("parameter", "tuple", "while", "conditional", "call"):
                 continue
             users = values.users(entry, place)
-            feeds = bool(users) and all(user in gone for user in users)
+            feeds = bool(users) and all(user in gone for user in users) and not _takes_a_part(entry, place)
             takes = any(operand in gone for operand in one.operands) and all(
                 operand in gone or not entry[operand].shape.dims for operand in one.operands
             )
@@ -126,6 +127,13 @@ def _without_copies(state: State, module: HloModule, replaced: set[str]) -> None
                     state.remove(by_name[one.name])
 
 
+def _takes_a_part(entry: Computation, place: int) -> bool:
+    """Whether an instruction gives back an array that is smaller than one it takes."""
+    one = entry[place]
+    taken = max((shape.elements for operand in one.operands for shape in entry[operand].shape.leaves if shape.is_array), default=0)
+    return any(shape.elements < taken for shape in one.shape.leaves if shape.is_array)
+
+
 def _without_traced_copies(state: State, made: list[Attention]) -> None:
     """Remove copies of a trace that bring queries, keys, values or results, head by head, into another layout."""
     heads = {
@@ -134,7 +142,7 @@ def _without_traced_copies(state: State, made: list[Attention]) -> None:
         for tokens in (one.queries, one.keys)
     }
     for index, op in state:
-        shapes = shapes_of(op.label)
+        shapes = op.shapes
         if (
             shapes
             and len(shapes[0]) > JOINED

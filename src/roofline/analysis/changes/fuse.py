@@ -3,8 +3,9 @@
 These are small programs that run one after the other, or kernels of one program that its compiler left apart (`row_chains`).
 
 The kernel reads what comes from outside once and writes the last array. Its traffic takes as long as that of the part that it is most
-alike: one that walks along rows, if there is one, else the fastest. A part that its special functions hold back takes as long as it took,
-and overlaps with the traffic only in part.
+alike: one that walks along rows, if there is one, else the fastest. If it has to hold rows until their sums are finished, which no part
+does, it takes longer. A part that its instructions hold back, such as special functions, takes as long as it took, and overlaps with the
+traffic only in part.
 """
 
 from collections import Counter
@@ -20,9 +21,13 @@ from ...workload import Op
 from .state import State
 from .words import Words
 
-OVERLAP = 1.5  # between adding up (1) and the longer alone
-BOUNDS = (0.8, 1.25)
+OVERLAP = 1.75  # between adding up (1) and the longer alone (1.6 to 2.5 in three chains that XLA fused, H200)
+AS_FAST = (1.0, 0.8, 1.25)  # times as long as its traffic, and bounds of that
+# The same of a kernel that finishes one or two sums of a row before the row, as a norm or a softmax (XLA's on H200: 1.2 to 1.9, 1.3 to 2.8)
+ROWS_HELD = (AS_FAST, (1.5, 0.75, 1.35), (2.3, 0.57, 1.35))
 SLOWER = 0.95  # times the rate of parts without special functions, below which those hold one back
+FAR_SLOWER = 0.7  # the same for a part without special functions: places that it works out for each element, as in reversed order
+QUICK_S = 1e-5  # of an execution, below which its launch makes a part slow
 SAME = 2  # arrays from outside that are alike: the first, and one that several parts read
 STREAMS = ("elementwise", "loop fusion")  # categories of parts that treat elements one by one
 
@@ -39,8 +44,9 @@ def fuse(state: State, words: Words) -> None:
     ]
     inside = chains_inside(state, chosen)
     for ops, chain in inside:
-        _fused(state, ops, float(chain.moved))
-    exchanging = [(index, op) for index, op in chosen if op.takes and op.gives]
+        _fused(state, ops, float(chain.moved), ROWS_HELD[min(chain.sums, len(ROWS_HELD) - 1)])
+    fused = {index for ops, _ in inside for index, _ in ops}
+    exchanging = [(index, op) for index, op in chosen if op.takes and op.gives and index not in fused]
     given = Counter(array for _, op in exchanging for array in op.gives)
     taken = Counter(array for _, op in exchanging for array in op.takes)
     linked = [one for one in exchanging if any(array in given for array in one[1].takes) or any(array in taken for array in one[1].gives)]
@@ -80,17 +86,18 @@ def grown(state: State, chain: Indexed) -> float:
     return after / before if before else 1.0
 
 
-def _fused(state: State, chain: Indexed, moved: float) -> None:
-    """Make one kernel of a chain that moves so many bytes once, unless that is no faster."""
+def _fused(state: State, chain: Indexed, moved: float, slower: tuple[float, float, float] = AS_FAST) -> None:
+    """Make one kernel of a chain that moves so many bytes once, unless that is no faster; ``slower`` than traffic alone would be."""
     ops = [op for _, op in chain]
     runs, keep = min(op.count for op in ops), chain[-1][0]
-    seconds = fused_s(state, chain, moved) * runs
+    times, *bounds = slower
+    seconds = fused_s(state, chain, moved) * times * runs
     if seconds >= sum(state.recording.workload.ops[index].time_s or 0.0 for index, _ in chain) * grown(state, chain):
         return
     amounts = {resource: float(amount) for resource, amount in Cost.total(op.cost for op in ops).amounts}
     amounts[HBM] = moved * runs
     state.put(keep, Cost.of(amounts), Streamed(kind="fusion"), 1.0, fresh=True)
-    state.fixed[keep] = (seconds, seconds * BOUNDS[0], seconds * BOUNDS[1])
+    state.fixed[keep] = (seconds, seconds * bounds[0], seconds * bounds[1])
     for index, _ in chain[:-1]:
         state.remove(index)
 
@@ -121,12 +128,17 @@ def _traffic_s(moved: float, chain: Sequence[Op]) -> float:
 
 
 def held_back_s(chain: Sequence[Op]) -> float:
-    """The seconds of one execution of the parts that their special functions hold back."""
+    """The seconds of one execution of the parts that their instructions hold back: they are slower than others that move as many arrays."""
     plain = [op for op in chain if not op.cost.known(TRANSCENDENTAL) and op.category in STREAMS]
     found = 0.0
     for op in chain:
-        if op.category in STREAMS and float(op.cost.known(TRANSCENDENTAL)):
+        if op.category not in STREAMS or not op.time_s:
+            continue
+        each_s = op.time_s / op.count
+        others = [_rate(one) for one in plain if one is not op]
+        if float(op.cost.known(TRANSCENDENTAL)):
             peers = [_rate(one) for one in plain if len(one.takes) == len(op.takes)] or [_rate(one) for one in chain if one is not op]
-            if _rate(op) < SLOWER * median(peers) and op.time_s:
-                found += op.time_s / op.count
+            found += each_s if _rate(op) < SLOWER * median(peers) else 0.0
+        elif len(others) > 1 and each_s > QUICK_S and _rate(op) < FAR_SLOWER * median(others):
+            found += each_s
     return found

@@ -11,13 +11,14 @@ from ...hlo.ir.module import HloModule
 from ...hlo.price.types import Site
 from ...hlo.scaling.growth import Program, Times
 from ...hlo.scaling.hidden import Data
-from ...hlo.scaling.inputs import EXPERTS, LAYERS, Dimension, dimension_named, dimensions_of, inputs_of, walking
+from ...hlo.scaling.inputs import LAYERS, Dimension, dimension_named, dimensions_of, inputs_of, walking
 from ...hlo.scaling.scaled import scaled
 from ...hlo.unneeded.kernels import Product
 from ...operation import Collective
 from ...resource import HBM, SCALE_UP, matrix
+from .single_rows import parts_of, take_apart
 from .state import State
-from .traced_batch import scale_traced_batch
+from .traced_scale import TRACED, scale_traced
 from .words import Words
 
 BATCH = "batch"
@@ -27,7 +28,7 @@ LEAST, MOST = Fraction(1, 2**20), 2**20  # times that a dimension is scaled
 def scale(state: State, words: Words) -> None:
     """Scale a dimension of the program with the most time that has it, and that of its name and size in the others."""
     name, times = _asked("scale", words)
-    if not state.programs and name == BATCH and (size := scale_traced_batch(state, times)):
+    if not state.programs and name in TRACED and (size := scale_traced(state, name, times)):
         if (size * times).denominator != 1:
             raise UsageError(f"scale {name}=x{times}: {name} is {size}, which leaves no whole number")
         state.notes.append(f"{name}: {size} to {size * times}, by the shapes of each op's first tensors")
@@ -57,7 +58,7 @@ def _scaled(state: State, program: Program, dimension: Dimension, times: Fractio
         _hidden(state, program.module, dimension, int(times))
         return
     _grown(state, program, dimension, times)
-    if dimension.name == EXPERTS and any(one.dims[axis] != dimension.size for one, axis in dimension.inputs):
+    if dimension.grouped:
         _with_the_same_tokens(state, program.module.name, times)
 
 
@@ -117,9 +118,15 @@ def _asked(change: str, words: Words) -> tuple[str, Fraction]:
 
 def _dimension(state: State, change: str, name: str) -> tuple[Program, Dimension]:
     """The program with the most time that has a dimension of this name, and the dimension."""
-    if not state.programs:
+    if not state.programs and change == "scale" and name in TRACED:
         raise UsageError(
-            f"{change} {name} needs the compiled program, which this input does not have; "
+            f"scale {name}: no recorded shape shows it; record the shapes of tensors (record_shapes=True in torch.profiler), "
+            "or give the changed function instead: rl.what_if(path, program=f, args=…)"
+        )
+    if not state.programs:
+        others = f" (only {' and '.join(TRACED)} can be scaled without)" if change == "scale" else ""
+        raise UsageError(
+            f"{change} {name} needs the compiled program, which this input does not have{others}; "
             "give the changed function instead: rl.what_if(path, program=f, args=…)"
         )
     for module in state.programs.values():
@@ -155,7 +162,11 @@ def _grown(state: State, program: Program, dimension: Dimension, times: Times) -
         cost = once.cost * op.count
         if cost.amounts == op.cost.amounts:
             continue
-        state.put(index, cost, review.operation(number, position, once.cost), abs(log2(times)))
+        made, far = review.operation(number, position, once.cost), abs(log2(times))
+        if parts := parts_of(review, place, op.operation, made):
+            take_apart(state, index, parts, far)
+        else:
+            state.put(index, cost, made, far)
     state.programs[module.name] = larger
 
 

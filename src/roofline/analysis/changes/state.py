@@ -7,7 +7,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...calibration import Calibration
-from ...changed_times import REFORMATTED, Changed, anchored
 from ...cost import NOTHING, Cost
 from ...hlo.ir.module import HloModule
 from ...hlo.price.collectives import Network, network_of
@@ -16,14 +15,19 @@ from ...hlo.scaling.growth import Program
 from ...hlo.scaling.inputs import inputs_of
 from ...hlo.unneeded import Review
 from ...machine import Machine
-from ...operation import Operation
+from ...operation import Operation, Product, width
 from ...prediction import Prediction
 from ...workload import Op, Recording
 from ..expected_times import predict_op
+from .bf16_scatters import added_in_bf16_s
+from .changed_times import OTHER_UNIT, REFORMATTED, Changed, anchored
+
+LOAD = 16  # bytes that one instruction loads, at most
 
 
 class Added(Struct, frozen=True):
-    """A kernel that a change adds beside another: its name, cost and kind, its time where that is known, with bounds as shares of it.
+    """A kernel that a change adds beside another: its name, cost and kind, its time where that is known, with bounds as shares of it,
+    or of those of its prediction.
 
     One that does what the op with index ``like`` did when it took that time changes as that does.
     """
@@ -51,6 +55,7 @@ class State:
         self.doublings: dict[int, float] = {}
         self.fresh: set[int] = set()  # ops that are other kernels than those that were measured
         self.reformatted: set[int] = set()  # ops in another number format: other kernels of the same shape
+        self.in_bf16: set[int] = set()  # ops whose fp32 arrays are bf16 ones now
         self.added: list[Added] = []
         self.fixed: dict[int, tuple[float, float, float]] = {}  # ops whose time and bounds a change works out itself
         self.no_idle = self.one_graph = False
@@ -75,9 +80,9 @@ class State:
         kernels = None if op.kernels is None else op.kernels * float(times)
         self.ops[index] = replace(self.ops[index], count=op.count * float(times), kernels=kernels)
 
-    def add(self, beside: Op, cost: Cost, operation: Operation | None, word: str) -> None:
-        """One more kernel, as often as another runs; ``cost`` is of one execution."""
-        self.added.append(Added(f"{beside.name}.{word}.{len(self.added)}", beside, cost, operation, word))
+    def add(self, beside: Op, cost: Cost, operation: Operation | None, word: str, least: float = 1.0) -> None:
+        """One more kernel, as often as another runs; ``cost`` is of one execution, ``least`` the share of such kernels there will be."""
+        self.added.append(Added(f"{beside.name}.{word}.{len(self.added)}", beside, cost, operation, word, bounds=(least, 1.0)))
 
     def repeat(self, index: int, word: str, bounds: tuple[float, float], time_s: float | None = None) -> None:
         """An op once more, in the time it takes or another that changes with it; ``bounds`` are shares of that."""
@@ -133,9 +138,15 @@ class State:
             if op is old and (before := self.before[index]) is not None and after.time_s == before.time_s:
                 continue  # as fast on the other machine
             measured = None if index in self.fresh else old.time_s
-            time_s, low_s, high_s = self.fixed.get(index) or anchored(measured, self.before[index], after, self.doublings.get(index, 1.0))
+            counts = OTHER_UNIT if _unit(op) != _unit(old) else 1.0
+            doublings = self.doublings.get(index, 1.0)
+            time_s, low_s, high_s = self.fixed.get(index) or anchored(
+                measured, self.before[index], after, doublings, counts, uneven=_is_uneven(op)
+            )
             if index in self.reformatted and time_s:
                 low_s, high_s = (time_s * (each / time_s) ** REFORMATTED for each in (low_s, high_s))
+            if index in self.in_bf16 and (least := added_in_bf16_s(self.module_of(op), op, self.after_calibration)):
+                time_s, low_s, high_s = map(max, (time_s, low_s, high_s), least)
             time_s, low_s, high_s = (max(each, after.floor_s) for each in (time_s, low_s, high_s))
             found[index] = Changed(
                 time_s=time_s,
@@ -149,3 +160,16 @@ class State:
                 times=op.count / old.count if old.count else 1.0,
             )
         return found
+
+
+def _unit(op: Op) -> str:
+    """The number format that a product computes in."""
+    return op.operation.compute if isinstance(op.operation, Product) else ""
+
+
+def _is_uneven(op: Op) -> bool:
+    """Whether a product has a large dimension that is no multiple of a load of 16 bytes: libraries take slower kernels for it."""
+    one = op.operation
+    if not isinstance(one, Product):
+        return False
+    return any(size > LOAD and size * width(one.compute) % LOAD for size in map(float, (one.m, one.k, one.n)))

@@ -6,8 +6,8 @@ from ...errors import UsageError
 class Words:
     """Words that changes take from the left; ``usage`` is how the one that reads is written."""
 
-    def __init__(self, words: list[str]) -> None:
-        self._left, self.usage = words[::-1], ""
+    def __init__(self, words: list[str], usage: str = "") -> None:
+        self._left, self.usage = words[::-1], usage
 
     def next(self) -> str | None:
         """The next word, if there is one."""

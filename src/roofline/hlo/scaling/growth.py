@@ -48,10 +48,12 @@ class Program:
         computation, index, part = key
         return list(self.module.computations[computation][index].shape.leaves)[part].dims
 
-    def grown(self, seeds: Iterable[tuple[Key, int]], kept: Marks | None = None) -> Marks:
-        """The marks of every array that grows with some dimensions of the entry's parameters.
+    def grown(self, seeds: Iterable[tuple[Key, int]], kept: Marks | None = None, *, whole: bool = False, mixed: bool = True) -> Marks:
+        """The marks of every array that grows with some dimensions of the entry's parameters; of those that have it ``whole`` alone,
+        not joined with another; or but for those in which its elements are ``mixed`` with others by a sort.
 
-        Where one is split in two, the more major part grows, unless that is a dimension which is ``kept``: tokens in groups by expert.
+        Where one is split in two, the more major part grows, unless that is a dimension which is ``kept``: of tokens in groups by expert
+        the groups grow, and their number stays.
         """
         marks: Marks = {}
         waiting: list[int] = []
@@ -65,25 +67,28 @@ class Program:
             steps -= 1
             number = waiting.pop(0)
             queued.discard(number)
-            for key in self._follow(self.links[number], marks, kept or {}):
+            for key in self._follow(self.links[number], marks, kept or {}, whole, mixed):
                 for other in self._touching[key]:
                     if other not in queued:
                         queued.add(other)
                         waiting.append(other)
         return marks
 
-    def _follow(self, link: Link, marks: Marks, kept: Marks) -> list[Key]:
+    def _follow(self, link: Link, marks: Marks, kept: Marks, whole: bool, mixed: bool) -> list[Key]:
         """Follow marks through a link; the arrays that have new ones."""
         stays = {factor for factor, _ in _held(link, kept)} if kept else set[int]()
         factors: dict[int, set[Mark]] = {}
         for factor, inner in _held(link, marks, stays):
-            factors.setdefault(factor, set()).add(inner)
+            if mixed or factor not in link.mixed or inner == (link.sizes[factor], 1):
+                factors.setdefault(factor, set()).add(inner)
         changed = []
         for key, dims in link.arrays:
             sizes = self.dims(key)
             own = marks.get(key)
             new = False
             for place, each in enumerate(dims):
+                if (whole and sum(link.sizes[factor] > 1 for factor in each) > 1) or (kept and own and own[place]):
+                    continue
                 for factor in each:
                     for mark in factors.get(factor, ()):
                         placed = _outside(mark, factor, each, link.sizes, sizes[place])
@@ -116,6 +121,9 @@ def _inside(mark: Mark, factors: tuple[int, ...], sizes: tuple[int, ...], stays:
     stride = whole
     for factor in factors:
         stride //= max(sizes[factor], 1)
+        if minor >= stride and factor in stays:
+            others = [other for other in factors if other not in stays and sizes[other] > 1]
+            return [(others[0], (sizes[others[0]], 1))] if others else []
         if minor >= stride:
             top = stride * sizes[factor]
             return [(factor, (min(size, top // minor) if top > minor else 1, max(minor // max(stride, 1), 1)))]

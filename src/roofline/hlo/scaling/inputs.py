@@ -8,6 +8,7 @@ of all heads together, and between two products.
 """
 
 import re
+from collections.abc import Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,7 +37,8 @@ class Input(Struct, frozen=True):
 class Dimension(Struct, frozen=True):
     """Dimensions of inputs that move together, under one name; ``marks`` are all arrays that grow with them.
 
-    ``is_hidden`` is true for one of size 1, of which a compiler leaves no trace: then ``marks`` are of the inputs alone.
+    ``is_hidden`` is true for one of size 1, of which a compiler leaves no trace: then ``marks`` are of the inputs alone. ``grouped`` are
+    data that have grown because they are put in as many groups.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Dimension(Struct, frozen=True):
     inputs: tuple[tuple[Input, int], ...]
     marks: Marks
     is_hidden: bool = False
+    grouped: tuple[Input, ...] = ()
 
 
 def inputs_of(program: Program) -> tuple[Input, ...]:
@@ -95,15 +98,17 @@ def _own_weights(program: Program) -> set[int]:
                     for side in mine:
                         if side not in weights | stacks and _is_weight(program, values, side, other, bool(dims.lhs_batch)):
                             weights.add(side)
-    return stacks | weights - _trained_on(module, multiplied)
+    return stacks | weights - _trained_on(module, multiplied, stacks | weights)
 
 
-def _trained_on(module: HloModule, multiplied: list[list[list[int]]]) -> set[int]:
+def _trained_on(module: HloModule, multiplied: list[list[list[int]]], weights: set[int]) -> set[int]:
     """The arguments that products take with a weight that is trained: a result has the shape of that (its gradient, or the weight itself
     after the step) and none has theirs. Without it images would be weights, which the gradient of the first layer multiplies as well.
     """
     entry = module.entry_computation
     results = {leaf.dims for leaf in entry.root_instruction.shape.leaves if leaf.is_array}
+    if not any(entry[weight].shape.dims in results for weight in weights):
+        return set()  # none is trained: a forward pass may end in the shape of its data
     return {
         side
         for sides in multiplied
@@ -230,9 +235,9 @@ def _looked_up(module: HloModule, values: Values, gather: Value) -> bool:
 
 
 def _is_kept(program: Program, argument: int) -> bool:
-    """Whether the first dimension of an argument is one of the program's results."""
+    """Whether the first dimension of an argument is one of the program's results. Rows that were sorted into groups say nothing of it."""
     module = program.module
-    marks = program.grown([((module.entry, argument, 0), 0)])
+    marks = program.grown([((module.entry, argument, 0), 0)], mixed=False)
     root = module.entry_computation.root
     leaves = len(list(module.entry_computation[root].shape.leaves))
     return any(any(held for held in marks.get((module.entry, root, part), ())) for part in range(leaves))
@@ -249,21 +254,37 @@ def _arguments(module: HloModule, values: Values, value: Value) -> list[int]:
 def dimensions_of(program: Program) -> tuple[Dimension, ...]:
     """The dimensions of a program that have names."""
     inputs = inputs_of(program)
-    found: list[Dimension] = []
-    seen: set[tuple[Key, int]] = set()
-    names = ["batch", "sequence"]
-    layers = _walked(program.module)
+    stacks, kept = _stacks(program, inputs)
+    found = [*_vocabulary(program, inputs), *stacks]
+    if hidden := _hidden(program, inputs, {place for one in found for place in _places(one)}):
+        found.append(hidden)
+    return (*found, *_data_dimensions(program, inputs, stacks, kept))
+
+
+def _vocabulary(program: Program, inputs: tuple[Input, ...]) -> list[Dimension]:
+    """How many rows the tables have that are looked up, if nothing but weights has as many."""
+    tables = _tables(program.module, Values(program.module))
+    size = next((one.dims[0] for one in inputs if one.key[1] in tables and len(one.dims) == MATRIX), 0)
+    if not size:
+        return []
+    marks = program.grown(
+        [(one.key, axis) for one in inputs if one.is_weight and len(one.dims) == MATRIX for axis in (0, 1) if one.dims[axis] == size]
+    )
+    together = _reached(inputs, marks)
+    return [Dimension("vocabulary", size, together, marks)] if all(one.is_weight for one, _ in together) else []
+
+
+def _stacks(program: Program, inputs: tuple[Input, ...]) -> tuple[list[Dimension], Marks]:
+    """How many layers a loop walks over, and how many experts there are: weights are stacked along these.
+
+    Also the arrays that grow with the experts alone, not because tokens are put in as many groups.
+    """
+    layers, kept = _walked(program.module), Marks()
     stacks = {
         LAYERS: [(one, 0) for one in inputs if one.key[1] in layers and len(one.dims) > MATRIX],
         EXPERTS: [(one, axis) for one in inputs if one.is_weight and len(one.dims) == MATRIX + 1 + (axis := int(one.key[1] in layers))],
     }
-    tables = _tables(program.module, Values(program.module))
-    if size := next((one.dims[0] for one in inputs if one.key[1] in tables and len(one.dims) == MATRIX), 0):
-        like = [(one.key, axis) for one in inputs if one.is_weight and len(one.dims) == MATRIX for axis in (0, 1) if one.dims[axis] == size]
-        marks = program.grown(like)
-        together = _reached(inputs, marks)
-        if all(one.is_weight for one, _ in together):
-            found.append(Dimension("vocabulary", size, together, marks))
+    found: list[Dimension] = []
     for name, all_of_them in stacks.items():
         if not all_of_them:
             continue
@@ -273,17 +294,24 @@ def dimensions_of(program: Program) -> tuple[Dimension, ...]:
         if name == EXPERTS:  # and the router's scores
             like += [(one.key, len(one.dims) - 1) for one in inputs if len(one.dims) == MATRIX + axis and one.dims[-1] == number]
         marks = program.grown(like)
-        found.append(Dimension(name, number, _reached(inputs, marks), marks))
-        seen |= {(one.key, place) for one, place in found[-1].inputs if one.dims[place] == number}
-    if hidden := _hidden(program, inputs, {place for one in found for place in _places(one)}):
-        found.append(hidden)
+        alone = program.grown(like, whole=True) if name == EXPERTS else marks
+        reached, own = _reached(inputs, marks), {(one.key, place) for one, place in _reached(inputs, alone)}
+        grouped = tuple(one for one, place in reached if not one.is_weight and (one.key, place) not in own)
+        found.append(Dimension(name, number, reached, marks, grouped=grouped))
+        kept = alone if name == EXPERTS else kept
+    return found, kept
+
+
+def _data_dimensions(program: Program, inputs: tuple[Input, ...], stacks: list[Dimension], kept: Marks) -> Iterator[Dimension]:
+    """The batch and the sequence: the first dimensions of data that are of no other kind."""
+    names = ["batch", "sequence"]
     data = [one for one in inputs if not one.is_weight]
-    experts = [one for one in found if one.name == EXPERTS]
+    seen = {(one.key, place) for each in stacks for one, place in each.inputs if one.dims[place] == each.size and one not in each.grouped}
     for place in range(max((len(one.dims) for one in inputs), default=0)):
         while names and (here := [one for one in data if place < len(one.dims) and (one.key, place) not in seen]):
             if names[0] == "batch" and place == 0 and any(one.dims[0] == 1 and len(one.dims) > 1 for one in here):
                 together = tuple((one, 0) for one in data if one.dims[:1] == (1,))
-                found.append(Dimension(names.pop(0), 1, together, {}, True))
+                yield Dimension(names.pop(0), 1, together, {}, True)
                 seen |= {(one.key, 0) for one, _ in together}
                 continue
             seen |= {(one.key, place) for one in here if one.dims[place] == 1}
@@ -291,13 +319,12 @@ def dimensions_of(program: Program) -> tuple[Dimension, ...]:
                 seeds = [(one.key, place) for one in largest]
                 marks = program.grown(seeds)
                 together = _reached(inputs, marks)
-                if experts and any(one.is_weight for one, _ in together):
-                    marks = program.grown(seeds, experts[0].marks)
+                if kept and any(one.is_weight for one, _ in together):
+                    marks = program.grown(seeds, kept)
                     together = _reached(inputs, marks)
                 seen |= {(one.key, axis) for one, axis in together}
                 if all(_follows_data(program, one) for one, _ in together if one.is_weight):
-                    found.append(Dimension(names.pop(0), largest[0].dims[place], together, marks))
-    return tuple(found)
+                    yield Dimension(names.pop(0), largest[0].dims[place], together, marks)
 
 
 def _follows_data(program: Program, weight: Input) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from math import prod
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..ir.attributes import ConvolutionDimensions, DotDimensions
 from ..ir.module import Computation, HloModule, Instruction
@@ -15,6 +16,7 @@ from ..ir.shapes import Shape
 from ..partition.dimensions import Dimensions, Rule, reshape_rule, rule_of
 from ..partition.propagation import Key, handed_on
 from ..unneeded.kernels import product_dimensions
+from .attention_calls import attention_arrays
 
 _CUT = ("slice", "pad", "dynamic-slice", "reverse", "sort", "topk", "reduce-window", "select-and-scatter")
 _MOST_CUT = 0.5  # of a dimension: a slice that takes less of it does not grow with it
@@ -23,25 +25,58 @@ _ALIKE = ("opt-barrier", "domain", "copy", "copy-start", "copy-done", "all-reduc
 
 
 class Link(Struct, frozen=True):
-    """Arrays whose dimensions share factors: each dimension a product of them, major to minor, with the factors' sizes."""
+    """Arrays whose dimensions share factors: each dimension a product of them, major to minor, with the factors' sizes.
+
+    The elements of ``mixed`` factors change places, as a sort does with them.
+    """
 
     arrays: tuple[tuple[Key, tuple[tuple[int, ...], ...]], ...]
     sizes: tuple[int, ...]
+    mixed: tuple[int, ...] = ()
 
 
 def links_of(module: HloModule, numbers: tuple[int, ...]) -> Iterator[Link]:
     """Every link of some computations of a program."""
+    chosen = _sorted_along(module, numbers)
     for number in numbers:
         computation = module.computations[number]
         for index, one in enumerate(computation.instructions):
-            yield from _links(module, number, computation, index, one)
+            yield from _links(module, number, computation, index, one, chosen)
 
 
-def _links(module: HloModule, number: int, computation: Computation, index: int, one: Instruction) -> Iterator[Link]:
+def _sorted_along(module: HloModule, numbers: tuple[int, ...]) -> dict[Key, tuple[int, ...]]:
+    """The arrays that were sorted, and along which dimensions: a slice of them, as the top few, is no longer where there are more."""
+    found: dict[Key, tuple[int, ...]] = {}
+    for number in numbers:
+        for index, one in enumerate(module.computations[number].instructions):
+            if one.opcode == "sort":
+                found |= {(number, index, part): one.dimensions or () for part in range(len(list(one.shape.leaves)))}
+    if not found:
+        return found
+    same: dict[Key, list[list[Key]]] = {}
+    for number in numbers:
+        computation = module.computations[number]
+        for index, one in enumerate(computation.instructions):
+            for keys in _one_value(module, number, computation, index, one):
+                for key in keys:
+                    same.setdefault(key, []).append(keys)
+    waiting = list(found)
+    while waiting:
+        key = waiting.pop()
+        for other in (each for keys in same.get(key, ()) for each in keys):
+            if other not in found:
+                found[other] = found[key]
+                waiting.append(other)
+    return found
+
+
+def _links(
+    module: HloModule, number: int, computation: Computation, index: int, one: Instruction, chosen: dict[Key, tuple[int, ...]]
+) -> Iterator[Link]:
     if one.opcode == "bitcast":
         yield from _of_rule(number, index, one, _bitcast(computation, one))
     elif one.opcode in _CUT:
-        yield from _cut(number, computation, index, one)
+        yield from _cut(number, computation, index, one, chosen)
     elif one.opcode == "concatenate":
         yield from _concatenated(number, computation, index, one)
     elif one.opcode == "dynamic-update-slice":
@@ -51,6 +86,8 @@ def _links(module: HloModule, number: int, computation: Computation, index: int,
         yield from _product(number, computation, index, one, dims)
     elif one.opcode == "custom-call" and one.convolution is not None:
         yield from _convolution(number, computation, index, one, one.convolution)
+    elif one.opcode == "custom-call" and (found := attention_arrays(number, computation, index, one)) is not None:
+        yield Link(tuple(found[0]), found[1])
     elif one.opcode == "custom-call":
         yield from _library(number, computation, index, one)
     elif (rule := rule_of(computation, one)) is not None:
@@ -101,14 +138,16 @@ def _back(dims: Dimensions, order: tuple[int, ...]) -> Dimensions:
     return found
 
 
-def _cut(number: int, computation: Computation, index: int, one: Instruction) -> Iterator[Link]:
-    """Dimensions in their places, also where a part is cut off or added."""
+def _cut(number: int, computation: Computation, index: int, one: Instruction, chosen: dict[Key, tuple[int, ...]]) -> Iterator[Link]:
+    """Dimensions in their places, also where a part is cut off or added, but not where the first few are chosen."""
     count = len(list(one.shape.leaves)) if one.opcode == "sort" else 1
     for operand in one.operands[:count]:
         before = computation[operand].shape
         for part, after in enumerate(one.shape.leaves):
             if before.rank == after.rank:
-                yield from _by_place([(number, operand, 0), (number, index, part)], [before, after], share=_MOST_CUT)
+                few = (before.rank - 1,) if one.opcode == "topk" else chosen.get((number, operand, 0), ()) if one.opcode == "slice" else ()
+                links = _by_place([(number, operand, 0), (number, index, part)], [before, after], share=_MOST_CUT, few=few)
+                yield from (replace(link, mixed=one.dimensions or ()) for link in links) if one.opcode == "sort" else links
                 if one.opcode == "slice":
                     yield from _thirds(number, operand, index, before, one)
 
@@ -121,13 +160,15 @@ def _thirds(number: int, operand: int, index: int, before: Shape, one: Instructi
             yield Link((((number, operand, 0), dims[0]), ((number, index, 0), dims[1])), (3, part))
 
 
-def _by_place(keys: list[Key], shapes: list[Shape], share: float = 1.0) -> Iterator[Link]:
-    """Each dimension with that in its place, where they are of about one size. A factor has its size in the first array."""
+def _by_place(keys: list[Key], shapes: list[Shape], share: float = 1.0, few: tuple[int, ...] = ()) -> Iterator[Link]:
+    """Each dimension with that in its place, where they are of one size, or, but for a ``few``, about one. A factor has its size in the
+    first array.
+    """
     arrays: list[list[tuple[int, ...]]] = [[] for _ in keys]
     sizes: list[int] = []
     for place in range(min(shape.rank for shape in shapes)):
         here = [shape.dims[place] for shape in shapes]
-        alike = min(here) == max(here) or (share < 1 and min(here) >= share * max(here) > 1)
+        alike = min(here) == max(here) or (place not in few and share < 1 and min(here) >= share * max(here) > 1)
         for dims in arrays:
             dims.append((len(sizes),) if alike else ())
         if alike:

@@ -6,6 +6,7 @@ from ..ir.amending import amended
 from ..ir.attributes import SliceRange
 from ..ir.module import HloModule, Instruction
 from ..ir.shapes import Shape
+from .attention_calls import refitted
 from .growth import Marks, Program, Times, grown_dims, running
 
 
@@ -51,7 +52,7 @@ def _fitted(one: Instruction, before: list[Shape], after: list[Shape], shape: Sh
     if one.opcode == "gather":
         sizes = zip(one.integers("slice_sizes"), before[0].dims, after[0].dims, strict=True)
         return amended(made, slice_sizes=tuple(new if size == old else size for size, old, new in sizes))
-    return made
+    return refitted(one, before, after, made) if one.opcode == "custom-call" else made
 
 
 def _range(each: SliceRange, old: int, new: int, size: int) -> SliceRange:

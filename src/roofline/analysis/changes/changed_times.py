@@ -15,17 +15,19 @@ from math import log2
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...cost import NOTHING, Cost
+from ...operation import Operation
+from ...prediction import Prediction
+from ...workload import Coverage, Op, Recording, Share, StepsOnDevice, Workload
 from .changed_steps import changed_pairs, changed_steps, in_one_graph, only_launching, own_s
-from .cost import NOTHING, Cost
-from .operation import Operation
-from .prediction import Prediction
-from .workload import Coverage, Op, Recording, Share, StepsOnDevice, Workload
 
 DECAY = 0.85  # how much the measured difference counts, for each doubling of an op
 STREAMS = ("pointwise", "row-wise", "")  # families whose kernels differ by how they go through memory, at any size
 SMALL = 0.25  # of the time before: an op whose floor is more than that is small
 LEAST_FAR = 0.3  # of the width of bounds, in logarithms, that an op has which changes and is expected to take as long
 MEASURED = 0.02  # how well a measured time repeats
+OTHER_UNIT = 0.4  # how much the measured difference of a product counts for one in another number format: other kernels, other layouts
+HELD = 0.15  # by which matmuls are slower at a chip's power limit, where nothing else runs, than between other work
 REFORMATTED = 1.4  # how much wider, in logarithms, the bounds of an op in another number format are
 
 
@@ -46,14 +48,30 @@ class Changed(Struct, frozen=True, kw_only=True):
     times: float = 1.0
 
 
-def anchored(measured_s: float | None, before: Prediction | None, after: Prediction, doublings: float) -> tuple[float, float, float]:
-    """The time of a changed op and its bounds, from its measured time where there is one; never below its minimum."""
+def anchored(
+    measured_s: float | None,
+    before: Prediction | None,
+    after: Prediction,
+    doublings: float,
+    counts: float = 1.0,
+    *,
+    uneven: bool = False,
+) -> tuple[float, float, float]:
+    """The time of a changed op and its bounds, from its measured time where there is one; never below its minimum.
+
+    ``counts`` is how much of the measured difference counts, in logarithms, before it decays. An op of ``uneven`` sizes is slower at all
+    of its work, so that its excess grows with that even if it is small.
+    """
     if measured_s is None or before is None or not before.time_s or not after.time_s:
         return after.time_s, after.low_s, after.high_s
     far = min(doublings, abs(log2(after.time_s / before.time_s)))
-    ratio = (measured_s / before.time_s) ** (1.0 if before.family in STREAMS else DECAY**far)
-    if before.terms.get("floor", 0.0) > SMALL * before.time_s:  # its excess does not grow with the work
-        ratio = max(after.time_s + measured_s - before.time_s, 0.5 * after.time_s) / after.time_s
+    ratio = (measured_s / before.time_s) ** (1.0 if before.family in STREAMS else counts * DECAY**far)
+    floor = before.terms.get("floor", 0.0)
+    if floor > SMALL * before.time_s:  # its excess does not grow with the work
+        excess = measured_s - before.time_s
+        if uneven and excess > 0:
+            excess *= max((after.time_s - after.terms.get("floor", 0.0)) / (before.time_s - floor), 1.0) ** DECAY
+        ratio = max(after.time_s + excess, 0.5 * after.time_s) / after.time_s
     known = max(min(far, 1.0), LEAST_FAR)  # of an op that hardly changes the measured time is known
     low, high = (after.time_s * ratio * (each / after.time_s) ** known for each in (after.low_s, after.high_s))
     if measured_s > before.high_s:  # the excess may belong to the one shape
@@ -73,6 +91,19 @@ def bounds(ops: Mapping[int, tuple[str, float, float, float]]) -> tuple[float, f
         above[family] = above.get(family, 0.0) + high_s - time_s
     low, high = (sum(each * each for each in side.values()) ** 0.5 for side in (below, above))
     return low, high
+
+
+def slowed(before: Recording, after: Recording) -> float:
+    """The share of the device's time by which it may be slower after a change since more of that is matmuls, which take the most power."""
+    was, now = _matrix_share(before), _matrix_share(after)
+    return HELD * (now - was) / (1 - was) * now if now > was else 0.0
+
+
+def _matrix_share(recording: Recording) -> float:
+    """The share of the time, idle time included, in which ops with matmuls run."""
+    busy = [(op.time_s or 0.0, any(resource.unit == "matrix" for resource, _ in op.cost.amounts)) for op in recording.workload.ops]
+    whole = sum(seconds for seconds, _ in busy) + sum(one.time_s for one in recording.idle)
+    return min(sum(seconds for seconds, is_matrix in busy if is_matrix) / whole, 1.0) if whole else 0.0
 
 
 def applied(
@@ -96,7 +127,7 @@ def applied(
     if no_idle:
         idle = () if one_graph else only_launching(recording, after)
     elif one_graph:
-        idle = in_one_graph(recording)
+        idle = in_one_graph(recording, after)
     steps = changed_steps(recording, after, idle, waits_for_host=not no_idle and not one_graph)
     spent = sum(own_s(new) - (own_s(old) if old else 0.0) for old, new in changed_pairs(recording, after))
     saved = sum(one.time_s for one in recording.idle) - sum(one.time_s for one in idle)

@@ -11,13 +11,14 @@ from statistics import median
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .host_pace import SLOWEST, pace_of, paced
-from .workload import IdleReason, Op, Recording, Share, Step
+from ...workload import IdleReason, Op, Recording, Share, Step
+from .host_pace import SLOWEST, next_time, pace_of, paced
 
 FIRST_WAIT_S = 60e-6  # of an average step: how long a recording's first steps wait until the host is ahead of the device
 DISPATCH = "dispatch"
 LONG_GAP_S = 20e-6  # longer than a launch takes: the host was late
 CAUGHT_UP = 0.9  # of the time that the host takes: a device that works longer waits for it no more than by chance
+SET_ARGUMENTS_S = 4.5e-6  # that XLA takes to set the arguments of one kernel of a graph (JAX, profiled, on hosts of H200s: 3 to 6)
 OTHERWISE = 0.02  # of the time of steps, at most, that the device waits for other reasons where the host launches at its own pace
 Of = Callable[[Sequence[float]], float]
 
@@ -146,7 +147,9 @@ def _paced(steps: Sequence[Step], change: _Change, slower: float = 1.0, of: Of =
     now = [(step.span_s or 0.0) - min(change.waiting[step.key], (step.span_s or 0.0) - (step.busy_s or 0.0)) for step in steady]
     then = [max(seconds + change.more[step.key], 0.0) for step, seconds in zip(steady, now, strict=True)]
     found = {}
-    for step, before, after in zip(steady, paced(pace, now, now), paced(pace, now, then, change.launches * slower), strict=True):
+    held_up = any(change.waiting[step.key] for step in steady)
+    host = change.launches * slower * (1.0 if held_up else next_time(steady))
+    for step, before, after in zip(steady, paced(pace, now, now), paced(pace, now, then, host), strict=True):
         apart = (step.time_s or 0.0) - before
         if apart > 0:
             apart = max(apart - abs(change.more[step.key]), 0.0) if slower >= 1 else 0.0
@@ -154,16 +157,27 @@ def _paced(steps: Sequence[Step], change: _Change, slower: float = 1.0, of: Of =
     return found
 
 
-def in_one_graph(recording: Recording) -> tuple[IdleReason, ...]:
-    """The idle time without that of launches and dispatch, but for the first step's, which nothing hides."""
-    first = recording.steps[0].key if recording.steps else None
-    left = []
-    for one in recording.idle:
-        shares = tuple(share for share in one.by_step if share.key == first)
-        if one.kind == DISPATCH and shares:
-            left.append(replace(one, time_s=sum(share.time_s for share in shares), by_step=shares))
-        elif one.kind not in (DISPATCH, "latency"):
-            left.append(one)
+def in_one_graph(recording: Recording, ops: Sequence[Op]) -> tuple[IdleReason, ...]:
+    """The idle time of a step that is one graph of these ``ops``: that of launches and dispatch goes, but for one dispatch.
+
+    Nothing hides that of the first step. In later ones the device waits for what the host takes longer than it: to dispatch the graph, and
+    to set the arguments of its kernels, if it is XLA's.
+    """
+    left = [one for one in recording.idle if one.kind not in (DISPATCH, "latency")]
+    change, devices = _Change.of(recording, ops), max(len(recording.devices), 1)
+    setting = SET_ARGUMENTS_S * _launches([op for op in ops if op.module]) / max(len(recording.steps) * devices, 1)
+    shares = []
+    for index, step in enumerate(recording.steps):
+        waits = [share for one in recording.idle if one.kind == DISPATCH for share in one.by_step if share.key == step.key]
+        dispatches = sum(share.count for share in waits) / devices
+        dispatch = sum(share.time_s for share in waits) / devices / max(dispatches, 1)
+        busy = (step.busy_s or 0.0) + change.more[step.key]
+        wait = max(dispatch if index == 0 else 0.0, dispatch + setting - busy)
+        if dispatch and wait > 0:
+            shares.append(Share(key=step.key, count=1, time_s=wait * devices))
+    if shares:
+        whole = sum(one.time_s for one in shares)
+        left.append(IdleReason(kind=DISPATCH, activity="graph", time_s=whole, gaps=len(shares), by_step=tuple(shares)))
     return tuple(left)
 
 

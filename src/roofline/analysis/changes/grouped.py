@@ -1,0 +1,54 @@
+"""``grouped``: dense experts as grouped products, and what lies between two of them with as many rows fewer."""
+
+from fractions import Fraction
+from math import log2
+
+from ...hlo.ir.module import HloModule
+from ...hlo.price.traffic import source
+from ...hlo.unneeded.layout import KIND as LAYOUT
+from .avoided import spare
+from .state import State
+from .words import Words
+
+_SAME = ("bitcast", "get-tuple-element")  # the same memory
+_SMALL = 8  # an operand with fewer bytes than one in this many of the largest is no array of rows
+
+
+def grouped(state: State, words: Words) -> None:
+    """Compute each token with its own experts only."""
+    shares = spare(state, "dense-experts", "grouped: this program does not compute every expert for every token")
+    for name, module in state.programs.items():
+        places = {module.place(op.name): index for index, op in state if op.module == name}
+        entry = {place[1]: index for place, index in places.items() if place and place[0] == module.entry}
+        _shrink_between(state, module, entry, shares)
+
+
+def _shrink_between(state: State, module: HloModule, places: dict[int, int], shares: dict[int, float]) -> None:
+    """Give kernels between products of experts the rows that are left; grouped products take and make arrays in the order they have."""
+    entry = module.entry_computation
+    taken = [[source(entry, operand, ())[0] for operand in one.operands] for one in entry]
+    users: dict[int, set[int]] = {}
+    for user, sources in enumerate(taken):
+        for place in sources if entry[user].opcode not in _SAME else ():
+            users.setdefault(place, set()).add(user)
+    products = {place for place, index in places.items() if index in shares}
+    left = {place: shares[places[place]] for place in products}
+    for place, index in sorted(places.items()):
+        if place in products:
+            continue
+        op, sizes = state.ops[index], [entry[operand].shape.bytes for operand in entry[place].operands]
+        large = [each for size, each in zip(sizes, taken[place], strict=True) if size * _SMALL >= max(sizes)]
+        share = max((left.get(each, 1.0) for each in large), default=1.0)
+        into = users.get(place)
+        if any(one.kind == LAYOUT for one in op.avoidable) and (share < 1 or (into and into <= products)):
+            left[place] = share
+            state.remove(index, longer=share)
+        elif share < 1 and 2 * entry[place].shape.bytes >= max(sizes):  # and no sum over the experts
+            left[place] = share
+    between = set(products)
+    for place, index in sorted(places.items(), reverse=True):  # from the last product on back
+        if place in left and users.get(place) and users[place] <= between and place not in products:
+            between.add(place)
+            op = state.ops[index]
+            if op.cost.amounts:
+                state.put(index, op.cost * Fraction(left[place]), op.operation, abs(log2(left[place])))

@@ -1,0 +1,61 @@
+"""Products of which a smaller batch leaves one row: XLA multiplies small weights by it element by element, and adds up in another kernel.
+
+It does so with a weight of less than ten million elements, and with each of those that it would multiply at once for several rows (queries,
+keys and values). Larger ones stay products.
+"""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...cost import Cost
+from ...hlo.unneeded import Review
+from ...hlo.unneeded.values import RENAMED
+from ...operation import Operation, Product, RowWise, Streamed, width
+from ...resource import HBM, matrix
+from .state import State
+
+SMALL = 10_000_000  # elements of both operands, below which XLA multiplies one row element by element
+MATRIX = 2  # dimensions of a matrix
+_PASSING = RENAMED | {"get-tuple-element"}
+
+
+class Parts(Struct, frozen=True):
+    """A product of one row: its depth, the columns of weights that it is taken apart for, each of one, and of those that stay."""
+
+    product: Product
+    depth: int
+    small: tuple[int, ...]
+    large: int
+
+
+def parts_of(review: Review, place: tuple[int, int], before: Operation | None, after: Operation | None) -> Parts | None:
+    """What of a product is no product any more once it has one row; ``None`` where all of it is."""
+    if not isinstance(before, Product) or not isinstance(after, Product):
+        return None
+    if after.groups or min(after.m, after.n) != 1 or min(before.m, before.n) == 1:
+        return None
+    found = review.product(*place)
+    if found is None:
+        return None
+    sides = review.values.pieces(found.right if found.rows == 1 else found.left, _PASSING)
+    weights = [one.shape for one in sides if one.shape.is_array and one.shape.rank == MATRIX]
+    depth, columns = int(after.batch * after.k), int(max(after.m, after.n))  # a depth that is split is a batch of parts
+    if len(weights) != len(sides) or sum(shape.elements for shape in weights) != depth * columns:
+        return None
+    small = tuple(shape.elements // depth for shape in weights if shape.elements + depth < SMALL)
+    return Parts(after, depth, small, columns - sum(small)) if small else None
+
+
+def take_apart(state: State, index: int, parts: Parts, doublings: float) -> None:
+    """Make of a product one with what stays, one kernel that multiplies the other weights, and one for each that adds up."""
+    op, after = state.ops[index], parts.product
+    element = width(after.right if after.n > 1 else after.left)
+    multiplied = Cost.of({HBM: 2 * parts.depth * sum(parts.small) * element})
+    if parts.large:
+        left = replace(after, n=parts.large) if after.n > 1 else replace(after, m=parts.large)
+        state.put(index, Cost.of({matrix(left.compute): left.flops, HBM: left.bytes}) * op.count, left, doublings)
+        state.add(op, multiplied, Streamed(kind="fusion"), "multiply")
+    else:
+        state.put(index, multiplied * op.count, Streamed(kind="fusion"), doublings, fresh=True)
+    for columns in parts.small:
+        state.add(op, Cost.of({HBM: (parts.depth + 1) * columns * element}), RowWise(rows=columns, columns=parts.depth), "sum")

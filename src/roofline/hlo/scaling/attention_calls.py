@@ -1,0 +1,110 @@
+"""Libraries' calls of attention: which dimensions of their arrays are batch, heads, queries and keys, and their settings when those grow.
+
+How many queries and keys meet stands in the call's configuration, not in its shapes, and both may grow with one sequence.
+"""
+
+import json
+
+from ..ir.amending import amended
+from ..ir.module import Computation, Instruction
+from ..ir.shapes import Shape
+from ..partition.propagation import Key
+from ..price.calls.settings import Config, flag, integers, section
+from ..price.calls.traffic import Misfit
+from ..read.backend_config import backend_config
+
+_CUDNN, _ENGINE = "__cudnn$fmha", "te_fused_attn_"
+_SECTION, _SCORES = "cudnn_fmha_backend_config", "intermediate_tensor_shape"
+BATCH, HEADS, QUERIES, KEYS, SHARED_HEADS, WIDTH, VALUE_WIDTH = range(7)  # the factors of the dimensions of all arrays of a call
+Factors = tuple[tuple[int, ...], ...]
+# The sizes in a configuration of Transformer Engine: the operand that has it, and in which place.
+_ENGINE_SIZES = {"input_batch": (0, 0), "attn_heads": (0, -2), "q_max_seqlen": (0, 1), "kv_max_seqlen": (1, 1)}
+_ROWS = 4  # dimensions of queries, keys and values
+
+
+def attention_arrays(
+    number: int, computation: Computation, index: int, one: Instruction
+) -> tuple[list[tuple[Key, Factors]], tuple[int, ...]] | None:
+    """The arrays of a call of cuDNN's attention with the factors of their dimensions, and their sizes; ``None`` of any other call."""
+    scores = _scores(one)
+    operands = [computation[operand].shape for operand in one.operands]
+    if scores is None or len(operands) < 3 or any(shape.rank != _ROWS for shape in operands[:3]):
+        return None
+    arrays = [
+        ((number, one.operands[place], 0), shape, _factors(one, shape, scores, place, is_result=False))
+        for place, shape in enumerate(operands)
+    ]
+    arrays += [
+        ((number, index, part), shape, _factors(one, shape, scores, part, is_result=True)) for part, shape in enumerate(one.shape.leaves)
+    ]
+    sizes = {factor: shape.dims[place] for _, shape, each in arrays for place, held in enumerate(each) for factor in held}
+    return [(key, factors) for key, _, factors in arrays if factors], tuple(sizes.get(factor, 1) for factor in range(VALUE_WIDTH + 1))
+
+
+def _factors(one: Instruction, shape: Shape, scores: tuple[int, ...], place: int, *, is_result: bool) -> Factors:
+    """The factor of each dimension of an operand or result."""
+    backward, paged = "Backward" in one.custom_call_target, _is_paged(one)
+    if shape.rank == 1 and shape.dims[0] == scores[BATCH] and not is_result:
+        return ((BATCH,),)  # how long each sequence is
+    if shape.rank == 3:  # sums of rows
+        return tuple((role,) if size == scores[role] else () for role, size in enumerate(shape.dims))
+    if shape.rank != _ROWS:
+        return ()
+    bias = (5 if backward else 3) if "Bias" in one.custom_call_target and not is_result else -1
+    if place == bias:
+        return tuple((role,) if size == scores[role] else () for role, size in enumerate(shape.dims))
+    of_keys = place in (1, 2) and (backward or not is_result)
+    if of_keys and paged:
+        return ()
+    values = place == 2 if of_keys else (is_result and not backward) or place > 2
+    axis = _length_axis(shape, scores[KEYS if of_keys else QUERIES], is_result=is_result)
+    heads = SHARED_HEADS if of_keys and shape.dims[3 - axis] != scores[HEADS] else HEADS
+    found = [(BATCH,), (heads,), (heads,), (VALUE_WIDTH if values else WIDTH,)]
+    found[axis] = (KEYS if of_keys else QUERIES,)
+    return tuple(found)
+
+
+def _length_axis(shape: Shape, length: int, *, is_result: bool) -> int:
+    """Which dimension of queries, keys or values is their number: operands have it before the heads, results behind them."""
+    usual = 2 if is_result else 1
+    return usual if shape.dims[usual] == length or shape.dims[3 - usual] != length else 3 - usual
+
+
+def refitted(one: Instruction, before: list[Shape], after: list[Shape], made: Instruction) -> Instruction:
+    """A call of attention with the sizes of its new shapes in its configuration; any other call as it is."""
+    config = dict(backend_config(one))
+    if (scores := _scores(one)) is not None and len(before) > 2 and all(shape.rank == _ROWS for shape in before[:2]):
+        query = _length_axis(before[0], scores[QUERIES], is_result=False)
+        key = _length_axis(before[1], scores[KEYS], is_result=False)
+        new = [after[0].dims[0], after[0].dims[3 - query], after[0].dims[query], after[1].dims[key]]
+        if _is_paged(one):
+            new[KEYS] = scores[KEYS]
+        settings = dict(section(config, _SECTION))
+        settings[_SCORES] = {**section(settings, _SCORES), "dimensions": new}
+        return amended(made, backend_config=json.dumps({**config, _SECTION: settings}))
+    if one.custom_call_target.startswith(_ENGINE) and len(before) > 1:
+        for name, (operand, place) in _ENGINE_SIZES.items():
+            operand = operand if before[operand].rank >= _ROWS else 0  # keys may lie in one array with the queries
+            if before[operand].rank >= _ROWS and before[operand].dims[place] == config.get(name):
+                config[name] = after[operand].dims[place]
+        return amended(made, backend_config=json.dumps(config))
+    return made
+
+
+def _settings(one: Instruction) -> Config:
+    return section(backend_config(one), _SECTION)
+
+
+def _is_paged(one: Instruction) -> bool:
+    return flag(_settings(one), "is_paged_attention")
+
+
+def _scores(one: Instruction) -> tuple[int, ...] | None:
+    """Batch, heads, queries and keys of a call of cuDNN's attention."""
+    if not one.custom_call_target.startswith(_CUDNN):
+        return None
+    try:
+        found = integers(section(_settings(one), _SCORES), "dimensions")
+    except Misfit:
+        return None
+    return found if len(found) == _ROWS else None

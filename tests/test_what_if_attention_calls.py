@@ -1,0 +1,100 @@
+"""A longer sequence in a library's attention: queries and keys both grow, and with them what the call computes."""
+
+import pytest
+
+from roofline.hlo.ir.module import HloModule
+from roofline.hlo.price.collectives import Network
+from roofline.hlo.price.pricing import Pricer
+from roofline.hlo.price.types import Site
+from roofline.hlo.read import parse
+from roofline.hlo.scaling.growth import Program
+from roofline.hlo.scaling.inputs import dimension_named
+from roofline.hlo.scaling.scaled import scaled
+
+BATCH, LENGTH, HEADS, SHARED, WIDTH = 2, 64, 8, 2, 16
+
+
+def program(mask: str, scores: int = LENGTH) -> HloModule:
+    """Attention of grouped heads and its gradients by cuDNN, as XLA writes them: results have heads before their rows."""
+    config = (
+        f'{{"cudnn_fmha_backend_config":{{"intermediate_tensor_shape":{{"dimensions":["{BATCH}","{HEADS}","{LENGTH}","{scores}"]}},'
+        f'"mask_type":"{mask}"}}}}'
+    )
+    q, kv = f"bf16[{BATCH},{LENGTH},{HEADS},{WIDTH}]{{3,2,1,0}}", f"bf16[{BATCH},{scores},{SHARED},{WIDTH}]{{3,2,1,0}}"
+    made, shared = f"bf16[{BATCH},{HEADS},{LENGTH},{WIDTH}]{{3,1,2,0}}", f"bf16[{BATCH},{SHARED},{scores},{WIDTH}]{{3,1,2,0}}"
+    sums = f"f32[{BATCH},{HEADS},{LENGTH}]{{2,1,0}}"
+    text = f"""HloModule attend, is_scheduled=true
+
+ENTRY %main (q: {q}, k: {kv}, v: {kv}) -> ({made}, {shared}, {shared}) {{
+  %q = {q} parameter(0), metadata={{op_name="q"}}
+  %k = {kv} parameter(1), metadata={{op_name="k"}}
+  %v = {kv} parameter(2), metadata={{op_name="v"}}
+  %forward = ({made}, {sums}, u8[256]{{0}}) custom-call(%q, %k, %v), custom_call_target="__cudnn$fmhaSoftmax", backend_config={config}
+  %out = {made} get-tuple-element(%forward), index=0
+  %rows = {sums} get-tuple-element(%forward), index=1
+  %flat = {q} bitcast(%out)
+  %backward = ({made}, {shared}, {shared}, u8[256]{{0}}) custom-call(%q, %k, %v, %rows, %flat, %flat), \
+custom_call_target="__cudnn$fmhaSoftmaxBackward", backend_config={config}
+  %dq = {made} get-tuple-element(%backward), index=0
+  %dk = {shared} get-tuple-element(%backward), index=1
+  %dv = {shared} get-tuple-element(%backward), index=2
+  ROOT %all = ({made}, {shared}, {shared}) tuple(%dq, %dk, %dv)
+}}
+"""
+    return parse(text.encode(), "attend")
+
+
+def arithmetic(module: HloModule, name: str) -> float:
+    entry = module.entry_computation
+    one = next(one for one in entry if one.name == name)
+    return float(Pricer(module, "gpu", Network.of(None, "gpu")).price(Site(module, entry, one, "gpu")).cost["matrix/bf16"])
+
+
+def grown(module: HloModule, times: int, *names: str) -> HloModule:
+    for name in names:
+        followed = Program(module)
+        dimension = dimension_named(followed, name)
+        assert dimension is not None
+        module = scaled(followed, dimension.marks, times)
+    return module
+
+
+@pytest.mark.parametrize("call", ["forward", "backward"])
+@pytest.mark.parametrize("mask", ["NO_MASK", "CAUSAL"])
+def test_four_times_the_pairs_of_twice_the_queries_and_keys(mask: str, call: str) -> None:
+    before = program(mask)
+    alone, batch = arithmetic(before, call), arithmetic(grown(before, 2, "q[0]"), call)
+    assert batch == 2 * alone
+    assert arithmetic(grown(before, 2, "q[1]", "k[1]"), call) == pytest.approx(4 * alone, rel=0.03)  # but for the diagonal
+    assert arithmetic(grown(before, 2, "k[1]"), call) == (alone if mask == "CAUSAL" else 2 * alone)  # no query sees later keys
+
+
+def test_the_sums_and_gradients_of_a_call_grow_with_its_operands() -> None:
+    after = grown(program("NO_MASK", 3 * LENGTH), 2, "k[1]")
+    shapes = {one.name: one.shape for one in after.entry_computation}
+    assert shapes["dk"].dims == shapes["dv"].dims == (BATCH, SHARED, 6 * LENGTH, WIDTH)
+    assert shapes["dq"].dims == (BATCH, HEADS, LENGTH, WIDTH)
+    assert shapes["v"].dims == (BATCH, 6 * LENGTH, SHARED, WIDTH)
+    longer = {one.name: one.shape for one in grown(program("NO_MASK", 3 * LENGTH), 2, "q[1]").entry_computation}
+    assert longer["rows"].dims == (BATCH, HEADS, 2 * LENGTH)
+    assert longer["dk"].dims == (BATCH, SHARED, 3 * LENGTH, WIDTH)
+
+
+def test_sizes_in_the_settings_of_transformer_engine_grow_with_its_operands() -> None:
+    shape = "bf16[2,64,8,16]{3,2,1,0}"
+    config = (
+        '{"input_batch":2,"attn_heads":8,"q_max_seqlen":64,"kv_max_seqlen":64,"qk_head_dim":16,"v_head_dim":16,"mask_type":2,"bias_type":0}'
+    )
+    text = f"""HloModule attend, is_scheduled=true
+
+ENTRY %main (q: {shape}, k: {shape}, v: {shape}) -> {shape} {{
+  %q = {shape} parameter(0), metadata={{op_name="q"}}
+  %k = {shape} parameter(1), metadata={{op_name="k"}}
+  %v = {shape} parameter(2), metadata={{op_name="v"}}
+  %call = ({shape}, u8[256]{{0}}) custom-call(%q, %k, %v), custom_call_target="te_fused_attn_forward_ffi", backend_config={config}
+  ROOT %out = {shape} get-tuple-element(%call), index=0
+}}
+"""
+    before = parse(text.encode(), "attend")
+    assert arithmetic(grown(before, 2, "q[1]"), "call") == pytest.approx(4 * arithmetic(before, "call"), rel=0.03)
+    assert arithmetic(grown(before, 2, "q[0]"), "call") == 2 * arithmetic(before, "call")

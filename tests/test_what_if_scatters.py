@@ -1,0 +1,59 @@
+"""What if a program adds to places of an array in bf16: XLA's kernels on GPUs take longer for that than in fp32."""
+
+from pathlib import Path
+
+import pytest
+
+from roofline.analysis.what_if import what_if
+from roofline.report import OpInfo, Report
+
+PROGRAM = """HloModule step, is_scheduled=true
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] COMBINED
+}
+%scatter_body (p0: f32[ROWS,768], p1: s32[16384,1], p2: f32[16384,1,768]) -> f32[ROWS,768] {
+  %p0 = f32[ROWS,768]{1,0} parameter(0)
+  %p1 = s32[16384,1]{1,0} parameter(1)
+  %p2 = f32[16384,1,768]{2,1,0} parameter(2)
+  ROOT %s = f32[ROWS,768]{1,0} scatter(%p0, %p1, %p2), DIMENSIONS, to_apply=%add
+}
+ENTRY %main (x: f32[768,768], table: f32[ROWS,768], ids: s32[16384,1], rows: f32[16384,1,768]) -> (f32[768,768], f32[ROWS,768]) {
+  %x = f32[768,768]{1,0} parameter(0)
+  %table = f32[ROWS,768]{1,0} parameter(1)
+  %ids = s32[16384,1]{1,0} parameter(2)
+  %rows = f32[16384,1,768]{2,1,0} parameter(3)
+  %y = f32[768,768]{1,0} dot(%x, %x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %gradient = f32[ROWS,768]{1,0} fusion(%table, %ids, %rows), kind=kInput, calls=%scatter_body
+  ROOT %both = (f32[768,768]{1,0}, f32[ROWS,768]{1,0}) tuple(%y, %gradient)
+}
+"""
+DIMENSIONS = "update_window_dims={1,2}, inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=1"
+
+
+def after(tmp_path: Path, rows: int, number: str = "bf16", combined: str = "add(%a, %b)") -> tuple[Report, OpInfo]:
+    file = tmp_path / "step.hlo"
+    file.write_text(PROGRAM.replace("DIMENSIONS", DIMENSIONS).replace("ROWS", str(rows)).replace("COMBINED", combined), encoding="utf-8")
+    report = what_if(file, f"dtype {number}", "h200")
+    return report, next(op for op in report.ops if op.name == "gradient")
+
+
+def test_rows_added_to_a_large_table_take_so_long_for_each_number(tmp_path: Path) -> None:
+    report, op = after(tmp_path, 30522)
+    assert op.time_s == pytest.approx(101e-6, rel=0.05)  # as measured
+    assert any("keep it in fp32" in note for note in report.input.notes)
+
+
+def test_rows_added_to_a_few_places_wait_for_each_other(tmp_path: Path) -> None:
+    _, two = after(tmp_path, 2)
+    assert two.time_s == pytest.approx(21.2e-3, rel=0.05)  # as measured
+    _, more = after(tmp_path, 16)
+    assert more.time_s == pytest.approx((two.time_s or 0.0) / 8, rel=0.01)
+
+
+def test_what_is_only_put_in_its_place_moves_half_the_bytes(tmp_path: Path) -> None:
+    for number, combined in (("bf16", "copy(%b)"), ("fp16", "add(%a, %b)")):
+        report, op = after(tmp_path, 2, number, combined)
+        assert op.time_s < 0.7 * op.before_s
+        assert not any("keep it in fp32" in note for note in report.input.notes)
