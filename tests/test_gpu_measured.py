@@ -14,6 +14,7 @@ import roofline as rl
 from roofline.calibration import Calibration
 from roofline.cli import main
 from roofline.errors import MachineError
+from roofline.machine import LAUNCH_LATENCY_S
 from roofline.machines import gpu_measured, gpu_plan, load
 from roofline.machines.calibrations import calibration_for
 from roofline.machines.catalogue import card as look_up
@@ -24,7 +25,7 @@ from roofline.machines.gpu_measured import compare_with_catalogue, gpu_card, mea
 from roofline.machines.gpu_plan import Plan, plan, shapes, sizes
 from roofline.machines.gpu_worker_process import Worker
 from roofline.machines.local import local_gpu_file
-from roofline.machines.plateaus import plateaus
+from roofline.machines.memory_levels import plateaus
 from roofline.machines.writing import keep
 from roofline.prediction import predict
 
@@ -128,7 +129,7 @@ def test_a_quick_plan_is_a_part_of_the_full_one() -> None:
     assert quick.keys() < full.keys()
     assert sum(each["seconds"] for each in quick.values()) < 6 < sum(each["seconds"] for each in full.values()) < 70
     compiled = plan({**H200, "framework": "jax 0.10"}, quick=True)  # which takes longer than the experiments
-    assert compiled.keys() < quick.keys()
+    assert {key for key in compiled if not key.startswith("launch/")} < quick.keys()
     assert all(len(each["shapes"]) == 1 for each in compiled.values() if each["name"] == "product")
 
 
@@ -307,6 +308,8 @@ def test_kernels_through_pallas_go_over_every_block_of_the_working_set_and_no_ot
     written = jax.numpy.isin(run("write"), jax.numpy.arange(passes))  # by whichever pass came last
     assert written[: blocks * elements].all()
     assert not written[blocks * elements :].any()
+    per_core = pallas_kernels.per_core((elements, 4, 1), cores=3)(source, jax.numpy.array([9, passes], jax.numpy.int32))
+    assert (per_core.reshape(3, elements) == passes * source[: 9 * elements].reshape(3, 3, elements).sum(1)).all()  # three blocks each
 
 
 @pytest.mark.jax
@@ -325,6 +328,79 @@ def test_every_kernel_through_pallas_compiles_for_a_gpu() -> None:
         assert "triton" in compiled(pallas_kernels.arithmetic(number, 8, 1024, 16), ((8 * 1024,), "float32"))
     with jax.enable_x64(True):
         assert "triton" in compiled(pallas_kernels.clock(), ((pallas_kernels.CLOCKS,), "int64"))
+        assert "triton" in compiled(pallas_kernels.null(), ((pallas_kernels.CLOCKS,), "int64"))
+    assert "triton" in compiled(pallas_kernels.per_core((2048, 16, 1), 132), ((2**20,), "float32"), ((2,), "int32"))
+
+
+class FakeLaunches:
+    """Chains of null kernels on a GPU: 30 us and so much for each kernel, by whether XLA was asked for a graph."""
+
+    def __init__(self, inside: float, outside: float) -> None:
+        from roofline.machines import jax_launches
+
+        made = jax_launches.Launches.__new__(jax_launches.Launches)
+        made._anything = None
+
+        def chain(length: int, options: dict[str, Any], *_: Any) -> Any:
+            each = outside if options is jax_launches.ONE_BY_ONE else inside
+            tries = iter([900e-6] * jax_launches.WARM_UP + [1e-6, 0.0, 2e-6] * jax_launches.TRIES)  # the first ones make the graph
+            return lambda *_: ([5000], [5000 + 1e9 * (30e-6 + length * each + next(tries))])
+
+        made._chain = chain  # type: ignore[method-assign]
+        self.launches = made
+
+
+@pytest.mark.jax
+def test_a_kernel_in_a_graph_of_xla_takes_what_a_longer_chain_takes_more() -> None:
+    pytest.importorskip("jax")
+    launches = FakeLaunches(inside=0.5e-6, outside=4e-6).launches
+    inside, outside = launches.graph()["seconds"], launches.stream()["seconds"]
+    assert sorted(inside)[len(inside) // 2] == pytest.approx(0.5e-6)
+    assert sorted(outside)[len(outside) // 2] == pytest.approx(4e-6)
+    assert max(inside) == pytest.approx(0.51e-6)  # a try that took 1 us longer, over 100 kernels
+    smallest = launches.small_op(lambda x, y: x + y, (1, 2))
+    assert sorted(smallest)[len(smallest) // 2] == pytest.approx(0.5e-6)
+
+
+@pytest.mark.jax
+def test_the_smallest_ops_run_between_two_readings_of_the_clock_and_need_each_other() -> None:
+    jax = pytest.importorskip("jax")
+    from roofline.machines.jax_launches import Launches
+
+    with jax.enable_x64(True):
+        clock = SimpleNamespace(CLOCKS=4, clock=lambda: lambda value: value + 7, null=lambda: lambda value: value + 1)
+        launches, one = Launches(clock), jax.numpy.ones((2, 8), "bfloat16")
+        started, ended = launches._chain(5, {}, lambda x, y: x + y, (one, one))(launches._anything, one, one)
+        assert started.tolist() == [7] * 4
+        assert ended.tolist() == [7 + (1 + 7 % 2 + 5) + 7] * 4  # the first value, five more, and the clock again
+        started, ended = launches._chain(5, {})(launches._anything)
+        assert (ended - started).tolist() == [5 + 7] * 4
+
+
+@pytest.mark.jax
+def test_where_xla_made_no_graph_the_machine_says_so_and_has_no_such_figure() -> None:
+    pytest.importorskip("jax")
+    from roofline.machines.gpu_worker import answer as answer_of
+
+    launches = FakeLaunches(inside=3.9e-6, outside=4e-6).launches
+    device: Any = SimpleNamespace(run=lambda name, request: launches.graph())
+    found = answer_of(device, {"name": "launch", "kind": "graph"})
+    assert found == {"absent": "XLA made no graph: 3.9 \u00b5s for each kernel, 4 \u00b5s when not asked for one"}
+    card = gpu_card(H200, ANSWERS | {"launch/graph": found}, SAID)
+    assert card.spec("null kernel in a graph") is None
+    assert any("no kernel in a graph was measured: XLA made no graph" in note for note in card.machine.notes)
+    assert card.machine.launch_latency_s == LAUNCH_LATENCY_S  # an assumption, as of every machine that was not measured
+
+
+@pytest.mark.jax
+def test_this_version_of_xla_knows_the_options_that_make_a_graph() -> None:
+    jax = pytest.importorskip("jax")
+    from roofline.machines import jax_launches
+
+    for options in (jax_launches.AS_GRAPH, jax_launches.ONE_BY_ONE):
+        jax.jit(lambda x: x + 1).lower(1.0).compile(compiler_options=options)
+    with pytest.raises(Exception, match="No such compile option"):
+        jax.jit(lambda x: x + 1).lower(1.0).compile(compiler_options={"xla_gpu_no_such_thing": 1})
 
 
 def test_fp32_products_are_a_lower_ceiling_of_the_vector_unit_where_the_chip_has_no_fp32_matrix_unit(written: Path) -> None:
@@ -360,6 +436,32 @@ def test_several_devices_are_measured_by_copies_between_two_of_them() -> None:
     assert "peer" in plan({**H200, "count": 8}, quick=False)
     card = gpu_card(H200, ANSWERS | {"peer": {"rates": [380e9], "how": "copies between two devices"}}, SAID)
     assert card.spec("copy to another device") == "380 GB/s"
+
+
+def test_an_all_reduce_is_told_with_what_each_device_sends() -> None:
+    assert {key for key in plan({**H200, "count": 8}, quick=True) if key.startswith("all-reduce/")}
+    assert not any(key.startswith("all-reduce/") for key in plan(H200, quick=False))
+    found = {"seconds": [1e-3, 1e-3, 1.2e-3], "how": "all-reduce", "bytes": 200_000_000, "devices": 8}
+    card = gpu_card(H200, ANSWERS | {"all-reduce/200000000": found}, SAID)
+    (spec,) = (each for each in card.specs if each.name == "all-reduce of 200 MB over 8 devices")
+    assert spec.value == "1 ms"
+    assert "350 GB/s sent by each device" in spec.note  # 2 x 7 / 8 of 200 MB in a millisecond
+
+
+@pytest.mark.jax
+def test_copies_and_all_reduces_between_two_devices_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("jax")
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    with Worker("cpu", "jax") as worker:
+        assert worker.device["count"] == 2
+        worker.ask({"name": "all-reduce", "size": 2**20, "seconds": 0.0})
+        reduced = worker.answer()
+        worker.ask({"name": "peer", "seconds": 0.0})
+        copied = worker.answer()
+    assert (reduced.get("devices"), reduced.get("bytes")) == (2, 2**20)
+    assert min(reduced["seconds"]) > 1e-6
+    assert min(copied["rates"]) > 1e6
 
 
 def test_a_rate_above_the_datasheet_is_kept_and_explained() -> None:
@@ -406,7 +508,7 @@ def small_plan(device: Any, quick: bool) -> Plan:
         "product/fp4/burst",
         "stream/read/1048576",
         "stream/copy/2097152",
-        "launch/stream",
+        "launch/",
         "small/add",
         "host/in",
     )
@@ -501,7 +603,8 @@ def test_what_a_measured_machine_sustains_is_used_and_named_where_no_calibration
     nothing = Calibration(name="none")
     # Held products run at 0.85 of the median burst, 0.84 of the roof; copies at 4.0 of 4.3 TB/s.
     for cost, seconds in ((product, 1e13 / (0.85 * 830e12)), (copy, 1e10 / 4.0e12)):
-        mine, paper = predict(None, cost, measured, nothing), predict(None, cost, chip, nothing)
+        mine = predict(None, cost, measured, nothing.with_floor(measured.launch_floor_s))
+        paper = predict(None, cost, chip, nothing)
         assert mine is not None
         assert paper is not None
         assert mine.time_s == pytest.approx(seconds, rel=0.01)

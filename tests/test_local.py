@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+import roofline as rl
 from roofline.analysis import analyze
 from roofline.cli import main
 from roofline.cost import Cost
@@ -89,6 +90,22 @@ def read_back(card: object, path: Path | None = None):  # type: ignore[no-untype
     from roofline.machines.table import Table
 
     return build(Table("x.toml", "", tomllib.loads(machine_toml(card)))).machine  # type: ignore[arg-type]
+
+
+def test_exponentials_have_a_ceiling_and_the_smallest_ops_are_the_floor_of_predictions() -> None:
+    small = (result("small/product", 1e6), result("small/add", 4e6), result("small/sum", 0.5e6))  # of each so many a second
+    card = card_of(CPU, MEASURED | results(result("exponentials", 9e9), *small), CONDITIONS)
+    machine = read_back(card)
+    assert machine.rate("vector/transcendental") == 9e9
+    assert machine.launch_floor_s == pytest.approx(1e-6)
+    assert card.spec("smallest add") == "250 ns"
+    (tiny,) = rl.price([rl.formulas.softmax(8, 8)], machine).ops
+    assert tiny.expected is not None
+    assert tiny.expected.time_s >= 1e-6
+    assert "floor as measured on this machine" in tiny.expected.evidence
+    (other,) = rl.price([rl.formulas.softmax(8, 8)], read_back(CARD)).ops  # a file without them
+    assert other.expected is not None
+    assert "as measured on this machine, and a launch" in other.expected.evidence
 
 
 def test_products_faster_than_all_vector_units_have_a_unit_of_their_own() -> None:
@@ -293,7 +310,15 @@ def test_every_experiment_runs_on_this_computer() -> None:
         found = {each.key: each.run(1) for each in setup.experiments}
         assert setup.blas
     assert all(rate > 0 for rates in found.values() for rate in rates)
-    assert {key.partition("/")[0] for key, rates in found.items() if rates} == {"fma", "product", "hbm", "l1", "sweep"}
+    assert {key.partition("/")[0] for key, rates in found.items() if rates} == {
+        "fma",
+        "exponentials",
+        "product",
+        "small",
+        "hbm",
+        "l1",
+        "sweep",
+    }
 
 
 def test_a_measurement_says_when_and_how_it_was_made(monkeypatch: pytest.MonkeyPatch) -> None:

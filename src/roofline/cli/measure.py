@@ -37,7 +37,9 @@ def parser() -> Parser:
         "roofline measure --quick\n  roofline measure --device gpu -o h200.toml\n  roofline chips local",
     )
     made.add_argument(
-        "--quick", action="store_true", help=f"a CPU for {show(QUICK_S, 's')} at most, not for {show(FULL_S, 's')}; a GPU for under 20 s"
+        "--quick",
+        action="store_true",
+        help=f"measure a CPU for at most {show(QUICK_S, 's')} instead of {show(FULL_S, 's')}, a GPU for under 20 s",
     )
     made.add_argument("--device", choices=("cpu", "gpu"), help="what to measure (default: the GPU, if PyTorch or JAX can use one)")
     made.add_argument("--framework", choices=FRAMEWORKS, default="", help="measure the GPU through this one (default: PyTorch, else JAX)")
@@ -54,7 +56,7 @@ def run(words: Sequence[str]) -> int:
     try:
         compared = _gpu(args, path) if gpu else _cpu(args, path)
     except KeyboardInterrupt:
-        write_message("interrupted; run the same command again to go on from here")
+        write_message("interrupted; run the same command again to resume")
         raise
     written = read_card(path)
     machines = (written.machine,)

@@ -1,13 +1,15 @@
-/* Kernels that measure a CPU: fused multiply-adds in registers, and a sum, a fill, a copy and a triad over a buffer.
+/* Kernels that measure a CPU: fused multiply-adds and base-2 exponentials in registers; a sum, a fill, a copy and a triad over a buffer.
  *
  * Each is compiled for every vector width of the platform and the widest that the CPU has is used. They run without the interpreter's
  * lock, so that Python threads run them side by side. `run` waits for a given time before it begins, which starts all threads together,
- * and returns when the work began and ended, in nanoseconds of the monotonic clock, and the FLOP or bytes read and written in between.
+ * and returns when the work began and ended, in nanoseconds of the monotonic clock, and the FLOP (an exponential is one) or bytes read and
+ * written in between.
  */
 #define _POSIX_C_SOURCE 200809L
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -28,8 +30,9 @@ static int64_t now_ns(void) {
 }
 #endif
 
-enum { FMA32, FMA64, READ, WRITE, COPY, TRIAD, KERNELS };
-static const char *const NAMES[KERNELS] = {"fma32", "fma64", "read", "write", "copy", "triad"};
+enum { FMA32, FMA64, EXP32, READ, WRITE, COPY, TRIAD, KERNELS };
+static const char *const NAMES[KERNELS] = {"fma32", "fma64", "exp32", "read", "write", "copy", "triad"};
+enum { EXPONENTIALS = 8 }; /* independent chains: the processor works on several at once */
 enum { CHAINS = 24, STEPS = 64 }; /* independent accumulators: 2 units of 4 cycles need 8, 4 units 16; multiply-adds of each per repeat */
 
 typedef struct {
@@ -54,6 +57,30 @@ enum { LINE = 64, BLOCK = 1536 }; /* bytes: three parts, each of whole vectors o
             UNROLL(GCC unroll 24) for (int i = 0; i < CHAINS_HERE; i++) sums[i] = sums[i] * factor + term; \
         for (int i = 1; i < CHAINS_HERE; i++) sums[0] += sums[i];                            \
         for (size_t i = 0; i < BYTES / sizeof(TYPE); i++) w->out += sums[0][i];              \
+    }
+/* 2^-x of x in [0, 1] and again of the result, to the precision of fp32: the nearest whole number is the exponent, and a polynomial
+ * (2^r = sum of (r ln 2)^k / k!) gives the rest. Adding 1.5 x 2^23 rounds, and leaves that number in the lowest bits. */
+#define EXP_KERNEL(NAME, BYTES, TARGET)                                                      \
+    TARGET static void NAME(work *w) {                                                      \
+        typedef float vec __attribute__((vector_size(BYTES), aligned(8), may_alias));        \
+        typedef int32_t bits __attribute__((vector_size(BYTES), aligned(8), may_alias));     \
+        vec values[EXPONENTIALS], rounds = {0}, one = {0};                                   \
+        rounds += 12582912.0f, one += 1.0f;                                                 \
+        for (int i = 0; i < EXPONENTIALS; i++) values[i] = one * (0.1f * (float)(i + (w->repeats & 1))); \
+        for (int64_t repeat = 0; repeat < w->repeats * STEPS; repeat++)                      \
+            UNROLL(GCC unroll 8) for (int i = 0; i < EXPONENTIALS; i++) {                    \
+                vec shifted = rounds - values[i];                                           \
+                vec rest = (rounds - shifted) - values[i];                                   \
+                vec power = one * 1.5403530e-4f * rest + 1.3333558e-3f;                      \
+                power = power * rest + 9.6181291e-3f;                                       \
+                power = power * rest + 5.5504109e-2f;                                       \
+                power = power * rest + 2.4022651e-1f;                                       \
+                power = power * rest + 6.9314718e-1f;                                       \
+                power = power * rest + one;                                                 \
+                values[i] = (vec)((bits)power + ((bits)shifted << 23));                      \
+            }                                                                               \
+        for (int i = 1; i < EXPONENTIALS; i++) values[0] += values[i];                       \
+        for (size_t i = 0; i < BYTES / sizeof(float); i++) w->out += values[0][i];           \
     }
 #define STREAM_KERNELS(READ_NAME, TRIAD_NAME, BYTES, TARGET)                                 \
     TARGET static void READ_NAME(work *w) {                                                 \
@@ -86,6 +113,7 @@ enum { LINE = 64, BLOCK = 1536 }; /* bytes: three parts, each of whole vectors o
 #define FOR_WIDTH(SUFFIX, BYTES, CHAINS_HERE, TARGET)                                        \
     FMA_KERNEL(fma32_##SUFFIX, float, BYTES, CHAINS_HERE, TARGET)                            \
     FMA_KERNEL(fma64_##SUFFIX, double, BYTES, CHAINS_HERE, TARGET)                           \
+    EXP_KERNEL(exp32_##SUFFIX, BYTES, TARGET)                                               \
     STREAM_KERNELS(read_##SUFFIX, triad_##SUFFIX, BYTES, TARGET)
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -111,6 +139,15 @@ static void fma64_16(work *w) {
         for (int i = 0; i < CHAINS; i++)
             for (int j = 0; j < 2; j++) sums[i][j] = sums[i][j] * factor + term;
     for (int i = 0; i < CHAINS; i++) w->out += sums[i][0] + sums[i][1];
+}
+static void exp32_16(work *w) {
+    float values[EXPONENTIALS][4];
+    for (int i = 0; i < EXPONENTIALS; i++)
+        for (int j = 0; j < 4; j++) values[i][j] = 0.1f * (float)(i + (w->repeats & 1));
+    for (int64_t repeat = 0; repeat < w->repeats * STEPS; repeat++)
+        for (int i = 0; i < EXPONENTIALS; i++)
+            for (int j = 0; j < 4; j++) values[i][j] = exp2f(-values[i][j]);
+    for (int i = 0; i < EXPONENTIALS; i++) w->out += values[i][0] + values[i][1] + values[i][2] + values[i][3];
 }
 static void read_16(work *w) {
     for (int64_t repeat = 0; repeat < w->repeats; repeat++) {
@@ -174,6 +211,9 @@ static void start(int kernel, work *w) {
         case FMA64:
             PICK(fma64)(w);
             break;
+        case EXP32:
+            PICK(exp32)(w);
+            break;
         case READ:
             PICK(read)(w);
             break;
@@ -209,7 +249,7 @@ static PyObject *run(PyObject *module, PyObject *arguments) {
     while (now_ns() < at_ns) {
         /* Wide multiply-adds run slowly for the first half millisecond: they warm up while they wait. */
         work warm_up = {w.data, 0, 1, 0.0};
-        if (kernel == FMA32 || kernel == FMA64) start(kernel, &warm_up), w.out += warm_up.out;
+        if (kernel < READ) start(kernel, &warm_up), w.out += warm_up.out;
     }
     began = now_ns();
     start(kernel, &w);
@@ -217,8 +257,8 @@ static PyObject *run(PyObject *module, PyObject *arguments) {
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&buffer);
     unused = w.out;
-    int lane = kernel == FMA32 ? 4 : 8;
-    int64_t done = kernel <= FMA64 ? 2 * CHAINS * STEPS * (vector_bytes() / lane) : (int64_t)w.bytes;
+    int lanes = vector_bytes() / (kernel == FMA64 ? 8 : 4);
+    int64_t done = kernel >= READ ? (int64_t)w.bytes : kernel == EXP32 ? EXPONENTIALS * STEPS * lanes : 2 * CHAINS * STEPS * lanes;
     return Py_BuildValue("(LLL)", (long long)began, (long long)ended, (long long)(done * repeats));
 }
 

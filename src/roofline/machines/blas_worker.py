@@ -1,17 +1,21 @@
 """Matrix products by NumPy's BLAS in a process of its own, because a BLAS takes its number of threads from the environment as it starts.
 
-A line ``float32 512 5`` asks for five products of 512 x 512 matrices; the answer is a line with the seconds of each. The first line of
-all is what NumPy says of its BLAS.
+A line ``float32 512 5`` asks for five products of 512 x 512 matrices; the answer is a line with the seconds of each. A line ``small add 5``
+asks for five tries of the smallest additions, whose answer is the seconds of one addition in each. The first line of all is what NumPy
+says of its BLAS.
 """
 
 import json
 import os
 import sys
+from collections.abc import Callable
 from functools import cache
 from time import perf_counter
 from typing import Any
 
 import numpy
+
+SMALL_SIDE, IN_A_ROW = 16, 500
 
 
 @cache
@@ -32,6 +36,26 @@ def seconds(dtype: str, side: int, tries: int) -> list[float]:
     return times
 
 
+def small_op_seconds(kind: str, tries: int) -> list[float]:
+    """The time of the smallest ``product``, ``add`` or ``sum`` in each try of many, less what the loop around them takes."""
+    left, right, out = matrices("float32", SMALL_SIDE)
+    rows = numpy.zeros(SMALL_SIDE, "float32")
+    ops: dict[str, Callable[[], object]] = {
+        "product": lambda: numpy.matmul(left, right, out=out),
+        "add": lambda: numpy.add(left, right, out=out),
+        "sum": lambda: numpy.add.reduce(left, axis=1, out=rows),
+    }
+    around = min(_each(lambda: None) for _ in range(tries))
+    return [max(_each(ops[kind]) - around, 0.0) for _ in range(tries)]
+
+
+def _each(op: Callable[[], object]) -> float:
+    begin = perf_counter()
+    for _ in range(IN_A_ROW):
+        op()
+    return (perf_counter() - begin) / IN_A_ROW
+
+
 def library() -> str:
     """The BLAS that NumPy was built with."""
     found = numpy.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
@@ -46,5 +70,5 @@ def say(answer: object) -> None:
 if __name__ == "__main__":
     say(library())
     for line in sys.stdin:
-        dtype, side, tries = line.split()
-        say(seconds(dtype, int(side), int(tries)))
+        kind, what, tries = line.split()
+        say(small_op_seconds(what, int(tries)) if kind == "small" else seconds(kind, int(what), int(tries)))

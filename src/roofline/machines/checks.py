@@ -44,7 +44,7 @@ def sources(card: Card) -> Iterator[Problem]:
 
 
 def provenances(card: Card) -> Iterator[Problem]:
-    """A figure called `datasheet` cites a document of the chip's vendor; a source in words is taken to be one."""
+    """A figure called `datasheet` cites a document of the chip's vendor; a source in words counts as one."""
     for each in card.attributions:
         if each.provenance != "datasheet" or not each.citations:
             continue

@@ -55,7 +55,7 @@ class Memory(Struct, frozen=True, kw_only=True):
 class Link(Struct, frozen=True, kw_only=True):
     """One kind of link: B/s of one link and direction (``rate`` of cost models, ``peak`` of the vendor) and of the whole chip.
 
-    ``rate`` is ``None`` for links whose speed nobody publishes; ``others`` may speak of a link, a chip or a count.
+    ``rate`` is ``None`` for links whose speed is not published; ``others`` may speak of a link, a chip or a count.
     """
 
     resource: Resource

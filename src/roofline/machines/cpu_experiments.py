@@ -1,4 +1,5 @@
-"""Experiments that measure this computer's CPU: multiply-adds in registers, matrix products by BLAS, streams through each memory level.
+"""Experiments that measure this computer's CPU: arithmetic in registers, matrix products and small ops by NumPy, and streams through each
+memory level.
 
 Bytes are those that a program reads and writes. Lines that the CPU fetches only to overwrite them (write-allocate) are not counted, as
 a compiler's counts do not have them either.
@@ -36,6 +37,8 @@ ROW_S = parse("30 ms", "s")  # of products one after the other
 SIDES = (512, 8192)
 PATTERNS = {"read": "read", "write": "fill", "copy": "copy", "triad": "a = b + s x c"}
 SWEEP = (0.375, 0.75)  # of a cache's size: working sets that fit beside whatever else is in it
+EXPONENTIALS, SMALL = "exponentials", "small"  # keys, the second of the smallest ops
+SMALL_OPS = {"product": "16 x 16 products", "add": "16 x 16 additions", "sum": "sums of 16 rows of 16"}
 SWEPT = "sweep"  # begins the keys of the sweep over working sets
 SMALLEST, LINE = parse("4 KiB", "B"), 64  # of the sweep's working sets; bytes of a cache line
 FORMATS = {"fp32": "float32", "fp64": "float64"}
@@ -68,11 +71,15 @@ def cpu_experiments(cpu: Cpu) -> Iterator[CpuExperiments]:
             for count in counts:
                 how = f"fused multiply-adds in registers, {_threads(count)}"
                 found.append(Experiment(key=_key("fma", name, count, cpu), how=how, run=_Kernel(f"fma{name[2:]}", teams[count])))
+        how = f"base-2 exponentials in registers, {_threads(cpu.threads)}"
+        found.append(Experiment(key=EXPONENTIALS, how=how, run=_Kernel("exp32", teams[cpu.threads])))
         for level, pattern, size in working_sets(cpu):
             how = f"{PATTERNS[pattern]} of {show(size * cpu.threads, 'B', 3)}, {_threads(cpu.threads)}"
             parts = STREAM_PARTS if level == "hbm" else 1
             run = _Kernel(pattern, teams[cpu.threads], round(size), parts)
             found.append(Experiment(key=f"{level}/{pattern}/{round(size)}", how=how, run=run))
+        for kind, words in SMALL_OPS.items():
+            found.append(Experiment(key=f"{SMALL}/{kind}", how=f"{words} by NumPy, one after the other", run=_SmallOp(workers[1], kind)))
         for count, worker in workers.items():
             sides = sorted({_side(cpu, count, seconds) for seconds in PRODUCTS_S})
             for name, dtype in FORMATS.items():
@@ -231,13 +238,13 @@ class _Blas:
         self.process.kill()
         self.process.communicate()
 
-    def seconds(self, dtype: str, side: int, tries: int) -> list[float]:
-        """The time of each product; none where the process has gone."""
+    def seconds(self, kind: str, what: object, tries: int) -> list[float]:
+        """The time of each product of a format and side, or of the smallest op of a kind (``small``); none where the process has gone."""
         if not self.library:
             return []
         try:
             assert self.process.stdin
-            self.process.stdin.write(f"{dtype} {side} {tries}\n")
+            self.process.stdin.write(f"{kind} {what} {tries}\n")
             self.process.stdin.flush()
         except OSError:
             return []
@@ -266,6 +273,16 @@ class _Product:
                 times += more
             rates += [2 * side**3 / seconds for seconds in times]
         return rates
+
+
+class _SmallOp:
+    """The smallest op of a kind: so many a second in each try."""
+
+    def __init__(self, worker: _Blas, kind: str) -> None:
+        self.worker, self.kind = worker, kind
+
+    def __call__(self, tries: int) -> list[float]:
+        return [1 / seconds for seconds in self.worker.seconds(SMALL, self.kind, tries) if seconds]
 
 
 def _side(cpu: Cpu, cores: int, seconds: float) -> int:

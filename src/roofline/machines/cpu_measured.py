@@ -5,22 +5,23 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 
 from msgspec.structs import replace
 
 from ..errors import MachineError
 from ..machine import Ceiling, Figure, Machine
-from ..resource import HBM, Resource
+from ..resource import HBM, TRANSCENDENTAL, Resource
 from ..units import parse, percent, show
 from .catalogue import card as look_up
 from .chip_specs import Card, Spec, Sustained, Sweep
 from .cpu import Cpu
 from .cpu_conditions import cpu_conditions
 from .cpu_estimate import cpu_machine, estimate, narrow_products
-from .cpu_experiments import FORMATS, SWEPT, cpu_experiments
+from .cpu_experiments import EXPONENTIALS, FORMATS, SMALL, SMALL_OPS, SWEPT, cpu_experiments
 from .finished_experiments import FinishedExperiments
 from .measurement import PATIENCE, Result, measure_all
-from .plateaus import plateaus
+from .memory_levels import plateaus
 
 QUICK_S, FULL_S = parse("15 s", "s"), parse("60 s", "s")
 FULL_PATIENCE = 4 * PATIENCE
@@ -95,6 +96,8 @@ def card_of(cpu: Cpu, results: Mapping[str, Result], conditions: Mapping[str, st
     for number, times, how in narrow_products(cpu) if fp32 else ():
         note = f"not measured: {times:g} times the measured vector/fp32, {how}"
         ceilings.append(Ceiling(resource=Resource(f"matrix/{number}"), rate=fp32 * times, provenance="derived", note=note))
+    if found := results.get(EXPONENTIALS):
+        ceilings.append(replace(_ceiling(TRANSCENDENTAL.name, found), note="each exponential counts as one"))
     for level in ("hbm", *(f"l{held.level}" for held in cpu.caches)):
         ceilings += _memory(level, results)
     if fp32 < TOO_BUSY * guess.rate("vector/fp32") or not any(each.resource == HBM for each in ceilings):
@@ -117,12 +120,14 @@ def card_of(cpu: Cpu, results: Mapping[str, Result], conditions: Mapping[str, st
             notes.append(
                 f"{each.resource} is measured at {share} of what cores, clock and vector width give: kept, as clocks rise above it"
             )
+    small = {kind: results[key] for kind in SMALL_OPS if (key := f"{SMALL}/{kind}") in results}
+    floor_s = median(1 / found.rate for found in small.values()) if small else None
     sweep = tuple(Sweep(pattern="read", bytes=float(key.partition("/")[2]), rate=found.rate) for key, found in swept.items())
     return Card(
-        machine=cpu_machine(cpu, ceilings, notes, conditions),
+        machine=replace(cpu_machine(cpu, ceilings, notes, conditions), launch_floor_s=floor_s),
         where=cpu.name,
         sustained=tuple(sustained),
-        specs=tuple(_found_levels(cpu, sweep)),
+        specs=(*_found_levels(cpu, sweep), *_small_ops(small)),
         sweep=sweep,
     )
 
@@ -140,6 +145,13 @@ def _found_levels(cpu: Cpu, sweep: Sequence[Sweep]) -> Iterator[Spec]:
             citation="where reads by one thread leave their plateau",
             note=system,
         )
+
+
+def _small_ops(small: Mapping[str, Result]) -> Iterator[Spec]:
+    """The seconds of the smallest ops, from how many a second there were."""
+    for kind, found in small.items():
+        note = f"p5 {show(1 / found.spread.p95, 's', 3)}, p95 {show(1 / found.spread.p5, 's', 3)}"
+        yield Spec(name=f"smallest {kind}", value=show(1 / found.rate, "s", 4), provenance="measured", citation=found.words, note=note)
 
 
 def _compute(number: str, results: Mapping[str, Result], guess: Machine) -> list[Ceiling]:

@@ -1,12 +1,12 @@
 """The machine a recording came from: the catalogue's, with the peaks that the device reported of itself.
 
-A device is looked up by its name; without a name, by its hardware (compute capability, cores, memory, clock). A GPU that the catalogue
-does not have gets rates derived from its hardware, and a slice or partition of a GPU its share of the whole. A name that several chips
-share (``Orin``, two versions of one card) is believed where the number of cores agrees. A device's own figures come before the
-catalogue's, which stay beside them. A figure far from the catalogue's is a reporting fault (one driver gives half the bandwidth of its
-chip): then the catalogue's is used, and a note says so. A GPU's own compute peaks are its units times its highest clock, which its
-matrix unit does not keep: they stand beside the catalogue's and are not used. A CPU says nothing of itself: this computer, which most
-likely is the one, stands in, as it was measured or as estimated, and a note says so.
+A device is looked up by its name; without a name, by its hardware (compute capability, cores, memory, clock). A GPU that the catalogue does
+not have gets rates derived from its hardware, and a slice or partition of a GPU its share of the whole. A name that several chips share
+(``Orin``, two versions of one card) is used where the number of cores agrees. A device's own figures come before the catalogue's, which
+stay beside them. A figure far from the catalogue's is a reporting fault (one driver gives half the bandwidth of its chip): then the
+catalogue's is used, and a note says so. A GPU's own compute peaks are its units times its highest clock, which its matrix unit does not
+keep: they stand beside the catalogue's and are not used. A CPU reports no figures: this computer's, measured or estimated, are used
+instead, and a note says so.
 """
 
 import re

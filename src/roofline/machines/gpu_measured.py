@@ -3,7 +3,7 @@
 import math
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import harmonic_mean, median
@@ -20,11 +20,11 @@ from .catalogue import catalogue_card
 from .chip_specs import Card, Spec, Sustained, Sweep
 from .detection import of_device
 from .finished_experiments import FinishedExperiments
-from .gpu_plan import BIG, LATE, LAUNCHES, QUICK_S, SMALL, Tell, plan, rates, run_plan
+from .gpu_plan import BIG, LATE, QUICK_S, SMALL, Tell, plan, rates, run_plan
 from .gpu_worker_process import Worker
 from .local import MEASURED
 from .measurement import spread_of
-from .plateaus import plateaus
+from .memory_levels import plateaus
 
 ABOVE = 1.01  # times the datasheet, from where a note explains
 INNER = ("l2", "l1")  # levels in front of main memory, the outermost first
@@ -229,15 +229,17 @@ def _host(answers: Mapping[str, Any], chip: Machine | None) -> list[Ceiling]:
 
 
 def _specs(answers: Mapping[str, Any]) -> list[Spec]:
-    """Launches, synchronisation, the smallest ops and copies between devices: figures that are not ceilings."""
+    """Launches, synchronisation, the smallest ops and exchanges between devices: figures that are not ceilings."""
     words = {
         "graph": "null kernel in a graph",
         "stream": "null kernel launched alone",
         "sync": "synchronisation",
         "round trip": "launch and synchronisation",
+        "dispatch": "dispatch of a program",
+        "program round trip": "program dispatched and waited for",
     }
     specs = []
-    keys = [*((f"launch/{kind}", words[kind]) for kind in LAUNCHES), *((f"small/{kind}", f"smallest {kind}") for kind in SMALL)]
+    keys = [*((f"launch/{kind}", name) for kind, name in words.items()), *((f"small/{kind}", f"smallest {kind}") for kind in SMALL)]
     for key, name in keys:
         for _, found in rates(answers, key):
             spread = spread_of(found["seconds"])
@@ -249,7 +251,22 @@ def _specs(answers: Mapping[str, Any]) -> list[Spec]:
         specs.append(
             Spec(name="copy to another device", value=show(spread.p50, "B/s", 4), provenance="measured", citation=found["how"], note=note)
         )
-    return specs
+    return [*specs, *_all_reduces(answers)]
+
+
+def _all_reduces(answers: Mapping[str, Any]) -> Iterator[Spec]:
+    """All-reduces over all devices; in a ring each device sends 2 (n - 1) / n times the bytes that it holds."""
+    for _, found in rates(answers, "all-reduce/"):
+        spread, count = spread_of(found["seconds"]), found["devices"]
+        sent = 2 * (count - 1) / count * found["bytes"]
+        percentiles = f"p5 {show(spread.p5, 's', 3)}, p95 {show(spread.p95, 's', 3)}"
+        yield Spec(
+            name=f"all-reduce of {show(found['bytes'], 'B', 3)} over {count} devices",
+            value=show(spread.p50, "s", 4),
+            provenance="measured",
+            citation=found["how"],
+            note=f"{percentiles}; {show(sent / spread.p50, 'B/s', 3)} sent by each device in a ring",
+        )
 
 
 def _notes(ceilings: Sequence[Ceiling], chip: Machine | None, answers: Mapping[str, Any], conditions: Mapping[str, str]) -> list[str]:
@@ -266,6 +283,8 @@ def _notes(ceilings: Sequence[Ceiling], chip: Machine | None, answers: Mapping[s
     lacking = [key for key, found in answers.items() if found.get("absent", LATE) != LATE and key.endswith("burst/random")]
     if lacking:
         notes.append(f"this device or its library has no products in {', '.join(key.split('/')[1] for key in lacking)}")
+    if (reason := answers.get("launch/graph", {}).get("absent", LATE)) != LATE:
+        notes.append(f"no kernel in a graph was measured: {reason}")
     if late := sum(found.get("absent") == LATE for found in answers.values()):
         notes.append(f"{late} of {len(answers)} experiments were skipped because time ran out: measure without --quick")
     return notes

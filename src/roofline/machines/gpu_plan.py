@@ -23,8 +23,10 @@ PATTERNS = {  # sizes for each doubling, the smallest and the largest working se
 SHARE = 16  # of the memory, that a working set may have
 BIG = parse("1 GiB", "B")  # working sets that no cache holds
 SMALL = ("product", "add", "norm")
+ALL_REDUCED = tuple(int(parse(size, "B")) for size in ("64 KiB", "8 MiB", "256 MiB"))  # in each device
 LOADED = 0.6  # of a held product, after which the driver is asked for clock and power
 LAUNCHES = ("graph", "stream", "sync", "round trip")
+JAX_LAUNCHES = ("graph", "stream", "sync", "dispatch", "program round trip")  # the host dispatches programs, not kernels
 QUICK_S = parse("17 s", "s")  # after which a quick measurement starts no further experiment, but the needed ones
 LATE = "no time left"
 NEEDED = ("product/bf16/burst/random", "small/", "launch/", "vector/fp32")  # of a quick measurement, before all others
@@ -38,7 +40,8 @@ def plan(device: Mapping[str, Any], quick: bool) -> Plan:
     """Every experiment by its key, with what the worker needs to know."""
     found: Plan = {}
     is_gpu = "memory" in device
-    few = quick and str(device.get("framework", "")).startswith("jax")  # compiles every shape of product anew
+    through_jax = str(device.get("framework", "")).startswith("jax")
+    few = quick and through_jax  # which compiles every shape of product anew
     for number in FORMATS:
         burst: dict[str, Any] = {"name": "product", "number": number, "shapes": shapes(device["cores"]) if is_gpu else [[256, 256, 256]]}
         if quick:
@@ -55,12 +58,12 @@ def plan(device: Mapping[str, Any], quick: bool) -> Plan:
     largest = largest_set(device.get("memory"))
     for pattern, (steps, first, limit) in PATTERNS.items():
         last = min(largest, limit)
-        for size in sizes(first, last, steps / 2 if few else steps):
+        for size in sizes(first, last, steps / 2 if few and pattern != "per_core" else steps):
             big = size >= BIG
             seconds = (0.2 if big else 0.03) / (4 if quick else 1)
             request = {"name": "stream", "pattern": pattern, "size": size, "seconds": seconds, "few_kernels": quick}
             found[f"stream/{pattern}/{size}"] = request
-    for kind in LAUNCHES:
+    for kind in JAX_LAUNCHES if through_jax else LAUNCHES:
         found[f"launch/{kind}"] = {"name": "launch", "kind": kind, "seconds": brief}
     for kind in SMALL:
         found[f"small/{kind}"] = {"name": "small", "kind": kind, "seconds": brief}
@@ -70,6 +73,8 @@ def plan(device: Mapping[str, Any], quick: bool) -> Plan:
             found[words] = {"name": "host", "direction": direction, "pinned": pinned, "seconds": brief / 2}
     if device.get("count", 1) > 1:
         found["peer"] = {"name": "peer", "seconds": brief}
+        for size in ALL_REDUCED:
+            found[f"all-reduce/{size}"] = {"name": "all-reduce", "size": size, "seconds": brief}
     needed = _needed(found)
     return found if not quick else dict(sorted(found.items(), key=lambda each: each[0] not in needed))
 

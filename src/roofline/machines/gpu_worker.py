@@ -39,7 +39,7 @@ def opened(wanted: str, kind: str) -> Device:
 
 
 def answer(device: Device, request: dict[str, Any]) -> dict[str, Any]:
-    """The result of an experiment; whatever a framework raises is the reason why there is none."""
+    """The result of an experiment, or the framework's exception as the reason why there is none."""
     try:
         return device.run(request.pop("name"), request)
     except Exception as error:

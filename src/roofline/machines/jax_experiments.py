@@ -15,8 +15,10 @@ import jax.numpy as jnp
 from ..units import parse
 from .gpu_conditions import conditions
 from .gpu_plan import largest_set
+from .jax_exchanges import all_reduce_seconds, copy_rates
+from .jax_launches import Launches
 from .jax_timing import FEW, MOST_CALLS, REST_S, WAIT, WARM_UP, JaxTimer, Work
-from .kernel_shapes import ALL_AT_ONCE, BLOCKS, PROGRAMS_A_CORE, REGISTER_BLOCK, REPEATS
+from .kernel_shapes import ALL_AT_ONCE, BLOCKS, PER_CORE_PALLAS, PROGRAMS_A_CORE, REGISTER_BLOCK, REPEATS
 
 KERNEL_S = parse("1 ms", "s")  # of a kernel that goes over its working set again and again: long beside what a call takes
 MOST_PASSES, MORE_PASSES = 100_000, 100  # over a working set in a call, and times more of them than in the call before
@@ -24,6 +26,7 @@ CACHED = int(parse("16 MiB", "B"))  # a working set that fits any L2
 CHAIN = 128  # operations on each element
 CHAINED, CHAINED_ON_CPU = 1 << 24, 1 << 20  # elements: enough that a launch is little beside the work
 COPY = int(parse("256 MiB", "B"))
+FINISHED_S = parse("0.5 ms", "s")  # after which the smallest program surely has finished
 WORD = 4
 WHOLE = 4  # times normal numbers, for whole ones
 READS_IN_PROGRAM = 16  # of a working set that a cache may hold, so that calls do not hide its rate
@@ -46,16 +49,18 @@ class JaxDevice(JaxTimer):
             raise RuntimeError("no accelerator that JAX can use")
         CONFIG.update("jax_enable_x64", True)
         super().__init__(found[0])
-        self.count = len(found)
+        self.devices = found
         self.cores = getattr(self.device, "core_count", None) or 1
         self._fastest: tuple[int, int, int] | None = None
         self._streams: dict[tuple[str, tuple[int, int, int]], Callable[..., Any]] = {}
         self._source: Any = None
+        self._launches = Launches(self.kernels) if self._clock is not None else None
+        self._own_shares: Callable[..., Any] | None = None
         self._numbers: dict[tuple[int, int, int], Any] = {}
 
     def describe(self) -> dict[str, Any]:
         found: dict[str, Any] = {"framework": f"jax {jax.__version__}", "device": self.device.device_kind}
-        found |= {"count": self.count, "cores": self.cores}
+        found |= {"count": len(self.devices), "cores": self.cores}
         stats = self.device.memory_stats() or {} if self.device.platform != "cpu" else {}
         if "bytes_limit" in stats:
             whole = conditions().get("memory") if self.device.platform == "gpu" else None
@@ -73,6 +78,8 @@ class JaxDevice(JaxTimer):
             "launch": self.launch,
             "small": self.small,
             "host": self.host,
+            "peer": self.peer,
+            "all-reduce": self.all_reduce,
         }
         if name not in experiments:
             raise RuntimeError("not measured through JAX")
@@ -145,7 +152,7 @@ class JaxDevice(JaxTimer):
         """B/s of reading, writing or copying so many bytes again and again; a copy's bytes are those of both buffers."""
         words = max(1, size // WORD // (2 if pattern == "copy" else 1))
         if pattern == "per_core":
-            raise RuntimeError("not measured through JAX")  # whose loads pass by the cores' own caches
+            return self._per_core_stream(words, seconds)
         if self.kernels is not None:
             try:
                 return self._best_stream(pattern, words, seconds, SHAPES[-1:] if few_kernels else SHAPES)
@@ -166,14 +173,28 @@ class JaxDevice(JaxTimer):
 
     def _kernel_stream(self, pattern: str, words: int, block: tuple[int, int, int], seconds: float) -> dict[str, Any]:
         elements = block[0]
-        if self._source is None:
-            self._source = jnp.ones(int(largest_set(self.describe().get("memory"))) // WORD, jnp.float32)
-        source = self._source
+        source = self._source_buffer()
         if (pattern, block) not in self._streams:
             self._streams[pattern, block] = self.kernels.stream(pattern, source.size, block, self.cores)
         run = self._streams[pattern, block]
         blocks = max(1, words // elements)
         moved = WORD * blocks * elements * (2 if pattern == "copy" else 1)
+        return self._again_and_again(run, source, blocks, moved, seconds, VERBS[pattern])
+
+    def _per_core_stream(self, words: int, seconds: float) -> dict[str, Any]:
+        if self.kernels is None:
+            raise RuntimeError("needs Pallas")
+        elements, _, programs = PER_CORE_PALLAS
+        if self._own_shares is None:
+            self._own_shares = self.kernels.per_core(PER_CORE_PALLAS, self.cores)
+        at_once = self.cores * programs
+        blocks = max(1, words // elements // at_once) * at_once
+        return self._again_and_again(
+            self._own_shares, self._source_buffer(), blocks, WORD * blocks * elements, seconds, "read by each core of its own share"
+        )
+
+    def _again_and_again(self, run: Callable[..., Any], source: Any, blocks: int, moved: int, seconds: float, verb: str) -> dict[str, Any]:
+        """B/s of a kernel that is told how many blocks of its buffer to go over, and how often."""
 
         def work(passes: int) -> Work:
             counts = jnp.array([blocks, passes], jnp.int32)
@@ -184,8 +205,14 @@ class JaxDevice(JaxTimer):
         while (took := min(self.each(work(passes), FEW, 1))) < KERNEL_S / 2 and passes < MOST_PASSES:  # a first one is mostly the call
             passes = min(MOST_PASSES, math.ceil(passes * min(KERNEL_S / took, MORE_PASSES)))
         times = self._for(work(passes), seconds)
-        how = f"{VERBS[pattern]} again and again in one kernel (Pallas)"
+        how = f"{verb} again and again in one kernel (Pallas)"
         return {"rates": [moved * passes / each for each in times], "how": how, "bytes": moved}
+
+    def _source_buffer(self) -> Any:
+        """A buffer of the largest working set."""
+        if self._source is None:
+            self._source = jnp.ones(int(largest_set(self.describe().get("memory"))) // WORD, jnp.float32)
+        return self._source
 
     def _plain_stream(self, pattern: str, words: int, seconds: float) -> dict[str, Any]:
         source = jnp.ones(words, jnp.float32)
@@ -235,39 +262,60 @@ class JaxDevice(JaxTimer):
         return {"rates": [done / each for each in times], "how": f"{CHAIN} {what} on each element, one kernel"}
 
     def launch(self, kind: str, seconds: float) -> dict[str, Any]:
-        """Seconds of the smallest program, sent off with others (``stream``), or alone and waited for (``round trip``)."""
-        if kind not in ("stream", "round trip"):
-            raise RuntimeError("not measured through JAX")
+        """Seconds of a null kernel inside a graph or outside (``graph``, ``stream``), and of what the host does for a program.
+
+        The smallest program is dispatched many times in a row (``dispatch``), or once and waited for (``program round trip``); ``sync`` is
+        a wait for a result that is there.
+        """
+        if kind in ("graph", "stream"):
+            if self._launches is None:
+                raise RuntimeError("needs Pallas, and a GPU whose clock it can read")
+            return self._launches.graph() if kind == "graph" else self._launches.stream()
         run, value = jax.jit(lambda x: x + 1), jnp.zeros(())
-        calls = MOST_CALLS if kind == "stream" else 1
+        calls = MOST_CALLS if kind == "dispatch" else 1
         self.each(lambda: run(value), 1, WARM_UP)
         times, end = list[float](), time.monotonic() + seconds
         while len(times) < FEW or time.monotonic() < end:
-            times += self.each(lambda: run(value), 1, calls)
-        return {"seconds": times, "how": f"the smallest program, {calls} at a time"}
+            times += self._waits(run(value)) if kind == "sync" else self.each(lambda: run(value), 1, calls)
+        how = {"sync": "wait for a result that is there", "dispatch": f"the smallest program, {calls} in a row"}
+        return {"seconds": times, "how": how.get(kind, "the smallest program, dispatched and waited for")}
+
+    def _waits(self, result: Any) -> list[float]:
+        until = time.perf_counter() + FINISHED_S
+        while time.perf_counter() < until:  # a host that sleeps wakes up slowly
+            pass
+        began = time.perf_counter()
+        WAIT(result)
+        return [time.perf_counter() - began]
 
     def small(self, kind: str, seconds: float) -> dict[str, Any]:
         """Seconds of the smallest ops of a kind, many in one program."""
         rows, columns, ops = 16, 256, 50
         left, square = jnp.ones((rows, columns), jnp.bfloat16), jnp.ones((columns, columns), jnp.bfloat16)
-        steps: dict[str, Callable[[Any], Any]] = {
-            "product": lambda x: x @ square,
-            "add": lambda x: KEEP_APART(x + left),
-            "norm": lambda x: KEEP_APART(x - x.mean(-1, keepdims=True)),
+        steps: dict[str, tuple[Callable[..., Any], Any]] = {
+            "product": (lambda x, y: x @ y, square),
+            "add": (lambda x, y: KEEP_APART(x + y), left),
+            "norm": (lambda x, y: KEEP_APART(x - x.mean(-1, keepdims=True)), left),
         }
+        step, other = steps[kind]
+        if self._launches is not None:  # a host may take longer to call a program than the device to run it
+            try:
+                return {"seconds": self._launches.small_op(step, (left, other)), "how": "one after the other in a program"}
+            except Exception:  # as above
+                pass
 
-        def chain(x: Any) -> Any:
+        def chain(x: Any, y: Any) -> Any:
             for _ in range(ops):
-                x = steps[kind](x)
+                x = step(x, y)
             return x
 
         run = jax.jit(chain)
-        return {"seconds": [each / ops for each in self._for(lambda: run(left), seconds)], "how": f"{ops} of them in one program"}
+        return {"seconds": [each / ops for each in self._for(lambda: run(left, other), seconds)], "how": f"{ops} of them in one program"}
 
     def host(self, direction: str, pinned: bool, seconds: float) -> dict[str, Any]:
         """B/s of a copy from the host (``in``) or to it (``out``)."""
         if self.device.platform == "cpu":
-            raise RuntimeError("a CPU has no host")
+            raise RuntimeError("a CPU has no link to a host")
         import numpy
 
         host_memory = jax.sharding.SingleDeviceSharding(self.device, memory_kind="pinned_host")
@@ -288,3 +336,11 @@ class JaxDevice(JaxTimer):
             times.append(time.perf_counter() - began)
         how = f"copies {'from' if direction == 'in' else 'to'} {'pinned' if pinned else 'pageable'} host memory"
         return {"rates": [COPY / each for each in times[1:]], "how": how}
+
+    def peer(self, seconds: float) -> dict[str, Any]:
+        """B/s of a copy to the next device."""
+        return copy_rates(self.devices, COPY, seconds)
+
+    def all_reduce(self, size: int, seconds: float) -> dict[str, Any]:
+        """Seconds of an all-reduce over all devices."""
+        return all_reduce_seconds(self.devices, size, lambda work: self._for(work, seconds))

@@ -2,5 +2,5 @@
 
 BLOCKS = ((2048, 8, 8), (4096, 8, 4), (4096, 8, 8), (8192, 8, 4))  # to try
 ALL_AT_ONCE = 4  # programs a core that surely run side by side: others would read their part of a working set later, as if it were smaller
-PER_CORE = (2048, 16, 1)  # where each core reads its own share
+PER_CORE, PER_CORE_PALLAS = (2048, 16, 1), (4096, 16, 1)  # where each core reads its own share, through Triton and through Pallas
 REGISTER_BLOCK, PROGRAMS_A_CORE, REPEATS = 8 * 128, 8, 256  # elements of a program: eight for each of its threads

@@ -13,20 +13,29 @@ from .table import Table
 LIMITS = Path(__file__).with_name("limits.toml")
 
 
-class Rule(Struct, frozen=True, kw_only=True):
-    """A limit, and the machines it holds for: those that match each non-empty list."""
+class Rule(Struct, frozen=True):
+    """A limit as it is written, and the machines it holds for: those that match each of its lists that is not empty."""
 
-    limits: tuple[Limit, ...]
-    vendors: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
-    architectures: tuple[str, ...] = ()
+    table: Table
 
     def holds(self, machine: Machine) -> bool:
+        vendors, kinds, architectures = (self.table.texts(key) for key in ("vendor", "kind", "arch"))
         words = machine.arch.split()
         return (
-            (not self.vendors or machine.vendor in self.vendors)
-            and (not self.kinds or machine.kind in self.kinds)
-            and (not self.architectures or any(word in words for word in self.architectures))
+            (not vendors or machine.vendor in vendors)
+            and (not kinds or machine.kind in kinds)
+            and (not architectures or any(word in words for word in architectures))
+        )
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """The limit of each resource."""
+        fraction = self.table.fraction("fraction")
+        assert fraction is not None
+        name, citation, note = self.table.text("name"), self.table.citation(), self.table.text("note")
+        return tuple(
+            Limit(name=name, resource=Resource(resource), fraction=fraction, citation=citation, note=note)
+            for resource in self.table.texts("resources")
         )
 
 
@@ -34,22 +43,7 @@ class Rule(Struct, frozen=True, kw_only=True):
 def rules() -> tuple[Rule, ...]:
     """Every limit in ``limits.toml``."""
     document = Table(LIMITS.name, "", tomllib.loads(LIMITS.read_text("utf-8")))
-    return tuple(_rule(table) for table in document.tables("limit"))
-
-
-def _rule(table: Table) -> Rule:
-    fraction = table.fraction("fraction")
-    assert fraction is not None
-    name, citation, note = table.text("name"), table.citation(), table.text("note")
-    return Rule(
-        limits=tuple(
-            Limit(name=name, resource=Resource(resource), fraction=fraction, citation=citation, note=note)
-            for resource in table.texts("resources")
-        ),
-        vendors=table.texts("vendor"),
-        kinds=table.texts("kind"),
-        architectures=table.texts("arch"),
-    )
+    return tuple(Rule(table) for table in document.tables("limit"))
 
 
 def limits_for(machine: Machine) -> tuple[Limit, ...]:

@@ -1,6 +1,6 @@
 """The streams and arithmetic of `triton_kernels` for JAX, which compiles them through Pallas.
 
-A buffer has one size whatever its working set: how many of its blocks are used, and how often, is told at run time, so that a sweep
+A buffer has one size whatever its working set: how many of its blocks are used, and how often, is an argument at run time, so that a sweep
 over sizes compiles one kernel for each pattern.
 """
 
@@ -67,6 +67,30 @@ def stream(pattern: str, words: int, block: tuple[int, int, int], cores: int) ->
     return _call(kernels[pattern], out, jnp.float32, grid, warps)
 
 
+def per_core(block: tuple[int, int, int], cores: int) -> Kernel:
+    """Reads of a share of the blocks of each program's own, which its core's cache may hold, given a buffer, and blocks and passes.
+
+    Each thread keeps its own sum: for a sum over a program XLA takes shared memory, and then leaves a core's cache next to nothing.
+    """
+    elements, warps, programs = block
+    grid = cores * programs
+
+    def read(source: Any, counts: Any, target: Any) -> None:
+        program = pallas.program_id(0)
+        share = jax.lax.div(counts[0], jnp.int32(grid))
+
+        def add(number: Any, total: Any) -> Any:
+            return total + source[pallas.ds((program * share + number) * elements, elements)]
+
+        def one_pass(_: Any, total: Any) -> Any:
+            return jax.lax.fori_loop(jnp.int32(0), share, add, total)
+
+        total = jax.lax.fori_loop(jnp.int32(0), counts[1], one_pass, jnp.zeros((elements,), jnp.float32))
+        target[pallas.ds(program * elements, elements)] = total
+
+    return _call(read, grid * elements, jnp.float32, grid, warps)
+
+
 def arithmetic(number: str, programs: int, elements: int, repeats: int) -> Kernel:
     """Chains of multiply-adds in registers, or of base-2 exponentials (``transcendental``), given one element for each chain."""
 
@@ -95,6 +119,15 @@ def clock() -> Kernel:
     return _call(read_clock, CLOCKS, jnp.int64, 1, 1)
 
 
+def null() -> Kernel:
+    """A kernel that does nothing, given an array that it gives back, so that several of them run one after the other."""
+
+    def nothing(source: Any, target: Any) -> None:
+        pass
+
+    return _call(nothing, CLOCKS, jnp.int64, 1, 1, aliases={0: 0})
+
+
 def _multiply_add(value: Any, factor: Any) -> Any:
     """``value * factor + factor`` in one instruction: XLA keeps the two apart."""
     kind, letter = ("f64", "d") if value.dtype == jnp.float64 else ("f32", "f")
@@ -106,6 +139,9 @@ def _instruction(asm: str, letters: str, *values: Any) -> Any:
     return triton.elementwise_inline_asm(asm, args=list(values), constraints=letters, pack=1, result_shape_dtypes=[made])[0]
 
 
-def _call(kernel: Kernel, out: int, dtype: Any, grid: int, warps: int) -> Kernel:
-    called: Kernel = pallas.pallas_call(kernel, SHAPE((out,), dtype), grid=(grid,), compiler_params=triton.CompilerParams(num_warps=warps))
+def _call(kernel: Kernel, out: int, dtype: Any, grid: int, warps: int, aliases: dict[int, int] | None = None) -> Kernel:
+    params = triton.CompilerParams(num_warps=warps)
+    called: Kernel = pallas.pallas_call(
+        kernel, SHAPE((out,), dtype), grid=(grid,), compiler_params=params, input_output_aliases=aliases or {}
+    )
     return jax.jit(called)

@@ -66,7 +66,7 @@ def _other(peer: Card, card: Card) -> bool:
 
 
 def _first(card: Card, measure: Measure, groups: Iterable[tuple[str, Callable[[Card], bool]]], margin: float) -> Range | None:
-    """The range of the narrowest group that is large enough to say something."""
+    """The range of the narrowest group that is large enough."""
     for among, belongs in groups:
         found = [(peer.family, value) for peer in cards() if _other(peer, card) and belongs(peer) and (value := measure(peer))]
         if len({family for family, _ in found}) >= _ENOUGH:

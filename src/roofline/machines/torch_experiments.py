@@ -15,6 +15,7 @@ from .torch_timing import BURST, FEW, WARM_UP, TorchTimer, Work
 TRY_S = parse("0.4 ms", "s")  # that a try of a small working set should take
 MOST_PASSES, MORE_PASSES = 100_000, 100  # over a working set in a try, and times more of them than in the try before
 IN_GRAPH, LAUNCHES = 100, 400
+IN_A_ROW = 20  # all-reduces before one wait
 UNROLLED = 16
 WORD = 4  # bytes of fp32
 COPY = parse("256 MiB", "B")
@@ -78,6 +79,7 @@ class TorchDevice(TorchTimer):
             "small": self.small,
             "host": self.host,
             "peer": self.peer,
+            "all-reduce": self.all_reduce,
         }
         with torch.no_grad():
             found = experiments[name](**request)
@@ -278,7 +280,7 @@ class TorchDevice(TorchTimer):
     def host(self, direction: str, pinned: bool, seconds: float) -> dict[str, Any]:
         """B/s of a copy from the host (``in``) or to it (``out``)."""
         if not self.is_gpu:
-            raise RuntimeError("a CPU has no host")
+            raise RuntimeError("a CPU has no link to a host")
         here = torch.ones(int(COPY), dtype=torch.uint8, pin_memory=pinned)
         there = torch.ones(int(COPY), dtype=torch.uint8, device=self.where)
         source, target = (here, there) if direction == "in" else (there, here)
@@ -294,6 +296,23 @@ class TorchDevice(TorchTimer):
         target = torch.ones(int(COPY), dtype=torch.uint8, device="cuda:1")
         times = self.repeat_for(lambda: target.copy_(source, non_blocking=True), seconds)
         return {"rates": [COPY / each for each in times], "how": "copies between two devices"}
+
+    def all_reduce(self, size: int, seconds: float) -> dict[str, Any]:
+        """Seconds of an all-reduce over all devices, by the host's clock."""
+        count = torch.cuda.device_count() if self.is_gpu else 1
+        if count < 2:
+            raise RuntimeError("one device")
+        each = [torch.ones(size // WORD, device=f"cuda:{number}") for number in range(count)]
+
+        def together() -> None:
+            for _ in range(IN_A_ROW):
+                torch.cuda.nccl.all_reduce(each)
+            for number in range(count):
+                torch.cuda.synchronize(number)
+
+        together()
+        times = [took / IN_A_ROW for took in self.host_times(together, seconds)]
+        return {"seconds": times, "how": f"all-reduce by NCCL over {count} devices", "bytes": WORD * (size // WORD), "devices": count}
 
 
 _VERBS = {"read": "read", "per_core": "read by each core of its own share", "write": "fill", "copy": "copy"}

@@ -1,0 +1,36 @@
+"""Exchanges between the devices of JAX: copies from one to another, and all-reduces over all of them."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .jax_timing import FEW, WAIT, Work
+
+WORD = 4
+AXES: Callable[..., Any] = jax.sharding.PartitionSpec  # which has no types in JAX
+
+
+def copy_rates(devices: Sequence[Any], size: int, seconds: float) -> dict[str, Any]:
+    """B/s of copies of so many bytes from the first device to the second."""
+    source = WAIT(jax.device_put(jnp.ones(size, jnp.uint8), devices[0]))
+    WAIT(jax.device_put(source, devices[1]))
+    times, end = list[float](), time.monotonic() + seconds
+    while len(times) < FEW or time.monotonic() < end:
+        began = time.perf_counter()
+        WAIT(jax.device_put(source, devices[1]))
+        times.append(time.perf_counter() - began)
+    return {"rates": [size / each for each in times], "how": "copies between two devices"}
+
+
+def all_reduce_seconds(devices: Sequence[Any], size: int, timed: Callable[[Work], list[float]]) -> dict[str, Any]:
+    """Seconds of an all-reduce of so many bytes in each device; ``timed`` gives those of each try."""
+    words = max(1, size // WORD)
+    mesh = jax.sharding.Mesh(devices, ("devices",))
+    one_row_each, everywhere = (jax.sharding.NamedSharding(mesh, AXES(*names)) for names in (("devices",), ()))
+    rows = WAIT(jax.device_put(jnp.ones((len(devices), words), jnp.float32), one_row_each))
+    run = jax.jit(lambda each: each.sum(0), out_shardings=everywhere)  # one row in each device: XLA has nothing to add but the devices
+    how = f"all-reduce by XLA over {len(devices)} devices"
+    return {"seconds": timed(lambda: run(rows)), "how": how, "bytes": WORD * words, "devices": len(devices)}
