@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from roofline.sources.xspace.scan import Pair, RowsOf, Steps, TotalsOf, open_space, read_rows, read_totals, sniff
+from roofline.sources.xspace.recognition import sniff
+from roofline.sources.xspace.scan import Pair, RowsOf, Steps, TotalsOf, open_space, read_rows, read_totals
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 H200 = sorted((DATA / "h200").glob("*.xplane.pb"))

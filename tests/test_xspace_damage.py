@@ -14,6 +14,7 @@ from roofline.machines.detection import machine_for
 from roofline.sources import read
 from roofline.sources.xspace import reading, scan
 from roofline.sources.xspace import space as opening
+from roofline.sources.xspace.recognition import sniff
 from roofline.sources.xspace.scan import RowsOf, TotalsOf, open_bytes, open_space, read_rows, read_totals
 from roofline.workload import Recording
 from xspace_profiles import Instruction, gpu, hlo, kernel, programs
@@ -185,19 +186,19 @@ def test_a_bad_plane_does_not_hide_the_next_when_salvaging() -> None:
 
 @pytest.mark.parametrize("data", [b"name,time\nmatmul,3\n", b'{"ops": []}', b"\x89PNG\r\n\x1a\n", b"\xff" * 64, b"\0" * 64])
 def test_other_files_are_no_profiles(data: bytes) -> None:
-    assert not scan.sniff(data)
+    assert not sniff(data)
     with pytest.raises(SourceError, match="toy: not an XSpace profile"):
         open_bytes(data, "toy")
 
 
 def test_profiles_are_known_by_their_first_bytes() -> None:
-    assert scan.sniff(sample())
-    assert scan.sniff(sample()[:40])
-    assert scan.sniff(space([Plane("Task Environment", id=7)]))
-    assert not scan.sniff(b"")
-    assert not scan.sniff(b"\n")
+    assert sniff(sample())
+    assert sniff(sample()[:40])
+    assert sniff(space([Plane("Task Environment", id=7)]))
+    assert not sniff(b"")
+    assert not sniff(b"\n")
     # An HloProto begins with field 1 as well, but its module begins with a name where a plane has a number.
-    assert not scan.sniff(bytes_field(1, bytes_field(1, b"jit_f")))
+    assert not sniff(bytes_field(1, bytes_field(1, b"jit_f")))
 
 
 def test_gzip_is_unpacked_even_in_several_members(tmp_path: Path) -> None:

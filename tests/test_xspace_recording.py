@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.analysis.counters import join
+from roofline.analysis.counter_joining import join
 from roofline.cost import Cost
 from roofline.errors import SourceError
 from roofline.machines import load
@@ -17,7 +17,8 @@ from roofline.placement import place
 from roofline.sources import read
 from roofline.sources.ncu import read_launches
 from roofline.sources.parts import DevicePart, Extent, Instance, Part, Share, Subject, Tally, numbered
-from roofline.sources.xspace.recording import merge, read_part, sniff
+from roofline.sources.xspace.recognition import sniff
+from roofline.sources.xspace.recording import merge, read_part
 from roofline.workload import Recording
 from xspace_profiles import MICROSECOND, Instruction, annotation, gpu, hlo, host, kernel, launch, programs, write
 from xspace_writer import space

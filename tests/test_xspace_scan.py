@@ -362,7 +362,13 @@ def test_every_core_reads_while_this_thread_does_other_work(monkeypatch: pytest.
     monkeypatch.setattr(reading, "THREAD_BYTES", 1)
     both, waited = threading.Event(), list[bool]()
     together = threading.Barrier(2, action=both.set, timeout=10)
-    monkeypatch.setattr(reading._Reader, "read", lambda reader, part: together.wait())
+    read = reading._Reader.read
+
+    def read_together(reader: reading._Reader, part: reading.Part) -> None:
+        together.wait()
+        read(reader, part)
+
+    monkeypatch.setattr(reading._Reader, "read", read_together)
     lines = [Line(f"Stream #{i}", [Event("k", 0, 12)]) for i in range(2)]
     with open_bytes(space([Plane("/device:GPU:0", lines)]), "toy") as opened:
         requests = [TotalsOf(line=line) for line in opened.planes[0].lines]

@@ -7,7 +7,6 @@ an event of the part before reaches, is thrown away, and the part before goes on
 
 from __future__ import annotations
 
-import os
 from _thread import LockType, allocate_lock, start_new_thread
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -47,11 +46,12 @@ class Job(Protocol):
 
 
 class Part:
-    """What one task reads of a line: the bytes from ``begin`` to ``end``, and its job, once it has started."""
+    """What one task reads of a line: the bytes from ``begin`` to ``end``, its job, once it has started, and what was damaged in them."""
 
     def __init__(self, line: Line, begin: int, end: int) -> None:
         self.line, self.begin, self.end = line, begin, end
         self.job: Any = None
+        self.damage: Exception | None = None
 
     def close(self) -> None:
         if self.job:
@@ -69,11 +69,6 @@ def in_parts(space: Space, line: Line, count: int) -> list[Part]:
     guesses = {space.index.rest_near(line.row, line.offset + line.length * part // count, SETTLED_HOPS) for part in range(1, count)}
     places = [line.offset, *sorted(place for place in guesses if line.offset < place < end), end]
     return [Part(line, *ends) for ends in pairwise(places)]
-
-
-def cores() -> int:
-    """How many threads can work at once."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def part_counts(lines: Sequence[Line], threads: int) -> list[int]:
@@ -94,15 +89,17 @@ class _Reader:
         """All of a part, or what comes before the damage in it, which `join` reports."""
         try:
             self._read_on(part.job, part, self._advance)
-        except _scan.Damage:
-            return
+        except _scan.Damage as damage:
+            part.damage = damage
 
     def join(self, parts: Sequence[Part]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
         """All of a line whose parts have been read, or what comes before the damage in it, and notes."""
         first, line, notes = parts[0].job, parts[0].line, []
         try:
-            for part in parts:
-                if part is parts[0] or not first.absorb(part.job):
+            if parts[0].damage:
+                raise parts[0].damage
+            for part in parts[1:]:
+                if not first.absorb(part.job):
                     self._read_on(first, part, None)
         except _scan.Damage as damage:
             notes.append(self._complaint(line, *damage.args))

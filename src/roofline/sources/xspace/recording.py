@@ -20,7 +20,6 @@ from ..merging import merge as merge_parts
 from ..merging import warm_up
 from ..parts import NAME_LOST, DevicePart, Instance, Mark, Part
 from .scan import Progress, Space, open_bytes, open_space
-from .space import sniff as looks_like_space
 
 if TYPE_CHECKING:
     from ...hlo.price.collectives import Network
@@ -30,11 +29,6 @@ if TYPE_CHECKING:
 
 FORMAT = "xspace"
 TPU_PREFIX, GPU_PREFIX = "/device:TPU:", "/device:GPU:"
-
-
-def sniff(head: bytes, path: Path) -> bool:
-    """Whether the first (unpacked) bytes of a file are those of a profile."""
-    return looks_like_space(head)
 
 
 def read_part(

@@ -33,9 +33,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...errors import SourceError, UsageError
+from ..cores import cores
 from ..timeline import Buckets
-from .reading import Job, Progress, cores, in_parts, part_counts, read_all, whole
-from .space import NOT_BUILT, EventMetadata, Line, Plane, Slice, Space, Value, open_bytes, open_space, sniff, unpacked_limit
+from .reading import Job, Progress, in_parts, part_counts, read_all, whole
+from .space import NOT_BUILT, EventMetadata, Line, Plane, Slice, Space, Value, open_bytes, open_space, unpacked_limit
 from .tables import NO_STEP, Cells, Integers, Overlaps, Pair, Pairs, Rows, RowsOf, Spread, StatColumn, Steps, Totals, TotalsOf
 
 if NOT_BUILT is None:
@@ -66,7 +67,6 @@ __all__ = [
     "open_space",
     "read_rows",
     "read_totals",
-    "sniff",
     "union",
     "unpacked_limit",
 ]
@@ -120,7 +120,7 @@ def read_rows(space: Space, requests: Sequence[RowsOf], *, threads: int | None =
             start_ps=memoryview(found["start_ps"]),
             duration_ps=memoryview(found["duration_ps"]),
             occurrences=None if found["occurrences"] is None else memoryview(found["occurrences"]),
-            stats={name: columns[place] for name, place in zip(request.stats, _Slots(plane).places(request.stats), strict=True)},
+            stats=dict(zip(dict.fromkeys(request.stats), columns, strict=False)),  # behind them, those that were only asked to be there
             events=found["events"],
             notes=notes,
         )

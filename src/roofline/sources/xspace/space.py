@@ -43,10 +43,6 @@ LAST_PLANE, NEWER_PLANE, PROGRAMS_PLANE, DEVICE_PLANES = "Task Environment", "/h
 
 DOUBLE, UINT64, INT64, STRING, BLOB, REF = range(1, 7)  # how a stat's value was written; 0 is absent
 
-# Tags of XPlane's fields: number * 8 + wire type.
-PLANE_ID, PLANE_NAME, PLANE_LINES, PLANE_EVENT_METADATA, PLANE_STAT_METADATA, PLANE_STATS = 0x08, 0x12, 0x1A, 0x22, 0x2A, 0x32
-PLANE_TAGS = (PLANE_ID, PLANE_NAME, PLANE_LINES, PLANE_EVENT_METADATA, PLANE_STAT_METADATA, PLANE_STATS)
-
 T = TypeVar("T")
 _Metadata = tuple[str, str, tuple[int, int], list[tuple[int, int, Any]], list[int]]
 
@@ -270,35 +266,6 @@ class Space:
         self.close()
         if shorter and (kind is None or issubclass(kind, Exception)):
             raise SourceError(f"{self.name}: became shorter while it was read; wait until it is written, or read a copy") from None
-
-
-def sniff(head: bytes) -> bool:
-    """Whether these are the first (unpacked) bytes of an XSpace: field 1, a plane whose fields begin like one's and that has a name."""
-    if not head.startswith(b"\n"):
-        return False
-    try:
-        length, at = _varint(head, 1)
-        end = min(at + length, len(head))
-        if head[at] == PLANE_ID:
-            _, at = _varint(head, at + 1)
-        if head[at] != PLANE_NAME:
-            return False
-        length, at = _varint(head, at + 1)
-    except IndexError:
-        return False
-    name = head[at : at + length].decode("utf-8", "replace")
-    at += length
-    return bool(name) and name.isprintable() and at <= end and (at == end or head[at] in PLANE_TAGS)
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
 
 
 def open_space(path: Path | str, *, salvage: bool = False) -> Space:

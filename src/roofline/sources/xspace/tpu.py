@@ -19,7 +19,6 @@ from ..timeline import spans, with_host, with_lanes, with_timeline
 from .extents import extents
 from .peaks import ordinal, tpu_name, tpu_rates
 from .scan import NO_STEP, Buckets, Line, Pair, Plane, Progress, Space, Totals, TotalsOf, read_totals, union
-from .timeline import lanes
 from .tpu_idle import look_between_runs, on_device_clock, tpu_idle
 from .tpu_ops import TpuOp, link, needs_program, paired, subject, tpu_op, weight
 from .tpu_steps import DeviceSteps, device_steps
@@ -263,6 +262,8 @@ def _part(cores: Sequence[_Core], steps: DeviceSteps) -> DevicePart:
 
 def _lanes(space: Space, chips: Sequence[Sequence[_Core]], parts: Sequence[DevicePart]) -> list[tuple[Lane, ...]]:
     """The timelines of the first devices, for which their operations are read once more."""
+    from .timeline import lanes  # which only this needs
+
     shown = spans(parts)
     buckets = tuple(span.buckets for span in shown)
     asked = [core.bucket_request(buckets, alone=len(cores) == 1) for cores in chips for core in cores]

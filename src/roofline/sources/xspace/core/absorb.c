@@ -69,10 +69,10 @@ static bool sums_fit(const xs_totals *totals, const xs_totals *part) {
 static bool apart(const xs_totals *first, const xs_totals *second) {
     int64_t last = first->last_ps, next = second->first_ps;
     for (size_t i = first->head; i != first->tail; i++) {
-        if (first->window[i % XS_WINDOW].end > last) last = first->window[i % XS_WINDOW].end;
+        if (first->window[i % XS_RING].end > last) last = first->window[i % XS_RING].end;
     }
     for (size_t i = second->head; i != second->tail; i++) {
-        if (second->window[i % XS_WINDOW].start < next) next = second->window[i % XS_WINDOW].start;
+        if (second->window[i % XS_RING].start < next) next = second->window[i % XS_RING].start;
     }
     return last <= next;
 }
@@ -201,7 +201,7 @@ static bool absorb_state(xs_totals *totals, const xs_totals *part, const names *
     }
     totals->head = part->head;
     totals->tail = part->tail;
-    for (size_t i = part->head; i != part->tail; i++) totals->window[i % XS_WINDOW] = renamed(part->window[i % XS_WINDOW], names);
+    for (size_t i = part->head; i != part->tail; i++) totals->window[i % XS_RING] = renamed(part->window[i % XS_RING], names);
     totals->started = part->started;
     totals->drained = part->drained;
     totals->busy = part->busy;

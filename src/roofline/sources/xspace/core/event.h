@@ -33,23 +33,39 @@ static inline void xs_keep(xs_event *event, int slot, xs_value value) {
 /* A field of a tag and a number of one byte each, read at once: the tag, and the bit that a longer number has. */
 enum { XS_SHORT_FIELD = 0x80ff };
 
-/* Nearly every stat: a metadata id of one byte, then a number, then the end. False if it is anything else. A word behind the end must be
- * readable. */
-static inline bool xs_read_plain_stat(const xs_select *select, xs_event *event, const uint8_t *p, const uint8_t *end) {
+/* Keeps a number that fills `p` … `end`, under a tag of XStat. False if it is anything else. A word behind the end must be readable. */
+static inline bool xs_keep_number(xs_event *event, int slot, uint8_t tag, const uint8_t *p, const uint8_t *end) {
     static const uint8_t kinds[UINT8_MAX + 1] = {
         [XS_TAG(3, XS_VARINT)] = XS_UINT64, [XS_TAG(4, XS_VARINT)] = XS_INT64, [XS_TAG(7, XS_VARINT)] = XS_REF};
-    if (end - p < 4) return false;
-    uint32_t head = xs_four(p);
-    if ((head & XS_SHORT_FIELD) != XS_TAG(1, XS_VARINT)) return false;
-    int slot = select->dense[head >> 8 & 0x7f];
-    if (slot < 0) return true;
-    xs_value found = {0, 0, kinds[head >> 16 & 0xff]};
-    if (found.kind == XS_ABSENT) return false;
-    const uint8_t *behind = xs_word(p + 3, &found.value);
-    if (!behind) behind = xs_varint_slowly(p + 3, end, &found.value, &(xs_fault){0}); /* a negative number, or a hash */
-    if (behind != end) return false;
+    xs_value found = {0, 0, kinds[tag]};
+    const uint8_t *behind = xs_word(p, &found.value);
+    if (!behind) behind = xs_varint_slowly(p, end, &found.value, &(xs_fault){0}); /* a negative number, or a hash */
+    if (behind != end || found.kind == XS_ABSENT) return false;
     xs_keep(event, slot, found);
     return true;
+}
+
+enum { XS_PLAIN_STAT = 4 }; /* the least bytes of one: a metadata id of one byte, then a number, each with its tag */
+
+/* A plain stat, if it is one. False if it is anything else. A word behind the end must be readable. */
+static inline bool xs_read_plain_stat(const xs_select *select, xs_event *event, const uint8_t *p, const uint8_t *end) {
+    if (end - p < XS_PLAIN_STAT) return false;
+    uint32_t head = xs_two(p);
+    if ((head & XS_SHORT_FIELD) != XS_TAG(1, XS_VARINT)) return false;
+    int slot = select->dense[head >> 8];
+    return slot < 0 || xs_keep_number(event, slot, p[2], p + 3, end);
+}
+
+/* The end of the next stat, if it is plain, as nearly every one of an event is: its tag and length are looked at together with the metadata
+ * id's. NULL if it is anything else. Two words behind the end must be readable. */
+static inline const uint8_t *xs_next_plain_stat(const xs_select *select, xs_event *event, const uint8_t *p, const uint8_t *end) {
+    uint32_t head = xs_four(p);
+    const uint8_t *behind = p + 2 + (head >> 8 & 0x7f);
+    if ((head & (XS_SHORT_FIELD | (uint32_t)XS_SHORT_FIELD << 16)) != (XS_TAG(4, XS_BYTES) | XS_TAG(1, XS_VARINT) << 16)) return NULL;
+    if (behind > end) return NULL;
+    int slot = select->dense[head >> 24];
+    if (slot < 0) return behind - p < 2 + XS_PLAIN_STAT ? NULL : behind;
+    return xs_keep_number(event, slot, p[4], p + 5, behind) ? behind : NULL;
 }
 
 /* Nearly every event: its id, offset and duration, where they are not 0, then plain stats. False if the next of the line is anything else;
@@ -71,12 +87,7 @@ static inline bool xs_next_plain_event(xs_walk *walk, const xs_select *select, x
     if (p < end && *p == XS_TAG(2, XS_VARINT) && !(p = xs_word(p + 1, &offset))) return false;
     if (p < end && *p == XS_TAG(3, XS_VARINT) && !(p = xs_word(p + 1, &duration))) return false;
     while (p < end) {
-        head = xs_two(p);
-        if ((head & XS_SHORT_FIELD) != XS_TAG(4, XS_BYTES)) return false;
-        const uint8_t *stat = p + 2;
-        if ((ptrdiff_t)(head >> 8) > end - stat) return false;
-        p = stat + (head >> 8);
-        if (!xs_read_plain_stat(select, event, stat, p)) return false;
+        if (!(p = xs_next_plain_stat(select, event, p, end))) return false;
     }
     if (p != end) return false;
     event->metadata_id = (int64_t)id;

@@ -6,8 +6,6 @@
  */
 #include "scan_core.h"
 
-static bool before(const xs_waiting *a, const xs_waiting *b) { return a->start != b->start ? a->start < b->start : a->end > b->end; }
-
 static bool same_execution(const xs_waiting *a, const xs_waiting *b) {
     for (int i = 0; i < XS_DISTINCT; i++) {
         if ((a->present & b->present & 1u << i) && a->distinct[i] == b->distinct[i]) return true;
@@ -64,24 +62,21 @@ static xs_fault_kind settle_queued(xs_totals *totals, const xs_waiting *event) {
 /* An event inside another takes its time from it. One that only begins inside takes what lies behind the other's end. */
 static xs_fault_kind settle_nested(xs_totals *totals, const xs_waiting *event) {
     xs_list *stack = &totals->stack;
+    const xs_open *open = stack->data;
+    size_t depth = stack->count;
     int64_t from = event->start;
-    while (stack->count && XS_AT(*stack, xs_open, stack->count - 1).end <= event->start) stack->count--;
-    while (stack->count && XS_AT(*stack, xs_open, stack->count - 1).end < event->end) {
-        from = XS_AT(*stack, xs_open, --stack->count).end;
-    }
+    while (depth && open[depth - 1].end <= event->start) depth--;
+    while (depth && open[depth - 1].end < event->end) from = open[--depth].end;
     if (!add_self(totals, event->key, event->cell, event->end - from)) return XS_OVERFLOW;
-    if (stack->count) {
-        const xs_open *parent = &XS_AT(*stack, xs_open, stack->count - 1);
-        if (!add_self(totals, parent->key, parent->cell, from - event->end)) return XS_OVERFLOW;
-    }
+    if (depth && !add_self(totals, open[depth - 1].key, open[depth - 1].cell, from - event->end)) return XS_OVERFLOW;
     if (totals->buckets.count) {
         xs_fault_kind wrong = spread(totals, event->key, from, event->end, 1);
-        if (!wrong && stack->count) wrong = spread(totals, XS_AT(*stack, xs_open, stack->count - 1).key, from, event->end, -1);
+        if (!wrong && depth) wrong = spread(totals, open[depth - 1].key, from, event->end, -1);
         if (wrong) return wrong;
     }
-    xs_open *open = xs_list_add(stack, sizeof *open);
-    if (!open) return XS_NO_MEMORY;
-    *open = (xs_open){event->end, event->key, event->cell};
+    if (depth == stack->capacity && !xs_list_grow(stack, sizeof *open)) return XS_NO_MEMORY;
+    stack->count = depth + 1;
+    XS_AT(*stack, xs_open, depth) = (xs_open){event->end, event->key, event->cell};
     return XS_FINE;
 }
 
@@ -123,7 +118,7 @@ static xs_fault_kind settle(xs_totals *totals, const xs_waiting *event) {
 
 xs_fault_kind xs_order_close(xs_totals *totals) {
     xs_fault_kind wrong = XS_FINE;
-    while (totals->head != totals->tail && !wrong) wrong = settle(totals, &totals->window[totals->head++ % XS_WINDOW]);
+    while (totals->head != totals->tail && !wrong) wrong = xs_order_settle(totals);
     if (!wrong && totals->started) wrong = close_busy(totals);
     if (!wrong && totals->links) wrong = xs_links_flush(totals->links);
     totals->stack.count = 0;
@@ -131,20 +126,16 @@ xs_fault_kind xs_order_close(xs_totals *totals) {
     return wrong;
 }
 
-xs_fault_kind xs_order_add(xs_totals *totals, const xs_waiting *event) {
-    xs_fault_kind wrong = XS_FINE;
-    if (totals->started && event->start < totals->drained) {
-        totals->rewinds++;
-        wrong = xs_order_close(totals);
+xs_fault_kind xs_order_settle(xs_totals *totals) { return settle(totals, &totals->window[totals->head++ % XS_RING]); }
+
+void xs_order_move(xs_totals *totals) {
+    xs_waiting *window = totals->window;
+    size_t place = totals->tail - 1;
+    const xs_waiting event = window[place % XS_RING];
+    for (; place != totals->head && xs_before(&event, &window[(place - 1) % XS_RING]); place--) {
+        window[place % XS_RING] = window[(place - 1) % XS_RING];
     }
-    if (totals->tail - totals->head == XS_WINDOW && !wrong) wrong = settle(totals, &totals->window[totals->head++ % XS_WINDOW]);
-    if (wrong) return wrong;
-    size_t place = totals->tail++;
-    for (; place != totals->head && before(event, &totals->window[(place - 1) % XS_WINDOW]); place--) {
-        totals->window[place % XS_WINDOW] = totals->window[(place - 1) % XS_WINDOW];
-    }
-    totals->window[place % XS_WINDOW] = *event;
-    return XS_FINE;
+    window[place % XS_RING] = event;
 }
 
 xs_fault_kind xs_order_flush(xs_totals *totals) {

@@ -145,7 +145,7 @@ void xs_select_free(xs_select *select);
 typedef struct {
     xs_bytes bytes;
     const uint8_t *begin, *p, *end;
-    const uint8_t *plain_end; /* up to here, a word behind what is read can be read, too */
+    const uint8_t *plain_end; /* up to here, two words behind what is read can be read, too */
     int64_t timestamp_ns, start_ps;
     uint64_t events, unknown;
     xs_fault fault;
@@ -205,7 +205,7 @@ bool xs_gaps(const xs_interval *busy, size_t count, const int64_t *edges, size_t
 
 /* ---- totals ---- */
 
-enum { XS_KEYS = 14, XS_DISTINCT = 2, XS_SUMS = 4, XS_WINDOW = 64 };
+enum { XS_KEYS = 14, XS_DISTINCT = 2, XS_SUMS = 4, XS_WINDOW = 64, XS_RING = 2 * XS_WINDOW };
 enum { XS_KIND_BITS = 4 }; /* of a stat, in the second integer of a key */
 
 static const int64_t XS_NO_LABEL = INT64_MIN;
@@ -261,6 +261,11 @@ typedef struct {
     uint32_t present; /* which of the distinct it has */
 } xs_waiting;
 
+/* Whether an event leaves the window before another. */
+static inline bool xs_before(const xs_waiting *a, const xs_waiting *b) {
+    return a->start != b->start ? a->start < b->start : a->end > b->end;
+}
+
 /* An event that contains the present one. */
 typedef struct {
     int64_t end;
@@ -306,7 +311,7 @@ typedef struct {
     bool finished, started;
     size_t step;     /* the interval of the last event … */
     int64_t key;     /* … and its key, -1 before the first */
-    xs_waiting window[XS_WINDOW];
+    xs_waiting window[XS_RING]; /* a ring: XS_WINDOW events wait at most, and behind them there is room for the next */
     size_t head, tail;
     int64_t drained;   /* start of the last event that left the window */
     xs_interval busy;  /* the interval that is growing */
@@ -325,7 +330,8 @@ bool xs_totals_absorb(xs_totals *totals, const xs_totals *part);
 void xs_totals_free(xs_totals *totals);
 
 /* Events in order of time (order.c). */
-xs_fault_kind xs_order_add(xs_totals *totals, const xs_waiting *event);
+xs_fault_kind xs_order_settle(xs_totals *totals); /* the first that waits leaves the window */
+void xs_order_move(xs_totals *totals);            /* the last that waits goes to its place among the others */
 xs_fault_kind xs_order_close(xs_totals *totals); /* nothing that comes later belongs to what is open now */
 xs_fault_kind xs_order_flush(xs_totals *totals);
 

@@ -37,7 +37,7 @@ bool xs_walk_init(xs_walk *walk, const xs_index *index, size_t row) {
     const uint8_t *begin = index->bytes.base + line->bytes.offset;
     const uint8_t *end = begin + line->bytes.length, *safe = index->bytes.base + index->bytes.size;
     *walk = (xs_walk){.bytes = index->bytes, .begin = begin, .p = begin, .end = end, .timestamp_ns = line->timestamp_ns};
-    walk->plain_end = safe - end >= XS_WORD ? end : safe - begin >= XS_WORD ? safe - XS_WORD : begin;
+    walk->plain_end = safe - end >= 2 * XS_WORD ? end : safe - begin >= 2 * XS_WORD ? safe - 2 * XS_WORD : begin;
     if (line->timestamp_ns > INT64_MAX / PS_PER_NS || line->timestamp_ns < INT64_MIN / PS_PER_NS) {
         xs_fail(&walk->fault, XS_OVERFLOW, begin);
         return false;

@@ -69,10 +69,11 @@ static int64_t key_of(xs_totals *totals, const xs_event *event) {
 }
 
 static bool number_of(const xs_event *event, int slot, int64_t *out) {
+    static const uint32_t numbers = 1 << XS_UINT64 | 1 << XS_INT64 | 1 << XS_REF;
     if (slot < 0 || !(event->present >> slot & 1)) return false;
-    uint8_t kind = event->values[slot].kind;
-    *out = (int64_t)event->values[slot].value;
-    return kind == XS_UINT64 || kind == XS_INT64 || kind == XS_REF;
+    const xs_value *found = &event->values[slot];
+    *out = (int64_t)found->value;
+    return numbers >> found->kind & 1;
 }
 
 /* When the event began and how long it took: by the device's own clock where it carries one. False beyond 63 bits. */
@@ -127,6 +128,20 @@ static int64_t cell_of(xs_totals *totals, int64_t key, int64_t label) {
     return total->cell;
 }
 
+/* The event that lies behind those that wait joins them. */
+static xs_fault_kind wait_in_order(xs_totals *totals) {
+    const xs_waiting *event = &totals->window[totals->tail % XS_RING], *last = &totals->window[(totals->tail - 1) % XS_RING];
+    xs_fault_kind wrong = XS_FINE;
+    if (totals->started && event->start < totals->drained) {
+        totals->rewinds++;
+        wrong = xs_order_close(totals);
+    }
+    if (totals->tail - totals->head == XS_WINDOW && !wrong) wrong = xs_order_settle(totals);
+    if (wrong) return wrong;
+    if (totals->tail++ != totals->head && xs_before(event, last)) xs_order_move(totals);
+    return XS_FINE;
+}
+
 static xs_fault_kind add_event(xs_totals *totals, const xs_event *event) {
     int64_t start, duration, value;
     if (!times_of(totals, event, &start, &duration)) return XS_OVERFLOW;
@@ -142,26 +157,32 @@ static xs_fault_kind add_event(xs_totals *totals, const xs_event *event) {
     if (cell == -2) return XS_NO_MEMORY;
 
     xs_total *total = &XS_AT(totals->totals, xs_total, key);
-    xs_waiting waiting = {.start = start, .end = start + duration, .key = (uint32_t)key, .cell = (int32_t)cell};
+    xs_waiting *waiting = &totals->window[totals->tail % XS_RING];
+    int64_t end = start + duration;
+    waiting->start = start;
+    waiting->end = end;
+    waiting->key = (uint32_t)key;
+    waiting->cell = (int32_t)cell;
+    waiting->present = 0;
     if (!xs_add(total->count, event->occurrences, &total->count)) return XS_OVERFLOW;
     if (!xs_add(total->time_ps, duration, &total->time_ps)) return XS_OVERFLOW;
     if (start < total->first_ps) total->first_ps = start;
-    if (waiting.end > total->last_ps) total->last_ps = waiting.end;
+    if (end > total->last_ps) total->last_ps = end;
     if (duration < total->shortest_ps) total->shortest_ps = duration;
     if (duration > total->longest_ps) total->longest_ps = duration;
-    add_stats(totals, event, total, &waiting);
+    add_stats(totals, event, total, waiting);
     if (cell >= 0) { /* parts of the sums just checked: they cannot overflow */
         xs_cell *part = &XS_AT(totals->cells, xs_cell, cell);
         part->count += event->occurrences;
         part->time_ps += duration;
         if (!event->aggregated && start < part->first_ps) part->first_ps = start;
-        if (!event->aggregated && waiting.end > part->last_ps) part->last_ps = waiting.end;
+        if (!event->aggregated && end > part->last_ps) part->last_ps = end;
     }
     if (event->aggregated) { /* many events in one, with no place in time */
         totals->aggregated++;
         return XS_FINE;
     }
-    return xs_order_add(totals, &waiting);
+    return wait_in_order(totals);
 }
 
 static bool run(xs_totals *totals, size_t budget) {
