@@ -13,7 +13,7 @@ import roofline
 from roofline.checking.baselines import baseline_of
 from roofline.errors import SourceError
 from roofline.report import Report
-from roofline.sources import json_pieces, rows
+from roofline.sources import json_pieces, table_columns
 from roofline.sources.baseline_json import read_baseline, write_baseline
 from roofline.sources.json_pieces import decode
 from roofline.sources.report_json import read_report
@@ -95,14 +95,14 @@ def test_a_large_table_without_rows_is_refused_before_it_is_read(tmp_path: Path,
     path = tmp_path / "rows.json"
     path.write_text(text)
     with pytest.raises(SourceError, match="not a table: 1,600 bytes of JSON without the end of a row"):
-        rows.columns_of(path)
+        table_columns.columns_of(path)
 
 
 def test_a_large_table_with_rows_is_read(tmp_path: Path, small: Callable[[int], None]) -> None:
     small(100)
     path = tmp_path / "rows.json"
     path.write_text(json.dumps([{"name": name, "time": 1} for name in ODD * 100]))
-    assert len(rows.columns_of(path)["name"]) == 1_000
+    assert len(table_columns.columns_of(path)["name"]) == 1_000
 
 
 def test_no_call_reads_more_than_a_few_pieces_of_a_large_report(

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.analysis.counters import Launch
 from roofline.analysis.kernel_names import named
 from roofline.cost import Cost
 from roofline.errors import SourceError
 from roofline.sources.ncu import read, read_launches, sniff
 from roofline.sources.ncu_table import scale
-from roofline.workload import Recording
+from roofline.workload import Launch, Recording
 
 DATA = Path(__file__).parent / "data"
 FUSION = DATA / "ncu_jax_fusion.csv.gz"

@@ -17,7 +17,7 @@ from roofline import analyze
 from roofline.errors import RooflineError, SourceError
 from roofline.render.export import to_parquet
 from roofline.selection import narrow
-from roofline.sources import read, rows
+from roofline.sources import read, table_columns
 from roofline.sources.table import _name_and_unit
 from roofline.workload import Op
 
@@ -221,15 +221,15 @@ PIECES = st.sampled_from(["a", "1", ",", ",", "\n", " ", '"', "'=", "#", "\r\n",
 @given(st.lists(PIECES, max_size=25).map("".join))
 def test_a_table_that_is_split_at_its_commas_is_the_table_that_a_csv_reader_reads(text: str) -> None:
     text = f"name,time,bytes\n{text}"
-    how = partial(rows._how, is_guarded="'" in text, holds_numbers={"time", "bytes"}.__contains__)
-    split = rows._unquoted_csv(text, ",", how)
+    how = partial(table_columns._cell_reader, is_guarded="'" in text, holds_numbers={"time", "bytes"}.__contains__)
+    split = table_columns._unquoted_csv(text, ",", how)
     if split is not None:
-        assert split == rows._any_csv(text, ",", how, Path("ops.csv"))
+        assert split == table_columns._any_csv(text, ",", how, Path("ops.csv"))
 
 
 def test_a_plain_table_is_split_at_its_commas() -> None:
-    how = partial(rows._how, is_guarded=True, holds_numbers={"time", "flops"}.__contains__)
-    read_cells = rows._unquoted_csv("name, time,flops,bytes\r\na,1,1e3,1\r\nb , '-2, 7 ,2\r\n", ",", how)
+    how = partial(table_columns._cell_reader, is_guarded=True, holds_numbers={"time", "flops"}.__contains__)
+    read_cells = table_columns._unquoted_csv("name, time,flops,bytes\r\na,1,1e3,1\r\nb , '-2, 7 ,2\r\n", ",", how)
     # A column is numbers where all of its cells are plain ones, and stays as it was written where one is not.
     assert read_cells == {"name": ["a", "b"], "time": ["1", "-2"], "flops": [1000.0, 7.0], "bytes": ["1", "2"]}
 

@@ -56,7 +56,7 @@ class Source(Struct, frozen=True, kw_only=True):
         return bool(module.sniff(head, path))
 
 
-PROFILE = Source(name="xspace", title="profiles", kind="profile", module="xspace.recording", hosts=True)
+PROFILE = Source(name="xspace", title="profiles", kind="profile", module="xspace.recording", hosts=True, recogniser="xspace.recognition")
 TRACE = Source(name="torch", title="PyTorch profiler traces", kind="profile", module="torch_trace.recording", hosts=True)
 PROGRAM = Source(name="program", title="HLO programs", kind="program", module="programs", needs_machine=True, recogniser="hlo_dump")
 TABLE = Source(name="table", title="tables of ops", kind="table", module="table")

@@ -178,7 +178,7 @@ class Cache(Struct, frozen=True):
 
 
 def key_of(content: object, *options: object) -> str:
-    """The key of a file's bytes, read with these options by this code. Options are told apart by how they are written out."""
+    """The key of a file's bytes, read with these options by this code. Options differ if their representations do."""
     digest = sha256("\0".join([fingerprint(), *map(repr, options)]).encode("utf-8", "surrogateescape"))
     digest.update(sha256(content).digest())  # type: ignore[arg-type]  # anything with a buffer
     return digest.hexdigest()

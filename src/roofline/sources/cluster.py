@@ -52,7 +52,7 @@ class _Run:
                 to_send.append(number)
             else:
                 parts[number] = part_of(answer)
-                self._progress.tell(number, 1, 1)
+                self._progress.update(number, 1, 1)
             while to_send and len(sent) < workers:
                 again = self._send(to_send[-1])
                 numbers[again] = to_send.pop()

@@ -1,4 +1,4 @@
-"""The programs behind a recording: those that a profile carries, or those that were read."""
+"""The programs of a recording: those embedded in a profile, or those that were read."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def programs_behind(recording: Recording, machine: Machine, path: str) -> dict[s
 
 
 def _without_number(name: str) -> str:
-    """The name of a program as the program has it.
+    """The name of a program without the number that tells runs apart.
 
     >>> _without_number("jit_f(655170)"), _without_number("jit_f")
     ('jit_f', 'jit_f')

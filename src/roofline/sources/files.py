@@ -12,9 +12,6 @@ from ..units import parse
 from .pipes import opened_path
 from .remote import Progress, is_folder, is_remote, local_copy, remote_profiles
 from .samples import sample_or_path
-from .torch_trace import TRACES
-from .torch_trace.capture_files import is_capture
-from .torch_trace.recognition import looks_like_trace
 from .xspace import PROFILES
 
 HEAD_BYTES = int(parse("64 KiB", "B"))
@@ -47,6 +44,9 @@ def traces_in(folder: Path | str) -> list[str]:
 
     What was recorded while graphs were captured is not a rank of its own.
     """
+    from .torch_trace import TRACES  # as below: which only folders and runs of several files need
+    from .torch_trace.capture_files import is_capture
+
     below = [file for file in files_below(folder) if file.name.endswith(TRACES)]
     here = sorted(file for file in Path(folder).iterdir() if file.name.endswith((".json", ".json.gz")))
     for found in (
@@ -62,6 +62,8 @@ def traces_in(folder: Path | str) -> list[str]:
 
 def is_trace(path: Path | str) -> bool:
     """Whether a file is a PyTorch trace, by its first bytes."""
+    from .torch_trace.recognition import looks_like_trace
+
     try:
         return looks_like_trace(head_of(path))
     except SourceError:

@@ -134,13 +134,17 @@ def unexplained(gaps: Iterable[Gap]) -> Idle:
     return idle
 
 
-def _add(reasons: Reasons, key: IdleKey, gap: Gap, time_ps: int) -> None:
-    tally = reasons.setdefault(key, IdleTally())
+def _add(reasons: Reasons, key: IdleKey, gap: Gap, time_ps: int) -> IdleTally:
+    """Counts a gap, with some of its time, to a reason, whose tally is returned."""
+    tally = reasons.get(key)
+    if tally is None:
+        tally = reasons[key] = IdleTally()
     tally.gaps += gap.count
     tally.time_ps += time_ps
     if gap.mark is not None:
         gaps, before = tally.steps.get(gap.mark, (0, 0))
         tally.steps[gap.mark] = (gaps + gap.count, before + time_ps)
+    return tally
 
 
 def explained(gaps: Sequence[Gap], threads: Threads, *, several: bool) -> Idle:
@@ -149,18 +153,13 @@ def explained(gaps: Sequence[Gap], threads: Threads, *, several: bool) -> Idle:
     for gap in gaps:
         said = _said(gap, threads, several=several)
         shares = [(said[0], len(said))] if _alike(said) else Counter(said).most_common()
-        left = gap.weight
+        rest = gap.weight - sum([gap.weight * samples // len(said) for _, samples in shares])  # of the division, which the first gets
         for key, samples in shares:
-            time_ps = gap.weight * samples // len(said)
-            left -= time_ps
-            _add(idle.reasons, key, gap, time_ps)
+            tally = _add(idle.reasons, key, gap, gap.weight * samples // len(said) + rest)
+            rest = 0
             if key.kind != "compile":  # compilers call so many short functions that each takes less to record than elsewhere
-                idle.reasons[key].recording_ps += gap.recording * samples // len(said)
-                idle.reasons[key].recorded += gap.recorded * samples // len(said)
-        first = idle.reasons[shares[0][0]]
-        first.time_ps += left
-        if gap.mark is not None:
-            first.steps[gap.mark] = (first.steps[gap.mark][0], first.steps[gap.mark][1] + left)
+                tally.recording_ps += gap.recording * samples // len(said)
+                tally.recorded += gap.recorded * samples // len(said)
         idle.said.append((gap, said))
     return idle
 

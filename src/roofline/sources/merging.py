@@ -3,6 +3,7 @@
 import os
 from collections.abc import Collection, Iterable, Sequence
 from itertools import takewhile
+from statistics import median
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -124,6 +125,7 @@ def _steps(parts: Sequence[Part], keys: dict[Instance, int]) -> tuple[Step, ...]
     ran: dict[Instance, list[tuple[Extent, int, bool]]] = {}
     launches: dict[Instance, list[tuple[Extent, int, int]]] = {}
     hosts: dict[Instance, set[int]] = {}
+    calls: dict[Instance, list[int]] = {}
     for host, part in enumerate(parts):
         for device in part.devices:
             for mark, (time_ps, followed) in device.step_times().items():
@@ -131,6 +133,8 @@ def _steps(parts: Sequence[Part], keys: dict[Instance, int]) -> tuple[Step, ...]
                 hosts.setdefault(part.instances[mark], set()).add(host)
                 if mark in part.launches:
                     launches.setdefault(part.instances[mark], []).append((device.steps[mark], *part.launches[mark]))
+        for mark, call_ps in part.launch_calls.items():
+            calls.setdefault(part.instances[mark], []).append(call_ps)
     compiled = {keys[part.instances[mark]] for part in parts for mark in part.compiled}
     capturing = {keys[part.instances[mark]] for part in parts for mark in part.capturing}
     warm = warm_up(len(keys), compiled, capturing)
@@ -143,6 +147,7 @@ def _steps(parts: Sequence[Part], keys: dict[Instance, int]) -> tuple[Step, ...]
             launching_s=max((last - first for _, first, last in launches[instance]), default=0) * PICOSECOND
             if instance in launches
             else None,
+            launch_call_s=median(calls[instance]) * PICOSECOND if instance in calls else None,
         )
         for instance, key in keys.items()
         if instance in ran
@@ -254,7 +259,7 @@ class _Row(Struct):
     both: list[StepsOnDevice] = field(default_factory=list)
 
     def add(self, number: int, tally: Tally, keys: Sequence[int]) -> None:
-        """What it did on one device, whose marks have these keys."""
+        """Adds what it did on one device, whose steps have these keys."""
         self.total.add_totals(tally)
         parts = sorted((keys[mark], share.executions, share.time_ps) for mark, share in tally.steps.items())
         if parts:
@@ -305,4 +310,5 @@ def _op(subject: Subject, row: _Row, ambiguous: bool, several: bool) -> Op:
         notes=subject.notes,
         conventions={name: flops * total.executions for name, flops in subject.conventions},
         wide=subject.wide,
+        shapes=subject.shapes,
     )

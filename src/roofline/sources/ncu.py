@@ -1,15 +1,15 @@
 """Hardware counters: a CSV that Nsight Compute printed (``ncu --csv``, pages ``raw`` and ``details``), plain or gzipped.
 
-Alone it is a recording: one op for each kernel, its launches, time, FLOP of all pipes and formats, and bytes of main memory, L2 and L1
-as counted. Beside a profile its launches join the profile's operations (`counters.join`). Nsight Compute runs kernels one at a
-time and flushes caches before each, so its truth is a cold one.
+Alone it is a recording: one op for each kernel, its launches, time, FLOP of all pipes and formats, and bytes of main memory, L2 and L1 as
+counted. Beside a profile its launches join the profile's operations (`counters.join`). Nsight Compute runs kernels one at a time and
+flushes caches before each, so it measures cold caches.
 """
 
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..cost import Cost
+from ..cost import Cost, sum_or_unknown
 from ..errors import FormulaError, SourceError
 from ..input_limits import check_limit
 from ..machine import Machine
@@ -44,7 +44,7 @@ def read(path: Path, target: Machine | None = None) -> Recording:
         kernels.setdefault(launch.name, []).append(launch)
     ops = tuple(_op(name, some) for name, some in kernels.items())
     times = [(op.time_s, op.priced) for op in ops]
-    busy = None if any(time_s is None for time_s, _ in times) else sum((time_s or 0.0 for time_s, _ in times), 0.0)
+    busy = sum_or_unknown([time_s for time_s, _ in times])
     return Recording(
         workload=Workload(ops),
         format="ncu",

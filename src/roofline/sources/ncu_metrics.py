@@ -1,4 +1,4 @@
-"""From Nsight Compute's metrics to costs and peaks: which counters are what, checked on kernels whose truth is known.
+"""From Nsight Compute's metrics to costs and peaks: which counters measure what, checked on kernels of known work.
 
 What was found on an H200 with kernels of known work, and holds the choice of counters together:
 

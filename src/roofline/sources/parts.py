@@ -25,7 +25,7 @@ class Subject(Struct, frozen=True, kw_only=True):
 
     ``program`` tells modules of one name apart. ``found`` is whether its events led to an instruction, or are copies and memsets of the
     runtime, which need none. ``conventions`` has the FLOP of an execution as other counters count them, by their name. ``wide`` is the
-    share of the bytes of its arrays that are of 32-bit floats, where the source knows.
+    share of the bytes of its arrays that are of 32-bit floats, and ``shapes`` has those of its first arrays, where the source knows.
     """
 
     name: str
@@ -50,9 +50,10 @@ class Subject(Struct, frozen=True, kw_only=True):
     found: bool = True
     conventions: tuple[tuple[str, Amount], ...] = ()
     wide: float = 0.0
+    shapes: tuple[tuple[int, ...], ...] = ()
 
     def __hash__(self) -> int:
-        """Of what tells nearly all of them apart; the rest is compared."""
+        """A hash of the fields in which nearly all differ; equality compares the rest."""
         return hash((self.name, self.module, self.program))
 
     @property
@@ -219,7 +220,7 @@ class DevicePart(Struct, frozen=True, kw_only=True):
 
     @property
     def unpriced_ps(self) -> int:
-        """Busy time of operations whose cost nobody knows."""
+        """Busy time of operations whose cost is unknown."""
         return sum(tally.self_ps for subject, tally in self.rows.items() if not subject.priced)
 
 
@@ -230,8 +231,8 @@ class Part(Struct, frozen=True, kw_only=True):
     ``annotated_ps`` is when the host began the first annotated step, by the clock of the devices' events. ``compiled`` are the steps in
     which the host compiled, ``compile_ps`` how long it did in all, ``warm_up_ps`` how long before the first step after its warm-up.
     ``capturing`` are the steps in which the host captured a graph. ``launches`` has of each step when the host first and last launched
-    something, by the clock of the devices' events. ``allocated`` and ``reserved`` are the most bytes that a device had
-    of each at once, 0 where the recording does not say.
+    something, by the clock of the devices' events, ``launch_calls`` how long its median call to launch
+    a kernel took. ``allocated`` and ``reserved`` are the most bytes that a device had of each at once, 0 where the recording does not say.
     """
 
     file: str
@@ -244,6 +245,7 @@ class Part(Struct, frozen=True, kw_only=True):
     compiled: tuple[Mark, ...] = ()
     capturing: tuple[Mark, ...] = ()
     launches: Mapping[Mark, tuple[int, int]] = field(default_factory=dict)
+    launch_calls: Mapping[Mark, int] = field(default_factory=dict)
     compile_ps: int = 0
     warm_up_ps: int = 0
     allocated: int = 0

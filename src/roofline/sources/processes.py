@@ -17,22 +17,18 @@ from typing import IO, Any
 
 from ..errors import RooflineError, SourceError
 from ..input_limits import set_limits
+from .cores import cores
 from .parts import Part
 from .reading import Known, OverallProgress, Reading, read_file
 from .remote import Progress
 
 PATIENCE_S = 1.0  # of work before helpers are called: starting one takes a quarter of that, and a program is priced again in each
-TELL_S = 0.1  # between two words of a helper about how far it is
+PROGRESS_S = 0.1  # between two progress messages of a helper
 _PROGRAM = (
     "import pickle, sys; tasks = sys.stdin.buffer; sys.path[:] = pickle.load(tasks); "
     "from roofline.sources.processes import serve; serve(tasks)"
 )
 Answer = tuple[str, Any]
-
-
-def cores() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def read_in_processes(files: Sequence[str], how: Reading, progress: Progress | None = None, *, jobs: int | None = None) -> list[Part]:
@@ -132,9 +128,9 @@ class _Helper:
                 if progress:
                     progress(*answer[1])
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
-            raise SourceError(f"{file}: {self._epitaph()}") from None
+            raise SourceError(f"{file}: {self._exit_reason()}") from None
 
-    def _epitaph(self) -> str:
+    def _exit_reason(self) -> str:
         status = self._process.wait()
         if status == -9:
             return "the process reading it was killed, probably out of memory; try --jobs 1 or a computer with more memory"
@@ -160,7 +156,7 @@ class _Helper:
 
 
 def serve(tasks: IO[bytes]) -> None:
-    """What a helper does: read the files that it is told of until there are no more. Nothing else may write where it answers."""
+    """What a helper does: read the files it is sent, until there are no more. Nothing else may write where it answers."""
     answers = open(os.dup(1), "wb")  # noqa: SIM115  for as long as the process lives
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     known: Known = {}
@@ -183,7 +179,7 @@ def _throttled(answers: IO[bytes]) -> Progress:
     def tell(done: int, total: int) -> None:
         nonlocal last
         with lock:  # the scanner tells from several threads
-            if time.monotonic() - last > TELL_S:
+            if time.monotonic() - last > PROGRESS_S:
                 last = time.monotonic()
                 _send(answers, ("progress", (done, total)))
 

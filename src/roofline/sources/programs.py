@@ -151,5 +151,5 @@ def _counts(counted: Mapping[str, int]) -> str:
 
 
 def is_compiled(module: HloModule) -> bool:
-    """Whether a compiler has been over it: it is scheduled, or has fusions."""
+    """Whether it was compiled: it is scheduled, or has fusions."""
     return module.is_scheduled or "fusion" in module.opcodes

@@ -70,7 +70,7 @@ def read_file(file: str, how: Reading, *, data: bytes | None = None, known: Know
 
 def _looked_up(file: str, how: Reading, data: Buffer | None, read: Callable[[Buffer | None], Part]) -> Part:
     """What the cache has of a file, or else what ``read`` makes of its bytes."""
-    if how.cache is None or calls_of_users() or not _pays(file, data, how.cache):
+    if how.cache is None or calls_of_users() or not _is_worth_caching(file, data, how.cache):
         return read(data)
     from .cache import key_of
 
@@ -91,13 +91,13 @@ def _looked_up(file: str, how: Reading, data: Buffer | None, read: Callable[[Buf
 
 
 def _mapped(copy: Path) -> Buffer:
-    """A file's bytes, mapped; whoever reads them as a profile closes the map."""
+    """A file's bytes, mapped; the reader of the profile closes the map."""
     with copy.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if copy.stat().st_size else b""
 
 
-def _pays(file: str, data: Buffer | None, cache: "Cache") -> bool:
-    """Whether the cache gives a file's part sooner than reading it. A file that cannot be opened is for the reader to complain about."""
+def _is_worth_caching(file: str, data: Buffer | None, cache: "Cache") -> bool:
+    """Whether the cache gives a file's part sooner than reading it. The reader reports a file that cannot be opened."""
     if cache.largest_bytes is None or file.endswith(".gz"):
         return True
     try:
@@ -118,7 +118,7 @@ def calls_of_users() -> bool:
 
 
 class OverallProgress:
-    """Progress in several files, told as that in all of them. Threads may tell at the same time."""
+    """Progress over several files as one figure. Safe to update from several threads."""
 
     def __init__(self, files: Sequence[str], progress: Progress | None) -> None:
         from threading import Lock
@@ -127,10 +127,10 @@ class OverallProgress:
         self._sizes, self._fractions = _sizes(files), [0.0] * len(files)
 
     def of(self, number: int) -> Progress | None:
-        """Where the reader of one file tells its progress."""
-        return partial(self.tell, number) if self._progress else None
+        """The progress callback for one file."""
+        return partial(self.update, number) if self._progress else None
 
-    def tell(self, number: int, done: int, total: int) -> None:
+    def update(self, number: int, done: int, total: int) -> None:
         if self._progress is None:
             return
         with self._lock:

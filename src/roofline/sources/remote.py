@@ -33,7 +33,7 @@ def is_private(url: str) -> bool:
 
 def is_folder(url: str) -> bool:
     """Whether an address names a folder; one that names nothing at all is an error, where it costs nothing to find out."""
-    with _said_of(url):
+    with _errors_of(url):
         if url.endswith(PROFILES) or url.startswith(_NO_FOLDERS):
             return False
         system, path = _opened(url)
@@ -46,7 +46,7 @@ def is_folder(url: str) -> bool:
 
 def remote_profiles(url: str) -> list[str]:
     """The addresses of the profiles below a folder, in order of name."""
-    with _said_of(url):
+    with _errors_of(url):
         system, path = _opened(url)
         found = sorted(name for name in system.find(path) if name.endswith(PROFILES))
     root = str(path).rstrip("/")
@@ -62,7 +62,7 @@ def local_copy(url: str, progress: Progress | None = None) -> Iterator[Path]:
         name = PurePosixPath(url.split("?")[0]).name or "input"
         if is_folder(url):
             raise SourceError(f"{url}: is a folder; name a file in it")
-        with _said_of(url):
+        with _errors_of(url):
             system, path = _opened(url)
             system.get_file(path, f"{folder}/{name}", callback=_callback(progress))
         yield Path(folder, name)
@@ -81,17 +81,17 @@ def _callback(progress: Progress | None) -> Any:
     """Progress in the form that fsspec tells it."""
     from fsspec.callbacks import Callback
 
-    class Told(Callback):  # type: ignore[misc]
+    class FileProgress(Callback):  # type: ignore[misc]
         def call(self, *_: object, **__: object) -> None:
             if progress and self.size:
                 progress(self.value, self.size)
 
-    return Told()
+    return FileProgress()
 
 
 @contextmanager
-def _said_of(url: str) -> Iterator[None]:
-    """Turns whatever a file system raises into one line; each has exceptions of its own, for credentials above all."""
+def _errors_of(url: str) -> Iterator[None]:
+    """Turns any exception of a file system into a one-line error; each has its own classes, above all for credentials."""
     try:
         yield
     except RooflineError:

@@ -1,5 +1,6 @@
 """Reports that roofline itself wrote: read back whole for a comparison, or as work to analyze for another machine."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..cost import Cost
@@ -44,6 +45,12 @@ def stored_report(name: str | Path) -> Report | None:
         return read_report(file) if not file.is_dir() and sniff(head_of(file), file) else None
 
 
+def only_stored_report(source: str | Path | Sequence[str | Path]) -> Report | None:
+    """The report that the one file to read already is; it keeps its machine."""
+    names = [source] if isinstance(source, str | Path) else list(source)
+    return stored_report(names[0]) if len(names) == 1 else None
+
+
 def read(path: Path, target: Machine | None = None) -> Recording:
     """The report's ops as work, without their machine."""
     return as_recording(read_report(path), (str(path),))
@@ -78,6 +85,7 @@ def as_recording(report: Report, files: tuple[str, ...] = ()) -> Recording:
                 followed=one.followed,
                 lead_s=one.lead_s,
                 launching_s=one.launching_s,
+                launch_call_s=one.launch_call_s,
             )
             for one in report.steps
         ),

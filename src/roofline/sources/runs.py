@@ -90,7 +90,7 @@ class RunFinder:
             if not S_ISDIR(state.st_mode) and not S_ISREG(state.st_mode):
                 raise SourceError(f"{given}: a pipe or device; name a file or folder")
 
-    def again(self, run: Run) -> Run | None:
+    def refreshed(self, run: Run) -> Run | None:
         """A run as its files stand now; ``None`` when one of them is gone, is no longer a file, or is a link that leads out."""
         states = [state for file in run.files if (state := _state(file)) and S_ISREG(state.st_mode) and _is_inside(file, self._inside)]
         if len(states) < len(run.files) or not states:
@@ -99,19 +99,19 @@ class RunFinder:
 
     def find(self) -> Listing:
         """The runs as they are now."""
-        glance = _Glance(self._kinds, self._inside)
+        folder_search = _FolderSearch(self._kinds, self._inside)
         found: dict[str, Run] = {}
         for root in self.roots:
-            for run in glance.below(root):
+            for run in folder_search.below(root):
                 # Below several roots the same name may come twice; of a root that is a file it is the file's own.
                 named = replace(run, name=f"{root.name}/{run.name}") if len(self.roots) > 1 and run.path != root else run
                 found.setdefault(run.id, named)
-        self._kinds = glance.seen
+        self._kinds = folder_search.seen
         runs = sorted(found.values(), key=lambda run: (-run.modified_ns, run.name))
-        return Listing(runs=tuple(runs), notes=tuple(dict.fromkeys(glance.notes)))
+        return Listing(runs=tuple(runs), notes=tuple(dict.fromkeys(folder_search.notes)))
 
 
-class _Glance:
+class _FolderSearch:
     """One look: which folders it has been in, how much it may still do, and what it could not see."""
 
     def __init__(self, known: dict[tuple[Path, int, int], str], inside: Sequence[str] | None) -> None:

@@ -24,6 +24,7 @@ from typing import Any, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ..cost import sum_or_unknown
 from ..dtypes import dtype
 from ..errors import RooflineError, SourceError, did_you_mean, excerpt
 from ..lazy_rows import column
@@ -32,7 +33,7 @@ from ..op_columns import MANY, OpColumns
 from ..resource import HBM, MEMORY_UNITS, UNNAMED_WORK, Resource, named
 from ..units import parse, parse_plain
 from ..workload import COST_PROVENANCES, Coverage, Op, Recording, Share, StepsOnDevice, Workload
-from .rows import PARQUET_MAGIC, Cell, columns_of
+from .table_columns import PARQUET_MAGIC, Cell, columns_of
 
 WORDS = ("name", "category", "module", "scope", "location", "phase")
 NUMBERS = ("count", "kernels")
@@ -73,7 +74,7 @@ Columns = dict[str, Column]  # by field
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Parquet by its magic, JSON by its first bracket, CSV by a header line that names a column we know."""
+    """Parquet by its magic, JSON by its first bracket, CSV by a header line with a known column."""
     if head.startswith(PARQUET_MAGIC):
         return True
     text = head.decode("utf-8-sig", "replace").lstrip()
@@ -345,17 +346,13 @@ def _sum(ops: OpColumns, places: list[int], several: bool) -> Op:
         ops[places[0]],
         cost=ops.total(places),
         count=sum(column(rows, "count")),
-        kernels=_total(column(rows, "kernels")),
-        time_s=_total(column(rows, "time_s")),
-        self_time_s=_total(column(rows, "self_time_s")),
+        kernels=sum_or_unknown(column(rows, "kernels")),
+        time_s=sum_or_unknown(column(rows, "time_s")),
+        self_time_s=sum_or_unknown(column(rows, "self_time_s")),
         by_step=_shares(chain.from_iterable(steps)),
         by_device=_shares(chain.from_iterable(devices)),
         by_step_and_device=_on_devices(steps, devices) if several else (),
     )
-
-
-def _total(values: Sequence[float | None]) -> float | None:
-    return None if None in values else sum([value for value in values if value is not None])
 
 
 def _shares(shares: Iterable[Share]) -> tuple[Share, ...]:

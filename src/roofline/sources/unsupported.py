@@ -1,4 +1,4 @@
-"""Files that are not read, told apart by their first bytes, so that an error can say what they are and what to use instead."""
+"""Files of unsupported formats, recognised by their first bytes, so that an error can name the format and what to use instead."""
 
 import re
 from itertools import islice
@@ -10,7 +10,7 @@ from .files import files_below, head_of
 PROFILE = "record with jax.profiler and name its .xplane.pb file"
 BESIDE = "name the .xplane.pb file that was written beside it"
 COUNTERS = "collect counters with: ncu --set full --csv --page raw"
-UNPACK = "unpack it with: {} FILE; gzip is read as it is"
+UNPACK = "unpack it with: {} FILE; only gzip is read directly"
 MOST_FILES = 200  # of a folder that are looked at
 
 _MAGIC = (

@@ -29,11 +29,11 @@ _NUMBERS = msgspec.json.Decoder(list[float])
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold
 
 
-def _never(header: str) -> bool:
+def _no_numbers(header: str) -> bool:
     return False
 
 
-def columns_of(path: Path, holds_numbers: Callable[[str], bool] = _never) -> Mapping[str, Sequence[Cell]]:
+def columns_of(path: Path, holds_numbers: Callable[[str], bool] = _no_numbers) -> Mapping[str, Sequence[Cell]]:
     """The cells of each column by its header, words without blanks around them; one that a row lacks is empty.
 
     ``holds_numbers`` says of a header whether its cells may be numbers: those of a CSV are, where they are plain ones.
@@ -57,7 +57,7 @@ def columns_of(path: Path, holds_numbers: Callable[[str], bool] = _never) -> Map
 def _csv(text: str, path: Path, holds_numbers: Callable[[str], bool]) -> Mapping[str, Sequence[Cell]]:
     first = text.partition("\n")[0]
     delimiter = max(",;\t", key=first.count)
-    how = partial(_how, is_guarded="'" in text, holds_numbers=holds_numbers)
+    how = partial(_cell_reader, is_guarded="'" in text, holds_numbers=holds_numbers)
     return _unquoted_csv(text, delimiter, how) or _any_csv(text, delimiter, how, path)
 
 
@@ -81,14 +81,14 @@ def _any_csv(text: str, delimiter: str, how: How, path: Path) -> dict[str, list[
             if count > most:
                 raise too_much("rows", str(path))
             if len(rows) == _AT_ONCE:
-                _move(rows, columns, taken)
+                _append(rows, columns, taken)
     except csv.Error as error:
         raise SourceError(f"{path}: line {lines.line_num}: {error}") from None
-    _move(rows, columns, taken)
+    _append(rows, columns, taken)
     return dict(zip(headers, columns, strict=True)) if count else {}
 
 
-def _move(rows: list[list[str]], columns: list[list[Cell]], taken: list[Take]) -> None:
+def _append(rows: list[list[str]], columns: list[list[Cell]], taken: list[Take]) -> None:
     """Move rows into columns."""
     for column, take, cells in zip(columns, taken, zip(*rows, strict=True), strict=bool(rows)):
         column.extend(take(list(map(str.strip, cells))))
@@ -120,7 +120,7 @@ def _unquoted_csv(text: str, delimiter: str, how: How) -> dict[str, list[Cell]] 
     return None if max(map(len, rows)) > csv.field_size_limit() else dict(zip(headers, columns, strict=True))
 
 
-def _how(header: str, is_guarded: bool, holds_numbers: Callable[[str], bool]) -> Take:
+def _cell_reader(header: str, is_guarded: bool, holds_numbers: Callable[[str], bool]) -> Take:
     """How the cells of a column, without blanks around them, are taken: few at once, while they are in the processor's cache."""
     words = partial(_words, is_guarded=is_guarded, is_shared=header.lower() != "name")
     return partial(_numbers, words=words) if holds_numbers(header) else words
