@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from roofline.analysis import ONLY_HBM, analyze
-from roofline.analysis.counters import KernelUse, Launch, LaunchCounters, counted, hardware, join, model_against_counters, scaled
+from roofline.analysis.counter_joining import KernelUse, Launch, counted, join, scaled
+from roofline.analysis.counters import LaunchCounters, hardware, model_against_counters
 from roofline.cost import Cost
 from roofline.errors import SourceError
 from roofline.sources.ncu import read_launches

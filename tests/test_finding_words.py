@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from roofline.analysis import finding_kinds, torch_finding_kinds
+from roofline.analysis import finding_groups, finding_kinds, torch_finding_kinds
 from roofline.analysis.finding_kinds import Kind
 from roofline.cost import NOTHING
 from roofline.report import Finding, Report
@@ -83,9 +83,19 @@ def test_what_is_compiled_is_not_told_to_be(category: str, tried: str) -> None:
     assert tried in _of(report_on(slow, format="torch"), "memory").levers[0]
 
 
+def test_in_a_compiled_program_nothing_is_told_to_be_compiled() -> None:
+    slow = an_op("aten::sum", {"hbm": 10}, 50.0, category="reduction")
+    compiled = an_op("triton_poi_fused_add", {"hbm": 10}, 1.1, category="pointwise fusion")
+    copied = an_op("aten::copy_", {"hbm": 10}, 50.0, category="copy")
+    for ops, told in ((copied,), True), ((copied, compiled), False), ((slow, copied, compiled), False):
+        assert ("torch.compile, so that" in " ".join(_of(report_on(*ops, format="torch"), "memory").levers)) == told
+
+
 def test_a_change_is_one_clause_and_matmuls_are_called_so() -> None:
     # The time after it follows behind a colon: "Keep one layout: the step then takes 9 ms."
-    kinds = [kind for module in (finding_kinds, torch_finding_kinds) for one in vars(module).values() for kind in _kinds_in(one)]
+    kinds = [
+        kind for module in (finding_kinds, finding_groups, torch_finding_kinds) for one in vars(module).values() for kind in _kinds_in(one)
+    ]
     assert len(kinds) > 40
     for kind in kinds:
         assert ": " not in kind.change, kind.change

@@ -1,4 +1,4 @@
-"""Each kind of finding has its section, with its rule, its doubt, its saving and every lever; each class of needless work has its row."""
+"""Each kind of finding has its section, with its rule, its caveat, its saving and every lever; each class of needless work has its row."""
 
 import re
 import sys
@@ -11,7 +11,7 @@ from roofline.analysis.finding_kinds import KINDS
 from roofline.hlo.unneeded import RULES
 
 PAGE = (Path(__file__).parent.parent / "docs" / "findings.md").read_text()
-DOUBTS = ("out-of-memory", "above-roof", "between-roofs", "unrated", "unknown", "straggler")
+SUSPECT_FIGURES = ("out-of-memory", "above-roof", "between-roofs", "unrated", "unknown", "straggler")
 
 
 def _section(kind: str) -> str:
@@ -23,19 +23,19 @@ def _section(kind: str) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_explained(kind: str) -> None:
     section = _section(kind)
-    assert all(f"- {word}:" in section for word in ("Rule", "Doubt", "Saving", "Do"))
+    assert all(f"- {word}:" in section for word in ("Rule", "Caveat", "Saving", "Do"))
     assert [lever for lever in KINDS[kind].levers if lever not in section] == []
 
 
-@pytest.mark.parametrize("kind", DOUBTS)
-def test_every_doubt_is_explained(kind: str) -> None:
+@pytest.mark.parametrize("kind", SUSPECT_FIGURES)
+def test_every_suspect_figure_is_explained(kind: str) -> None:
     section = _section(kind)
-    assert all(f"- {word}:" in section for word in ("Rule", "Doubt", "Do"))
+    assert all(f"- {word}:" in section for word in ("Rule", "Caveat", "Do"))
     assert [lever for lever in advice_kinds.KINDS[kind].levers if lever not in section] == []
 
 
 def test_no_section_is_about_a_kind_that_is_gone() -> None:
-    assert set(re.findall(r"^### (.+)$", PAGE, re.MULTILINE)) == {*KINDS, *DOUBTS}
+    assert set(re.findall(r"^### (.+)$", PAGE, re.MULTILINE)) == {*KINDS, *SUSPECT_FIGURES}
 
 
 def test_every_class_of_needless_work_is_in_the_table() -> None:

@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -390,8 +392,8 @@ def test_the_lever_test_fails_where_the_time_does_not_follow_the_bound(monkeypat
     jax = pytest.importorskip("jax")
     from roofline.jax import validation
 
-    times = iter([0.01, 0.05, 1e-5])  # five times the time for twice the work, and a call that takes little
-    monkeypatch.setattr(validation, "seconds", lambda *_: next(times))
+    times = [0.01, 0.05, 1e-5]  # five times the time for twice the work, and a call that takes little
+    monkeypatch.setattr(validation, "seconds", lambda *_: times)
     chip = Machine.of("toy", {"matrix/fp32": "1 TFLOP/s", "vector/fp32": "1 TFLOP/s", "hbm": "1 TB/s"})
     found = validation.validate(lambda x, w: x @ w, chip=chip)(jax.numpy.ones((256, 256)), jax.numpy.ones((256, 256)))
     lever = found.check("lever")
@@ -405,13 +407,33 @@ def test_the_lever_test_tells_nothing_of_a_function_that_takes_hardly_longer_tha
     jax = pytest.importorskip("jax")
     from roofline.jax import validation
 
-    times = iter([66e-6, 73e-6, 40e-6])
-    monkeypatch.setattr(validation, "seconds", lambda *_: next(times))
+    monkeypatch.setattr(validation, "seconds", lambda *_: [66e-6, 73e-6, 40e-6])
     chip = Machine.of("toy", {"matrix/fp32": "1 TFLOP/s", "vector/fp32": "1 TFLOP/s", "hbm": "1 TB/s"})
     found = validation.validate(lambda x, w: x @ w, chip=chip)(jax.numpy.ones((256, 256)), jax.numpy.ones((256, 256)))
     lever = found.check("lever")
     assert lever.holds is None
     assert lever.notes == ("too short to tell: any call takes the host 40 µs; use larger arguments",)
+
+
+@pytest.mark.jax
+@pytest.mark.parametrize("slow", [(0.0, 0.2), (0.1, 0.3), (0.2, 9.0)])
+def test_a_computer_that_is_busy_for_a_while_does_not_fail_the_lever_test(
+    slow: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("jax")
+    from roofline.jax import validation
+
+    now = [0.0]
+
+    def work(takes_s: float) -> Callable[[], None]:
+        def run() -> None:
+            now[0] += takes_s * (5 if slow[0] <= now[0] < slow[1] else 1)
+
+        return run
+
+    monkeypatch.setattr(validation, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    jax: Any = SimpleNamespace(block_until_ready=lambda value: value)
+    assert validation.seconds(jax, [work(4e-3), work(8e-3)]) == pytest.approx([4e-3, 8e-3])
 
 
 def test_weights_that_a_kernel_widens_itself_are_read_in_their_own_format(tmp_path: Path) -> None:

@@ -121,11 +121,11 @@ def parse_filter(text: str) -> Test:
         return lambda op, totals: True
     test = _either(tokens, 0)
     if tokens:
-        _wrong("unmatched closing parenthesis", tokens[0].at)
+        _fail("unmatched closing parenthesis", tokens[0].at)
     return test
 
 
-def _wrong(message: str, at: int) -> NoReturn:
+def _fail(message: str, at: int) -> NoReturn:
     raise FilterError(message, at)
 
 
@@ -135,12 +135,12 @@ def _tokens(text: str) -> list[_Token]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            _wrong(f"unexpected {excerpt(text[at])}", at)
+            _fail(f"unexpected {excerpt(text[at])}", at)
         start, at = at, match.end()
         if match["field"] is not None:
             value = _VALUE.match(text, at)
             if value is None:
-                _wrong(f"{match[0]} needs a value", at)
+                _fail(f"{match[0]} needs a value", at)
             tokens.append(_Token("condition", start, match["field"], match["operator"], value[0], at))
             at = value.end()
         elif match["word"] is not None:
@@ -156,7 +156,7 @@ def _either(tokens: list[_Token], depth: int) -> Test:
     while tokens and tokens[0].kind == "or":
         word = tokens.pop(0)
         if not tokens:
-            _wrong('nothing after "or"', word.at)
+            _fail('nothing after "or"', word.at)
         tests.append(_all(tokens, depth))
     return tests[0] if len(tests) == 1 else lambda op, totals: any(test(op, totals) for test in tests)
 
@@ -167,7 +167,7 @@ def _all(tokens: list[_Token], depth: int) -> Test:
         if tokens[0].kind == "and":
             word = tokens.pop(0)
             if not tokens:
-                _wrong('nothing after "and"', word.at)
+                _fail('nothing after "and"', word.at)
         tests.append(_one(tokens, depth))
     return tests[0] if len(tests) == 1 else lambda op, totals: all(test(op, totals) for test in tests)
 
@@ -175,18 +175,18 @@ def _all(tokens: list[_Token], depth: int) -> Test:
 def _one(tokens: list[_Token], depth: int) -> Test:
     token = tokens.pop(0)
     if depth > DEEPEST:
-        _wrong("nested too deeply", token.at)
+        _fail("nested too deeply", token.at)
     if token.kind in ("not", "minus"):
         if not tokens:
-            _wrong(f'nothing after "{token.text}"', token.at)
+            _fail(f'nothing after "{token.text}"', token.at)
         inner = _one(tokens, depth + 1)
         return lambda op, totals: not inner(op, totals)
     if token.kind == "open":
         if not tokens:
-            _wrong("missing closing parenthesis", token.at)
+            _fail("missing closing parenthesis", token.at)
         inside = _either(tokens, depth + 1)
         if not tokens or tokens.pop(0).kind != "close":
-            _wrong("missing closing parenthesis", token.at)
+            _fail("missing closing parenthesis", token.at)
         return inside
     if token.kind == "condition":
         return _condition(token)
@@ -195,7 +195,7 @@ def _one(tokens: list[_Token], depth: int) -> Test:
             return _scope_test(token.text)
         matches = _text_test(token.text, token.at, exact=False)
         return lambda op, totals: any(map(matches, (op.name, op.label, op.scope)))
-    _wrong("unexpected closing parenthesis" if token.kind == "close" else f'nothing before "{token.text}"', token.at)
+    _fail("unexpected closing parenthesis" if token.kind == "close" else f'nothing before "{token.text}"', token.at)
 
 
 def _scope_test(pattern: str) -> Test:
@@ -215,14 +215,14 @@ def _condition(token: _Token) -> Test:
     if name in NUMBERS:
         return _number_test(name, token)
     if name in ("step", "device"):
-        _wrong(f"{name} is a field of the page only", token.at)
+        _fail(f"{name} is a field of the page only", token.at)
     if name not in TEXTS:
-        _wrong(f"unknown field {token.text!r}{did_you_mean(name, FIELDS) or '; fields: ' + ', '.join(FIELDS)}", token.at)
+        _fail(f"unknown field {token.text!r}{did_you_mean(name, FIELDS) or '; fields: ' + ', '.join(FIELDS)}", token.at)
     if token.operator[0] in "<>":
-        _wrong(f"{token.text} is text; compare it with : or =", token.at + len(token.text))
+        _fail(f"{token.text} is text; compare it with : or =", token.at + len(token.text))
     words = [token.value] if token.value[0] in '"/' else [word for word in token.value.split(",") if word]
     if not words:
-        _wrong("missing value", token.value_at)
+        _fail("missing value", token.value_at)
     exact, held = token.operator != ":", TEXTS[name]
     tests = [_text_test(word, token.value_at, exact) for word in words]
     wants_none = exact and any(word.lower() == _NONE for word in words)
@@ -239,17 +239,17 @@ def _text_test(word: str, at: int, exact: bool) -> Words:
     if word.startswith("/") and len(word) > 1:
         source, slash, flags = word[1:].rpartition("/")
         if not slash:
-            _wrong("missing closing / of the regular expression", at)
+            _fail("missing closing / of the regular expression", at)
         if unknown := set(flags) - set(_FLAGS):
-            _wrong(f"a regular expression takes the flags i, m, s and u, not {min(unknown)}", at)
+            _fail(f"a regular expression takes the flags i, m, s and u, not {min(unknown)}", at)
         try:
             pattern = re.compile(source, sum(_FLAGS[flag] for flag in set(flags)))
         except (re.error, OverflowError, RecursionError) as error:
-            _wrong(f"invalid regular expression: {error}", at)
+            _fail(f"invalid regular expression: {error}", at)
         return lambda text: pattern.search(text) is not None
     if word.startswith('"'):
         if len(word) < 2 or not re.fullmatch(r'"(?:[^"\\]|\\.)*"', word, re.DOTALL):
-            _wrong("missing closing quote", at)
+            _fail("missing closing quote", at)
         word = re.sub(r"\\(.)", r"\1", word[1:-1], flags=re.DOTALL)
     wanted = word.casefold()
     return (lambda text: text.casefold() == wanted) if exact else (lambda text: wanted in text.casefold())
@@ -269,7 +269,7 @@ def _number_test(name: str, token: _Token) -> Test:
         return lambda op, totals: (value_of(op, totals) is None) != differs
     is_share = token.value.endswith("%") and dimension != "1"
     if is_share and not whole:
-        _wrong(f"{name} has no total to take a percentage of", token.value_at)
+        _fail(f"{name} has no total to take a percentage of", token.value_at)
     wanted = _amount(token.value, "1" if is_share or not dimension else dimension, token.value_at)
 
     def test(op: OpInfo, totals: Totals) -> bool:
@@ -290,4 +290,4 @@ def _amount(text: str, dimension: str, at: int) -> float:
             return parse(text.removesuffix(prefix), "1") * prefixes[prefix]
         return parse(text, dimension)
     except UnitError as error:
-        _wrong(str(error), at)
+        _fail(str(error), at)

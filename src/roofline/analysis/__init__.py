@@ -30,6 +30,7 @@ from ..report import (
     IdleInfo,
     IdleShare,
     InputInfo,
+    LaneInfo,
     LimitInfo,
     MachineInfo,
     OpInfo,
@@ -43,13 +44,11 @@ from ..report import (
 )
 from ..sources import read
 from ..sources.remote import Progress
-from ..sources.report_json import stored_report
+from ..sources.report_json import only_stored_report
 from ..workload import Op, Recording, Workload
 from .advice import advise, doubts, in_order
 from .advice_rules import Program
 from .cache_hits import cache_hits_finding
-from .chains import KIND as CHAIN
-from .counters import with_counters
 from .expected_times import predict_op
 from .finding_kinds import ASKED
 from .findings import diagnose
@@ -58,6 +57,7 @@ from .needed_work import needed
 from .op_rows import rows_of
 from .op_times import OpTimes
 from .placed_ops import PlacedOps
+from .program_chains import KIND as CHAIN
 from .program_clock import clock_of
 from .program_points import points
 from .savings import with_wall_clock
@@ -65,7 +65,6 @@ from .shared_work import with_shared_work
 from .stragglers import straggler
 from .summary import summary
 from .throughput import with_throughput
-from .timeline import timeline_info
 
 MOST_PREDICTED = 50_000  # ops: of more, no times are predicted
 ONLY_HBM = "GPU profiles have no counters: only hbm traffic is modelled; add l2 and l1 with --counters FILE.csv (Nsight Compute)"
@@ -97,26 +96,22 @@ def analyze(
     if isinstance(source, Recording):
         recording = source
     else:
-        if target is None and corrections == IDEAL and not counters and (kept := _stored(source)) is not None:
+        if target is None and corrections == IDEAL and not counters and (kept := only_stored_report(source)) is not None:
             return with_throughput(kept, per_step or {})
         machine_to_read = target or (lambda: machine_for(()))
         recording = read(
             source, machine_to_read, salvage=salvage, timeline=timeline, jobs=jobs, cluster=cluster, cache=cache, progress=progress
         )
     if counters:
+        from .counter_joining import with_counters  # which few profiles need
+
         recording = with_counters(recording, counters)
     report = assemble(recording, target or machine_for(recording.devices), corrections)
     return with_throughput(report, per_step or {})
 
 
-def _stored(source: str | Path | Sequence[str | Path]) -> Report | None:
-    """The report that the one file to read already is; it keeps its machine."""
-    names = [source] if isinstance(source, str | Path) else list(source)
-    return stored_report(names[0]) if len(names) == 1 else None
-
-
 def assemble(recording: Recording, machine: Machine, corrections: Corrections = IDEAL, calibration: Calibration | None = None) -> Report:
-    """The report on a recording, on a machine; its ops are expected to take what the ``calibration`` says, by default the machine's own."""
+    """The report on a recording, on a machine; expected times come from the ``calibration``, by default the machine's own."""
     if any(column(recording.workload.ops, "value")):
         recording = replace(recording, workload=Workload(with_shared_work(recording.workload.ops)))
     lowered = corrections.lower(machine)
@@ -152,7 +147,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         idle=_idle(recording),
         findings=findings,
         memory=memory,
-        timeline=timeline_info(recording.timeline, op_times),
+        timeline=_timeline(recording, op_times),
         folds=fold_infos(ops),
         summary=summary(made, described, devices, findings),
     )
@@ -186,6 +181,7 @@ def _steps(recording: Recording) -> tuple[StepInfo, ...]:
             followed=s.followed,
             lead_s=s.lead_s,
             launching_s=s.launching_s,
+            launch_call_s=s.launch_call_s,
             compiled=s.compiled,
             steady=s.steady,
         )
@@ -197,6 +193,15 @@ def _of_ops(recording: Recording, name: str) -> Iterable[tuple[int, Any]]:
     """The parts of each op, with its id."""
     of_each = column(recording.workload.ops, name)
     return ((id, part) for id, parts in enumerate(of_each) for part in parts) if any(of_each) else ()
+
+
+def _timeline(recording: Recording, op_times: OpTimes) -> tuple[LaneInfo, ...]:
+    """What each device did when, where that was read."""
+    if not recording.timeline:
+        return ()
+    from .timeline import timeline_info
+
+    return timeline_info(recording.timeline, op_times)
 
 
 def _idle(recording: Recording) -> tuple[IdleInfo, ...]:

@@ -17,7 +17,7 @@ KINDS: dict[str, Kind] = {
         "need more memory than the machine has",
         (
             "donate arguments that the program replaces: parameters, optimizer state, a cache (donate_argnums)",
-            "recompute instead of keeping (jax.checkpoint, torch.utils.checkpoint) what the scopes with the most at the peak hold",
+            "recompute the activations of the largest scopes instead of keeping them (jax.checkpoint, torch.utils.checkpoint)",
             "hold less at once: a smaller batch with gradient accumulation, narrower formats",
             "spread it over more devices: shard parameters, optimizer state and activations",
         ),
@@ -99,7 +99,7 @@ KINDS: dict[str, Kind] = {
     "compute-far": Kind(
         f"are compute-bound below {FAR:.0%} of their roofline",
         (
-            "fill the unit: shapes in multiples of its tile, more blocks than units, no tail",
+            "fill the unit: shapes that are multiples of its tile, more blocks than cores, no partial last wave",
             "raise occupancy or instruction parallelism, so that the unit stays busy",
             "check that the matrix unit is used, in the intended number format",
         ),

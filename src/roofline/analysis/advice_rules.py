@@ -165,7 +165,7 @@ def bound(one: Placed) -> Draft | None:
     def write() -> str:
         least = show(placement.floor_s, "s")
         if efficiency is None:
-            return f"is {bound_words(unit)}{_against(placement)}: minimum time {least}."
+            return f"is {bound_words(unit)}{_intensity_and_ridge(placement)}: minimum time {least}."
         return f"is {bound_words(unit)} at {percent(efficiency)} of its roofline: {show(placement.time_s, 's')}, minimum {least}."
 
     if efficiency is None:
@@ -188,7 +188,7 @@ def near_ridge(one: Placed) -> Draft | None:
 
     def write() -> str:
         times = f"{computing[1]} needs {show(computing[0], 's')}, {moving[1]} {show(moving[0], 's')}"
-        return f"is near the ridge point{_against(placement)}: {times}."
+        return f"is near the ridge point{_intensity_and_ridge(placement)}: {times}."
 
     return Draft("near-ridge", one.id, write)
 
@@ -272,7 +272,7 @@ def _zone(efficiency: float) -> str:
     return "close" if efficiency >= CLOSE else "far" if efficiency < FAR else "middle"
 
 
-def _against(placement: Placement) -> str:
+def _intensity_and_ridge(placement: Placement) -> str:
     """The intensity and the ridge, where both are known."""
     intensity, ridge = placement.intensity(), placement.ridge()
     return f" at {show(intensity, 'FLOP/B')} (ridge {show(ridge, 'FLOP/B')})" if intensity and ridge else ""

@@ -50,7 +50,7 @@ _OWN_WORDS = frozenset(
     for word in re.split(r"[^a-z0-9]+", opcode.lower())
 )
 # Of the sentences about what a host did, which name its functions.
-_SAID_OF_HOSTS = frozenset(
+_WORDS_OF_ACTIVITIES = frozenset(
     (
         *("a", "already", "and", "argument", "between", "boolean", "by", "called", "calls", "capture", "code", "compiled"),
         *("copies", "device", "for", "from", "host", "indexes", "it", "kernels", "launched", "launches", "length", "mask"),
@@ -123,7 +123,7 @@ class _Names:
 
     def activity(self, text: str) -> str:
         """What the host did: pseudonyms for functions but those of Python's own library."""
-        found = _FUNCTION.sub(lambda word: word[0] if _is_said(word[0]) else self.stand_in(word[0], "function"), text)
+        found = _FUNCTION.sub(lambda word: word[0] if _is_public(word[0]) else self.stand_in(word[0], "function"), text)
         if found != text:
             self.pieces[text] = found  # messages repeat it as it is, with names that are too short to look for
         return found
@@ -134,16 +134,16 @@ class _Names:
             longest_first = sorted(self.pieces, key=len, reverse=True)
             self._known = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, longest_first)) or '(?!)'})(?![A-Za-z0-9])")
         words = self._known.sub(lambda match: self.pieces[match[0]], words)
-        return _PATH_IN_TEXT.sub(lambda match: match[0] if _is_own(match[0]) else self.stand_in(match[0], "path"), words)
+        return _PATH_IN_TEXT.sub(lambda match: match[0] if _is_no_path(match[0]) else self.stand_in(match[0], "path"), words)
 
 
-def _is_said(word: str) -> bool:
+def _is_public(word: str) -> bool:
     """Whether a word of an activity is the report's own, a number format, or a function of Python's library."""
     module, dot, _ = word.partition(".")
-    return word.lower() in _SAID_OF_HOSTS or word in DTYPES or bool(dot and module in sys.stdlib_module_names)
+    return word.lower() in _WORDS_OF_ACTIVITIES or word in DTYPES or bool(dot and module in sys.stdlib_module_names)
 
 
-def _is_own(word: str) -> bool:
+def _is_no_path(word: str) -> bool:
     """Whether what looks like a path is a pseudonym, the FILE of an example, a unit (B/s, FLOP/s), or a resource (matrix/bf16)."""
     parts = re.split(r"[/.]", word)
     return (

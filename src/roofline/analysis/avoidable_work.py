@@ -10,30 +10,23 @@ from ..machine import LATENCY, Machine
 from ..placement import Corrections, MinimumTimes
 from ..units import plain
 from ..workload import Avoidable, Recording
-from .chains import KIND as CHAIN
-from .chains import unfused_chains
 from .finding_drafts import FindingDraft, StepSaving
-from .finding_kinds import COPIED_ALL_THE_SAME, DIAGONAL, GATHERED, REBUILT, REPEATED_ROWS, SHIFTED, Kinds
+from .finding_groups import GROUPS
+from .finding_kinds import Kinds
 from .finding_words import at_place, count_and_longest
 from .losses import MEMORY
 from .op_times import OpTime, OpTimes
+from .program_chains import KIND as CHAIN
+from .program_chains import unfused_chains
 from .program_clock import INHERENT, NOTABLE, Clock, Saving
 from .reachable import REACHABLE
 from .torch_finding_kinds import TORCH_GROUPS
 
 NEARLY = 0.6  # of the most that a reason would spare of an op
 RAN_FOR_IT = ("recomputation", "duplicated-work", "missing-donation")
-GROUPS = {
-    ("missing-donation", "donated"): COPIED_ALL_THE_SAME,
-    ("missing-donation", "shifted"): SHIFTED,
-    ("missing-donation", "rebuilt"): REBUILT,
-    ("repeated-operand", "gathered"): GATHERED,
-    ("repeated-operand", "rows"): REPEATED_ROWS,
-    ("one-hot-product", "diagonal"): DIAGONAL,
-}
 CALLBACK = "idle-callback"
 # A CPU runs callbacks itself: they are ops of its own, not time in which it waits.
-CALLED_BACK = Avoidable(kind=CALLBACK, instead=NOTHING, why="calls back to the host, outside of what is compiled")
+CALLED_BACK = Avoidable(kind=CALLBACK, instead=NOTHING, why="calls back to the host, outside compiled code")
 ODD = 0.6  # of the roof: a product above it does not suffer from its sizes
 
 
@@ -49,10 +42,21 @@ class Case(Struct):
         return Saving.of([one.id for one, _, _ in self.ops], [saving for _, saving, _ in self.ops], clock)
 
     def is_worth_a_line(self, clock: Clock) -> bool:
-        """Whether they save enough to be shown: more is needed for layouts that the compiler or a backward pass changes by itself."""
+        """Whether the saving is large enough to show; the threshold is higher for layouts that the compiler or a backward pass changes by
+        itself."""
         is_asked = any(one.op.location and one.op.phase != "backward" for one, _, _ in self.ops)
         is_compilers = self.kind == "layout-copies" and not is_asked
         return self.saving(clock).steps_s >= clock.of_parts(INHERENT if is_compilers else NOTABLE)
+
+
+def worth_a_line(cases: Sequence[Case], clock: Clock) -> list[Case]:
+    """The cases to be shown. Chains of a group that is too small for a line of its own are told with the other chains."""
+    others = next((case for case in cases if case.kind == CHAIN and not case.group), None)
+    small = [case for case in cases if case.kind == CHAIN and case.group and not case.is_worth_a_line(clock)]
+    if others is not None:
+        told = others.ops[0][2]
+        others.ops.extend((one, saving, told) for case in small for one, saving, _ in case.ops)
+    return [case for case in cases if case not in small and case.is_worth_a_line(clock)]
 
 
 def avoidable_cases(

@@ -37,9 +37,8 @@ def check(
 
 
 def check_change(before: Sequence[Report], after: Sequence[Report], limits: Sequence[Condition], file: str = "before") -> BudgetCheck:
-    """Compare runs of a later version with those of an earlier one, which is the baseline; the run with the median amount stands for all.
-
-    What several runs of one version differ by is not a change: a broken limit holds if the difference is within their noise.
+    """Compare runs of a later version with those of an earlier one, which is the baseline; the run with the median amount represents each
+    version. A limit counts as kept if the difference is within the noise of several runs.
     """
     return BudgetCheck(checks=tuple(_of_runs(before, after, one, file) for one in limits))
 

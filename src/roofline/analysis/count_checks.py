@@ -120,7 +120,7 @@ def _against_each_other(report: Report) -> Iterator[Problem]:
 
 
 def _inconsistent(op: OpInfo, rates: dict[str, float]) -> Iterator[tuple[str, float]]:
-    """Which of an op's bytes, FLOP and time two other figures contradict, and stated over implied."""
+    """Which of an op's bytes, FLOP and time contradicts two other figures, and the ratio of the stated to the implied value."""
     moved, flops, time_s = op.bytes.get("hbm"), op.flops, op.time_s
     implied: dict[str, list[float]] = {"bytes": [], "FLOP": [], "clock": []}
     bandwidth = op.bandwidth.get("hbm")

@@ -23,7 +23,7 @@ def predict_op(op: Op, machine: Machine, calibration: Calibration | None) -> Pre
 
 
 def with_expected_time(row: OpInfo, found: Prediction | None) -> OpInfo:
-    """The row of an op with its prediction, and its self time above the minimum taken apart."""
+    """The row of an op with its prediction, and its self time above the minimum split into inherent time and excess."""
     if found is None:
         return row
     own_s = row.time_s if row.self_time_s is None else row.self_time_s
@@ -51,8 +51,8 @@ SLOW_FUSION, WIDE = 2.5, 1.3
 def split_time(own_s: float, floor_s: float, found: Prediction | None) -> tuple[float, float]:
     """The time of an op above its minimum: what is inherent in its shape on this chip, and the excess beyond the interval.
 
-    Where only sustained rates are known, or another chip's calibration, nobody can tell an excess. It has to be plain: compilers and
-    libraries have slower and faster kernels for one shape.
+    With sustained rates alone, or another chip's calibration, the excess is unknown. Small excesses do not count: compilers and libraries
+    have slower and faster kernels for one shape.
     """
     plain = found is not None and is_calibrated(found) and own_s > max(_slow(found) * found.time_s, found.high_s)
     excess = own_s - max(found.time_s, floor_s) if plain and found is not None else 0.0

@@ -32,7 +32,7 @@ TURN = "store both operands with the contracted dimension last, as 8-bit kernels
 ONE_PROGRAM = Kind(
     "the launch of each step, which takes the host longer than the device takes to run it",
     "Run several steps in one call, or more rows in each",
-    "the host was launching the one program of a step, in {activity}",
+    "the host was launching the single program of a step, in {activity}",
     ("a loop on the device (lax.scan, lax.fori_loop) around several steps", "fewer and larger arguments: stack the parameters of layers"),
 )
 KINDS: dict[str, Kind] = {
@@ -42,7 +42,7 @@ KINDS: dict[str, Kind] = {
         "the host was in {activity}",
         (
             "load and transform data in other threads or processes, some batches ahead",
-            "dispatch the next step before the batch after it is made",
+            "dispatch the next step before preparing the batch after it",
         ),
     ),
     "idle-sync": Kind(
@@ -58,7 +58,7 @@ KINDS: dict[str, Kind] = {
         ("replace pure_callback, io_callback and debug prints by operations on the device", "return the value and use it after the step"),
     ),
     "idle-compile": Kind(
-        "the compilation that goes on in steps",
+        "the compilation during steps",
         "Give the program the same shapes and static arguments every step",
         "the host compiled {activity}",
         (
@@ -79,7 +79,7 @@ KINDS: dict[str, Kind] = {
         "the host moved data, in {activity}",
         (
             "send data ahead with an asynchronous copy (jax.device_put before the step that needs it)",
-            "keep on the device what is used again",
+            "keep data that is reused on the device",
         ),
     ),
     "idle-device": Kind(
@@ -91,7 +91,7 @@ KINDS: dict[str, Kind] = {
     "idle": Kind(
         "the time in which the device is idle",
         "Keep the device fed",
-        "what the host did then is not in the profile",
+        "the profile does not show what the host did",
         ("record the profile with host tracing on, to see what the host did",),
     ),
     "one-hot-product": Kind(
@@ -104,7 +104,7 @@ KINDS: dict[str, Kind] = {
         "Use a grouped matmul, which computes each token with its own experts",
         levers=(
             "a grouped kernel: Pallas megablox, Tokamax ragged_dot, cuBLAS grouped matmuls",
-            "sort tokens by expert, as ragged_dot has them already",
+            "sort tokens by expert, as ragged_dot expects them",
         ),
     ),
     "missing-donation": Kind(
@@ -133,7 +133,7 @@ KINDS: dict[str, Kind] = {
         ),
     ),
     "wide-format": Kind(
-        "the work in a wider number format than it has to be",
+        "the work in a wider number format than needed",
         "Use the narrow format, in which matmuls accumulate in fp32 anyway",
         levers=(
             "drop astype(float32) before the matmul; use preferred_element_type for the result",
@@ -183,22 +183,22 @@ KINDS: dict[str, Kind] = {
         "the copies that only change layouts",
         "Keep one layout",
         levers=(
-            "order dimensions so that matmuls and convolutions take them as they are",
-            "transpose inside of a jitted function, where it can fuse, not between two",
+            "order dimensions the way matmuls and convolutions need them",
+            "transpose inside a jitted function, where it can fuse, not between two",
         ),
     ),
     "unfused-chain": Kind(
-        "the chain of small programs that hand arrays to each other through memory",
+        "the chain of small programs that pass arrays to each other through memory",
         "Compile them as one program, so that they fuse",
         levers=("jit the function that calls them",),
     ),
     "low-batch": Kind(
         "the batch, which is too small for the weights that are read",
-        "Process more rows at once, as eight times as many take about as long",
+        "Process more rows at once (eight times as many take about as long)",
         levers=("batch requests, tokens or examples", "quantize the weights: int8 halves their bytes"),
     ),
     "odd-sizes": Kind(
-        "the matmuls with sizes that the matrix unit cannot load well",
+        "the matmuls with sizes that the matrix unit loads inefficiently",
         "Pad the sizes to a multiple of 64",
         levers=("pad vocabulary, heads and hidden sizes to multiples of 64 or 128",),
     ),
@@ -206,7 +206,7 @@ KINDS: dict[str, Kind] = {
         "the copies between host and device",
         "Copy while the device computes",
         levers=(
-            "keep on the device what is used again",
+            "keep data that is reused on the device",
             "send narrower formats: uint8 images, int32 tokens",
             "use pinned memory and copy ahead",
         ),
@@ -229,7 +229,7 @@ KINDS: dict[str, Kind] = {
     "products": Kind(
         "the matmuls",
         "At the rate that good kernels reach",
-        levers=("sizes in multiples of the tile; more rows than the chip has units", "the vendor's kernel, or an autotuned one"),
+        levers=("sizes that are multiples of the tile; more tiles than the chip has cores", "the vendor's kernel, or an autotuned one"),
     ),
     "compute": Kind(
         "the compute-bound kernels that are not matmuls",
@@ -245,44 +245,44 @@ KINDS: dict[str, Kind] = {
 
 # Of idle-sync where the values are the lengths of what boolean masks take.
 MASKED = Kind(
-    "the boolean masks, for whose lengths the device waits",
-    "Compute on all elements and mask the result, so that no length has to be read",
+    "the boolean masks, whose sizes the host reads back while the device waits",
+    "Compute on all elements and mask the result, so that the host reads no size back",
     "the host was in {activity}",
     ("masks and torch.where instead of nonzero and boolean indexing",),
 )
 # Of idle-dispatch where torch.compile could not take a function whole.
 BROKEN = Kind(
-    "the parts of compiled code, cut by graph breaks, which the host launches one by one",
-    "Let the function be compiled whole",
+    "the compiled code between graph breaks, which the host launches piece by piece",
+    "Remove the graph breaks, so that the function compiles as one graph",
     "the host was launching kernels one by one, in {activity}",
     (
         "TORCH_LOGS=graph_breaks says why: print, .item(), branches on values, calls of other libraries",
-        "torch.compile(model, mode='reduce-overhead') once it is whole",
+        "torch.compile(model, mode='reduce-overhead') once there are no graph breaks",
     ),
 )
 # Of idle-sync where the host waits for memory.
 ALLOCATED = Kind(
-    "the memory that is allocated and freed in steps, for which the device waits",
+    "memory that is allocated and freed in every step, while the device waits",
     "Keep the memory from one step to the next",
     "the host was in {activity}",
     (
-        "no torch.cuda.empty_cache() in steps: the allocator uses again what was freed",
+        "no torch.cuda.empty_cache() in steps: the allocator reuses freed memory",
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where sizes change from step to step",
     ),
 )
 # Of idle-input where the profile does not show what the host did.
 UNSEEN_CODE = Kind(
-    "the code of the host between launches, for which the device waits",
+    "host code between launches, while the device waits",
     "Do that work ahead of time, or in another thread",
     "the host was in {activity}",
-    ("record the calls of Python, to see which code that is",),
+    ("record Python calls, to see which code it is",),
 )
 # Of missing-donation where the arguments are donated.
 COPIED_ALL_THE_SAME = Kind(
     "the arguments that are copied in full although they are donated",
-    "Use their old values before the update only, and return each result in the place of its argument",
+    "Use old values only before the update, and return each result in the position of its argument",
     "makes full copies of donated arguments that it then updates in place",
-    ("read what is needed of the old value first, or from the new one", "return updated arguments in the order in which they came in"),
+    ("read the old value before the update, or use the new one", "return updated arguments in the order of the inputs"),
 )
 # Of missing-donation where an argument is put together with a small part.
 SHIFTED = Kind(
@@ -338,6 +338,10 @@ OF_MOST = {
     ("memory", "reduction"): (
         "sum along the last dimension, or multiply by a vector of ones: sums along the first (bias gradients) keep few units busy",
         "fuse neighbours, so that intermediates never reach memory",
+    ),
+    ("memory", "convolution"): (
+        "more input channels: pad them to a multiple of 8, or fold blocks of pixels into channels (space to depth)",
+        "one layout, channels last, in front of the convolution",
     ),
     ("memory", "gather"): ("gather whole rows that lie together, with sorted indices", "store narrower number formats"),
 }

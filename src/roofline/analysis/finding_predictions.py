@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from ..calibration import Calibration
-from ..changed_times import Changed, bounds
 from ..errors import RooflineError
 from ..hlo.ir.module import HloModule
 from ..machine import Machine
@@ -14,6 +13,7 @@ from ..resource import HBM
 from ..sources.embedded import programs_behind
 from ..workload import Recording
 from .changes import change
+from .changes.changed_times import Changed, bounds
 from .changes.state import State
 from .finding_kinds import ASKED
 from .op_times import share_in_steps

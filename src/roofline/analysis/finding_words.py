@@ -6,6 +6,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
+from ..lazy_rows import at
 from ..report import Finding
 from ..workload import Op
 from .finding_kinds import OF_MOST, Kind
@@ -40,7 +41,7 @@ def subject(op_times: OpTimes, ids: Sequence[int]) -> str:
 
 
 def at_place(op_times: OpTimes, ids: Sequence[int]) -> str:
-    """Where ops were written, as the beginning of a sentence; nothing where nobody knows."""
+    """Where ops were written, as the beginning of a sentence; empty where that is unknown."""
     where = places(op_times, ids)
     locations = op_times.words("location")
     is_line = any(locations) and any(map(locations.__getitem__, ids))
@@ -93,11 +94,13 @@ def fitting(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int], won: S
     """A kind with what to try for the ops that have most of the saving."""
     if not kind.compiled and not any(of == name for of, _ in OF_MOST):
         return kind
+    if kind.compiled and any(category.endswith(COMPILED) for category in {*op_times.category}):
+        kind = replace(kind, levers=kind.compiled)  # nobody is told to compile what is compiled
     from heapq import nlargest  # which few findings need
 
     by_category: dict[str, float] = {}
-    for seconds, id in nlargest(TRIED, zip(won, ids, strict=True)):
-        category = category_of(op_times, id)
+    tried = nlargest(TRIED, zip(won, ids, strict=True))
+    for (seconds, _), category in zip(tried, categories_of(op_times, [id for _, id in tried]), strict=True):
         by_category[category] = by_category.get(category, 0.0) + seconds
     most = max(by_category, key=by_category.__getitem__)
     if 2 * by_category[most] <= sum(won):
@@ -106,10 +109,16 @@ def fitting(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int], won: S
     return replace(kind, levers=levers or kind.levers)
 
 
-def category_of(op_times: OpTimes, id: int) -> str:
-    """What to try for an op depends on this: what it does, or that a compiler made its kernel."""
-    what = op_times.words("label")[id].rpartition("  ")[2]
-    category = next((word for word in ("scatter", "gather") if what.startswith(word)), op_times.category[id])
+def categories_of(op_times: OpTimes, ids: Sequence[int]) -> list[str]:
+    """What to try for ops depends on this: what each does, or that a compiler made its kernel."""
+    each = list(zip(at(op_times.category, ids), at(op_times.words("label"), ids), strict=True))
+    known = {one: _category(*one) for one in {*each}}
+    return list(map(known.__getitem__, each))
+
+
+def _category(category: str, label: str) -> str:
+    what = label.rpartition("  ")[2]
+    category = next((word for word in ("scatter", "gather") if what.startswith(word)), category)
     if category.endswith(COMPILED):
         return "reduction" if what.startswith(REDUCTIONS) else COMPILED
     return category

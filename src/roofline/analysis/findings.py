@@ -1,7 +1,7 @@
 """Findings: what costs the program its time, what to do about it, and how long it then takes.
 
 A finding is about a decision of the program's author (attention is written out, a cache is not donated), with kernels as its evidence.
-Doubts come first and promise nothing; then by the seconds that can really be won: what a change would spare, or the distance to what good
+Doubtful figures come first, without a saving; then findings by the seconds that a change saves: avoided work, or the distance to what good
 kernels reach, not to the roof. Like ops are merged before anything is left out.
 """
 
@@ -15,14 +15,14 @@ from ..machines.architectures import capability_of
 from ..placement import IDEAL, Corrections
 from ..report import Finding
 from ..workload import Recording
-from .avoidable_work import avoidable_cases, avoidable_draft
+from .avoidable_work import avoidable_cases, avoidable_draft, worth_a_line
 from .awaited_copies import COPIES, with_their_copies
-from .chains import programs_per_step
 from .finding_kinds import KINDS
 from .idle_findings import idle_findings
 from .idle_time import waiting
-from .kernel_findings import Between, kernel_findings
+from .kernel_findings import KernelGaps, kernel_findings
 from .op_times import OpTimes, share_in_steps
+from .program_chains import programs_per_step
 from .program_clock import Clock
 from .removed_launches import with_removed_launches
 from .torch_finding_kinds import kinds_for
@@ -41,14 +41,14 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
         op_times = op_times.exposed(share)
     kinds = kinds_for(recording.format)
     cases = avoidable_cases(op_times, ids, recording, machine, corrections, launched_singly=kinds is not KINDS)
-    kept = [case for case in cases if case.is_worth_a_line(clock)]
+    kept = worth_a_line(cases, clock)
     taken = {one.id for case in kept for one, _, _ in case.ops}
     found = [avoidable_draft(case, op_times, clock, kinds) for case in kept]
     idle = waiting(recording, clock.parts)
     is_few = bool(clock.per) and kinds is KINDS and programs_per_step(take(op_times.ops, ids), len(recording.steps)) < FEW_PROGRAMS
     found += idle_findings(idle, clock, kinds, one_program=is_few, callbacks=_callbacks(op_times, ids))
     left = [id for id in ids if id not in taken] if taken else ids
-    between = Between.of(idle, op_times, ids, clock)
+    between = KernelGaps.of(idle, op_times, ids, clock)
     kernels = kernel_findings(op_times, left, clock, between, machine.launch_latency_s, kinds, recording.kernels, capability_of(machine))
     copies = next((one for one in kernels if one.kind == COPIES and one.saving_s), None)
     if (joined := with_their_copies(found, copies, idle, op_times, clock)) is not None:

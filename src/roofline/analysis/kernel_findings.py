@@ -13,6 +13,7 @@ from ..lazy_rows import at
 from ..machine import LATENCY
 from ..op_columns import MANY
 from ..operation import Streamed
+from ..prediction import Prediction
 from ..report import Finding
 from ..resource import PCIE, named
 from ..units import percent
@@ -21,7 +22,7 @@ from .excess_causes import causes
 from .excess_findings import excess_findings
 from .expected_times import is_calibrated, slower_than_expected
 from .finding_kinds import OF_MOST, Kinds
-from .finding_words import LISTED, at_place, category_of, fitting, subject, title_of, with_saving
+from .finding_words import LISTED, at_place, categories_of, fitting, subject, title_of, with_saving
 from .idle_time import Waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
 from .op_times import OpTimes
@@ -40,7 +41,7 @@ WORDS = {
 }
 
 
-class Between(Struct, frozen=True):
+class KernelGaps(Struct, frozen=True):
     """Idle time between kernels that follow each other closely, and the part of it next to those that take no longer than a launch."""
 
     seconds: float
@@ -61,7 +62,7 @@ def kernel_findings(
     op_times: OpTimes,
     ids: Sequence[int],
     clock: Clock,
-    between: Between,
+    between: KernelGaps,
     launch_s: float,
     kinds: Kinds,
     kernels: Sequence[KernelUse],
@@ -79,7 +80,7 @@ def kernel_findings(
     why = partial(causes, op_times=predicted, kernels=kernels, capability=capability)
     found = excess_findings(op_times, [(one, slow[one.id]) for one in predicted if one.id in slow], clock, kinds, why)
     for kind, mine in groups.items():
-        won = _won(kind, op_times, mine, launch_s, clock)
+        won = _savings(kind, op_times, mine, launch_s, clock)
         finding = _merged(kind, op_times, mine, won, clock, between if kind == LATENCY else None, kinds)
         if finding is not None:
             found.append(finding)
@@ -103,52 +104,66 @@ def _kind(cause: str, unit: str | None, category: str, multiplies: bool) -> str:
     return "latency"
 
 
-def _won(kind: str, op_times: OpTimes, ids: Sequence[int], launch_s: float, clock: Clock) -> list[float]:
+def _savings(kind: str, op_times: OpTimes, ids: Sequence[int], launch_s: float, clock: Clock) -> list[float]:
     """The seconds of ops that can be saved. Small kernels can join their neighbours, others keep their launches."""
     spent, floor = at(op_times.spent_s, ids), at(op_times.floor_s, ids)
     if kind == "host-copies":
-        share = _hidden(op_times, ids, clock)
+        share = _avoidable_share(op_times, ids, clock)
         return [took * share for took in spent]
     if kind == "latency":
-        return _above(spent, (max(op_times.floor_s[id], _launched_anyway(op_times, id, launch_s)) for id in ids))
+        return _excess(spent, _launched_anyway(op_times, ids, launch_s))
     alike = at(op_times.category, ids), at(op_times.unit, ids)
     shares = {one: reachable(*one) for one in {*zip(*alike, strict=True)}}
-    won = _above(spent, map(truediv, floor, map(shares.__getitem__, zip(*alike, strict=True))))
-    for place in [place for place, seconds in enumerate(won) if seconds]:
-        won[place] = _really_won(op_times, ids[place], won[place], launch_s)
-    return won
+    won = _excess(spent, map(truediv, floor, map(shares.__getitem__, zip(*alike, strict=True))))
+    return _within_reach(op_times, ids, won, launch_s)
 
 
-def _launched_anyway(op_times: OpTimes, id: int, launch_s: float) -> float:
-    """What remains of a small op: a product is a kernel of its own, and in ops of some categories kernels wait for each other."""
-    category, launched = op_times.category[id], op_times.launches[id] * launch_s
-    if category in SEVERAL_KERNELS:
-        return launched + op_times.floor_s[id] / OF_CATEGORIES[category]
-    return launched if op_times.multiplies[id] else 0.0
+def _launched_anyway(op_times: OpTimes, ids: Sequence[int], launch_s: float) -> list[float]:
+    """The least of small ops: a product is a kernel of its own, and in ops of some categories kernels wait for each other."""
+    floor, launches, categories = at(op_times.floor_s, ids), at(op_times.launches, ids), at(op_times.category, ids)
+    least = [
+        max(floor_s, count * launch_s) if multiplies else floor_s
+        for floor_s, count, multiplies in zip(floor, launches, at(op_times.multiplies, ids), strict=True)
+    ]
+    if not SEVERAL_KERNELS.isdisjoint(categories):
+        for place in [place for place, category in enumerate(categories) if category in SEVERAL_KERNELS]:
+            waiting_s = launches[place] * launch_s + floor[place] / OF_CATEGORIES[categories[place]]
+            least[place] = max(floor[place], waiting_s)
+    return least
 
 
-def _really_won(op_times: OpTimes, id: int, won: float, launch_s: float) -> float:
-    """What can be won of an op of its distance to what good kernels reach: its launches stay, and some ops take what they do."""
-    spent, floor, expected = op_times.spent_s[id], op_times.floor_s[id], op_times.predicted.get(id)
-    if floor >= GOOD * spent:
-        return 0.0
-    if expected is not None and is_calibrated(expected) and expected.high_s < CLOSE * expected.time_s:  # within the bounds of such ops
-        return 0.0
-    launches, category = op_times.launches[id], category_of(op_times, id)
-    operation = op_times.ops[id].operation
-    if isinstance(operation, Streamed) and operation.kind in OF_STREAMED:
-        won = min(won, spent - floor / OF_STREAMED[operation.kind])
-    if category in OF_CATEGORIES:
-        won = min(won, spent - floor / reachable(category, op_times.unit[id]))
-    return max(won - launches * launch_s * (SORT_LAUNCHES if category == "sort" else 1), 0.0)
+def _within_reach(op_times: OpTimes, ids: Sequence[int], won: Sequence[float], launch_s: float) -> list[float]:
+    """What of the seconds above good kernels can be saved: launches stay, and some ops always take as long."""
+    spent_s, floor_s, launches, operations = op_times.spent_s, op_times.floor_s, op_times.launches, op_times.operations
+    each = zip(won, at(floor_s, ids), at(spent_s, ids), strict=True)
+    slow = [place for place, (left, floor, spent) in enumerate(each) if left and floor < GOOD * spent]
+    if op_times.predicted:
+        slow = [place for place in slow if not _is_usual(op_times.predicted.get(ids[place]))]
+    found = [0.0] * len(ids)
+    for place, category in zip(slow, categories_of(op_times, at(ids, slow)), strict=True):
+        id, left = ids[place], won[place]
+        operation = operations[id]
+        if isinstance(operation, Streamed) and operation.kind in OF_STREAMED:
+            left = min(left, spent_s[id] - floor_s[id] / OF_STREAMED[operation.kind])
+        if category in OF_CATEGORIES:
+            left = min(left, spent_s[id] - floor_s[id] / reachable(category, op_times.unit[id]))
+        left -= launches[id] * launch_s * (SORT_LAUNCHES if category == "sort" else 1)
+        if left > 0:
+            found[place] = left
+    return found
 
 
-def _above(spent: Iterable[float], least: Iterable[float]) -> list[float]:
+def _is_usual(expected: Prediction | None) -> bool:
+    """Whether the bounds of ops like one are as close as such predictions get."""
+    return expected is not None and is_calibrated(expected) and expected.high_s < CLOSE * expected.time_s
+
+
+def _excess(spent: Iterable[float], least: Iterable[float]) -> list[float]:
     """What each takes above the least it could."""
     return [left if (left := took - needed) > 0 else 0.0 for took, needed in zip(spent, least, strict=True)]
 
 
-def _hidden(op_times: OpTimes, ids: Sequence[int], clock: Clock) -> float:
+def _avoidable_share(op_times: OpTimes, ids: Sequence[int], clock: Clock) -> float:
     """The share of copies' time that could go: what they take above a good rate of their link, and what the rest of the time can hide."""
     spent, floor = _spent_and_floor(op_times, ids, clock)
     least = min(floor / OTHERWISE, spent)
@@ -162,7 +177,7 @@ def _merged(
     ids: list[int],
     won: list[float],
     clock: Clock,
-    between: Between | None,
+    between: KernelGaps | None,
     kinds: Kinds,
 ) -> Finding | None:
     """One finding for ops that lose time to the same cause, each with the seconds that can be saved."""
@@ -173,7 +188,7 @@ def _merged(
             return None
         longest = _most_first(ids, at(op_times.spent_s, ids))
         place = at_place(op_times, longest[:LISTED])
-        message = f"{place}{subject(op_times, longest)} {_are(longest, kind_name)}: at least {clock.of(spent)}."
+        message = f"{place}{subject(op_times, longest)} {_predicate(longest, kind_name)}: at least {clock.of(spent)}."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(longest), levers=kind.levers)
     gap_s = between.seconds if between is not None else 0.0
     if spent + gap_s - floor < clock.notable_s:
@@ -187,10 +202,10 @@ def _merged(
     efficiency = percent(floor / spent) if spent else ""
     reach = "" if kind_name in ("host-copies", "latency") else f" at {efficiency} of the roofline"
     gaps = ", with the gaps between kernels" if gap_s else ""
-    told = f"{at_place(op_times, worst)}{subject(op_times, worst)} {_are(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
+    told = f"{at_place(op_times, worst)}{subject(op_times, worst)} {_predicate(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
     if is_little:
         message = f"{told} Such ops run no faster on this chip; only less work helps."
-        scatters = category_of(op_times, max(worst, key=op_times.spent_s.__getitem__)) == "scatter"
+        scatters = categories_of(op_times, [max(worst, key=op_times.spent_s.__getitem__)]) == ["scatter"]
         levers = OF_MOST.get((kind_name, "scatter"), ()) if scatters else ()  # another op in their place helps
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=levers)
     kind, then = fitting(kind_name, kind, op_times, ids, won), clock.after(saving.steps_s)
@@ -218,6 +233,6 @@ def _most_first(ids: Sequence[int], seconds: Sequence[float]) -> list[int]:
     return [ids[place] for place in sorted(range(len(ids)), key=seconds.__getitem__, reverse=True)]
 
 
-def _are(ids: Sequence[int], kind: str) -> str:
+def _predicate(ids: Sequence[int], kind: str) -> str:
     one, several = WORDS[kind]
     return one if len(ids) == 1 else several

@@ -1,4 +1,4 @@
-"""The programs that were measured as roofline's own model of fusion has them: on the same footing as a function that nobody compiled.
+"""The measured programs under roofline's own model of fusion, so that they compare with a function that was not compiled.
 
 A compiler stores more than the model does, in layouts that the model does not know of. What its kernels took, over what the model
 expects of its own, says how much longer a function takes than the model expects of it.
@@ -28,11 +28,11 @@ def modelled(
         entry = [op for op in measured.workload if op.module == module.name and (module.place(op.name) or (-1, 0))[0] == module.entry]
         runs = median([op.count * share_of_step(op, steps) for op in entry] or [0.0]) / max(len(measured.devices), 1)
         if runs:
-            again = with_copies(fuse(_in_any_order(decompiled(module)), platform, rules), platform)
+            again = with_copies(fuse(_without_control(decompiled(module)), platform, rules), platform)
             yield from ((op, runs) for op in reviewed_program(again, platform).ops)
 
 
-def _in_any_order(module: HloModule) -> HloModule:
+def _without_control(module: HloModule) -> HloModule:
     """A program without the order that its compiler gave to what does not depend on each other."""
 
     def free(computation: Computation) -> Computation:

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from ..lazy_rows import column
 from ..op_columns import multiplies
+from ..operation import Operation
 from ..prediction import Prediction
 from ..workload import Op
 from .needed_work import Needed
@@ -87,6 +88,11 @@ class OpTimes:
     @cached_property
     def category(self) -> list[str]:
         return column(self.ops, "category")
+
+    @cached_property
+    def operations(self) -> list[Operation | None]:
+        """What each is by its sizes."""
+        return column(self.ops, "operation")
 
     @cached_property
     def launches(self) -> list[float]:

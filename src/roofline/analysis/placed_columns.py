@@ -18,9 +18,8 @@ _BITS = 62  # resources that an integer has a bit for
 
 
 class Many(Struct, frozen=True, kw_only=True):
-    """Where many ops stand, by their ids: columns as of `PlacedOps`.
-
-    ``idle`` are those that use nothing rated, ``alone`` those that arrays do not hold exactly, which are to be placed one by one.
+    """The placements of many ops by their ids, in columns as `PlacedOps` has them. ``idle`` are ops that use nothing rated, ``alone`` those
+    that arrays cannot represent exactly and that are placed one by one.
     """
 
     floor_s: list[float]

@@ -50,7 +50,7 @@ class PlacedOps:
     def __getitem__(self, id: int) -> Placed:
         """One op, placed by itself."""
         op = self.ops[id]
-        return Placed(id, op, self._alone.get(id) or self._held(op))
+        return Placed(id, op, self._alone.get(id) or self._placement_of(op))
 
     def plain(self, ids: Iterable[int]) -> list[int]:
         """Those of some ops of which these columns say all: ops in columns that were placed from arrays, on rated resources alone."""
@@ -113,9 +113,9 @@ class PlacedOps:
     def _place(self, id: int) -> Op | None:
         """Place an op by itself; gives it with its bytes on the cache that served them, if one did."""
         op = self.ops[id]
-        placement = self._held(op)
+        placement = self._placement_of(op)
         cached = with_cache_hits(op, placement)
-        self._alone[id] = placement = self._held(cached) if cached else placement
+        self._alone[id] = placement = self._placement_of(cached) if cached else placement
         self.floor_s[id], self.unit[id], self.bound[id] = placement.floor_s, placement.unit, placement.bound
         for each in self.times.values():
             each[id] = 0.0
@@ -130,5 +130,5 @@ class PlacedOps:
             self.blank.add(id)
         return cached
 
-    def _held(self, op: Op) -> Placement:
+    def _placement_of(self, op: Op) -> Placement:
         return place_op(op.cost, self.machine, op.time_s, self._corrections, op.launches)

@@ -104,7 +104,7 @@ def straggler(ops: Sequence[OpInfo], shares: Sequence[DeviceShare], devices: Seq
 def _slow(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, float]]], by: str) -> Finding | None:
     """The place that takes longer in its own work."""
     mine = [op for op in ops if not is_exchange(op)]
-    standing = _standings(mine, table)
+    standing = _against_medians(mine, table)
     slow = {place: one for place, one in standing.items() if one.ratio >= SLOWER and one.slower >= CONSISTENT * one.seconds}
     if not slow or len(slow) > len(standing) // 2:
         return None
@@ -127,7 +127,7 @@ def _slow(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, f
 def _late(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, float]]], by: str) -> Finding | None:
     """The place that is not slower in its own work, yet arrives last at collectives."""
     meetings = [op for op in ops if is_exchange(op)]
-    standing = _standings(meetings, table)
+    standing = _against_medians(meetings, table)
     if len(standing) < 2:
         return None
     place = min(sorted(standing), key=lambda name: standing[name].ratio)
@@ -148,7 +148,7 @@ def _late(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, f
     )
 
 
-class _Standing(Struct, frozen=True, kw_only=True):
+class _AgainstMedian(Struct, frozen=True, kw_only=True):
     """A device or host in ops that several ran: its seconds, what medians would take, and its seconds in ops where it is above them."""
 
     seconds: float
@@ -160,7 +160,7 @@ class _Standing(Struct, frozen=True, kw_only=True):
         return self.seconds / self.expected if self.expected else 1.0
 
 
-def _standings(ops: Iterable[OpInfo], table: Mapping[int, Mapping[str, tuple[float, float]]]) -> dict[str, _Standing]:
+def _against_medians(ops: Iterable[OpInfo], table: Mapping[int, Mapping[str, tuple[float, float]]]) -> dict[str, _AgainstMedian]:
     sums: dict[str, list[float]] = {}
     for op in ops:
         row = {place: share for place, share in table.get(op.id, {}).items() if share[0]}
@@ -172,7 +172,7 @@ def _standings(ops: Iterable[OpInfo], table: Mapping[int, Mapping[str, tuple[flo
             mine[0] += time_s
             mine[1] += count * middle
             mine[2] += time_s if time_s > count * middle else 0.0
-    return {place: _Standing(seconds=own, expected=usual, slower=above) for place, (own, usual, above) in sums.items()}
+    return {place: _AgainstMedian(seconds=own, expected=usual, slower=above) for place, (own, usual, above) in sums.items()}
 
 
 def _labels(devices: Sequence[DeviceInfo], by: str) -> dict[int, str]:

@@ -25,7 +25,7 @@ def with_throughput(report: Report, per_step: Mapping[str, float]) -> Report:
     devices = len(report.input.devices) or 1
     chips = max(devices / report.machine.devices_per_chip, 1)
 
-    def told(point: Point) -> Point:
+    def with_rates(point: Point) -> Point:
         seconds = _seconds(point, timed)
         if not seconds:
             return point
@@ -35,7 +35,7 @@ def with_throughput(report: Report, per_step: Mapping[str, float]) -> Report:
         }
         return replace(point, throughput=found)
 
-    points = tuple(told(point) for point in report.points)
+    points = tuple(with_rates(point) for point in report.points)
     sentence = summary(points, report.machine, report.input.devices, report.findings)
     return replace(report, points=points, summary=sentence)
 

@@ -20,8 +20,6 @@ Split = Mapping[str, float]  # shares of an op's time: at the roof and by cause
 
 def timeline_info(lanes: Sequence[Lane], ops: Iterable[OpTime]) -> tuple[LaneInfo, ...]:
     """The lanes by cause."""
-    if not lanes:
-        return ()
     splits = [_split(one) for one in ops]
     listed = max(1, min(MOST_OPS, OPS_IN_ALL // len({lane.device for lane in lanes})))
     return tuple(_lane(lane, splits, listed) for lane in lanes)

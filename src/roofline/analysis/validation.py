@@ -12,7 +12,7 @@ from ..machines import load
 from ..machines.detection import machine_for
 from ..report import Report
 from ..sources import read
-from ..sources.report_json import stored_report
+from ..sources.report_json import only_stored_report
 from ..workload import Recording
 from . import assemble
 from .acceptance import LEVER, AcceptanceCheck, Validation, made_check
@@ -36,7 +36,7 @@ def validate(
         report = source
     else:
         target = load(machine) if isinstance(machine, str) else machine
-        stored = None if isinstance(source, Recording) or target else _stored(source)
+        stored = None if isinstance(source, Recording) or target else only_stored_report(source)
         if stored is not None:
             report = stored
         else:
@@ -68,8 +68,3 @@ def _no_lever() -> AcceptanceCheck:
         notes=("a lever test needs a program to run: roofline validate MODULE:FUNCTION --args …, on the device in question",),
         told=False,
     )
-
-
-def _stored(source: str | Path | Sequence[str | Path]) -> Report | None:
-    names = [source] if isinstance(source, str | Path) else list(source)
-    return stored_report(names[0]) if len(names) == 1 else None

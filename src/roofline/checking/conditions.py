@@ -133,7 +133,7 @@ def parse_limits(text: str, time: str = "time", kinds: tuple[str, ...] = ()) -> 
     found: list[Condition] = []
     for part in split_conditions(text):
         match = _GROWTH.fullmatch(part)
-        if match is None or _OPERATOR.search(_hidden(match["quantity"])):
+        if match is None or _OPERATOR.search(_masked(match["quantity"])):
             found += parse_conditions(part, kinds)
             continue
         name = time if match["quantity"].lower() == "time" else match["quantity"]
@@ -147,7 +147,7 @@ def split_conditions(text: str) -> list[str]:
     """The conditions in a text: separators inside of parentheses, quotes and regular expressions are none."""
     if len(text) > LONGEST:
         raise UsageError(f"condition {excerpt(text)}: longer than {LONGEST:,} characters")
-    hidden = _hidden(text)
+    hidden = _masked(text)
     parts, start = [], 0
     for found in [*_SEPARATOR.finditer(hidden), None]:
         end = found.start() if found else len(text)
@@ -155,21 +155,21 @@ def split_conditions(text: str) -> list[str]:
         if part.strip():
             parts.append(part.strip())
         elif found and found[0].strip().lower() == "and":
-            _wrong(text, "and", hidden.lower().index("and", found.start()), "nothing before it")
+            _fail(text, "and", hidden.lower().index("and", found.start()), "nothing before it")
         if found and not text[found.end() :].strip() and "and" in found[0].lower():
-            _wrong(text, "and", hidden.lower().index("and", found.start()), "nothing after it")
+            _fail(text, "and", hidden.lower().index("and", found.start()), "nothing after it")
         start = found.end() if found else end
     if not parts:
         raise UsageError("condition: empty; write one like 'step < 30 ms'")
     return parts
 
 
-def _hidden(text: str) -> str:
+def _masked(text: str) -> str:
     """The text with dots for what is in parentheses, quotes and regular expressions."""
-    return _covered(text)[0]
+    return _mask(text)[0]
 
 
-def _covered(text: str) -> tuple[str, int | None]:
+def _mask(text: str) -> tuple[str, int | None]:
     """The text with dots for what is in parentheses and quotes, and where one of these begins that has no end."""
     made, depth, quote, opened = [], 0, "", 0
     for place, letter in enumerate(text):
@@ -187,28 +187,28 @@ def _covered(text: str) -> tuple[str, int | None]:
     return "".join(made), opened if depth or quote else None
 
 
-def _wrong(text: str, word: str, at: int, message: str) -> NoReturn:
+def _fail(text: str, word: str, at: int, message: str) -> NoReturn:
     raise UsageError(f"condition {excerpt(text, 120)}, at {excerpt(word, 40)} (character {at + 1}): {message}")
 
 
 def _condition(text: str, kinds: tuple[str, ...]) -> Condition:
     if re.match(r"no\b", text, re.IGNORECASE):
         return _absence(text, kinds)
-    hidden, opened = _covered(text)
+    hidden, opened = _mask(text)
     if opened is not None:
-        _wrong(text, text[opened:].split()[0], opened, f"the {'quote' if text[opened] in _QUOTES else 'parenthesis'} is not closed")
+        _fail(text, text[opened:].split()[0], opened, f"the {'quote' if text[opened] in _QUOTES else 'parenthesis'} is not closed")
     signs = list(_OPERATOR.finditer(hidden))
     apart = [one for one in signs if hidden[max(one.start() - 1, 0)].isspace()]
     has_filter = re.search(r"\sof\s", hidden, re.IGNORECASE)
     chosen = (apart or signs)[-1:] if has_filter else signs[:1]
     if not chosen:
         hint = "; a filter with 'and' or commas goes into parentheses" if has_filter else ""
-        _wrong(text, text.split()[-1], text.rindex(text.split()[-1]), f"no comparison; write one like 'step < 30 ms'{hint}")
+        _fail(text, text.split()[-1], text.rindex(text.split()[-1]), f"no comparison; write one like 'step < 30 ms'{hint}")
     sign = chosen[0]
     _check_single(text, hidden, sign, signs)
     left, right = text[: sign.start()].rstrip(), text[sign.end() :].strip()
     if not right:
-        _wrong(text, sign[0], sign.start(), "nothing to compare with; write it like 'step < 30 ms'")
+        _fail(text, sign[0], sign.start(), "nothing to compare with; write it like 'step < 30 ms'")
     quantity = _quantity(text, left)
     number, of_baseline, of_whole = _limit(text, right, text.rindex(right), quantity)
     operator = "==" if sign[0] == "=" else sign[0]
@@ -219,12 +219,12 @@ def _check_single(text: str, hidden: str, sign: re.Match[str], signs: list[re.Ma
     """Refuse a second comparison: conditions are joined by "and", and those of a filter have no spaces."""
     either = re.search(r"\sor\s", hidden[sign.end() :], re.IGNORECASE)
     if either:
-        _wrong(text, "or", sign.end() + either.start() + 1, "conditions are joined by 'and'; 'or' is for the ops after 'of'")
+        _fail(text, "or", sign.end() + either.start() + 1, "conditions are joined by 'and'; 'or' is for the ops after 'of'")
     spaced = [one for one in signs if hidden[one.end() : one.end() + 1].isspace() and hidden[max(one.start() - 1, 0)].isspace()]
     others = [one for one in signs if one.start() > sign.start()] or [one for one in spaced if one.start() < sign.start()]
     if others:
         hint = "; of a filter, write it without spaces: time>1%" if others[0].start() < sign.start() else ""
-        _wrong(text, others[0][0], others[0].start(), f"one comparison is enough; join conditions by 'and'{hint}")
+        _fail(text, others[0][0], others[0].start(), f"one comparison is enough; join conditions by 'and'{hint}")
 
 
 def _absence(text: str, kinds: tuple[str, ...]) -> Condition:
@@ -233,10 +233,10 @@ def _absence(text: str, kinds: tuple[str, ...]) -> Condition:
         return Condition(text=text)
     kind = words[-1] if words else ""
     if not words or len(words) > 2 or (len(words) == 2 and words[0] not in ("finding", "findings")):
-        _wrong(text, text.split()[-1], text.rindex(text.split()[-1]), "write it like 'no finding dense-experts' or 'no findings'")
+        _fail(text, text.split()[-1], text.rindex(text.split()[-1]), "write it like 'no finding dense-experts' or 'no findings'")
     if kinds and kind not in kinds:
         known = did_you_mean(kind, kinds) or f"; kinds: {', '.join(kinds)}"
-        _wrong(text, kind, text.lower().rindex(kind), f"no such finding{known}")
+        _fail(text, kind, text.lower().rindex(kind), f"no such finding{known}")
     return Condition(text=text, absent=kind)
 
 
@@ -245,22 +245,22 @@ def _quantity(text: str, left: str) -> Quantity:
     said = " ".join((words["name"] if words else left).lower().split())
     name = ALIASES.get(said, said)
     if not name:
-        _wrong(text, text.split()[0], 0, "no quantity before it; write it like 'step < 30 ms'")
+        _fail(text, text.split()[0], 0, "no quantity before it; write it like 'step < 30 ms'")
     if (last := left.split()[-1]).lower() in ("of", "on"):
-        _wrong(text, last, left.rindex(last), f"nothing after it; {'name ops: hbm of attn' if last.lower() == 'of' else 'name a chip'}")
+        _fail(text, last, left.rindex(last), f"nothing after it; {'name ops: hbm of attn' if last.lower() == 'of' else 'name a chip'}")
     of, on = ((words["of"] or "").strip(), words["on"] or "") if words else ("", "")
     if name not in QUANTITIES and not (name.endswith("/s") and name[:-2].isidentifier()):
         _check_resource(text, name)
     if of and words:
         if name in WHOLE_ONLY:
-            _wrong(text, of, words.start("of"), f"{name} is of the whole program; leave out 'of …'")
+            _fail(text, of, words.start("of"), f"{name} is of the whole program; leave out 'of …'")
         try:
             parse_filter(of)
         except FilterError as error:
             at = min(error.at, len(of) - 1)
-            _wrong(text, of[at:].split()[0].rstrip(")") or ")", words.start("of") + at, error.reason)
+            _fail(text, of[at:].split()[0].rstrip(")") or ")", words.start("of") + at, error.reason)
     if on and QUANTITIES.get(name, ("", False))[1]:
-        _wrong(text, on, text.rindex(on), f"{name} is measured here; write 'expected step on {on}' or 'minimum time on {on}'")
+        _fail(text, on, text.rindex(on), f"{name} is measured here; write 'expected step on {on}' or 'minimum time on {on}'")
     return Quantity(name=name, of=of, on=on)
 
 
@@ -270,7 +270,7 @@ def _check_resource(text: str, name: str) -> None:
     except RooflineError:
         known = [*QUANTITIES, *ALIASES, "hbm", "l2", "nvlink", "ici", "host", "matrix/bf16", "matrix/fp32"]
         hint = did_you_mean(name, known) or f"; quantities: {', '.join(QUANTITIES)}, hbm and other memories and links, matrix/bf16, …"
-        _wrong(text, name, 0, f"no such quantity{hint}")
+        _fail(text, name, 0, f"no such quantity{hint}")
 
 
 def _limit(text: str, right: str, at: int, quantity: Quantity) -> tuple[float, bool, bool]:
@@ -278,20 +278,20 @@ def _limit(text: str, right: str, at: int, quantity: Quantity) -> tuple[float, b
     if "baseline" in right.lower():
         match = _BASELINE.fullmatch(right)
         if match is None:
-            _wrong(text, right, at, "write it like 'baseline', '1.1x baseline' or 'baseline + 5%'")
+            _fail(text, right, at, "write it like 'baseline', '1.1x baseline' or 'baseline + 5%'")
         try:
             factor = parse(match["factor"] or "1", "1") / (100 if match["unit"] == "%" else 1)
             more = parse(match["more"] or "0", "1") / 100
         except UnitError as error:
-            _wrong(text, right, at, str(error))
+            _fail(text, right, at, str(error))
         return factor * (1 - more if match["sign"] == "-" else 1 + more), True, False
     try:
         number, of_whole = _amount(text, right, at, quantity)
     except UnitError as error:
         meant = next((hint for word in right.split() if (hint := did_you_mean(word, ["baseline"]))), "")
-        _wrong(text, right, at, f"{excerpt(right)} is not an amount{meant}" if meant else str(error))
+        _fail(text, right, at, f"{excerpt(right)} is not an amount{meant}" if meant else str(error))
     if not isfinite(number):
-        _wrong(text, right, at, "not a finite amount")
+        _fail(text, right, at, "not a finite amount")
     return number, False, of_whole
 
 
@@ -301,13 +301,13 @@ def _amount(text: str, right: str, at: int, quantity: Quantity) -> tuple[float, 
     if right.endswith("%"):
         if dimension != "1" and not quantity.of and quantity.name not in SHARES:
             hint = f"'{quantity.name} of … < {right}' or '{quantity.name} < baseline + {right}'"
-            _wrong(text, right, at, f"{quantity.name} is a total, which has no percentage; write {hint}")
+            _fail(text, right, at, f"{quantity.name} is a total, which has no percentage; write {hint}")
         return parse(right, "1"), dimension != "1"
     number = float(right) if _BARE.fullmatch(right) else None
     if number and quantity.name in SHARES:
-        _wrong(text, right, at, f"write '{right}%' of the step, or a time like '{right} ms'")
+        _fail(text, right, at, f"write '{right}%' of the step, or a time like '{right} ms'")
     if number and number > 1 and dimension == "1":
-        _wrong(text, right, at, f"{quantity.name} is a ratio, 1 is 100%; write '{right}%' or '{plain(100 * number)}%'")
+        _fail(text, right, at, f"{quantity.name} is a ratio, 1 is 100%; write '{right}%' or '{plain(100 * number)}%'")
     if not dimension:
         return (0.0 if right == "0" else parse_count(right)), False
     return parse(right, dimension), False

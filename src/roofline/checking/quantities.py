@@ -1,4 +1,4 @@
-"""Quantities of a report that budgets compare: of one step on one device, or of the whole where there are no steps."""
+"""Quantities of a report that budgets compare: per step and device, or of the whole program if it has no steps."""
 
 from collections.abc import Callable
 

@@ -1,0 +1,30 @@
+"""Groups of findings within a kind, whose ops have headlines, changes and advice of their own."""
+
+from .finding_kinds import COPIED_ALL_THE_SAME, DIAGONAL, GATHERED, REBUILT, REPEATED_ROWS, SHIFTED, Kind
+
+CAST_ARGUMENTS = Kind(
+    "the arguments that are cast in every call",
+    "Cast them once, before the calls",
+    levers=("weights = jax.tree.map(lambda w: w.astype(jnp.bfloat16), weights), outside of the jitted function",),
+)
+SORTED = Kind(
+    "the sort of which few elements are used",
+    "Select the largest, without sorting the rest",
+    levers=("jax.lax.top_k(x, k) or torch.topk(x, k); jax.lax.approx_max_k where not every one of them matters",),
+)
+RUNNING_SUM = Kind(
+    "the running sum that is computed as a matmul",
+    "Add up along the rows, with jnp.cumsum",
+    levers=("jnp.cumsum(x, axis) instead of tril(ones) @ x",),
+)
+GROUPS = {
+    ("missing-donation", "donated"): COPIED_ALL_THE_SAME,
+    ("missing-donation", "shifted"): SHIFTED,
+    ("missing-donation", "rebuilt"): REBUILT,
+    ("repeated-operand", "gathered"): GATHERED,
+    ("repeated-operand", "rows"): REPEATED_ROWS,
+    ("one-hot-product", "diagonal"): DIAGONAL,
+    ("wide-format", "arguments"): CAST_ARGUMENTS,
+    ("unused-results", "sorted"): SORTED,
+    ("one-hot-product", "running"): RUNNING_SUM,
+}
