@@ -12,7 +12,7 @@ import pytest
 
 import roofline as rl
 from roofline.formulas import attention, batched_matmul, dot, layernorm, matmul, per_example_weights, sharded_matmul, tiled_matmul
-from roofline.formulas.chains import POINTWISE
+from roofline.formulas.pointwise_counts import POINTWISE
 from roofline.fusing import best, fuse
 from roofline.op_chain import StageSpec, chain
 

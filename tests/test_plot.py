@@ -15,6 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
+from msgspec.structs import replace
 
 from roofline.analysis import analyze
 from roofline.comparison import compare
@@ -22,7 +23,7 @@ from roofline.cost import Cost
 from roofline.errors import OutputError, UsageError
 from roofline.formulas import matmul
 from roofline.fusing import fuse
-from roofline.machine import Limit, Machine
+from roofline.machine import Ceiling, Limit, Machine, Spread
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
 from roofline.machines.catalogue import card
@@ -270,6 +271,29 @@ def test_the_anatomy_shows_slope_flat_extensions_ridge_and_both_regions() -> Non
     assert len(_lines(ax, "extension")) == 2
     assert {patch.get_gid() for patch in ax.patches} == {"memory-bound-1", "compute-bound-1"}
     assert {"memory-bound", "compute-bound", "ridge point\n320.4 FLOP/B", "HBM 7.2 TB/s"} <= {text.get_text() for text in _texts(ax)}
+
+
+def test_the_legend_of_a_sweep_shows_the_dashes_of_each_pattern_whole() -> None:
+    legend = plot.sweep_chart(MEASURED_GPU).get_legend()
+    assert legend is not None
+    lines = [line for line in legend.get_lines() if line.get_linestyle() != "-"]
+    assert len(lines) == 3
+    for line in lines:
+        left, right = line.get_xdata()[0], line.get_xdata()[-1]  # type: ignore[index]
+        _, dashes = line._dash_pattern  # type: ignore[attr-defined]  # in points, as matplotlib draws them
+        assert right - left >= sum(dashes) - 0.01
+
+
+def test_the_anatomy_of_a_measured_machine_shows_the_spread_of_its_tries() -> None:
+    compute = Ceiling(resource=Resource("matrix/fp32"), rate=100.0, provenance="measured", spread=Spread(p5=50.0, p50=80.0, p95=95.0))
+    memory = Ceiling(resource=Resource("hbm"), rate=10.0, provenance="measured", spread=Spread(p5=4.0, p50=8.0, p95=9.5))
+    ax = plot.anatomy(Machine(name="mine", ceilings=(compute, memory)))
+    (band,) = (patch for patch in ax.patches if patch.get_gid() == "spread-1")
+    corners = {(round(x, 6), round(y, 6)) for x, y in band.get_xy()}  # type: ignore[attr-defined]
+    assert {(10.0, 95.0), (12.5, 50.0)} <= corners  # the ridge at the 95th percentile, and the one at the 5th
+    assert _faults(ax) == []
+    quoted = plot.anatomy(Machine(name="theirs", ceilings=(replace(compute, spread=None), replace(memory, spread=None))))
+    assert not any(patch.get_gid() == "spread-1" for patch in quoted.patches)
 
 
 def test_operations_stand_at_their_attainable_rates() -> None:

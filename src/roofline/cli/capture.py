@@ -40,7 +40,7 @@ def parser() -> Parser:
     made.add_argument("--name", metavar="NAME", help="name of the run (default: the time); captures of the same name are hosts of one run")
     made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="ops to show in the table (default 20)")
     window = made.add_argument_group("what to record (default: once a step ran without compiling)")
-    window.add_argument("--from-start", action="store_true", help="record everything from the first program on, with its compilation")
+    window.add_argument("--from-start", action="store_true", help="record from the first program on, including its compilation")
     window.add_argument("--delay", metavar="TIME", default="0 s", help="start this long after the first program ran, such as 20s")
     window.add_argument("--duration", metavar="TIME", help="record this long, then write the profile while the program continues")
     window.add_argument("--skip", type=at_least(0), default=0, metavar="N", help="start after this many steps")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from ..dtypes import DTYPES
 from ..errors import RooflineError
 from ..formulas import all_formulas, lookup
-from ..formulas.chains import POINTWISE
+from ..formulas.pointwise_counts import POINTWISE
 from ..machines import names
 from . import COMMANDS, module_of
 from .options import Parser

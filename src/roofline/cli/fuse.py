@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from msgspec.structs import asdict
 
 from ..errors import UsageError, did_you_mean
-from ..formulas.chains import POINTWISE
+from ..formulas.pointwise_counts import POINTWISE
 from ..fusing import ENUMERABLE, ChainReport, Fusion, Grouping, best, chain_report, every_fusion, fuse
 from ..op_chain import StageSpec, chain
 from ..render.export import Row

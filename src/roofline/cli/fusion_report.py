@@ -8,6 +8,7 @@ from msgspec.structs import asdict
 from ..analysis import analyze
 from ..hlo.fusion.fusion_report import Boundary, Fragmentation, FusionReport, FusionReports, KernelShare, fusion_report
 from ..machine import Machine
+from ..render.op_table import more
 from ..render.tables import Paper, facts, table
 from ..render.text import notes_text
 from ..sources.hlo_dump import read_modules
@@ -104,7 +105,7 @@ def _boundaries(found: Sequence[Boundary], top: int, page: Paper) -> str:
     ]
     title = page.paint("Tensors passed between kernels", "bold")
     headers = ["from", "to", "reason", "count", "traffic", "avoidable", "saving"]
-    return f"{title}\n{table(headers, rows, page, left=3)}{_more(len(found) - top)}"
+    return f"{title}\n{table(headers, rows, page, left=3)}{more(len(found) - top)}"
 
 
 def _consumers(names: tuple[str, ...]) -> str:
@@ -121,8 +122,4 @@ def _kernels(found: Sequence[KernelShare], top: int, page: Paper) -> str:
     ]
     title = page.paint("Kernels by avoidable traffic", "bold")
     headers = ["kernel", "category", "count", "traffic", "avoidable", "minimum"]
-    return f"{title}\n{table(headers, rows, page, left=2)}{_more(len(ranked) - top)}"
-
-
-def _more(left: int) -> str:
-    return f"\n… and {left:,} more; show them with --top, --json or --csv" if left > 0 else ""
+    return f"{title}\n{table(headers, rows, page, left=2)}{more(len(ranked) - top)}"

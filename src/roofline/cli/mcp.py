@@ -12,7 +12,7 @@ def parser() -> Parser:
     made = Parser(
         "mcp",
         "Serve analyses to agents through the Model Context Protocol, over standard input and output: the tools analyze, what_if, check,\n"
-        "compare, op and chips. Files are read below one folder alone, and nothing is written. Needs: pip install 'roofline[mcp]'.",
+        "compare, op and chips. It reads only files below one folder, and writes nothing. Needs: pip install 'roofline[mcp]'.",
         "claude mcp add roofline -- roofline mcp --folder runs",
     )
     made.add_argument("--folder", default=".", metavar="FOLDER", help="the folder whose files may be read (default: the current one)")

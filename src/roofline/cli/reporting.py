@@ -6,20 +6,17 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from ..analysis import analyze
-from ..analysis.counters import Comparison, model_against_counters, with_counters
+from ..analysis.counters import Comparison, model_against_counters
 from ..analysis.stragglers import spreads
 from ..analysis.throughput import with_throughput
 from ..errors import UsageError, did_you_mean
 from ..folding import TableRows, table_rows
 from ..grouping import PLACES, Group, group, group_parts
 from ..machine import LATENCY
-from ..render.counters import counters_text
 from ..render.export import Row, group_rows, op_rows
 from ..render.op_table import column
-from ..render.stragglers import stragglers_text
 from ..render.tables import Paper
 from ..render.text import report_text
-from ..render.timeline import timeline_text
 from ..report import OpInfo, Report
 from ..resource import COMPUTE_UNITS, LINK_UNITS, MEMORY_UNITS
 from ..selection import narrow, select
@@ -46,6 +43,8 @@ def columns(args: argparse.Namespace) -> list[str]:
 def answer(args: argparse.Namespace, recording: Recording) -> None:
     """Analyze a recording on its chip and write the result."""
     if args.counters:
+        from ..analysis.counter_joining import with_counters
+
         recording = with_counters(recording, args.counters)
     machine = chosen_machine(args, recording.devices)
     report = analyze(recording, machine, chosen_corrections(args), per_step=chosen_throughput(args))
@@ -73,9 +72,14 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: S
     def text(page: Paper) -> str:
         extra = _against(args, workload, shown, page)
         if args.stragglers:
+            from ..render.stragglers import stragglers_text
+
             extra.append(stragglers_text(spread, args.stragglers, page, args.top))
-        if args.timeline and (when := timeline_text(report, page, _devices(args, report))):
-            extra.append(when)
+        if args.timeline:
+            from ..render.timeline import timeline_text
+
+            when = timeline_text(report, page, _devices(args, report))
+            extra += [when] if when else []
         return report_text(
             report,
             page,
@@ -157,6 +161,8 @@ def _against(args: argparse.Namespace, workload: Workload, shown: Sequence[OpInf
     """The model compared with the counters, where counters were given."""
     if not args.counters or args.anonymize:  # which lists kernels by their names
         return []
+    from ..render.counters import counters_text
+
     rows: dict[int, list[Comparison]] = {}
     for row in model_against_counters(workload):
         rows.setdefault(row.op_index, []).append(row)

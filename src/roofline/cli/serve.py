@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from ..errors import MissingExtra, UnitError, UsageError
-from ..sources.processes import cores
+from ..sources.cores import cores
 from ..sources.samples import sample_or_path
 from ..units import parse
 from .options import Parser, at_least, chosen_machine, limit_options, machine_options

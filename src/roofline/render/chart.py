@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from ..cost import sum_or_unknown
 from ..machine import Ceiling, Machine
 from ..report import Amounts, MachineInfo, OpInfo, Point, Report
 from ..resource import HBM, Resource
@@ -174,7 +175,7 @@ def _program(point: Point, level: str) -> Dot | None:
 def _bytes(amounts: Amounts, level: str) -> float | None:
     """Bytes over a level, its directions summed; ``None`` when any of them is unknown."""
     mine = [amount for name, amount in amounts.items() if name == level or name.startswith(f"{level}.")]
-    return None if None in mine else sum(amount for amount in mine if amount is not None)
+    return sum_or_unknown(mine)
 
 
 def _compute(op: OpInfo, machine: Machine) -> str | None:

@@ -155,7 +155,7 @@ def _of_resource(word: str) -> Column | None:
         return Column(f"FLOP/B {resource}", lambda op, context: _plain(op.intensities.get(resource.name)))
     if rate:
         return Column(f"{resource} {resource.per}", lambda op, context: _rate(op, resource))
-    return Column(resource.name, lambda op, context: _amount(_amounts(op), resource, op.known))
+    return Column(resource.name, lambda op, context: _amount(op.amounts, resource, op.known))
 
 
 def _known(name: str) -> Resource | None:
@@ -169,10 +169,6 @@ def _known(name: str) -> Resource | None:
 
 def _seen(op: OpInfo) -> dict[str, float | None]:
     return {**op.counters.work, **op.counters.bytes} if op.counters else {}
-
-
-def _amounts(op: OpInfo) -> dict[str, float | None]:
-    return {**op.work, **op.bytes, **op.hops}
 
 
 def _mine(amounts: Mapping[str, float | None], resource: Resource) -> list[float | None]:
@@ -189,7 +185,7 @@ def _amount(amounts: Mapping[str, float | None], resource: Resource, known: Mapp
 
 
 def _rate(op: OpInfo, resource: Resource) -> str:
-    mine = _mine(_amounts(op), resource)
+    mine = _mine(op.amounts, resource)
     if not mine or None in mine or not op.time_s:
         return NOTHING
     return show(sum(amount or 0 for amount in mine) / op.time_s, resource.per)

@@ -46,7 +46,7 @@ class Part(Struct, frozen=True):
 
 
 def main_point(report: Report, feeds: bool = True) -> Point | None:
-    """The average step, else the whole program; without infeed and outfeed where those are not wanted."""
+    """The average step, else the whole program; without infeed and outfeed if they are excluded."""
     points = [point for point in report.points if point.infeed_outfeed == feeds] or list(report.points)
     average = next((point for point in points if point.scope == "average"), None)
     return average or next((point for point in points if point.scope == "total"), None)

@@ -42,7 +42,7 @@ OPS = (
     ("time_s", "time", "s", "kernel time, summed over executions and devices (device-seconds)"),
     ("self_time_s", "self time", "s", "time excluding nested ops and overlap with earlier events on the stream"),
     ("share", "share", "share", "self time / self time of all ops in the chosen steps and on the chosen devices"),
-    ("cumulative", "cumulative share", "share", "share of this op and of all that are longer"),
+    ("cumulative", "cumulative share", "share", "share of this op and all longer ones together"),
     ("time_share", "share of total time", "share", "time / time of all ops in the chosen steps and on the chosen devices"),
     ("average_s", "average time", "s", "time / executions"),
     ("average_self_s", "average self time", "s", "self time / executions"),
@@ -149,7 +149,7 @@ CAUSES = {  # of `losses.CAUSES`
     "unneeded": "work that was not needed",
 }
 CAUSE_MEANINGS = {
-    "needed": "what the work that the model needs would take with every op at its roofline",
+    "needed": "minimum time of the work that the model needs",
     "memory": "time of memory-bound ops above their minimum time",
     "compute": "time of compute-bound ops above their minimum time",
     "communication": "time of communication-bound ops above their minimum time",

@@ -11,7 +11,7 @@ from ..geometry import Spot
 from .frame import POINTS
 from .style import LINE_SPACING, NORMAL, ROOF_WIDTH, SMALL, TITLE, Dash, Theme, cut, drawable, font, text_size, text_style, wrap
 
-_ROW = 14.0  # of a legend
+_ROW, _SAMPLE = 14.0, 15.0  # of a legend: the height of a line, and the length of a mark or line
 _BELOW_AXIS = 40.0  # ticks, their numbers and the axis label
 
 
@@ -63,8 +63,11 @@ def write_foot(ax: Axes, theme: Theme, width: float, caption: str, key: Sequence
 
 def _legend(ax: Axes, theme: Theme, width: float, entries: Sequence[Entry], above: float) -> float:
     """The legend in rows over the axes; returns its height."""
-    texts = [cut(drawable(" ".join(entry.text.split())), width - 30, SMALL) for entry in entries]
-    columns = _columns([text_size(text, SMALL)[0] + 36 for text in texts], width)
+    # A line's sample shows its dashes once at least.
+    sample = max([_SAMPLE, *(sum(entry.dash) * ROOF_WIDTH for entry in entries if entry.dash)])
+    beside = sample - _SAMPLE
+    texts = [cut(drawable(" ".join(entry.text.split())), width - 30 - beside, SMALL) for entry in entries]
+    columns = _columns([text_size(text, SMALL)[0] + 36 + beside for text in texts], width)
     drawn = ax.legend(
         [_handle(entry, theme) for entry in entries],
         # An underscore at the start of a label would hide the entry.
@@ -76,7 +79,7 @@ def _legend(ax: Axes, theme: Theme, width: float, entries: Sequence[Entry], abov
         frameon=False,
         borderpad=0,
         borderaxespad=0,
-        handlelength=1.8,
+        handlelength=sample / SMALL,
         handleheight=0.7,
         handletextpad=0.6,
         columnspacing=1.4,

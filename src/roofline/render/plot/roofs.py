@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from matplotlib.axes import Axes
+from msgspec.structs import replace
 
 from ...errors import UsageError
 from ...machine import Machine
@@ -32,7 +33,7 @@ def intensity_axis(level: str) -> Axis:
 def anatomy(
     machine: Machine | Roof, *, compute: str | None = None, level: str = HBM.name, theme: str = "light", ax: Axes | None = None
 ) -> Axes:
-    """One roofline explained: slope, flat, ridge point, the two regions and the attainable area."""
+    """One roofline explained: slope, flat, ridge point, the two regions and the attainable area; of a measured machine, its spread too."""
     one = roof(machine, compute, level)
     extent = extent_of([one])
     sheet = Sheet(ax, theme, extent, intensity_axis(one.level or level), RATE)
@@ -40,6 +41,9 @@ def anatomy(
     left, right = feasible(one, extent)
     sheet.area(left, memory, kind="memory-bound")
     sheet.area(right, computing, kind="compute-bound")
+    spread = _spread_of(machine, one)
+    if spread:
+        sheet.area(zone(*spread, extent), sheet.theme.ink, kind="spread")
     sheet.line(one.slant(extent, beyond=True), memory, width=THIN_WIDTH, dash=(4, 3), kind="extension", z=2)
     sheet.line(one.flat(extent, before=True), computing, width=THIN_WIDTH, dash=(4, 3), kind="extension", z=2)
     sheet.line(((one.ridge, extent.bottom), one.corner), sheet.theme.muted, width=0.8, dash=(1, 2), kind="rule", z=2)
@@ -51,8 +55,22 @@ def anatomy(
     sheet.ask(f"ridge point\n{show(one.ridge, 'FLOP/B')}", *one.corner, radius=4.5, size=NORMAL)
     entries = _name_regions(sheet, one)
     about = " over ".join(title(part) for part in (one.compute, one.level) if part)
-    subtitle = f"{about + ': ' if about else ''}shaded: attainable rates"
+    subtitle = f"{about + '; ' if about else ''}shaded: attainable rates"
+    subtitle += "; grey: 5th to 95th percentile of the measurement's tries" if spread else ""
     return sheet.finish(f"Roofline of {one.name}", subtitle=subtitle, legend=entries)
+
+
+def _spread_of(machine: Machine | Roof, one: Roof) -> tuple[Roof, Roof] | None:
+    """The roof at the 95th and at the 5th percentile of the tries that measured it; ``None`` if no rate of it was measured."""
+    if isinstance(machine, Roof):
+        return None
+    compute, memory = (found.spread if (found := machine.ceiling(name)) else None for name in (one.compute, one.level))
+    if compute is None and memory is None:
+        return None
+    peaks = (compute.p95, compute.p5) if compute else (one.peak, one.peak)
+    bandwidths = (memory.p95, memory.p5) if memory else (one.bandwidth, one.bandwidth)
+    upper, lower = (replace(one, peak=peak, bandwidth=rate) for peak, rate in zip(peaks, bandwidths, strict=True))
+    return upper, lower
 
 
 def _name_regions(sheet: Sheet, one: Roof) -> list[Entry]:
