@@ -56,6 +56,18 @@ def test_the_layout_names_every_module_at_the_top() -> None:
     assert modules | packages <= words
 
 
+def test_places_for_new_things_exist() -> None:
+    table = (SOURCE.parent.parent / "CONTRIBUTING.md").read_text().partition("| to add | write |")[2].partition("\n\n")[0]
+    for row in table.splitlines()[2:]:
+        names = re.findall(r"`([^`]+)`", row.split("|")[2])
+        places = {name: sorted(SOURCE.glob(re.sub(r"[A-Z]{4,}", "*", name))) for name in names if "/" in name or "." in name}
+        assert places, row
+        assert [name for name, files in places.items() if not files] == []
+        code = "".join(file.read_text() for files in places.values() for file in files if file.suffix == ".py")
+        lists = [name for name in names if name.isupper()]  # RULES, SOURCES, …
+        assert [name for name in lists if not re.search(rf"^{name}\b.* = ", code, re.MULTILINE)] == []
+
+
 def test_every_file_fits_in_one_reading() -> None:
     for path in MODULES:
         assert len(path.read_text().splitlines()) <= 600, path.name

@@ -99,10 +99,10 @@ def test_pipes_are_skipped_in_a_folder_and_refused_by_name(tmp_path: Path) -> No
     (run,) = finder.find().runs
     with pytest.raises(SourceError, match="a pipe or device"):
         RunFinder([tmp_path / "pipe.csv"])
-    assert finder.again(run) == run
+    assert finder.refreshed(run) == run
     run.path.unlink()
     os.mkfifo(run.path)
-    assert finder.again(run) is None
+    assert finder.refreshed(run) is None
 
 
 def test_links_that_lead_out_of_the_folder_are_followed_only_when_asked(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_file_that_becomes_a_link_out_of_the_folder_is_no_longer_opened(tmp_pa
     (run,) = finder.find().runs
     path.unlink()
     path.symlink_to(secret)
-    assert finder.again(run) is None
+    assert finder.refreshed(run) is None
 
 
 def test_a_dump_with_a_program_elsewhere_is_not_read(tmp_path: Path) -> None:

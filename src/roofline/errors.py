@@ -45,7 +45,7 @@ def excerpt(text: str, most: int = 60) -> str:
 
 
 class RooflineError(Exception):
-    """Anything this package refuses to do."""
+    """The base of all errors that this package raises on purpose."""
 
     def __str__(self) -> str:
         said = clean(super().__str__())

@@ -10,6 +10,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import count
+from operator import attrgetter
 from typing import Any, TypeVar, overload
 
 Row = TypeVar("Row")
@@ -89,7 +90,7 @@ class LazyRows(Sequence[Row]):
         found = self._columns(name, self._places)
         if isinstance(found, dict):
             return mappings(found, len(self))
-        return [getattr(row, name) for row in self] if found is None else found
+        return list(map(attrgetter(name), self)) if found is None else found
 
     def entries(self, name: str) -> Entries:
         """A field that is a mapping, by its keys."""
@@ -99,7 +100,7 @@ class LazyRows(Sequence[Row]):
 
 def column(rows: Sequence[Any], name: str) -> list[Any]:
     """One field of rows."""
-    return rows.column(name) if isinstance(rows, LazyRows) else [getattr(row, name) for row in rows]
+    return rows.column(name) if isinstance(rows, LazyRows) else list(map(attrgetter(name), rows))
 
 
 def unsorted(rows: Sequence[Row]) -> Sequence[Row]:
@@ -124,7 +125,7 @@ def at(values: Sequence[Value], places: Sequence[int]) -> Sequence[Value]:
 
 
 def places_of(values: Sequence[int], wanted: Sequence[int]) -> Sequence[int]:
-    """Where each of the values is that are wanted, without those that are nowhere.
+    """The places of these values, without those that do not occur.
 
     >>> places_of([7, 5, 6], [6, 8, 7]), places_of([0, 1, 2], [2, 0])
     ([2, 0], [2, 0])

@@ -112,6 +112,7 @@ class RowWise(Struct, frozen=True, kw_only=True, tag="row-wise"):
 
 
 GATHERED, INTERLEAVED = "gathered", "interleaved"
+BYTE_TRANSPOSE = "byte transpose"  # of elements of 8 bits, one by one
 
 
 class Streamed(Struct, frozen=True, kw_only=True, tag="streamed"):
@@ -120,11 +121,13 @@ class Streamed(Struct, frozen=True, kw_only=True, tag="streamed"):
     One that is ``interleaved`` computes each element from other places of several arrays, many of them again and again; one that is
     ``gathered`` looks up rows first.
 
-    ``elements`` is how many there are, where the kernel treats them one by one.
+    ``elements`` is how many there are, where the kernel treats them one by one; ``narrowed`` how many it writes as 8-bit floats, each of
+    which it converts.
     """
 
     kind: str
     elements: Amount = 0
+    narrowed: Amount = 0
 
 
 class Collective(Struct, frozen=True, kw_only=True, tag="collective"):

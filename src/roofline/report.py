@@ -124,7 +124,7 @@ class MachineInfo(Struct, frozen=True, kw_only=True):
 
 
 class Throughput(Struct, frozen=True, kw_only=True):
-    """How many of something (tokens, samples, requests) a program handles: a second, a second and device, and an hour of one chip."""
+    """How many tokens, samples or requests a program handles: per second, per second and device, and per hour of one chip."""
 
     per_s: Number
     per_device_s: Number
@@ -309,7 +309,8 @@ class StepInfo(Row, frozen=True, kw_only=True):
     its first device work to its last, ``busy_s`` the time in which its own work ran (work of other steps that overlaps it is not counted),
     both as means over devices. ``compiled`` is whether the host compiled in it; averages leave out steps that are not ``steady``: those
     that compiled before the first that did not. ``lead_s`` is how long before its first device work the host launched that, as the mean
-    over devices, ``launching_s`` how long the host took from the first launch of the step to its last.
+    over devices, ``launching_s`` how long the host took from the first launch of the step to its last, and
+    ``launch_call_s`` the median call with which it launched a kernel.
     """
 
     step: int
@@ -326,6 +327,7 @@ class StepInfo(Row, frozen=True, kw_only=True):
     steady: bool = True
     lead_s: Number | None = None
     launching_s: Number | None = None
+    launch_call_s: Number | None = None
     before_s: Number | None = None
 
 

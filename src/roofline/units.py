@@ -11,7 +11,6 @@ the unit with the value (``"3.35 TB/s"``); a bare number is in base units.
 
 import math
 import re
-import string
 from collections.abc import Sequence
 
 from .errors import UnitError, excerpt
@@ -75,7 +74,7 @@ _NUMBER = (
     r"(?is)\s*(?:(?P<digits>[+-]?(?:\d[\d_,]*\.?\d*|\.\d+))(?P<exponent>[eE][+-]?\d+)?|(?P<infinite>[+-]?inf(?:inity)?))"
     r"\s*(?P<unit>.*?)\s*\Z"
 )
-_IN_UNITS = f"{string.ascii_letters}{string.whitespace}/%µμ"
+_IN_UNITS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/%µμ \t\n\r\v\f"
 _SURELY = 1e-290  # above it, floats have all their digits, and so has what they are scaled to
 _LONGEST = 400  # characters of a quantity, its unit included
 _LONGEST_EXPONENT = len("e+308")  # longer ones are not floats, and would take for ever as exact numbers

@@ -100,7 +100,8 @@ class Op(Struct, frozen=True, kw_only=True):
     stream, so that self times sum to busy time. ``None`` is unknown. ``by_step_and_device`` has the parts in each step on each device,
     where there are several devices; with one they are ``by_step``. ``operation`` is what one execution is by its sizes. A note is a caveat,
     or begins with `COUNTED`. ``conventions`` has the FLOP as other counters count them, by their name. ``wide`` is the share of the bytes
-    of its arrays that are of 32-bit floats, where a recording without compiled programs says so.
+    of its arrays that are of 32-bit floats, and ``shapes`` has the shapes of its first arrays, where a recording without compiled programs
+    says so.
     """
 
     name: str
@@ -132,6 +133,7 @@ class Op(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     conventions: Mapping[str, Amount] = field(default_factory=dict)
     wide: float = 0.0
+    shapes: tuple[tuple[int, ...], ...] = ()
 
     @property
     def priced(self) -> bool:
@@ -218,7 +220,8 @@ class Step(Struct, frozen=True, kw_only=True):
     steps that are ``steady``, complete (the recording did not cut them off) and ``followed`` by another.
 
     ``lead_s`` is how long before its first work the host launched that, the mean over devices, and ``launching_s`` how long the host took
-    from its first launch to its last; unknown where a recording does not say what the host launched.
+    from its first launch to its last, ``launch_call_s`` how long its median call to launch a kernel took; unknown where
+    a recording does not say what the host launched.
 
     ``compiled`` is whether the host compiled in it. Steps that did are the warm-up, and not steady, until the first that did not; a
     compilation after that is not a warm-up, nor is one if more than half of the steps compile.
@@ -238,6 +241,7 @@ class Step(Struct, frozen=True, kw_only=True):
     steady: bool = True
     lead_s: float | None = None
     launching_s: float | None = None
+    launch_call_s: float | None = None
 
 
 NO_COVERAGE = Coverage()

@@ -26,7 +26,7 @@ def mark_in_use(file: int) -> None:
 def remove_abandoned(
     folder: str | os.PathLike[str], name: re.Pattern[str], remove: Callable[[str], object] = os.unlink, flags: int = os.O_RDWR
 ) -> None:
-    """Remove what has such a name and nobody holds any more; ``flags`` open it, which fails for what is of another kind."""
+    """Remove files of such a name that no process has locked; ``flags`` open it, which fails for what is of another kind."""
     try:
         found = [each for each in os.listdir(folder) if name.fullmatch(each)]
     except OSError:

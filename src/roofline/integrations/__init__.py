@@ -1,4 +1,4 @@
-"""Reports inside other programs: notebooks and browsers."""
+"""Reports inside other programs: notebooks, pytest and agents."""
 
 import sys
 from typing import Any

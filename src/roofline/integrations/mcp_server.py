@@ -21,7 +21,7 @@ SCHEMA = "roofline://report.schema.json"
 
 
 def make_server(root: str | Path) -> Any:
-    """A server of the SDK's whose tools read files below a folder."""
+    """An MCP server whose tools read files below a folder."""
     try:
         module, errors = import_module("mcp.server.mcpserver"), import_module("mcp.server.mcpserver.exceptions")
     except ImportError:
@@ -39,7 +39,7 @@ def make_server(root: str | Path) -> Any:
 
 
 def _with_errors(tool: Callable[..., Answer], kind: type[Exception]) -> Callable[..., Answer]:
-    """A tool that refuses with one line."""
+    """A tool whose errors are one line."""
 
     @wraps(tool)
     def called(*args: Any, **kwargs: Any) -> Answer:

@@ -93,7 +93,7 @@ class BudgetedReport:
     def check(self, *conditions: str) -> BudgetCheck:
         """Fail the test if a condition is broken, with the ops that broke it; skip it if all hold but one needs a device."""
         __tracebackhide__ = True
-        found = self._told(conditions)
+        found = self._result(conditions)
         if isinstance(found, str):
             pytest.fail(found)
         without_device = [one for one in found.not_known if one.measured]
@@ -104,7 +104,7 @@ class BudgetedReport:
             pytest.skip("; ".join(f"{one.condition}: {one.why}" for one in without_device))
         return found
 
-    def _told(self, conditions: Sequence[str]) -> BudgetCheck | str:
+    def _result(self, conditions: Sequence[str]) -> BudgetCheck | str:
         """Every condition, or the error in one of them; apart, so that pytest shows no chain of errors."""
         try:
             read = read_conditions(conditions)

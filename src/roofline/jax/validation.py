@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from statistics import median
 from typing import Any
 
 from msgspec.structs import replace
@@ -35,10 +34,10 @@ def validate(function: Callable[..., Any], *, chip: str | Machine | None = None,
         run = jax.jit(function)
         report, wider = analyze(function, chip=chip)(*args), _doubled(jax, args, batch)
         more = analyze(function, chip=chip)(*wider)
-        times = seconds(jax, run, args), seconds(jax, run, wider)
-        call_s = seconds(jax, jax.jit(lambda x: x + 1), [jax.numpy.zeros(())])
-        found = validate_report(report, lever=_lever(report, more, *times, call_s))
-        checks = tuple(_program_time(report, times[0], call_s) if one.name == TIMES else one for one in found.checks)
+        smallest, value = jax.jit(lambda x: x + 1), jax.numpy.zeros(())
+        first_s, second_s, call_s = seconds(jax, [lambda: run(*args), lambda: run(*wider), lambda: smallest(value)])
+        found = validate_report(report, lever=_lever(report, more, first_s, second_s, call_s))
+        checks = tuple(_program_time(report, first_s, call_s) if one.name == TIMES else one for one in found.checks)
         return replace(found, source=getattr(function, "__name__", "function"), checks=checks)
 
     return checked
@@ -63,20 +62,26 @@ def validate_function(
         raise UsageError(f"validate: {name}: {(str(error) or type(error).__name__).splitlines()[0]}") from None
 
 
-def seconds(jax: Any, run: Callable[..., Any], args: Sequence[Any]) -> float:
-    """The median time of a call, of tries of as many calls as take a hundredth of a second."""
-    jax.block_until_ready(run(*args))
-    began = time.perf_counter()
-    jax.block_until_ready(run(*args))
-    calls = max(1, min(MOST_CALLS, math.ceil(LEAST_S / max(time.perf_counter() - began, LEAST_S / MOST_CALLS))))
-    times = []
-    for _ in range(TRIES):
+def seconds(jax: Any, works: Sequence[Callable[[], Any]]) -> list[float]:
+    """The time of each work, of its best try: all are tried in turn, because whatever else a computer does slows down a part of the tries.
+
+    A try is as many calls as take a hundredth of a second.
+    """
+    calls = []
+    for work in works:
+        jax.block_until_ready(work())
         began = time.perf_counter()
-        for _ in range(calls):
-            result = run(*args)
-        jax.block_until_ready(result)
-        times.append((time.perf_counter() - began) / calls)
-    return median(times)
+        jax.block_until_ready(work())
+        calls.append(max(1, min(MOST_CALLS, math.ceil(LEAST_S / max(time.perf_counter() - began, LEAST_S / MOST_CALLS)))))
+    best = [math.inf] * len(works)
+    for _ in range(TRIES):
+        for number, (work, times) in enumerate(zip(works, calls, strict=True)):
+            began = time.perf_counter()
+            for _ in range(times):
+                result = work()
+            jax.block_until_ready(result)
+            best[number] = min(best[number], (time.perf_counter() - began) / times)
+    return best
 
 
 def _doubled(jax: Any, args: Sequence[Any], batch: Sequence[int]) -> list[Any]:

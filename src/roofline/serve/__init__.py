@@ -203,7 +203,7 @@ class Site:
 
     def _known(self, id: str) -> Run | None:
         found = self._by_id.get(id)
-        return self._finder.again(found) if found else None
+        return self._finder.refreshed(found) if found else None
 
     async def _run(self, id: str) -> Run:
         """The run with this id, as its files stand at this moment."""
@@ -324,7 +324,7 @@ async def _settle(job: Job, within_s: float | None = None) -> None:
 
 
 def _state(job: Job | None) -> dict[str, object]:
-    """How far a job is; one that nobody has asked for is only listed."""
+    """How far a job is; one that was not requested yet is only listed."""
     if job is None:
         return {"state": "listed", "progress": None, "error": None}
     return {"state": job.state, "progress": job.progress, "error": job.error}

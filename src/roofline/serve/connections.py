@@ -1,4 +1,4 @@
-"""Connections: one that sends nothing, half a request or takes no answer is dropped, so that none is kept from those who ask.
+"""Connections: a client that sends nothing, half a request, or does not read its answer is dropped, so that it blocks no other.
 
 Uvicorn drops a connection that is idle between two requests, but waits for ever for the first, and for the rest of one.
 """

@@ -119,7 +119,7 @@ class Guard:
 
 
 def new_token() -> str:
-    """A token that nobody guesses."""
+    """A random token."""
     return secrets.token_hex(24)
 
 

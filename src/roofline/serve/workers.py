@@ -1,10 +1,10 @@
 """Workers: which job gets a process next, and when a job is stopped.
 
-A worker is a command that takes a request on its standard input (one line of JSON, then the reports it is about) and gives the answer,
-as JSON, on its standard output. On standard error it says ``progress 0.43`` now and then, ``summary {…}`` once, ``page 1234`` where the
-last so many bytes of the answer are what a page has in place of the others, for these are too many, and else what went wrong.
-Its exit status is 0, 1 for what it said, or ``ENOMEM`` when memory ran out.
-Its standard input stays open as long as the server lives; a worker that sees its end has lost the server, and ends too.
+A worker is a command that takes a request on its standard input (one line of JSON, then the reports it is about) and gives the answer, as
+JSON, on its standard output. On standard error it says ``progress 0.43`` now and then, ``summary {…}`` once, ``page 1234`` where the last
+so many bytes of the answer are what a page has in place of the others, for these are too many, and else what went wrong. Its exit status is
+0, 1 for what it said, or ``ENOMEM`` when memory ran out. Its standard input stays open as long as the server lives; a worker that sees it
+closed ends too.
 
 Each worker has two places, one for new jobs, the smallest first, and one for slow jobs. A new job that has had its turn, half a second of
 processor time, is slow: it goes on in a free place for slow jobs, or where it is until a new job wants the place. Then it is stopped, waits
@@ -66,7 +66,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     @property
     def held(self) -> bytes:
-        """What a page has."""
+        """The part of the answer that a page shows."""
         return self.page or self.body
 
 

@@ -187,7 +187,7 @@ class JaxRecorder(Recorder):
         annotation.__init__, annotation.__exit__ = made, left
 
     def _watch_own_profiles(self) -> None:
-        """Give way to profiles that the program takes itself: JAX takes one at a time, and the program must not fail."""
+        """Stop for profiles that the program takes itself: JAX takes one at a time, and the program must not fail."""
         inner = sys.modules.get("jax._src.profiler")
         original = self.start_trace
 

@@ -1,7 +1,7 @@
 """Calls of jitted functions, seen from outside: once compiled, JAX runs them without any Python of its own.
 
-While somebody watches, the type of all jitted functions has another ``__call__``. Python before 3.12 does not look at it for types that
-have a faster way to be called (PEP 590), unless the flag that says so is cleared, as later versions do by themselves.
+While calls are watched, the type of jitted functions has a ``__call__`` of ours. Python before 3.12 does not look at it for types that have
+a faster way to be called (PEP 590), unless the flag that says so is cleared, as later versions do by themselves.
 """
 
 import ctypes

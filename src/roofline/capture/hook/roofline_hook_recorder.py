@@ -169,14 +169,14 @@ class Recorder:
         return True
 
     def finish(self, state: str, note: str) -> None:
-        """Nothing more happens: say how it ended."""
+        """Report how the recording ended; nothing more is recorded."""
         self.state = state
         if note:
             self.notes.append(note)
         self.tell()
 
     def said(self) -> "dict[str, Any]":
-        """What to leave word of."""
+        """The message for the parent process."""
         return {
             "framework": self.framework,
             "state": self.state,
@@ -188,7 +188,7 @@ class Recorder:
         }
 
     def tell(self) -> None:
-        """Leave word for whoever started this process; a reader never sees half of it."""
+        """Write a message for the parent process, whole or not at all."""
         os.makedirs(self.folder, exist_ok=True)
         draft = os.path.join(self.folder, "draft")
         with open(draft, "w", encoding="utf-8") as file:

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Profiler:
-    """One profile at a time, and word of those that the program takes itself."""
+    """One profile at a time, and notice of those that the program takes itself."""
 
     def __init__(self, torch: Any, stacks: bool) -> None:
         self.torch, self.stacks = torch, stacks

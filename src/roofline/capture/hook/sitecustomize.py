@@ -18,7 +18,7 @@ def _start() -> None:
 
 
 def _give_way() -> None:
-    """Leave the path, and import what stands behind: an environment's own sitecustomize, if it has one."""
+    """Leave the path, and import the environment's own sitecustomize, if it has one."""
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != _HERE]
     me = sys.modules.pop("sitecustomize", None)
     try:
