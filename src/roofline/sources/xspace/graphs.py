@@ -4,8 +4,8 @@ Nodes are numbered when a graph is made: its own first, in the order of its comm
 in the same way. Branches and loops own graphs with known commands. So do library calls and slices that run as copies, but their
 number of nodes is not recorded: each has memsets and one kernel at least, and ran between its neighbours.
 
-Three things are checked: the number of commands that the host launched, the names of kernels, and the order in time. What fails
-is reported in ``doubts``.
+Three things are checked: the number of commands that the host launched, the names of kernels, and the order in time. Where names
+contradict the order of the schedule, they decide. What fails is reported in ``doubts``.
 """
 
 import re
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from .commands import ALIKE, LOOP_SETTER, WRONG, Command, Slot, commands, fit, is_memset, slots, stem
+from .commands import ALIKE, LOOP_SETTER, POSSIBLE, SAME, WRONG, Command, Slot, commands, fit, is_memset, slots, stem
 from .modules import Place, Program
 
 _PREFIX = "command_buffer_"  # and the number of the first thunk in it, which rises along the program
@@ -112,7 +112,7 @@ class _Scope:
             else:
                 chosen = self._searched(fullest, loops) or (best[0] if best is not None else self._layout((), fullest))
             for graph in alike:
-                found[graph.id] = (chosen if graph is fullest else self._layout(chosen.run, graph)).resolved()
+                found[graph.id] = self._best(chosen if graph is fullest else self._layout(chosen.run, graph)).resolved()
         return found
 
     def _runs(self, sequence: Sequence[Command], launches: int, loops: bool) -> list[tuple[Command, ...]]:
@@ -127,6 +127,13 @@ class _Scope:
 
     def _layout(self, run: tuple[Command, ...], graph: Graph) -> "_Layout":
         return _Layout(self.program, run, graph, self.stems)
+
+    def _best(self, layout: "_Layout") -> "_Layout":
+        """A layout, or where names contradict it the one by names, if those contradict that less."""
+        if not layout.wrong:
+            return layout
+        by_name = _Layout(self.program, layout.run, layout.graph, self.stems, by_name=True)
+        return by_name if by_name.wrong < layout.wrong else layout
 
     def _searched(self, graph: Graph, loops: bool) -> "_Layout | None":
         """The run of as many commands that fits best, wherever it begins; for graphs whose neighbours do not determine it."""
@@ -188,16 +195,18 @@ class _Call(Struct, frozen=True):
 class _Layout:
     """A run of commands laid out as the nodes of a graph."""
 
-    def __init__(self, program: Program, run: tuple[Command, ...], graph: Graph, stems: frozenset[str]) -> None:
+    def __init__(self, program: Program, run: tuple[Command, ...], graph: Graph, stems: frozenset[str], *, by_name: bool = False) -> None:
         self.run, self.graph, self.stems = run, graph, stems
         self.places: dict[int, Place] = {}
-        self.checked = self.wrong = self.late = self.children = 0
+        self.checked = self.wrong = self.late = self.children = self.moved = 0
         self.ambiguous = self.alike = False
         self.missing = (graph.commands or len(run)) - len(run)  # commands that no instruction accounts for
         self._order = sorted(graph.nodes)
         self._next, self._sure, self._skipped = 0, True, False
         self._calls: list[_Call] = []
         top = self._aligned(slots(program, run))
+        if by_name or self._swapped(top):
+            top = self._named(top)
         self._bodies = _bodies(top)
         self._level(top)
         self._hand_out(self._order[-1] + 1 if self._order else 0)
@@ -214,6 +223,8 @@ class _Layout:
             doubts.append(f"the host launched {graph.commands} commands, the schedule has {len(self.run)}")
         if self.wrong:
             doubts.append(f"{self.wrong} of {self.checked} kernels do not match their instruction's name")
+        if self.moved:
+            doubts.append(f"{self.moved} of {self.checked} kernels are not in schedule order and may be those of other instructions")
         if self.late > _OUT_OF_ORDER * self.children:
             doubts.append(f"{self.late} of {self.children} library kernels ran out of schedule order")
         if self.ambiguous:
@@ -251,6 +262,36 @@ class _Layout:
             aligned.append(last.slot)
             last = last.before
         return aligned[::-1]
+
+    def _swapped(self, planned: list[Slot]) -> bool:
+        """Whether a node's kernel is named after the instruction of another node, whose kernel is named otherwise."""
+        names = {slot.command.kernel: number for number, slot in enumerate(planned) if slot.command.kernel}
+        kernels = [self.graph.nodes[index].kernel if index in self.graph.nodes else "" for index in range(len(planned))]
+        others = [names.get(kernel, index) for index, kernel in enumerate(kernels)]
+        return any(other != index and kernels[other] != kernels[index] for index, other in enumerate(others))
+
+    def _named(self, planned: list[Slot]) -> list[Slot]:
+        """The top level by names: a node is the instruction that its kernel is named after, else one of that kind, else one that may
+        have such a kernel, the nearest each time. Of a sort there are several; what is none of these belongs to what follows.
+        """
+        if self.missing or len(planned) ** 2 > _MOST_FITS:
+            return planned
+        own = [self._fit(index, slot) for index, slot in enumerate(planned)]
+        found, left = dict[int, int](), list(range(len(planned)))
+        for wanted in (SAME, ALIKE, POSSIBLE):
+            waiting = [index for index in range(len(planned)) if index not in found]
+            for index in sorted(waiting, key=lambda index: own[index] != wanted):  # those in their place keep it
+                fitting = [number for number in left if self._fit(index, planned[number]) == wanted]
+                if fitting:
+                    found[index] = min(fitting, key=lambda number: abs(number - index))
+                    left.remove(found[index])
+                    self.moved += wanted != SAME and found[index] != index and len(fitting) > 1
+        after = max(found.items(), default=(0, 0))[1]
+        for index in reversed(range(len(planned))):
+            if index not in found:
+                found[index] = next((number for number, slot in enumerate(planned) if self._fit(index, slot) == SAME), after)
+            after = found[index]
+        return [planned[found[index]] for index in range(len(planned))]
 
     def _agrees(self, index: int, slot: Slot) -> int:
         """How well a node and a slot agree; one wrong name counts more than many that could be better."""
