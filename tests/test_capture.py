@@ -114,7 +114,10 @@ def test_whatever_starts_python_is_recorded(tmp_path: Path, written, form: str) 
     assert products(report_in(tmp_path)) == STEPS
 
 
-@pytest.mark.parametrize(("ending", "status"), [("raise ValueError('no')", 1), ("sys.exit(3)", 3), ("os._exit(4)", 4)])
+@pytest.mark.parametrize(
+    ("ending", "status"),
+    [("raise ValueError('no')", 1), pytest.param("sys.exit(3)", 3, marks=pytest.mark.slow), ("os._exit(4)", 4)],
+)
 def test_a_failure_keeps_its_status_and_what_was_recorded(tmp_path: Path, written, ending: str, status: int) -> None:
     done = captured(tmp_path, sys.executable, written(f"train()\n{ending}"))
     assert done.returncode == status
@@ -129,7 +132,7 @@ def test_a_program_told_to_stop_leaves_its_profile(tmp_path: Path, written) -> N
     assert products(report_in(tmp_path)) == STEPS
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_an_order_to_stop_ends_the_program_and_the_report_follows(tmp_path: Path, written, number: signal.Signals) -> None:
     program = written("train()\nprint('trained', flush=True)\ntime.sleep(600)")
     words = capture_words(tmp_path, sys.executable, program)
