@@ -1,5 +1,6 @@
 """A user without a home folder, and a process without standard streams, can work; what needs them is refused in one line."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,21 @@ def test_a_closed_standard_output_is_no_traceback(words: list[str], status: int)
     ended = subprocess.run([sys.executable, "-c", CLOSED, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert ended.returncode == status
     assert ended.stderr == ("roofline: cannot write to standard output: it is closed\n" if status else "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a pipe without a reader is another error there")
+def test_a_reader_that_leaves_does_not_keep_the_files_from_being_written(tmp_path: Path) -> None:
+    table, page = tmp_path / "ops.csv", tmp_path / "report.html"
+    table.write_text("name,time,flops,bytes\n" + "".join(f"op {number} {'x' * 40},2 ms,1 GFLOP,10 MB\n" for number in range(2000)))
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    words = ["analyze", str(table), "--chip", "h200", "--top", "2000", "--unfold", "-o", str(page)]
+    try:
+        ended = subprocess.run([sys.executable, "-m", "roofline", *words], stdout=write_end, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(write_end)
+    assert (ended.returncode, ended.stderr) == (0, f"roofline: wrote {page}\n")
+    assert page.read_text().startswith("<!doctype html>")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full is Linux's")

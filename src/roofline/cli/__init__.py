@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from ..errors import FormulaError, RooflineError, UnitError, UsageError, did_you_mean
-from .streams import opened_streams
+from .streams import discard_output, opened_streams
 
 # name -> one line of help; the module is the name with underscores
 COMMANDS = {
@@ -67,8 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RooflineError as error:
         return _fail(error, 1)
     except BrokenPipeError:
-        # The reader of our output has gone, as `| head` does; leave quietly.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return 0
     except OSError as error:
         where = error.filename or "cannot write to standard output"

@@ -12,7 +12,7 @@ from ..render.export import Row, op_rows, to_csv, to_json, to_parquet
 from ..render.tables import Paper
 from ..report import Report
 from .options import is_markdown, is_page
-from .streams import is_closed, text_width
+from .streams import discard_output, is_closed, text_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +42,11 @@ def emit(args: argparse.Namespace, text: Callable[[Paper], str], value: object, 
             write(target, makers[option]())
     if not to_stdout:
         page = paper()
-        sys.stdout.write(clean(text(page), styled=page.colour) + "\n")
+        written = clean(text(page), styled=page.colour) + "\n"
+        try:
+            sys.stdout.write(written)
+        except BrokenPipeError:  # files are still to be written
+            discard_output()
 
 
 def emit_report(

@@ -16,6 +16,11 @@ def opened_streams() -> None:
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
+def discard_output() -> None:
+    """Sends the rest of standard output nowhere, once its reader has gone, as `head` does."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def width_of(stream: TextIO) -> int:
     """The columns of a terminal, 80 where it does not say."""
     try:
