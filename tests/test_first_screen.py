@@ -53,6 +53,9 @@ def test_what_is_fine_is_said_only_of_ops_that_take_time() -> None:
     fine = tuple(Finding(kind=word, title=f"the {word}", message="", ops=(n,)) for n, word in enumerate(("products", "memory")))
     report = replace(rl.analyze("sample:train"), ops=ops, findings=fine)
     assert fine_line(report) == "Little to gain in the products (100% of op time, at 80% of the roofline)."
+    both = replace(report, ops=tuple(replace(op, time_s=1.0, floor_s=0.5) for op in ops))
+    each = "(50% of op time, at 50% of the roofline)"
+    assert fine_line(both) == f"Little to gain in the products {each} and the memory {each}."
 
 
 @pytest.mark.parametrize(

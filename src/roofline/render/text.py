@@ -228,7 +228,10 @@ def fine_line(report: Report) -> str:
         if spent > FINE * whole:
             reached = percent(sum(filter(None, at(floors, mine))) / spent)
             said.append(f"{finding.title} ({percent(spent / whole)} of op time, at {reached} of the roofline)")
-    return f"Little to gain in {', '.join(said)}." if said else ""
+    if not said:
+        return ""
+    *others, last = said
+    return f"Little to gain in {', '.join(others)}{' and ' if others else ''}{last}."
 
 
 def notes_text(notes: list[str], paper: Paper = PLAIN) -> str:
