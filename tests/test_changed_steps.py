@@ -11,7 +11,7 @@ from roofline.analysis.what_if import _point
 from roofline.cost import Cost
 from roofline.machines import load
 from roofline.report import Point
-from roofline.workload import IdleReason, Op, Recording, Share, Step, Workload
+from roofline.workload import Device, IdleReason, Op, Recording, Share, Step, Workload
 
 MS = 1e-3
 STEPS = 4
@@ -111,3 +111,17 @@ def test_a_step_is_as_short_as_device_and_host_may_be_together() -> None:
     roof = _point(replace(point, floor_s=5.9 * MS), old, ops, changed, 0.0, 0.0, (4 * MS, 0.0), 0.0).expected
     assert roof is not None
     assert roof.low_s == 5.9 * MS  # never below the minimum
+
+
+def on_the_cpu() -> Recording:
+    """PyTorch on the CPU: in each of four steps ops of 10 ms, and 2 ms between them."""
+    found = recording(waits_s=1 * MS)
+    shares = tuple(Share(key=key, count=5, time_s=2 * MS) for key in range(STEPS))
+    idle = (replace(found.idle[0], time_s=2 * MS * STEPS, gaps=5 * STEPS, by_step=shares),)
+    steps = tuple(replace(step, time_s=12 * MS, span_s=12 * MS, lead_s=None, launching_s=None) for step in found.steps)
+    return replace(found, format="torch", devices=(Device(id=0, name="CPU"),), steps=steps, idle=idle)
+
+
+@pytest.mark.parametrize(("ops_ms", "step_ms"), [(1, 3), (5, 7), (40, 42)])
+def test_between_ops_on_the_cpu_the_host_works_as_long_as_before(ops_ms: int, step_ms: int) -> None:
+    assert [step.time_s for step in after(ops_ms * MS, on_the_cpu()).steps] == pytest.approx([step_ms * MS] * STEPS)

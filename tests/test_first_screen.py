@@ -70,6 +70,17 @@ def test_ops_that_overlap_say_so(own_s: float, devices: int, said: str) -> None:
     assert bool(facts["op times"]) == bool(said)
 
 
+def test_unneeded_bytes_are_a_share_of_all_known_bytes() -> None:
+    # Of 1,000 bytes that are known, beside an op whose bytes are not, 100 only change a layout; 50 bytes of a cache count as well.
+    report = rl.analyze("sample:train")
+    ops = (
+        OpInfo(id=0, rank=0, name="copy", bytes={"hbm": 100}, needed={}, unneeded={"layout": 100}),
+        OpInfo(id=1, rank=1, name="other", bytes={"hbm": None}),
+    )
+    points = tuple(replace(one, bytes={"hbm": None, "l3": 50}, known={"hbm": 950}) for one in report.points)
+    assert dict(program_facts(replace(report, ops=ops, points=points)))["unneeded"] == "layout 10% of bytes"
+
+
 def test_each_finding_has_one_lever_at_most(capsys: pytest.CaptureFixture[str]) -> None:
     findings = _out(capsys, "sample:train").partition("What to do next")[2].partition("\nop ")[0]
     blocks = re.split(r"^ \d\. ", findings, flags=re.MULTILINE)[1:]

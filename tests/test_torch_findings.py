@@ -4,10 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from roofline.analysis import analyze
 from roofline.analysis.finding_kinds import KINDS
 from roofline.analysis.torch_finding_kinds import kinds_for
+from roofline.analysis.what_if import what_if
+from roofline.machine import Machine
 from roofline.report import Finding, Report
 from torch_writer import TorchTrace
 
@@ -328,3 +331,24 @@ def test_small_kernels_of_an_op_that_wait_for_each_other_do_not_join(tmp_path: P
 
     found = [one for one in steps_of(step, tmp_path).findings if one.kind == "latency" and one.saving_s]
     assert bool(found) == is_told
+
+
+def test_odd_sizes_do_not_slow_a_cpu(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for begin in trace.steps(3, 1000):
+        trace.op("aten::mm", begin, 900, [(255, 129), (129, 513)], dtype="float")
+    cpu = replace(Machine.of("cpu", {"vector/fp32": 320e9, "hbm": 32e9}), kind="cpu")
+    kinds = {one.kind for one in analyze(trace.write(tmp_path / "t.json"), cpu).findings}
+    assert "products" in kinds
+    assert "odd-sizes" not in kinds
+
+
+def test_a_graph_changes_nothing_on_the_cpu(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for begin in trace.steps(3, 1000):
+        trace.op("aten::mm", begin, 400, [(256, 256), (256, 256)], dtype="float")
+        trace.op("aten::mm", begin + 500, 400, [(256, 256), (256, 256)], dtype="float")
+    report = what_if(trace.write(tmp_path / "t.json"), "graph", "xeon-8480plus")
+    average = next(point for point in report.points if point.scope == "average")
+    assert average.time_s == average.before_s
+    assert any("not launched" in note for note in report.input.notes)

@@ -1,9 +1,11 @@
 """Idle time in PyTorch traces: Python between ops, compiled functions, and what the profiler itself takes."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from roofline.analysis import analyze
 from roofline.report import Finding
 from torch_writer import BACKWARD, TorchTrace, findings_on, report_on
 
@@ -432,3 +434,48 @@ def test_compiled_code_that_graph_breaks_cut_into_parts(tmp_path: Path) -> None:
     (found,) = findings_on(trace, tmp_path, "idle-dispatch")
     assert "in forward after a graph break (model.py:16)" in found.message
     assert "TORCH_LOGS=graph_breaks" in found.levers[0]
+
+
+def on_the_cpu(frames: int, tmp_path: Path, **head: object) -> list[Finding]:
+    """Four steps on the CPU of ten products of 60 µs, with 40 µs and so many calls of Python between two of them."""
+    trace = TorchTrace(**head)
+    for begin in trace.steps(4, 1000):
+        trace.frame("model.py(1): forward", begin, 999)
+        for at in range(begin, begin + 1000, 100):
+            for number in range(frames):
+                trace.frame(f"model.py({number + 1}): helper", at + 62 + 3 * number, 1)
+            trace.op("aten::mm", at, 60, [(64, 64), (64, 64)], dtype="float")
+    report = analyze(trace.write(tmp_path / "trace.json"), "xeon-8480plus")
+    return [one for one in report.findings if one.kind == "idle-dispatch"]
+
+
+def test_between_ops_on_the_cpu_the_profiler_takes_time_too(tmp_path: Path) -> None:
+    # Per gap of 40 µs an op (4 µs) and six calls (2 µs each): 16 of them are the profiler's.
+    (finding,) = on_the_cpu(6, tmp_path)
+    assert finding.saving_per_step_s == pytest.approx(10 * (40e-6 - 16e-6), rel=0.05)
+    assert "About 160 µs of that is profiler overhead: it recorded 72 host events per step" in finding.message, "two begin each step"
+
+
+def test_steps_before_the_recording_tell_what_it_took_on_the_cpu_as_well(tmp_path: Path) -> None:
+    # A step took 0.7 ms before and takes 1 ms: 300 of the 400 µs between ops.
+    (finding,) = on_the_cpu(6, tmp_path, roofline_step_s=[0.0007, 0.0007, 3])
+    assert finding.saving_per_step_s == pytest.approx(100e-6, rel=0.1)
+
+
+def test_ops_on_the_cpu_are_not_launched_and_have_no_graph(tmp_path: Path) -> None:
+    (finding,) = on_the_cpu(0, tmp_path)
+    said = " ".join((finding.message, *finding.levers))
+    assert "ran between operators, in forward" in said
+    assert "torch.compile(model)" in said
+    assert not re.search(r"launch|kernel|CUDA|graph|reduce-overhead", said)
+
+
+def test_a_slow_view_on_the_cpu_is_not_input(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for begin in trace.steps(3, 2000):
+        trace.frame("model.py(1): forward", begin, 1999)
+        trace.op("aten::mm", begin, 500, [(64, 64), (64, 64)], dtype="float")
+        trace.op("aten::as_strided", begin + 600, 300, [(64, 64)], dtype="float")
+        trace.op("aten::mm", begin + 1000, 900, [(64, 64), (64, 64)], dtype="float")
+    report = analyze(trace.write(tmp_path / "trace.json"), "xeon-8480plus")
+    assert {one.reason for one in report.idle} == {"dispatch"}

@@ -414,3 +414,8 @@ class Recording(Struct, frozen=True, kw_only=True):
     timeline: tuple[Lane, ...] = ()
     programs: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether PyTorch's ops ran on the host that calls them, one after the other: what lies between them is that host's own work."""
+        return self.format == "torch" and bool(self.devices) and all(device.name == "CPU" for device in self.devices)

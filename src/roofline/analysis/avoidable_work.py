@@ -27,6 +27,7 @@ RAN_FOR_IT = ("recomputation", "duplicated-work", "missing-donation")
 CALLBACK = "idle-callback"
 # A CPU runs callbacks itself: they are ops of its own, not time in which it waits.
 CALLED_BACK = Avoidable(kind=CALLBACK, instead=NOTHING, why="calls back to the host, outside compiled code")
+ODD_SIZES = "odd-sizes"
 ODD = 0.6  # of the roof: a product above it does not suffer from its sizes
 
 
@@ -62,7 +63,10 @@ def worth_a_line(cases: Sequence[Case], clock: Clock) -> list[Case]:
 def avoidable_cases(
     op_times: OpTimes, ids: Sequence[int], recording: Recording, machine: Machine, corrections: Corrections, *, launched_singly: bool
 ) -> list[Case]:
-    """Ops by why some of their work could be avoided. Less work does not shorten an op that takes its launch, unless it is spared whole."""
+    """Ops by why some of their work could be avoided. Less work does not shorten an op that takes its launch, unless it is spared whole.
+
+    Odd sizes are no reason on a CPU, whose libraries copy operands into blocks of their own before they multiply.
+    """
     others = {one.id: reason for one, reason in unfused_chains(op_times, ids, len(recording.steps))}
     if not any(reason.kind == "callback" for reason in recording.idle):
         others |= {id: CALLED_BACK for id, category in zip(ids, at(op_times.category, ids), strict=True) if category == "host callback"}
@@ -71,6 +75,8 @@ def avoidable_cases(
     options: list[tuple[OpTime, dict[tuple[str, str], tuple[float, Avoidable]]]] = []
     for one in [op_times[id] for id in ids if avoidable[id] or id in others] if others or any(avoidable) else ():
         reasons = [reason for reason in one.op.avoidable if reason.kind] + ([others[one.id]] if one.id in others else [])
+        if machine.kind == "cpu":
+            reasons = [reason for reason in reasons if reason.kind != ODD_SIZES]
         if one.cause == LATENCY:
             reasons = [reason for reason in reasons if reason is CALLED_BACK or (launched_singly and reason.instead == NOTHING)]
         mine: dict[tuple[str, str], tuple[float, Avoidable]] = {}
@@ -108,7 +114,7 @@ def _spared(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:
     """The seconds that an op would save: its time in proportion to the minimum times with and without the work."""
     if not one.floor_s:
         return one.spent_s
-    if reason.kind == "odd-sizes":
+    if reason.kind == ODD_SIZES:
         return max(one.spent_s - one.floor_s / REACHABLE["matrix"], 0.0) if one.floor_s < ODD * one.spent_s else 0.0
     if reason.kind == "repeated-operand" and not reason.group:
         return max(one.spent_s - one.floor_s / REACHABLE["hbm"], 0.0) if one.floor_s < ODD * one.spent_s else 0.0

@@ -39,7 +39,7 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
         ids = [id for id in ids if clock.share(id)]
     if (share := clock.exposed(op_times, ids)) < 1:
         op_times = op_times.exposed(share)
-    kinds = kinds_for(recording.format)
+    kinds = kinds_for(recording.format, on_cpu=recording.is_on_host)
     cases = avoidable_cases(op_times, ids, recording, machine, corrections, launched_singly=kinds is not KINDS)
     kept = worth_a_line(cases, clock)
     taken = {one.id for case in kept for one, _, _ in case.ops}

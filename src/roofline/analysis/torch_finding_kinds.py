@@ -58,6 +58,23 @@ TORCH_COMPILED: dict[str, tuple[str, ...]] = {
     "memory": ("torch.compile(mode='max-autotune'), which tries more kernels", _HALF),
     "latency": ("torch.compile(mode='reduce-overhead'), which replays the kernels of a step as a CUDA graph", "larger batches"),
 }
+# Where the ops run on the host itself, which has no kernels to launch and no graphs.
+_FEWER_OPS = "torch.compile(model), which fuses operators and leaves out most of the Python between them"
+TORCH_CPU_LEVERS: dict[str, tuple[str, ...]] = {
+    "latency": (_FEWER_OPS, _OPTIMIZER),
+    "products": (
+        "a thread on each core: OMP_NUM_THREADS, torch.set_num_threads; larger batches",
+        "torch.autocast('cpu', torch.bfloat16) where the CPU has AMX or AVX-512 BF16",
+    ),
+}
+TORCH_CPU_WORDS = {
+    "idle-dispatch": Kind(
+        "the time between operators, in Python and PyTorch's dispatcher",
+        "Run fewer and larger operators",
+        "Python and PyTorch's dispatcher ran between operators, in {activity}",
+        (_FEWER_OPS, "fused or foreach optimizers; larger batches"),
+    ),
+}
 # Where the sentence itself speaks of programs, which eager PyTorch has none of.
 TORCH_WORDS = {
     "idle-dispatch": Kind(
@@ -115,9 +132,11 @@ TORCH_GROUPS = {
 }
 
 
-def kinds_for(format: str) -> dict[str, Kind]:
-    """The kinds of findings in the words of the framework that a recording comes from."""
+def kinds_for(format: str, *, on_cpu: bool = False) -> dict[str, Kind]:
+    """The kinds of findings in the words of the framework that a recording comes from; of PyTorch on the CPU in words without kernels."""
     if format != "torch":
         return KINDS
-    kinds = {name: replace(KINDS[name], levers=levers, compiled=TORCH_COMPILED.get(name, ())) for name, levers in TORCH_LEVERS.items()}
-    return {**KINDS, **kinds, **TORCH_WORDS}
+    levers = {**TORCH_LEVERS, **TORCH_CPU_LEVERS} if on_cpu else TORCH_LEVERS
+    compiled = {} if on_cpu else TORCH_COMPILED
+    kinds = {name: replace(KINDS[name], levers=mine, compiled=compiled.get(name, ())) for name, mine in levers.items()}
+    return {**KINDS, **kinds, **TORCH_WORDS, **(TORCH_CPU_WORDS if on_cpu else {})}

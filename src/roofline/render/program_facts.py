@@ -103,7 +103,7 @@ def _unneeded(total: Point, ops: Sequence[OpInfo]) -> str:
         unit = "FLOP" if least < sum(amount or 0 for amount in work.values()) else "bytes"
         for kind, amount in unneeded.items():
             found[kind, unit] = found.get((kind, unit), 0) + amount
-    whole = {"FLOP": known_flops(total), "bytes": sum(amount or 0 for amount in total.bytes.values())}
+    whole = {"FLOP": known_flops(total), "bytes": sum(total.known.get(level, amount or 0) for level, amount in total.bytes.items())}
     shares = [(amount / whole[unit], kind, unit) for (kind, unit), amount in found.items() if whole[unit]]
     return ", ".join(f"{kind} {percent(share)} of {unit}" for share, kind, unit in sorted(shares, reverse=True) if share > SHOWN)
 

@@ -33,7 +33,10 @@ def _no_idle(state: State, words: Words) -> None:
 
 
 def _graph(state: State, words: Words) -> None:
-    state.one_graph = True
+    if state.recording.is_on_host:
+        state.notes.append("graph: ops that run on the CPU are not launched, so a graph changes nothing")
+    else:
+        state.one_graph = True
 
 
 # word -> the change, how it is written, and what it means

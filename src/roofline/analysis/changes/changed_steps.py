@@ -2,7 +2,7 @@
 
 A step is the longer of host and device. Where most steps wait for dispatch, that idle time shrinks as device time grows, and grows as it
 shrinks: the host takes as long as it did, less the launches that are gone. Where the host is ahead of the device its launches say how short
-a step can get (`host_pace`). Other idle time stays.
+a step can get (`host_pace`). Other idle time stays, and so does all that lies between ops which run on the host itself.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,9 +33,10 @@ class _Change(Struct, frozen=True):
     @classmethod
     def of(cls, recording: Recording, ops: Sequence[Op]) -> "_Change":
         devices, pairs = max(len(recording.devices), 1), changed_pairs(recording, ops)
+        idle = () if recording.is_on_host else recording.idle
         return cls(
             {step.key: _more(step.key, pairs) / devices for step in recording.steps},
-            {step.key: sum(_waiting(one, step.key) for one in recording.idle) / devices for step in recording.steps},
+            {step.key: sum(_waiting(one, step.key) for one in idle) / devices for step in recording.steps},
             min(_launches(ops) / max(_launches(recording.workload.ops), 1), 1.0),
         )
 

@@ -22,7 +22,7 @@ from .context import MODULE, users_line
 from .host import Host, Launches
 from .linking import Work
 from .reads import tell_lost_leads, tell_reads
-from .recording_cost import fit_recording, tell_recording
+from .recording_cost import fit_recording, tell_recording, tell_recording_between
 from .rows import PS
 
 _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
@@ -88,13 +88,16 @@ def explain(
     waits = [number for number in distinct(launches.name).tolist() if re.search(WAITS, str(names[number]))]
     for one, gaps in zip(devices, looked, strict=True):
         _neighbours(one.number, gaps, work, launches, names)
-        if not on_cpu:
+        if on_cpu:
+            tell_recording_between(gaps, host, names, PS)
+        else:
             tell_recording(gaps, host, launches, names, captured, PS, waits)
-            if unrecorded is not None:
-                fit_recording(gaps, sorted(step.begin_ps for step in one.part.steps.values()), unrecorded)
+        if unrecorded is not None:
+            fit_recording(gaps, sorted(step.begin_ps for step in one.part.steps.values()), unrecorded)
+        if not on_cpu:
             tell_reads(gaps, work, launches, waits)
             tell_lost_leads(gaps, one.part, host, launches, names, captured, waits)
-    threads = _Threads(host, launches, names, captured)
+    threads = _Threads(host, launches, names, captured, on_cpu=on_cpu)
     return [explained(gaps, threads, several=len(devices) > 1) for gaps in looked]
 
 
@@ -126,8 +129,8 @@ def _copy(work: Work, names: Sequence[Any], event: int) -> tuple[str, int]:
 class _Threads:
     """What each thread of the host did at an instant."""
 
-    def __init__(self, host: Host, launches: Launches, names: Sequence[Any], captured: Collection[int]) -> None:
-        self._host, self._launches, self._names, self._captured = host, launches, names, captured
+    def __init__(self, host: Host, launches: Launches, names: Sequence[Any], captured: Collection[int], *, on_cpu: bool) -> None:
+        self._host, self._launches, self._names, self._captured, self._on_cpu = host, launches, names, captured, on_cpu
         self.with_frames = "with_stack=True"
         self.changed: Callable[[str], str] = lambda function: ""  # traces do not say which shapes led to a compilation
         self._known: dict[tuple[tuple[int, int], ...], Activity] = {}
@@ -177,8 +180,10 @@ class _Threads:
     def _own_work(self, line: int, instant: int) -> tuple[str, str] | None:
         """What a long op does on the host itself: it builds a plan for shapes that are new to cuDNN or MIOpen, or computes there.
 
-        One that computes launches nothing. With the kind of activity, in words.
+        One that computes launches nothing. With the kind of activity, in words. On the CPU such ops are the work itself, not idle time.
         """
+        if self._on_cpu:
+            return None
         host = self._host
         inner = next((one for one in self._open(line, instant) if host.kind[one] == OP), NONE)
         if inner == NONE or host.end[inner] - host.start[inner] < COMPUTES:

@@ -81,6 +81,21 @@ def tell_recording(
         ahead -= gap.recording
 
 
+def tell_recording_between(gaps: Iterable[Gap], host: Host, names: Sequence[Any], unit: int) -> None:
+    """The same of ops that run on the host itself, where nothing runs ahead: what is recorded in a gap makes that gap longer, and no other.
+
+    The op that ends a gap is recorded before it begins, so it counts.
+    """
+    found = list(gaps)
+    counted = _Counted(host, None, names, ())
+    begins, ends = (np.array([getattr(gap, side) // unit for gap in found], np.int64) for side in ("begin", "end"))
+    (events, cost, _), (before, cost_before, _) = counted.until(ends), counted.until(begins)
+    for place, gap in enumerate(found):
+        gap.recorded = int(events[place] - before[place]) * gap.count
+        took = _took(int(cost[place] - cost_before[place]), 0, int(ends[place] - begins[place]), counted.most)
+        gap.recording = min(took * gap.count * unit, gap.weight)
+
+
 def launching_time(
     host: Host, launches: Launches, names: Sequence[Any], captured: Collection[int], begin: int, end: int, waited: int
 ) -> int:
@@ -125,7 +140,7 @@ def _took(cost: int, kernels: int, span: int, most: float) -> int:
 class _Counted:
     """The events of the host, to be counted until some instants, with what it takes to record them."""
 
-    def __init__(self, host: Host, launches: Launches, names: Sequence[Any], captured: Collection[int]) -> None:
+    def __init__(self, host: Host, launches: Launches | None, names: Sequence[Any], captured: Collection[int]) -> None:
         self._host, self._launches = host, launches
         self._described = host.kind == OP
         self._described &= np.isin(host.name, [number for number, name in enumerate(names) if str(name).startswith(TRITON)])
@@ -140,9 +155,10 @@ class _Counted:
         for number in self._threads:
             first, last = self._host.bounds[number]
             found, ops = _before(self._host.start[first:last], instants, self._host.kind[first:last] == OP)
-            called, _ = _before(self._launches.start[self._launches.thread == number], instants)
-            events += found + called
-            cost += OP_NS * ops + OTHER_NS * (found - ops + called)
+            if self._launches is not None:
+                found = found + _before(self._launches.start[self._launches.thread == number], instants)[0]
+            events += found
+            cost += OP_NS * ops + OTHER_NS * (found - ops)
             kernels += each * _before(self._host.start[first:last], instants, self._described[first:last])[1]
         return events, (cost * self._share).astype(np.int64), kernels
 
