@@ -239,6 +239,40 @@ def test_what_needs_data_is_one_line() -> None:
         rl.torch.analyze(lambda x: x * x.sum().item(), chip="h100")(meta(8))
 
 
+@pytest.mark.parametrize(
+    ("function", "given", "said"),
+    [
+        (lambda x: x[x > 0], lambda: torch.ones(8), "how much nonzero returns depends on data"),
+        (torch.unique, lambda: torch.ones(8), "how much _unique2 returns depends on data"),
+        (lambda x: x.to_sparse() * 2, lambda: torch.ones(8, 8), "depends on data"),
+        (lambda x: x * 2, lambda: torch.eye(8).to_sparse(), "a sparse tensor: how much it holds depends on data"),
+        (lambda x: x * 2, lambda: torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)]), "a nested tensor"),
+        (lambda x: torch.cond(x.sum() > 0, lambda y: y * 2, lambda y: y * 3, (x,)), lambda: torch.ones(8), "cond calls functions of yours"),
+    ],
+)
+def test_what_has_no_size_without_data_is_refused_in_one_line(function: Callable[..., Any], given: Callable[[], Any], said: str) -> None:
+    with pytest.raises(rl.RooflineError, match=said) as refused:
+        rl.torch.analyze(function, chip="h100")(given())
+    assert "\n" not in str(refused.value)
+
+
+def test_sparse_gradients_are_refused_and_leave_the_weights_alone() -> None:
+    table = nn.EmbeddingBag(100, 8, mode="sum", sparse=True)
+    with pytest.raises(rl.RooflineError, match=r"EmbeddingBag: a sparse tensor.*sparse=False"):
+        rl.torch.analyze(table, chip="h100", backward=True)(torch.arange(16), torch.arange(0, 16, 4))
+    assert table.weight.grad is None
+    dense = rl.torch.analyze(nn.EmbeddingBag(100, 8, mode="sum"), chip="h100", backward=True)(torch.arange(16), torch.arange(0, 16, 4))
+    assert any(op.phase == "backward" for op in dense.ops)
+
+
+def test_an_error_of_the_function_itself_stays_what_it_is() -> None:
+    def unfinished(x: Any) -> Any:
+        raise NotImplementedError("to be written")
+
+    with pytest.raises(NotImplementedError, match="to be written"):
+        rl.torch.analyze(unfinished, chip="h100")(torch.ones(8))
+
+
 def test_fp32_runs_as_tf32_where_the_program_allows_it() -> None:
     before = torch.get_float32_matmul_precision()
     try:

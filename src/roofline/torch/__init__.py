@@ -7,6 +7,7 @@ The function runs on tensors that have shapes and no data: nothing is allocated,
 backward pass included, is priced by the table that prices profiler traces. Build large models under ``torch.device("meta")``.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -25,7 +26,7 @@ from ..report import Report
 from ..workload import PeakMemory, Recording, Workload
 from .arguments import tensors_in
 from .fusion import fused
-from .recorder import Recorder, Seen
+from .recorder import Recorder, Seen, WithoutSize
 from .trace_files import handler as handler
 from .workload import ops_of
 
@@ -97,19 +98,20 @@ def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[.
         device = next((one.device for one in tensors if one.device.type != "meta"), torch.device("meta"))
         recorder = Recorder(torch, mode, device)
         with _restored(recorder, _reached(torch, own, args, kwargs)), mode:
-            arguments, options = torch.utils._pytree.tree_map_only(torch.Tensor, recorder.stand_in, (args, kwargs))
-            call = own
-            if is_module:
-                recorder.name_modules(own)
-                call = _called(torch, own, {key: recorder.stand_in(one) for key, one in weights.items()})
             try:
+                arguments, options = torch.utils._pytree.tree_map_only(torch.Tensor, recorder.stand_in, (args, kwargs))
+                call = own
+                if is_module:
+                    recorder.name_modules(own)
+                    call = _called(torch, own, {key: recorder.stand_in(one) for key, one in weights.items()})
                 with recorder.watching():
                     result = call(*arguments, **options)
                     if backward:
                         _gradients(torch, recorder, result, name)
-            except fake.DataDependentOutputException as error:
-                word = "a value is read (.item(), bool(tensor))" if "_local_scalar_dense" in str(error) else _first_line(error)
-                raise UsageError(f"{name}: {word}: that needs data, and only shapes are known; pass the value as an argument") from None
+            except (fake.DataDependentOutputException, fake.DynamicOutputShapeException, WithoutSize, NotImplementedError) as error:
+                if reason := _why_not(error, fake):
+                    raise UsageError(f"{name}: {reason}") from None
+                raise
             left = tensors_in(torch, [result, recorder.gradients(), [dict(one.state) for one in recorder.optimizers]])
             memory = recorder.memory.peak(name, recorder.storages_of(left))
             kept = recorder.numbers_of(left) | recorder.arguments()
@@ -172,6 +174,27 @@ def _restored(recorder: Recorder, weights: list[Any]) -> Iterator[None]:
         recorder.restore_gradients()
         for weight, gradient in gradients:
             weight.grad = gradient
+
+
+def _why_not(error: Exception, fake: Any) -> str:
+    """Why a function cannot run without data, and what to do; nothing if the error is the function's own."""
+    operator = _first_line(error).removesuffix(".default").replace("aten.", "")
+    if isinstance(error, fake.DynamicOutputShapeException):
+        return (
+            f"how much {operator} returns depends on data (x[mask], torch.where(mask), nonzero, unique), and only shapes are known; "
+            "choose a fixed number, as topk does, or analyze a trace of the program"
+        )
+    if isinstance(error, fake.DataDependentOutputException):
+        word = "a value is read (.item(), bool(tensor))" if "_local_scalar_dense" in str(error) else operator
+        return f"{word}: that needs data, and only shapes are known; pass the value as an argument"
+    if isinstance(error, WithoutSize):
+        return (
+            f"{error}: how much it holds depends on data, and only shapes are known; use dense tensors (sparse=False in embeddings), "
+            "or analyze a trace of the program"
+        )
+    if found := re.search(r"HigherOrderOperator (\w+)", str(error)):
+        return f"{found[1]} calls functions of yours, which only compiling shows; analyze a trace of the program"
+    return ""
 
 
 def _first_line(error: Exception) -> str:

@@ -40,6 +40,10 @@ FREE = frozenset(
 _OURS = str(Path(__file__).resolve().parent)
 
 
+class WithoutSize(Exception):
+    """A sparse or nested tensor, whose size in memory its shape does not tell."""
+
+
 class Seen(Struct, frozen=True, kw_only=True):
     """One call with the module and line that it came from, and the memory that it reads and writes: its number and bytes.
 
@@ -97,6 +101,7 @@ class Recorder:
     def stand_in(self, tensor: Any) -> Any:
         """The tensor without data that stands for an argument, weight or constant of the program."""
         if id(tensor) not in self._given:
+            self._need_size(tensor)
             if tensor.device != self._device and "meta" in (tensor.device.type, self._device.type):
                 like = {"dtype": tensor.dtype, "device": self._device, "requires_grad": tensor.requires_grad}
                 with self.paused():
@@ -167,6 +172,7 @@ class Recorder:
         is_view = getattr(operator, "is_view", False) or self._torch.Tag.inplace_view in operator.tags
         scope, location, phase, again = self._origin()
         for one in made:
+            self._need_size(one)
             self.memory.hold(one, name, scope)
         if is_view or name in FREE or not (made or used):
             return
@@ -182,6 +188,12 @@ class Recorder:
         writes, _ = self._numbered([*made, *tensors_in(self._torch, changed)])
         seen = Seen(call=call, scope=scope, location=location, phase=phase, again=again, reads=reads, writes=writes, repeated=repeated)
         self.calls.append(seen)
+
+    def _need_size(self, tensor: Any) -> None:
+        if tensor.is_nested:
+            raise WithoutSize("a nested tensor")
+        if tensor.layout is not self._torch.strided:
+            raise WithoutSize("a sparse tensor")
 
     def _without(self, tensor: Any) -> Any:
         """The tensor without data that an operator runs on: one that no recorded operator made is a weight or constant."""
