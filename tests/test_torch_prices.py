@@ -11,6 +11,7 @@ from roofline.formulas import matmul
 from roofline.formulas.network import Network
 from roofline.resource import HBM, matrix
 from roofline.torch_prices import SCALAR_TYPES, Call, Kernel, Priced, Tensor, forget, has_price, price, register
+from roofline.torch_prices.call import RECORD_SHAPES
 from roofline.torch_prices.registry import known_ops
 
 BF16, FP32, INT64 = dtype("bf16"), dtype("fp32"), dtype("int64")
@@ -547,3 +548,53 @@ def test_factorisations_have_their_leading_terms() -> None:
 )
 def test_inductors_kernels_that_scatter_are_told_by_their_names(name: str, category: str) -> None:
     assert priced(name, t(400000), t(50000, 256)).category == category
+
+
+def test_a_layer_of_onednn_multiplies_as_its_weights_say() -> None:
+    # 32 steps of 16 rows, 64 inputs, a state of 128 and the four gates of an LSTM; backward once for the inputs and once for the weights.
+    x, state, output = Tensor((32, 16, 64), FP32), Tensor((16, 128), FP32), Tensor((32, 16, 128), FP32)
+    weights = (Tensor((512, 64), FP32), Tensor((512, 128), FP32), Tensor((512,), FP32), Tensor((512,), FP32))
+    flags = (False, (), 2, 128, 2, True, False, True)
+    products = 2 * 32 * 16 * 512 * (64 + 128)
+    held = 4 * (512 * 64 + 512 * 128 + 2 * 512)
+    for trains, kept in ((False, 0), (True, 32 * 16 * 128 * 5 * 4)):
+        found = price(Call("aten::mkldnn_rnn_layer", args=(x, *weights, state, state, *flags, trains)))
+        assert found.cost is not None
+        assert found.cost["matrix/fp32"] == products
+        assert found.cost["hbm"] == held + 4 * (32 * 16 * 64 + 32 * 16 * 128 + 4 * 16 * 128) + kept
+    workspace = Tensor((1000,), dtype("uint8"))
+    given = (x, *weights, state, state, output, state, state, output, None, None, False, 2, 128, 2, True, True, False, (), True, workspace)
+    found = price(Call("aten::mkldnn_rnn_layer_backward", args=given))
+    assert found.cost is not None
+    assert found.cost["matrix/fp32"] == 2 * products
+    assert found.cost["hbm"] == 2 * held + 4 * (2 * 32 * 16 * 64 + 2 * 32 * 16 * 128 + 4 * 16 * 128) + 1000
+    misfit = priced("aten::mkldnn_rnn_layer", x, t(256, 64, of=FP32), t(256, 128, of=FP32), None, None, state, state)
+    assert "no known cell has weights of 256 rows for a state of 128" in misfit.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "written"),
+    [
+        ("aten::zeros", ((4, 128), 6, 0, None, False), 4 * 4 * 128),
+        ("aten::randint", (0, 1000, (4, 128), 4, None, None, False), 8 * 4 * 128),
+        ("aten::full", ((4, 128), 1.5, 15, None, None, False), 2 * 4 * 128),
+        ("aten::rand", ((4, 128), None, 6, None, None, False), None),  # a generator comes before the format
+        ("aten::arange", (128, None, None, None, False), None),
+    ],
+)
+def test_tensors_made_from_numbers_have_the_sizes_that_are_recorded(op: str, args: tuple[object, ...], written: int | None) -> None:
+    found = price(Call(op, args=args))
+    assert (found.cost["hbm"] if found.cost else None) == written
+    assert not found.missing, "the shapes were recorded"
+
+
+def test_only_calls_without_arguments_lack_shapes() -> None:
+    assert price(Call("aten::relu")).missing == price(Call("aten::zeros")).missing == RECORD_SHAPES
+
+
+def test_sparse_tensors_have_no_price() -> None:
+    dense, sparse = Tensor((1000, 64), FP32), Tensor((1000, 64), FP32, None, True)
+    assert price(Call("aten::add_", args=(dense, dense, 1))).is_priced
+    found = price(Call("aten::add_", args=(dense, sparse, 1)))
+    assert not found.is_priced
+    assert found.notes == ("a sparse tensor: recordings do not tell how many elements it holds",)

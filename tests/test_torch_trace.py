@@ -480,6 +480,23 @@ def test_a_convolution_on_the_cpu_is_work_with_what_it_calls(tmp_path: Path) -> 
     assert not any("tf32" in note for op in report.ops for note in op.notes)
 
 
+def test_views_of_parts_are_no_work_of_a_cpu(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    trace.op("aten::unsafe_split", 0, 50, [(16, 192)], dtype="float", values=["64", "1"])
+    trace.op("aten::unsafe_chunk", 60, 50, [(16, 192)], dtype="float", values=["3", "1"])
+    trace.op("aten::mm", 200, 20, [(8, 4), (4, 2)])
+    assert [op.name for op in analyze(trace.write(tmp_path / "t.json"), "h200").ops] == ["aten::mm"]
+
+
+def test_a_sparse_tensor_is_one_without_strides(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    trace.op("aten::add_", 0, 20, [(1000, 64), (1000, 64)], dtype="float", values=["1"])
+    trace.op("aten::add_", 30, 20, [(1000, 64), (1000, 64)], dtype="float", strides=[(64, 1), ()], values=["1"])
+    dense, sparse = sorted(analyze(trace.write(tmp_path / "t.json"), "h200").ops, key=lambda op: op.bytes.get("hbm") is None)
+    assert (dense.bytes["hbm"], dense.count, sparse.bytes.get("hbm"), sparse.count) == (3 * 4 * 1000 * 64, 1, None, 1)
+    assert any("a sparse tensor" in note for note in sparse.notes)
+
+
 def test_a_gpu_program_without_device_events_is_refused(tmp_path: Path) -> None:
     trace = TorchTrace()
     trace.op("aten::mm", 0, 5, [(8, 4), (4, 2)])

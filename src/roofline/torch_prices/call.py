@@ -29,11 +29,15 @@ KERNEL_METADATA = "TORCHINDUCTOR_BENCHMARK_KERNEL=1"
 
 
 class Tensor(Struct, frozen=True):
-    """A tensor by its sizes; the number format and strides are ``None`` where the recording has none."""
+    """A tensor by its sizes; the number format and strides are ``None`` where the recording has none.
+
+    One that is ``sparse`` has no strides, and holds fewer elements than its shape tells.
+    """
 
     shape: tuple[int, ...]
     dtype: DType | None = None
     strides: tuple[int, ...] | None = None
+    sparse: bool = False
 
     def __post_init__(self) -> None:
         if any(size < 0 for size in self.shape):

@@ -239,9 +239,16 @@ def glu(call: Call) -> Priced | None:
 @op("aten::randint", "aten::bernoulli_p", "aten::tril_indices", "aten::scalar_tensor", "aten::new_ones", "aten::randint_like")
 @op("aten::logspace", "aten::range", "aten::triu_indices")
 def made(call: Call) -> Priced | None:
-    """A tensor made from numbers: written once. Traces show it as the fill inside."""
+    """A tensor made from numbers: written once. Traces show it as the fill inside, or have its sizes among the arguments."""
     written = call.outputs
     if written is None:
-        like = call.tensor(0) if call.op.endswith("_like") else next(iter(call.all_tensors), None)
+        like = call.tensor(0) if call.op.endswith("_like") else next(iter(call.all_tensors), None) or _sized(call)
         written = (like,) if like else None
     return Priced(cost=traffic((), written), category=ELEMENTWISE) if written else None
+
+
+def _sized(call: Call) -> Tensor | None:
+    """The tensor that an operator without tensors makes, if its list of sizes and the number format after that are recorded."""
+    place = next((place for place in range(len(call.args)) if isinstance(call.arg(place), tuple)), len(call.args))
+    sizes, number = call.ints(place), call.format(place + (2 if call.op == "aten::full" else 1))
+    return Tensor(sizes, number) if sizes is not None and number is not None else None

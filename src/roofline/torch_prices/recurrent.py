@@ -1,4 +1,4 @@
-"""Recurrent networks: cuDNN's and MIOpen's whole ones, and the fused cells that PyTorch launches step by step.
+"""Recurrent networks: cuDNN's and MIOpen's whole ones, oneDNN's layers, and the fused cells that PyTorch launches step by step.
 
 2 · tokens · gates · width · inputs FLOP for each product of a layer and direction, the gates on the vector unit; backward once more for
 the inputs and once for the weights. Every operand and result counts once, with what training keeps for backward.
@@ -88,6 +88,30 @@ def network(call: Call) -> Priced | None:
     number, notes = product_format(call, x, allow_tf32=True)
     work = Cost.of({matrix(number): 2 * tokens * multiplied * passes})
     work += pointwise_work(gates * (2 if places.backward else 1), kind.flops, kind.transcendentals, x.dtype)
+    return Priced(cost=work + traffic(read, written), category=RECURRENT, dtype=number.name, notes=notes)
+
+
+@op("aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward")
+def layer(call: Call) -> Priced | None:
+    """One layer in one direction on a CPU (oneDNN): its weights, gates · width by inputs and by width, tell the kind of cell."""
+    x, of_input, of_state, state, cell = (call.tensor(place) for place in (0, 1, 2, 5, 6))
+    if x is None or of_input is None or of_state is None or state is None or len(of_state.shape) != 2 or not x.shape:
+        return None
+    rows, width = of_state.shape
+    kind = next((one for one in (LSTM, GRU, PLAIN) if one.gates * width == rows), None)
+    if kind is None:
+        raise FormulaError(f"{call.op}: no known cell has weights of {rows} rows for a state of {width}")
+    tokens = x.elements // x.shape[-1] if x.shape[-1] else 0
+    y, backward = Tensor((tokens * width,), x.dtype), call.op.endswith("backward")
+    weights = [of_input, of_state, call.tensor(3), call.tensor(4)]
+    kept = Tensor((tokens * width * (kind.gates + kind.states - 1),), x.dtype)
+    read, written = [x, state, cell, *weights], [y, state, cell, kept if call.flag(15) else None]
+    if backward:
+        read, written = [*read, y, y, call.tensor(22)], [x, state, cell, *weights]
+    number, notes = product_format(call, x)
+    times = 2 if backward else 1  # for the inputs and for the weights
+    work = Cost.of({matrix(number): 2 * tokens * (of_input.elements + of_state.elements) * times})
+    work += pointwise_work(tokens * width * times, kind.flops, kind.transcendentals, x.dtype)
     return Priced(cost=work + traffic(read, written), category=RECURRENT, dtype=number.name, notes=notes)
 
 

@@ -29,6 +29,7 @@ UserFunction = Callable[[Call], Cost | Ledger | Priced | None]
 
 _USERS: dict[str, UserFunction] = {}
 UNKNOWN = Priced(cost=None)
+SPARSE = "a sparse tensor: recordings do not tell how many elements it holds"
 
 
 def register(name: str, function: UserFunction) -> None:
@@ -66,6 +67,8 @@ def price(call: Call) -> Priced:
     if (users := _find(call.op, _USERS)) is not None:
         return _ask(call, users)
     function = _own_function(call.op)
+    if any(one.sparse for one in call.all_tensors):
+        return Priced(cost=None, notes=(SPARSE,) if function else ())
     try:
         found = function(call) if function else None
     except FormulaError as misfit:
@@ -73,7 +76,7 @@ def price(call: Call) -> Priced:
     if found is None and call.kernels and all(kernel.kind != "kernel" for kernel in call.kernels):
         found = copied(call)  # an operator that only copies, whatever it is
     if found is None:
-        return Priced(cost=None, missing=RECORD_SHAPES) if function and not call.all_tensors else UNKNOWN
+        return Priced(cost=None, missing=RECORD_SHAPES) if function and not call.args else UNKNOWN
     return found
 
 

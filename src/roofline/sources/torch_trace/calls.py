@@ -59,7 +59,8 @@ def _tensor(dims: Any, number: Any, strides: Any) -> Tensor | None:
     if sizes is None or any(size < 0 for size in sizes) or math.prod(sizes) > _LARGEST:
         return None
     steps = _sizes(strides)
-    return Tensor(sizes, number, steps if steps is not None and len(steps) == len(sizes) else None)
+    is_sparse = bool(sizes) and steps == ()
+    return Tensor(sizes, number, steps if steps is not None and len(steps) == len(sizes) else None, is_sparse)
 
 
 def _sizes(held: Any) -> tuple[int, ...] | None:
