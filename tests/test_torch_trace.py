@@ -633,6 +633,27 @@ def test_what_compiled_code_does_before_its_kernels_is_no_work_of_a_cpu(tmp_path
     assert [op.name for op in analyze(trace.write(tmp_path / "t.json"), "h200").ops] == ["aten::mm"]
 
 
+@pytest.mark.parametrize("has_frames", [True, False])
+def test_kernels_that_inductor_compiled_are_work_of_a_cpu(tmp_path: Path, has_frames: bool) -> None:
+    # In a call of 100 µs a product takes 20 and Python before it 5; the kernels take the rest, if calls of Python do not tell of 60.
+    trace = TorchTrace()
+    for at in trace.steps(3, 200):
+        trace.annotation("## Call CompiledFxGraph fzopnrxgabcdef ##", at + 10, 100)
+        trace.op("aten::mm", at + 15, 20, [(8, 4), (4, 2)])
+        if has_frames:
+            trace.frame("/tmp/torchinductor_me/hu/chuumxt2rmacjkvk5ssguzw5s2o7m6utqlotttepoegej3vmf6jh.py(277): call", at + 11, 98)
+            trace.frame("<built-in function kernel>", at + 40, 60)
+            trace.frame("<built-in function _empty_strided_cpu>", at + 102, 2)
+        trace.frame("<built-in function kernel>", at + 150, 10)  # of others
+    report = analyze(trace.write(tmp_path / "t.json"), "h200")
+    kernels = next(op for op in report.ops if op.name != "aten::mm")
+    assert (kernels.name, kernels.label, kernels.count) == ("inductor::compiled kernels fzopnr", "compiled kernels fzopnr", 3)
+    assert kernels.self_time_s == pytest.approx(3 * (60e-6 if has_frames else 80e-6))
+    assert kernels.bytes == {"hbm": None}
+    assert not any("record_shapes" in note for note in (*kernels.notes, *report.input.notes))
+    assert sum(op.self_time_s or 0 for op in report.ops) == pytest.approx(report.coverage.busy_s)
+
+
 def test_captures_of_another_rank_do_not_count(tmp_path: Path) -> None:
     replays, captures = graph_trace(captured=False), graph_trace(captured=True)
     replays.head["distributedInfo"], captures.head["distributedInfo"] = {"rank": 0}, {"rank": 1}

@@ -21,6 +21,7 @@ from .product_formats import product_format
 from .traffic import format_name, traffic
 
 FUSED = "fused"
+COMPILED_KERNELS = "inductor::compiled kernels "  # and the beginning of their graph's hash
 _NAME = re.compile(r"triton_(poi|red|per|for|tem|spl|sca|mix)_")
 _WORDS = {"poi": "pointwise fusion", "red": "reduction fusion", "per": "reduction fusion", "for": "foreach fusion", "tem": "template"}
 _SCATTERS = re.compile(r"_(?:index_put|index_add|scatter|scatter_add|scatter_reduce|embedding_dense_backward)(?:_|$)")
@@ -52,6 +53,12 @@ def triton(call: Call) -> Priced | None:
         notes=(CAP, VECTOR_UNKNOWN),
         missing=KERNEL_METADATA,
     )
+
+
+@op(f"{COMPILED_KERNELS}*")
+def compiled_for_cpu(call: Call) -> Priced:
+    """The kernels of one compiled graph on the CPU, of which a trace has the time and nothing else."""
+    return Priced(cost=None, category=FUSED, notes=("kernels that Inductor compiled for the CPU: traces do not have their shapes",))
 
 
 def recorded_bytes(call: Call) -> int | None:

@@ -3,6 +3,9 @@
 Ops call others: some only that (`conv2d`, `linear`), some work themselves beside what they call (a convolution copies its input, a norm
 allocates its result). So the work is an op that calls no other work; a product or convolution that calls no other product; and an op that
 has a price, where those that call the same have half of their time or more to themselves.
+
+Kernels that Inductor compiled are no ops. Where Python was recorded, each is a function called ``kernel``; else they ran in what the ops in
+a call of compiled code leave over.
 """
 
 import re
@@ -13,9 +16,10 @@ from msgspec import Struct
 
 from ...torch_prices import has_price
 from .arrays import Integers
-from .columns import KERNEL, NONE, OP, Columns
+from .columns import KERNEL, NONE, OP, PYTHON, Columns
 from .host import Host, Launches
 from .linking import Work
+from .pricing import COMPILED_CALL
 
 # Ops that allocate, look at memory in another way, or only call others: the host's bookkeeping, not work on data.
 _NO_WORK = re.compile(
@@ -30,25 +34,24 @@ _NO_WORK = re.compile(
 _MULTIPLIES = re.compile(r"(?:aten|mkldnn|onednn)::(?:\w*conv\w*|\w*mm|mv|addmv|dot|vdot|\w*attention\w*|mkldnn_linear\w*|mkldnn_rnn\w*)")
 
 
+_COMPILED_KERNEL = "<built-in function kernel>"
+
+
 def work_on_cpu(columns: Columns, host: Host) -> tuple[Launches, Work]:
-    """The ops that work, as work of one device, each its own launch."""
-    places = _working(host, columns)
-    places = places[np.argsort(host.start[places], kind="stable")]
+    """The ops that work and the kernels of compiled code, as work of one device, each its own launch."""
+    ops = _working(host, columns)
+    calls, begins, ends = _compiled(host, columns, ops)
+    places, start, end = np.append(ops, calls), np.append(host.start[ops], begins), np.append(host.end[ops], ends)
+    order = np.argsort(start, kind="stable")
+    places, start, end = places[order], start[order], end[order]
     kernels = [columns.kernels[int(name), KERNEL, NONE, NONE] for name in host.name[places]]
     nothing = np.full(len(places), NONE)
-    launches = Launches(
-        thread=host.thread[places],
-        start=host.start[places],
-        end=host.end[places],
-        name=host.name[places],
-        correlation=nothing,
-        extra=nothing,
-    )
+    launches = Launches(thread=host.thread[places], start=start, end=end, name=host.name[places], correlation=nothing, extra=nothing)
     work = Work(
         device=np.zeros(len(places), np.int64),
         queue=host.thread[places],
-        start=host.start[places],
-        end=host.end[places],
+        start=start,
+        end=end,
         kernel=np.array(kernels, np.int64),
         extra=nothing,
         launch=np.arange(len(places)),
@@ -56,6 +59,24 @@ def work_on_cpu(columns: Columns, host: Host) -> tuple[Launches, Work]:
         kernels=np.array(list(columns.kernels) or [(NONE,) * 4], np.int64),
     )
     return launches, work
+
+
+def _compiled(host: Host, columns: Columns, ops: Integers) -> tuple[Integers, Integers, Integers]:
+    """The calls of compiled code in which each kernel of it ran, and when that began and ended."""
+    names = [number for name, number in columns.names.items() if isinstance(name, str) and COMPILED_CALL.match(name)]
+    calls = np.flatnonzero(np.isin(host.name, names))
+    found: list[tuple[int, int, int]] = []
+    for call in calls.tolist():
+        inside = np.arange(call + 1, host.within(call))
+        if len(inside) and (host.kind[inside] == PYTHON).any():
+            kernels = inside[host.name[inside] == columns.names.get(_COMPILED_KERNEL, NONE)]
+            found += [(call, begin, end) for begin, end in zip(host.start[kernels].tolist(), host.end[kernels].tolist(), strict=True)]
+        else:
+            mine = np.intersect1d(inside, ops)
+            edges = [int(host.start[call]), *np.stack([host.start[mine], host.end[mine]], 1).ravel().tolist(), int(host.end[call])]
+            found += [(call, begin, end) for begin, end in zip(edges[::2], edges[1::2], strict=True) if end > begin]
+    places, begins, ends = np.array(found, np.int64).reshape(-1, 3).T
+    return places, begins, ends
 
 
 def _working(host: Host, columns: Columns) -> Integers:

@@ -4,6 +4,7 @@ The innermost op is the one to price, once however many kernels it launched; ops
 nearest op around it that has one is used for everything launched inside it.
 """
 
+import re
 from collections.abc import Sequence
 from itertools import islice, pairwise
 from typing import Any
@@ -13,6 +14,7 @@ from msgspec import Struct
 
 from ...formulas.network import Network
 from ...torch_prices import Call, Kernel, Priced, Tensor, has_price, price
+from ...torch_prices.inductor import COMPILED_KERNELS
 from .arrays import Integers
 from .calls import arguments, said_beside
 from .columns import KERNEL, MEMCPY, MEMSET, NONE, OP, Columns, Numbered
@@ -30,6 +32,7 @@ _COPIES = {
     "hipMemcpyDeviceToHost": "DtoH",
     "hipMemcpyDeviceToDevice": "DtoD",
 }
+COMPILED_CALL = re.compile(r"## Call CompiledFxGraph (\w{1,6}).*")  # around the ops and kernels of a graph, by its hash
 _OPTIMIZERS = ("aten::_foreach", "aten::_fused", "aten::_amp")
 UNKNOWN = Priced(cost=None)
 
@@ -129,7 +132,10 @@ class Prices:
             if updated != NONE and (sizes := list(self._sizes)[updated]):
                 extra["accumulated"] = sizes
             if name != NONE:
-                self.ops.append(self._priced(str(self.names[name]), self._arguments(args), keys, extra))
+                own = str(self.names[name])
+                if self._kernel(keys[0]).name == own:  # on the CPU an op is its own kernel
+                    own = COMPILED_CALL.sub(rf"{COMPILED_KERNELS}\1", own)
+                self.ops.append(self._priced(own, self._arguments(args), keys, extra))
                 continue
             kernel = self._kernel(keys[0])  # no op launched it: copies, memsets and collectives carry their own sizes
             op = "record_param_comms" if beside != NONE else {"memcpy": "aten::copy_", "memset": "aten::zero_"}.get(kernel.kind, "")

@@ -227,7 +227,7 @@ class DeviceRows:
         notes = list(found.notes)
         if one.op == NONE and kind == KERNEL and not found.is_priced:
             notes.append(NO_LAUNCH if lost else NO_OP)
-        missing = found.missing or (RECORD_SHAPES if one.op != NONE and not priced.args else "")
+        missing = found.missing or (RECORD_SHAPES if one.op != NONE and not priced.args and not found.category else "")
         if missing and not found.is_priced:
             notes.append(f"{UNPRICED}{missing}")
         return Subject(
