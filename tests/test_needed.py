@@ -76,6 +76,16 @@ def test_a_comparison_that_is_no_one_hot_matrix_stays() -> None:
     assert "one-hot-product" not in reasons(ops_of(masked, of_shape(512, 512), of_shape(512, 512), of_shape(512, 512)))
 
 
+def test_rows_that_a_scatter_overwrote_are_masked_and_not_one_hot() -> None:
+    """The gradient of ``at[].set`` compares the place of each row with the row that was written last, and multiplies what is left."""
+
+    def total(rows: Any, w: Any, ids: Any) -> Any:
+        return (jnp.zeros((512, 256), "bfloat16").at[ids].set(rows @ w) ** 2).astype("float32").sum()
+
+    args = of_shape(512, 128), of_shape(128, 256), of_shape(512, dtype="int32")
+    assert "one-hot-product" not in reasons(ops_of(jax.grad(total, argnums=(0, 1)), *args))
+
+
 def attention(q: Any, k: Any, v: Any, *, causal: bool) -> Any:
     scores = jnp.einsum("bhqd,bhkd->bhqk", q, k).astype("float32") / 11.3
     if causal:

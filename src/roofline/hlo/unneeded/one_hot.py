@@ -89,6 +89,8 @@ def one_hot_axis(values: Values, value: Value) -> int | None:
         counted = position(values, counter)
         if counted is None or position(values, index) is not None:
             continue
+        if any(_follows(values, counter, axis) and _varies(values, index, axis) for axis in range(len(made.shape.dims))):
+            return None  # each row compares one position with one index: a mask of rows, as in the gradient of a scatter
         size = counted[0].shape.dims[counted[1]]
         places = [axis for axis, length in enumerate(value.shape.dims) if length == size]
         if len(places) > 1:
@@ -128,14 +130,27 @@ def _counts(values: Values, value: Value, axis: int, counter: Value) -> bool:
     here = axis_behind(values, value, axis, RENAMED)
     if here is not None and (made := values.origin(value)).opcode == "select":
         here = axis_behind(values, values.operand(made, 0), here, RENAMED)
+    return _follows(values, counter, here)
+
+
+def _follows(values: Values, counter: Value, axis: int | None) -> bool:
+    """Whether a dimension of a value is that of the iota behind it."""
     for _ in range(64):
-        if here is None:
+        if axis is None:
             return False
-        here, counter = axis_behind(values, counter, here, _SPREAD), values.origin(counter, _SPREAD)
+        axis, counter = axis_behind(values, counter, axis, _SPREAD), values.origin(counter, _SPREAD)
         if counter.opcode == "iota":
-            return here == (counter.instruction.integer("iota_dimension") or 0)
+            return axis == (counter.instruction.integer("iota_dimension") or 0)
+        if not counter.instruction.operands:
+            return False
         counter = values.operand(counter, 0)
     return False
+
+
+def _varies(values: Values, value: Value, axis: int) -> bool:
+    """Whether a value differs along a dimension, as far as that can be followed: not if a broadcast has made it."""
+    before = axis_behind(values, value, axis, _SPREAD)
+    return before is not None and values.origin(value, _SPREAD).shape.dims[before] > 1
 
 
 def position(values: Values, value: Value) -> tuple[Value, int] | None:
