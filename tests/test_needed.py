@@ -156,6 +156,29 @@ def test_rematerialised_products_are_recomputed() -> None:
     assert extra == matrix[0] - matrix[1]
 
 
+@pytest.mark.parametrize("used", [jax.grad, jax.value_and_grad])
+def test_what_a_compiler_computes_only_once_is_not_recomputed(used: Any) -> None:
+    """XLA joins, on a CPU, what ``jax.checkpoint`` computes again with what was computed before."""
+
+    def layer(x: Any, w: Any) -> Any:
+        return jnp.tanh(x @ w)
+
+    def total(ws: Any, x: Any, wrapped: Any) -> Any:
+        for w in ws:
+            x = wrapped(x, w)
+        return x.sum()
+
+    def products(wrapped: Any) -> tuple[float, float]:
+        args = [of_shape(64, 64, dtype="float32")] * 3, of_shape(32, 64, dtype="float32")
+        compiled = jax.jit(lambda ws, x: used(total)(ws, x, wrapped)).lower(*args).compile().as_text()
+        ops = list(reviewed_program(parse(compiled), "cpu"))
+        again = reasons(ops).get("recomputation", [])
+        return tuple(sum(op.cost.known("matrix/fp32") for op in some) for some in (ops, again))
+
+    (needed, none), (done, extra) = products(layer), products(jax.checkpoint(layer))
+    assert (none, extra) == (0, done - needed)
+
+
 @pytest.mark.parametrize(("depth", "pays"), [(512, False), (16384, True)])
 def test_what_a_loop_computes_again_it_would_have_to_store_else(depth: int, pays: bool) -> None:
     def layer(x: Any, ws: Any) -> tuple[Any, None]:

@@ -74,6 +74,11 @@ class Kernels:
     def are_in_entry(self) -> bool:
         return self.number == self.module.entry
 
+    @property
+    def is_shortened(self) -> bool:
+        """Whether one layer stands for others."""
+        return bool(self._times)
+
     def product(self, index: int) -> Product | None:
         """The product that a kernel computes; of several in one the largest."""
         if index not in self._products:
