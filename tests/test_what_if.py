@@ -26,10 +26,12 @@ from roofline.machines.calibrations import calibration_for
 from roofline.operation import Product
 from roofline.prediction import Prediction, predict
 from roofline.report import Expected, Point, Report
-from roofline.workload import Array, IdleReason, Op, Recording, Share, Step, Workload
+from roofline.workload import Array, Device, IdleReason, Op, Recording, Share, Step, Workload
 
 PAIRS = Path(__file__).parent / "data" / "h200" / "pairs"
 TRAIN, MLP, ATTENTION, EXPERTS = (str(PAIRS / f"{name}.xplane.pb.gz") for name in ("train_b4", "mlp_bf16", "attn_plain", "moe_8"))
+
+CPU = str(PAIRS.parents[1] / "cpu" / "jax_one.xplane.pb.gz")
 
 LAYER = """
 HloModule step, is_scheduled=true
@@ -275,6 +277,34 @@ def test_only_where_most_later_steps_wait_for_dispatch_the_host_decides_how_shor
     then = 0.5e-3 * count
     after = applied(recording, {0: Changed(time_s=then, low_s=then, high_s=then, cost=Cost.of({"hbm": 1}))})
     assert after.steps[0].time_s == pytest.approx(expected_s)
+
+
+def test_a_cpu_waits_no_longer_for_its_host_if_its_ops_take_less_time() -> None:
+    # 3 ms of work and 1 ms of waiting for the next call in each step: of ops ten times as fast, 0.3 ms and the same waiting are left.
+    shares = tuple(Share(key=key, count=1, time_s=3e-3) for key in range(3))
+    waits = tuple(Share(key=key, count=1, time_s=1e-3) for key in range(3))
+    recording = Recording(
+        format="xspace",
+        workload=Workload((Op(name="a", cost=Cost.of({"hbm": 1}), time_s=9e-3, count=3, by_step=shares),)),
+        steps=tuple(Step(key=key, time_s=4e-3, busy_s=3e-3) for key in range(3)),
+        idle=(IdleReason(kind="dispatch", activity="f", time_s=3e-3, gaps=3, by_step=waits),),
+        devices=(Device(id=0, name="CPU"),),
+    )
+    after = applied(recording, {0: Changed(time_s=9e-4, low_s=9e-4, high_s=9e-4, cost=Cost.of({"hbm": 1}))})
+    assert [step.time_s for step in after.steps] == pytest.approx([1.3e-3] * 3)
+
+
+def test_a_larger_batch_on_a_cpu_has_that_much_more_work_in_the_same_format() -> None:
+    before, after = analyze(CPU), what_if(CPU, "scale batch=x4")
+    matrix = [next(point.work for point in report.points if point.scope == "average")["matrix/fp32"] for report in (before, after)]
+    # A loop of three with two matmuls each, and one more, of 256×256×512; the loop itself adds nothing to what it runs.
+    assert matrix == [7 * 2 * 256 * 256 * 512, 7 * 2 * 1024 * 256 * 512]
+
+
+def test_a_graph_changes_nothing_on_a_cpu() -> None:
+    report = what_if(CPU, "graph")
+    assert average_ms(report) == next(point.before_s for point in report.points if point.scope == "average") * 1e3
+    assert any("no launches" in note for note in report.input.notes)
 
 
 def test_a_host_that_launches_less_takes_less_time() -> None:

@@ -417,5 +417,5 @@ class Recording(Struct, frozen=True, kw_only=True):
 
     @property
     def is_on_host(self) -> bool:
-        """Whether PyTorch's ops ran on the host that calls them, one after the other: what lies between them is that host's own work."""
-        return self.format == "torch" and bool(self.devices) and all(device.name == "CPU" for device in self.devices)
+        """Whether the host runs the ops itself, on a CPU: it launches nothing ahead, and what lies between ops is its own work."""
+        return bool(self.devices) and all(device.name == "CPU" for device in self.devices)

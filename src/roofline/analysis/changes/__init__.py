@@ -34,7 +34,7 @@ def _no_idle(state: State, words: Words) -> None:
 
 def _graph(state: State, words: Words) -> None:
     if state.recording.is_on_host:
-        state.notes.append("graph: ops that run on the CPU are not launched, so a graph changes nothing")
+        state.notes.append("graph: a CPU runs its ops itself, so there are no launches to put into a graph")
     else:
         state.one_graph = True
 

@@ -2,7 +2,7 @@
 
 A step is the longer of host and device. Where most steps wait for dispatch, that idle time shrinks as device time grows, and grows as it
 shrinks: the host takes as long as it did, less the launches that are gone. Where the host is ahead of the device its launches say how short
-a step can get (`host_pace`). Other idle time stays, and so does all that lies between ops which run on the host itself.
+a step can get (`host_pace`). Other idle time stays, and so does all that lies between the ops of a CPU, which the host runs itself.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -5,7 +5,7 @@ from math import log2
 
 from msgspec.structs import replace
 
-from ...cost import Cost
+from ...cost import NOTHING, Cost
 from ...errors import SourceError, UsageError, did_you_mean
 from ...hlo.ir.module import HloModule
 from ...hlo.price.types import Site
@@ -147,13 +147,13 @@ def _grown(state: State, program: Program, dimension: Dimension, times: Times) -
     longer = walking(program, dimension) if dimension.name == LAYERS else set()
     for index, op in state:
         place = module.place(op.name) if op.module == module.name else None
-        if place is None or not op.count:
-            continue
+        if place is None or not op.count or op.cost == NOTHING:
+            continue  # loops and calls have no cost of their own: the ops that they run have it
         number, position = place
         if number in longer:
             state.run_more(index, times)
             continue
-        site = Site(larger, larger.computations[number], larger.computations[number][position], "gpu")
+        site = Site(larger, larger.computations[number], larger.computations[number][position], review.pricer.platform)
         try:
             once = review.pricer.price(site)
         except SourceError:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ...calibration import Calibration
 from ...cost import NOTHING, Cost
 from ...hlo.ir.module import HloModule
+from ...hlo.ir.platforms import named_platform, platform_of
 from ...hlo.price.collectives import Network, network_of
 from ...hlo.price.pricing import Pricer
 from ...hlo.scaling.growth import Program
@@ -105,7 +106,8 @@ class State:
         """A program's kernels; one that was changed is known by its own name."""
         key = f"{module.name} {id(module)}"
         if key not in self._reviews:
-            self._reviews[key] = Review(Pricer(module, "gpu", Network.of(network_of(self.machine), "gpu")))
+            platform = named_platform(module) or platform_of(self.machine)
+            self._reviews[key] = Review(Pricer(module, platform, Network.of(network_of(self.machine), platform)))
         return self._reviews[key]
 
     def weights(self, module: HloModule) -> set[int]:
