@@ -1,7 +1,7 @@
 """Very many ops, kept and placed in columns, give the report that ops placed one by one give, byte for byte."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -17,7 +17,7 @@ from roofline.analysis import assemble, kernel_findings, op_rows, placed_ops, pr
 from roofline.analysis.placed_columns import place_many
 from roofline.analysis.placed_ops import PlacedOps
 from roofline.cli import main
-from roofline.cost import NOTHING, Cost
+from roofline.cost import NOTHING, Amount, Cost
 from roofline.errors import MachineError
 from roofline.lazy_rows import LazyRows
 from roofline.machine import Capacity, Machine
@@ -183,18 +183,19 @@ def test_equal_ops_are_predicted_and_rated_once(monkeypatch: pytest.MonkeyPatch)
     assert held.count(less.instead) == 2  # for the needed work, and for what a finding saves
 
 
-def test_a_column_of_amounts_is_made_once_a_resource() -> None:
-    sizes = 0
+def test_the_amounts_of_a_cost_that_ops_share_are_read_once() -> None:
+    read = 0
 
-    class Places(list[int]):
-        def __len__(self) -> int:
-            nonlocal sizes
-            sizes += 1
-            return super().__len__()
+    class Counted(Cost):
+        def items(self) -> Iterable[tuple[Resource, Amount | None]]:
+            nonlocal read
+            read += 1
+            return self.amounts
 
-    found = amounts_of([Op(name="op", cost=Cost.of({"hbm": 20, "l2": 30}))] * 100, Places(range(100)))
+    cost = Counted(Cost.of({"hbm": 20, "l2": 30}).amounts)
+    found = amounts_of([Op(name="op", cost=cost)] * 100, range(100))
     assert found == {Resource("hbm"): [20] * 100, Resource("l2"): [30] * 100}
-    assert sizes == 2
+    assert read == 1
 
 
 def test_ops_whose_numbers_no_array_holds_are_placed_one_by_one() -> None:

@@ -1,9 +1,11 @@
 """Programs as points: the whole, the average of complete steps, each step, with and without infeed."""
 
+from fractions import Fraction
+
 import pytest
 
 from roofline.analysis import analyze
-from roofline.cost import Cost
+from roofline.cost import Amount, Cost
 from roofline.machine import Machine
 from roofline.report import Point, Report
 from roofline.workload import Coverage, Device, Op, Recording, Share, Step, Workload
@@ -108,3 +110,13 @@ def test_the_two_directions_of_the_hosts_bus_do_not_wait_for_each_other() -> Non
     assert [op.bound for op in report.ops] == ["pcie", "pcie"]
     assert report.points[0].bytes == {"pcie.in": 30, "pcie.out": 20}
     assert (report.points[0].floor_s, report.points[0].bound) == (3.0, "pcie.in")
+
+
+@pytest.mark.parametrize(
+    ("amount", "total"),
+    [(7, 21), (2**60 + 1, float(3 * 2**60 + 3)), (Fraction(1, 3), 1), (0.1, 0.1 + 0.1 + 0.1)],  # floats one after another, not 3 times 0.1
+)
+def test_costs_that_ops_share_are_counted_for_each(amount: Amount, total: float) -> None:
+    cost = Cost.of({HBM: amount})
+    (point,) = analyze(Recording(workload=Workload(tuple([Op(name="x", cost=cost)] * 3)), format="table"), toy()).points
+    assert point.bytes == {"hbm": total}

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from itertools import count
 from operator import add
 from typing import Any
 
 import msgspec
 
 from .cost import Amount, Cost
-from .lazy_rows import ABSENT, LazyRows, at
+from .lazy_rows import ABSENT, LazyRows, at, column
 from .resource import Resource
 from .workload import Op
 
@@ -73,10 +74,21 @@ class OpColumns(LazyRows[Op]):
         return [_USUAL[name]] * len(places) if name in _USUAL else None
 
 
+def shared_costs(ops: Sequence[Op]) -> tuple[list[Cost], list[int]]:
+    """The costs of ops, each object once, and which of them each op has: ops of equal layers of a program share theirs."""
+    costs: list[Cost] = column(ops, "cost")
+    ids = list(map(id, costs))
+    once = dict(zip(ids, costs, strict=True))
+    numbers = dict(zip(once, count(), strict=False))
+    return list(once.values()), list(map(numbers.__getitem__, ids))
+
+
 def multiplies(ops: Sequence[Op]) -> list[bool]:
     """Whether each op has work on a matrix unit."""
     if not isinstance(ops, OpColumns):
-        return [any(resource.unit == "matrix" for resource, _ in op.cost.amounts) for op in ops]
+        costs, number_of_each = shared_costs(ops)
+        multiplying = [any(resource.unit == "matrix" for resource, _ in cost.amounts) for cost in costs]
+        return list(map(multiplying.__getitem__, number_of_each))
     matrix = [amounts for resource, amounts in ops.amounts.items() if resource.unit == "matrix"]
     return list(map(any, zip(*matrix, strict=True))) if matrix else [False] * len(ops)
 
@@ -85,13 +97,14 @@ def amounts_of(ops: Sequence[Op], places: Sequence[int]) -> dict[Resource, list[
     """The amounts of some ops by resource: ``None`` where one is not wholly known, `ABSENT` where an op does not use it."""
     if isinstance(ops, OpColumns):
         return {resource: _used(at(amounts, places)) for resource, amounts in ops.amounts.items()}
+    costs, number_of_each = shared_costs(at(ops, places))
     found: dict[Resource, list[Any]] = {}
-    for row, place in enumerate(places):
-        for resource, amount in ops[place].cost.items():
+    for number, cost in enumerate(costs):
+        for resource, amount in cost.items():
             if resource not in found:
-                found[resource] = [ABSENT] * len(places)
-            found[resource][row] = amount
-    return {resource: found[resource] for resource in sorted(found)}
+                found[resource] = [ABSENT] * len(costs)
+            found[resource][number] = amount
+    return {resource: list(map(found[resource].__getitem__, number_of_each)) for resource in sorted(found)}
 
 
 def known_amounts(ops: Sequence[Op], resource: Resource, places: Sequence[int]) -> list[float]:

@@ -53,7 +53,7 @@ from .expected_times import predict_op
 from .finding_kinds import ASKED
 from .findings import diagnose
 from .memory import out_of_memory, with_capacity
-from .needed_work import needed
+from .needed_work import Needed, needed
 from .op_rows import rows_of
 from .op_times import OpTimes
 from .placed_ops import PlacedOps
@@ -257,7 +257,15 @@ def _op_times(placed: PlacedOps, machine: Machine, corrections: Corrections, pre
     """Each op with its minimum and its expected time."""
     wasteful = compress(count(), column(placed.ops, "avoidable"))
     minimum_s = MinimumTimes(machine, corrections)
-    needs = {id: least for id in wasteful if (least := needed(placed.ops[id], placed.floor_s[id], minimum_s))}
+    known: dict[tuple[int, int, float, float], Needed | None] = {}  # ops of equal layers share their costs, and what can be avoided
+    needs: dict[int, Needed] = {}
+    for number, op in [(number, placed.ops[number]) for number in wasteful]:
+        floor_s = placed.floor_s[number]
+        same = (id(op.avoidable), id(op.cost), op.count, floor_s)
+        if same not in known:
+            known[same] = needed(op, floor_s, minimum_s)
+        if (least := known[same]) is not None:
+            needs[number] = least
     return OpTimes(placed.ops, placed.floor_s, placed.causes, placed.unit, needs, predicted)
 
 

@@ -1,6 +1,6 @@
 """Findings about avoidable work: the saving of each op without it, ops with the same reason merged."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -29,6 +29,8 @@ CALLBACK = "idle-callback"
 CALLED_BACK = Avoidable(kind=CALLBACK, instead=NOTHING, why="calls back to the host, outside compiled code")
 ODD_SIZES = "odd-sizes"
 ODD = 0.6  # of the roof: a product above it does not suffer from its sizes
+
+Savings = Mapping[tuple[str, str], tuple[float, Avoidable]]  # of an op: the seconds that each kind and group of reason would spare
 
 
 class Case(Struct):
@@ -72,24 +74,35 @@ def avoidable_cases(
         others |= {id: CALLED_BACK for id, category in zip(ids, at(op_times.category, ids), strict=True) if category == "host callback"}
     avoidable = column(op_times.ops, "avoidable")
     minimum_s = MinimumTimes(machine, corrections)
-    options: list[tuple[OpTime, dict[tuple[str, str], tuple[float, Avoidable]]]] = []
+    options: list[tuple[OpTime, Savings]] = []
+    known: dict[Hashable, Savings] = {}  # ops of equal layers share their costs, and what can be avoided
     for one in [op_times[id] for id in ids if avoidable[id] or id in others] if others or any(avoidable) else ():
-        reasons = [reason for reason in one.op.avoidable if reason.kind] + ([others[one.id]] if one.id in others else [])
-        if machine.kind == "cpu":
-            reasons = [reason for reason in reasons if reason.kind != ODD_SIZES]
-        if one.cause == LATENCY:
-            reasons = [reason for reason in reasons if reason is CALLED_BACK or (launched_singly and reason.instead == NOTHING)]
-        mine: dict[tuple[str, str], tuple[float, Avoidable]] = {}
-        for reason in reasons:
-            saving = _spared(one, reason, minimum_s)
-            if saving > mine.get((reason.kind, reason.group), (0.0, reason))[0]:
-                mine[reason.kind, reason.group] = saving, reason
+        other = others.get(one.id)
+        same = (id(one.op.avoidable), id(other), id(one.op.cost), one.op.count, one.floor_s, one.spent_s, one.cause)
+        mine = known.get(same)
+        if mine is None:
+            reasons = [reason for reason in one.op.avoidable if reason.kind] + ([] if other is None else [other])
+            if machine.kind == "cpu":
+                reasons = [reason for reason in reasons if reason.kind != ODD_SIZES]
+            if one.cause == LATENCY:
+                reasons = [reason for reason in reasons if reason is CALLED_BACK or (launched_singly and reason.instead == NOTHING)]
+            mine = known[same] = _savings(one, reasons, minimum_s)
         if mine:
             options.append((one, mine))
     return _by_reason(options)
 
 
-def _by_reason(options: Sequence[tuple[OpTime, Mapping[tuple[str, str], tuple[float, Avoidable]]]]) -> list[Case]:
+def _savings(one: OpTime, reasons: Sequence[Avoidable], minimum_s: MinimumTimes) -> Savings:
+    """The most that each kind of reason would spare of an op."""
+    mine: dict[tuple[str, str], tuple[float, Avoidable]] = {}
+    for reason in reasons:
+        saving = _spared(one, reason, minimum_s)
+        if saving > mine.get((reason.kind, reason.group), (0.0, reason))[0]:
+            mine[reason.kind, reason.group] = saving, reason
+    return mine
+
+
+def _by_reason(options: Sequence[tuple[OpTime, Savings]]) -> list[Case]:
     """Each op goes to the reason that would spare the most of all ops, of those that spare nearly as much of it as any.
 
     One that would not run at all but for its reason, as what is computed again, goes to that reason. One that can be spared whole is not
@@ -100,14 +113,22 @@ def _by_reason(options: Sequence[tuple[OpTime, Mapping[tuple[str, str], tuple[fl
         for key, (saving, _) in mine.items():
             alone[key] = alone.get(key, 0.0) + saving
     cases: dict[tuple[str, str], Case] = {}
+    chosen = {number: _main_reason(mine, alone) for number, mine in {id(mine): mine for _, mine in options}.items()}
     for one, mine in options:
-        most = max(saving for saving, _ in mine.values())
-        near = [key for key, (saving, _) in mine.items() if saving >= NEARLY * most]
-        if any(mine[key][1].instead == NOTHING for key in near):
-            near = [key for key in near if key[0] != CHAIN] or near
-        key = max([key for key in near if key[0] in RAN_FOR_IT] or near, key=alone.__getitem__)
-        cases.setdefault(key, Case(*key, [])).ops.append((one, *mine[key]))
+        key = chosen[id(mine)]  # ops of equal layers share their savings
+        if key not in cases:
+            cases[key] = Case(*key, [])
+        cases[key].ops.append((one, *mine[key]))
     return list(cases.values())
+
+
+def _main_reason(mine: Savings, alone: Mapping[tuple[str, str], float]) -> tuple[str, str]:
+    """The reason that an op goes to; ``alone`` is what each would spare of all ops."""
+    most = max(saving for saving, _ in mine.values())
+    near = [key for key, (saving, _) in mine.items() if saving >= NEARLY * most]
+    if any(mine[key][1].instead == NOTHING for key in near):
+        near = [key for key in near if key[0] != CHAIN] or near
+    return max([key for key in near if key[0] in RAN_FOR_IT] or near, key=alone.__getitem__)
 
 
 def _spared(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:

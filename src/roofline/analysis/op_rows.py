@@ -144,6 +144,10 @@ class _Fields:
 
 def _numbers(amounts: list[Any]) -> list[Any]:
     """Amounts as JSON can carry them."""
-    if {*map(type, amounts)} <= {float, type(ABSENT)}:
+    kinds = {*map(type, amounts)}
+    if kinds <= {float, type(ABSENT)}:
         return amounts
+    if kinds <= {int, type(ABSENT)}:  # as of programs, whose layers repeat few amounts
+        known = {one: one if one is ABSENT else number(one) for one in {*amounts}}
+        return list(map(known.__getitem__, amounts))
     return [one if type(one) is float or one is ABSENT else number(one) for one in amounts]

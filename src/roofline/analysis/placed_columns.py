@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 
+from ..cost import Cost
 from ..cost_columns import Bools, Columns, Floats, place_columns, words_of
 from ..lazy_rows import column
 from ..machine import Machine
-from ..op_columns import OpColumns
+from ..op_columns import OpColumns, shared_costs
 from ..resource import Resource
 from ..workload import Op
 
@@ -78,31 +79,32 @@ def _heaviest(resources: Sequence[Resource], amounts: Floats, rows: list[int], r
 
 def _amounts(ops: Sequence[Op]) -> tuple[tuple[Resource, ...], Floats, Bools]:
     """The known amounts of ops, one row per resource in order of name, and which ops have amounts that are not floats."""
-    alone = np.zeros(len(ops), dtype=np.bool_)
     if isinstance(ops, OpColumns):
         held = np.array([np.array(amounts, dtype=np.float64) for amounts in ops.amounts.values()])  # an unknown one is a NaN
-        return tuple(ops.amounts), np.nan_to_num(held, copy=False, nan=0.0), alone
+        return tuple(ops.amounts), np.nan_to_num(held, copy=False, nan=0.0), np.zeros(len(ops), dtype=np.bool_)
+    costs, number_of_each = shared_costs(ops)
+    cost_of_each = np.array(number_of_each, dtype=np.intp)
+    odd_costs = np.array([not _is_plain(cost) for cost in costs], dtype=np.bool_)
+    odd_times = [time_s is not None and not 0 <= time_s < _INFINITE for time_s in column(ops, "time_s")]
+    alone = odd_costs[cost_of_each] | np.array(odd_times, dtype=np.bool_)
     columns: dict[Resource, tuple[list[int], list[float]]] = {}
-    for id, op in enumerate(ops):
-        if not _is_plain(op):
-            alone[id] = True
-            continue
-        for resource, amount in op.cost.amounts:
-            ids, amounts = columns.setdefault(resource, ([], []))
-            ids.append(id)
-            amounts.append(amount)  # type: ignore[arg-type]  # plain: no fractions
-    made = np.zeros((len(columns), len(ops)))
+    for number in np.unique(cost_of_each[~alone]).tolist():
+        for resource, amount in costs[number].amounts:
+            numbers, amounts = columns.setdefault(resource, ([], []))
+            numbers.append(number)
+            amounts.append(amount)
+    made = np.zeros((len(columns), len(costs)))
     for row, resource in enumerate(sorted(columns)):
-        ids, amounts = columns[resource]
-        made[row, ids] = amounts
-    return tuple(sorted(columns)), made, alone
+        numbers, amounts = columns[resource]
+        made[row, numbers] = amounts
+    of_each = made[:, cost_of_each]
+    of_each[:, alone] = 0.0
+    return tuple(sorted(columns)), of_each, alone
 
 
-def _is_plain(op: Op) -> bool:
-    """Whether arrays hold its numbers exactly."""
-    if op.time_s is not None and not 0 <= op.time_s < _INFINITE:
-        return False
-    for _, amount in op.cost.amounts:
+def _is_plain(cost: Cost) -> bool:
+    """Whether arrays hold its amounts exactly."""
+    for _, amount in cost.amounts:
         if not (0 < amount < _INFINITE if type(amount) is float else type(amount) is int and 0 < amount < _EXACT):
             return False
     return True

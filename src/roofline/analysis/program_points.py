@@ -1,5 +1,6 @@
 """Points: a program as a whole on the roofline: in total, by hardware counters, its average step, and each of its steps."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
@@ -15,6 +16,7 @@ from ..workload import Op, Recording, Share, Step, feeds
 from .counters import hardware, launches_kernels
 from .idle_time import averaged
 from .losses import CAUSES, ROUNDING, Losses, OpLoss, split_losses
+from .needed_work import Needed
 from .op_times import OpTime, OpTimes
 
 _EXACT_INT = 2**53  # beyond this a JSON reader may lose digits of an integer, so larger ones are written as floats
@@ -148,7 +150,7 @@ def _step(shares: Iterable[tuple[OpTime, Share]], step: Step, whole: bool, done:
     wall, busy = _less(seconds, fed), _less(None if step.busy_s is None else step.busy_s * devices, fed)
     ran = tuple([(one.id, count) for one, count in kept])
     if ran not in done:
-        done[ran] = _work(kept)
+        done[ran] = _work([(one.op, one.needed, count) for one, count in kept])
     return _Part(
         work=done[ran],
         floors_s=floors,
@@ -161,21 +163,22 @@ def _step(shares: Iterable[tuple[OpTime, Share]], step: Step, whole: bool, done:
     )
 
 
-def _work(ran: Sequence[tuple[OpTime, float]]) -> _Work:
-    """What these executions of these ops ran, and what of it was needed."""
-    done = _sum((_directed(one.op), count, one.op.count) for one, count in ran)
-    less = [(one.needed, count, one.op.count) for one, count in ran if one.needed]
+def _work(ran: Sequence[tuple[Op, Needed | None, float]]) -> _Work:
+    """What so many executions of these ops ran, and what of it was needed, where that is less."""
+    whole = [(_directed(op), count, op.count) for op, _, count in ran]
+    done = _sum(whole)
     conventions: dict[str, Amount] = {}
-    for one, count in ran:
-        for name, flops in one.op.conventions.items():
-            conventions[name] = conventions.get(name, 0) + part_of(flops, count, one.op.count)
+    for op, count in [(op, count) for op, _, count in ran if op.conventions]:
+        for name, flops in op.conventions.items():
+            conventions[name] = conventions.get(name, 0) + part_of(flops, count, op.count)
+    less = [(needed, count, op.count) for op, needed, count in ran if needed]
     if not less:
         return _Work(done, done, conventions=conventions)
     unneeded: dict[str, Amount] = {}
     for needed, count, of in less:
         for kind, amount in needed.unneeded.items():
             unneeded[kind] = unneeded.get(kind, 0) + part_of(amount, count, of)
-    kept = _sum((one.needed.cost if one.needed else _directed(one.op), count, one.op.count) for one, count in ran)
+    kept = _sum([(needed.cost, count, op.count) if needed else part for part, (op, needed, count) in zip(whole, ran, strict=True)])
     return _Work(done, kept, unneeded, conventions)
 
 
@@ -184,20 +187,29 @@ def _whole_work(ops: OpTimes, kept: Sequence[int]) -> _Work:
     if isinstance(ops.ops, OpColumns):  # of which all was needed
         cost = ops.ops.total(kept)
         return _Work(cost, cost)
-    return _work([(one, one.op.count) for one in map(ops.__getitem__, kept)])
+    return _work([(op, ops.needed.get(id), op.count) for id, op in zip(kept, at(ops.ops, kept), strict=True)])
 
 
-def _sum(parts: Iterable[tuple[Cost, float, float]]) -> Cost:
-    """The sum of costs, of each the part that so many of so many executions are."""
+def _sum(parts: Sequence[tuple[Cost, float, float]]) -> Cost:
+    """The sum of costs, of each the part that so many of so many executions are. Equal ones, as of equal layers, are added at once."""
     amounts: dict[str, Amount] = {}  # by the name of the resource
     unknown: set[Resource] = set()
-    for cost, count, of in parts:
+    for (cost, count, of), times in _repeated(parts):
         if cost.unknown:
             unknown |= cost.unknown
         for resource, amount in cost.amounts:
             part = amount if count == of else part_of(amount, count, of)
-            amounts[resource.name] = amounts.get(resource.name, 0) + part
+            amounts[resource.name] = amounts.get(resource.name, 0) + (part if times == 1 else part * times)
     return Cost(tuple((named(name), amounts[name]) for name in sorted(amounts)), frozenset(unknown))
+
+
+def _repeated(parts: Sequence[tuple[Cost, float, float]]) -> Iterable[tuple[tuple[Cost, float, float], int]]:
+    """Parts of costs, and how often there is each. Sums of floats depend on their order: such parts stay as they came."""
+    keys = [id(cost) if count == of else (id(cost), count, of) for cost, count, of in parts]
+    first = dict(zip(keys, parts, strict=True))
+    if any(isinstance(amount, float) for cost, _, _ in first.values() for _, amount in cost.amounts):
+        return ((part, 1) for part in parts)
+    return zip(first.values(), Counter(keys).values(), strict=True)
 
 
 def _directed(op: Op) -> Cost:

@@ -44,12 +44,15 @@ class Stretch(Struct, frozen=True):
         cut = self.start + MIDDLE[0] * self.period
         return range(cut, cut + self.left_out)
 
-    def shortened_place(self, index: int) -> int:
-        """Where the instruction is in a shortened program that stands for one of the whole."""
-        cut = self.start + MIDDLE[0] * self.period
-        if index < cut:
-            return index
-        return cut + (index - cut) % self.period if index < cut + self.left_out else index - self.left_out
+    def standing(self, count: int) -> list[int]:
+        """For each of so many instructions the place of the one that stands for it: of layers left out, one of the first of them."""
+        left_out = self.left_out_places
+        return [*range(left_out.start), *[*left_out[: self.period]] * (self.count - KEPT), *range(left_out.stop, count)]
+
+    def shortened_places(self, count: int) -> list[int]:
+        """For each of so many instructions the place of the one in a shortened program that stands for it."""
+        left_out = self.left_out_places
+        return [*self.standing(count)[: left_out.stop], *range(left_out.start, count - self.left_out)]
 
     def moved(self, index: int, by: int) -> int:
         """An instruction so many further on; those before the stretch, which all layers share, stay."""

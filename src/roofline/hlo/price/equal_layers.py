@@ -12,7 +12,7 @@ from ..ir.module import Computation, HloModule, Instruction
 MANY = 10_000  # instructions of an entry: in fewer no layers are looked for
 _RUN = frozenset(("while", "conditional", "call", "async-start"))  # whose work is that of other computations
 _NAMED = frozenset(("pad", "scatter"))  # of which the framework's name tells who wrote them
-_WITHOUT_DIGITS = dict.fromkeys(map(ord, "0123456789"))
+_DIGITS = b"0123456789"
 
 
 def equal_layers(module: HloModule) -> Stretch | None:
@@ -42,7 +42,7 @@ class _Forms:
         known = self._kinds.get(index)
         if known is None:
             one = instructions[index]
-            names = f"{one.name} {one.op_name}".translate(_WITHOUT_DIGITS)
+            names = _without_digits(f"{one.name} {one.op_name}")
             form = (one.opcode, id(one.shape), names, self._said(one), one.calls and self._called(one), one.opcode in _RUN and index)
             known = self._kinds[index] = self._known.setdefault(form, len(self._known))
         return known
@@ -64,7 +64,7 @@ class _Forms:
                 one.operands,
                 self._said(one),
                 one.calls and self._called(one),
-                one.op_name.translate(_WITHOUT_DIGITS) if one.opcode in _NAMED else "",
+                _without_digits(one.op_name) if one.opcode in _NAMED else b"",
             )
             for one in body.instructions
         ]
@@ -79,3 +79,8 @@ class _Forms:
             for call in instruction.calls:
                 words = words.replace(f"%{self._module.computations[call.computation].name}", "%")
         return id(instruction) if words is None else words
+
+
+def _without_digits(name: str) -> bytes:
+    """A name but for its numbers; bytes, in which deleting takes a fifth of the time."""
+    return name.encode(errors="surrogatepass").translate(None, _DIGITS)

@@ -4,7 +4,7 @@ Every opcode has a rule in `RULES`, which says that it costs nothing, moves data
 link, or has an unknown cost. `price` prices one instruction; a `Pricer` prices many of one module and remembers what they share.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 
@@ -76,23 +76,23 @@ class Pricer:
         key = (id(site.computation), id(site.instruction))
         known = self._prices.get(key)
         if known is None:
-            first = self._first.get(key[1])
-            known = self._price(site) if first is None else self.price(Site(self.module, site.computation, first, self.platform))
-            self._prices[key] = known
+            known = self._prices[key] = self._price(site)
         return known
+
+    def price_at(self, number: int, index: int) -> Price:
+        """The cost of one execution of an instruction of a computation."""
+        computation = self.module.computations[number]
+        return self.price(Site(self.module, computation, computation.instructions[index], self.platform))
 
     @cached_property
     def layers(self) -> Stretch | None:
         """The equal layers of the program's entry, where it has very many instructions."""
         return equal_layers(self.module)
 
-    @cached_property
-    def _first(self) -> dict[int, Instruction]:
-        """The instructions of equal layers that one in an earlier layer stands for, by their ids, and that one."""
-        if self.layers is None:
-            return {}
-        instructions, left_out = self.module.entry_computation.instructions, self.layers.left_out_places
-        return {id(instructions[index]): instructions[self.layers.shortened_place(index)] for index in left_out[self.layers.period :]}
+    def standing(self, number: int) -> Sequence[int]:
+        """For each instruction of a computation the place of the one that stands for it: of equal layers, one in an early layer."""
+        count = len(self.module.computations[number])
+        return range(count) if number != self.module.entry or self.layers is None else self.layers.standing(count)
 
     def _price(self, site: Site) -> Price:
         instruction = site.instruction

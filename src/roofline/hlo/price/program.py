@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from ...cost import NOTHING
-from ...workload import Op, Workload
+from ...operation import Operation
+from ...workload import Array, Avoidable, Op, Workload
 from ..ir.callgraph import callees_first
-from ..ir.module import Computation, HloModule, Instruction
+from ..ir.module import HloModule, Instruction
 from ..ir.platforms import Platform, detect_platform
 from ..ir.scopes import direction, scope
 from .collectives import Network
-from .pricing import Pricer, branch_note, trips_note, uncertain
+from .pricing import FREE, Pricer, branch_note, trips_note, uncertain
 from .types import Price, Site
 
 
@@ -42,6 +43,16 @@ class _Runs(Struct):
     count: int = 0
     is_certain: bool = True
     notes: tuple[str, ...] = ()
+
+
+class Running(Struct, frozen=True, gc=False):
+    """An instruction that runs and costs something: its computation and its place there, its price once, and how often it runs."""
+
+    computation: int
+    index: int
+    instruction: Instruction
+    price: Price
+    runs: _Runs
 
 
 def program(
@@ -73,7 +84,22 @@ def executed(
 
 def executed_by(pricer: Pricer) -> tuple[Executed, ...]:
     """The instructions that the module of a pricer runs; see `executed`."""
-    return tuple(_emit(pricer, _count(pricer), pricer.module.entry, set()))
+    module = pricer.module
+    return tuple(
+        Executed(
+            Site(module, module.computations[one.computation], one.instruction, pricer.platform),
+            one.price,
+            one.runs.count,
+            one.runs.is_certain,
+            op_of(module, one, Origin.of(module, one.instruction)),
+        )
+        for one in running(pricer)
+    )
+
+
+def running(pricer: Pricer) -> Iterator[Running]:
+    """The instructions that the module of a pricer runs, in the order in which they first run."""
+    return _emit(pricer, _count(pricer), pricer.module.entry, set())
 
 
 def _count(pricer: Pricer) -> dict[int, _Runs]:
@@ -116,38 +142,71 @@ def _steps(pricer: Pricer, site: Site) -> Iterator[tuple[int, int, bool, str]]:
                 yield called, 1 if trips is None else trips, trips is not None, note
 
 
-def _emit(pricer: Pricer, runs: dict[int, _Runs], number: int, done: set[int]) -> Iterator[Executed]:
+def _emit(pricer: Pricer, runs: dict[int, _Runs], number: int, done: set[int]) -> Iterator[Running]:
     """The instructions of a computation and of those it runs, each computation once."""
     done.add(number)
     here = runs[number]
-    computation = pricer.module.computations[number]
     pricer.bodies.order(number)  # refuses values that need themselves
-    for site in pricer.sites(computation):
-        instruction = site.instruction
+    prices: dict[int, Price] = {}  # by the place of the instruction that stands for others
+    standing = pricer.standing(number)
+    for index, instruction in enumerate(pricer.module.computations[number].instructions):
+        if instruction.opcode in FREE:
+            continue
         if instruction.opcode in ("while", "conditional", "call"):
             for call in instruction.calls:
                 if call.computation not in done and runs[call.computation].count:
                     yield from _emit(pricer, runs, call.computation, done)
             continue
-        priced = pricer.price(site)
+        priced = prices.get(standing[index])
+        if priced is None:
+            priced = prices[standing[index]] = pricer.price_at(number, standing[index])
         if priced.cost != NOTHING:
-            yield Executed(site, priced, here.count, here.is_certain, _op(pricer.module, computation, instruction, priced, here))
+            yield Running(number, index, instruction, priced, here)
 
 
-def _op(module: HloModule, computation: Computation, instruction: Instruction, priced: Price, runs: _Runs) -> Op:
+class Origin(Struct, frozen=True, gc=False):
+    """Where an instruction comes from: the framework's name, the scope in it, and the source line."""
+
+    op_name: str
+    scope: str
+    location: str
+
+    @classmethod
+    def of(cls, module: HloModule, instruction: Instruction) -> "Origin":
+        metadata = instruction.metadata
+        return cls(metadata.op_name, scope(metadata.op_name), module.located(metadata))
+
+
+def op_of(
+    module: HloModule,
+    one: Running,
+    origin: Origin,
+    *,
+    label: str = "",
+    avoidable: tuple[Avoidable, ...] = (),
+    takes: tuple[Array, ...] = (),
+    gives: tuple[Array, ...] = (),
+    operation: Operation | None = None,
+) -> Op:
+    """The op of an instruction that runs, with what was found of it."""
+    priced, runs = one.price, one.runs
     cost = priced.cost if runs.count == 1 else priced.cost * runs.count
-    metadata = instruction.metadata
     return Op(
-        name=instruction.name,
+        name=one.instruction.name,
         cost=cost if runs.is_certain else uncertain(cost),
+        label=label,
         count=runs.count,
-        kernels=None if instruction.opcode == "custom-call" else runs.count,
+        kernels=None if one.instruction.opcode == "custom-call" else runs.count,
         category=priced.category,
         module=module.name,
-        scope=scope(metadata.op_name),
-        location=module.located(metadata),
-        phase=direction(metadata.op_name),
+        scope=origin.scope,
+        location=origin.location,
+        phase=direction(origin.op_name),
         work_provenance="compiler",
         bytes_provenance="compiler",
+        avoidable=avoidable,
+        takes=takes,
+        gives=gives,
+        operation=operation,
         notes=(*priced.notes, *runs.notes) if runs.notes else priced.notes,
     )

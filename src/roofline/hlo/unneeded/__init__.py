@@ -7,7 +7,7 @@ way. A `Review` runs the rules on a computation when one of its kernels is first
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
-from msgspec.structs import replace
+from msgspec import Struct
 
 from ...cost import NOTHING, Cost
 from ...errors import FormulaError, SourceError
@@ -17,7 +17,7 @@ from ..ir.module import HloModule, Instruction
 from ..ir.platforms import Platform, detect_platform
 from ..price.collectives import Network
 from ..price.pricing import Pricer, even_share
-from ..price.program import Executed, executed_by
+from ..price.program import Origin, Running, op_of, running
 from .attention import stored_attention
 from .diagonals import diagonals_of_products
 from .donation import missing_donations
@@ -88,30 +88,43 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
 )
 
 
+class _Kind(Struct, frozen=True):
+    """What the kernels of equal layers have in common: their product, whether its depth was split, what they are by their sizes, and what
+    could be avoided in each, unless that differs.
+    """
+
+    product: Product | None
+    is_split: bool
+    operation: Operation | None
+    avoidable: tuple[Avoidable, ...] | None
+
+
 class Review:
     """One program: the label of each instruction, and what of its work could be avoided."""
 
     def __init__(self, pricer: Pricer) -> None:
         self.pricer, self.module, self.values = pricer, pricer.module, Values(pricer.module)
-        self._numbers = {computation.name: number for number, computation in enumerate(self.module.computations)}
         self._kernels: dict[int, Kernels] = {}
         self._fingerprints = Fingerprints(self.values)
         self._found: dict[int, dict[int, tuple[Avoidable, ...]]] = {}
+        self._kinds: dict[tuple[int, int], _Kind] = {}  # by the computation and the kernel that stands for others
         self._operations: dict[tuple[int, int], Operation | None] = {}
-        self._places: dict[int, dict[int, int]] = {}  # of each instruction, by the computation and its own id
 
     def label(self, computation: int, index: int, scope: str, location: str) -> str:
         """The label of an instruction, whose scope and source line are known."""
         instruction = self.module.computations[computation].instructions[index]
         kernels, place = self._standing(computation, index)
-        product = kernels.product(place)
+        return self._label(instruction, Origin(instruction.op_name, scope, location), kernels.product(place), _is_split(kernels, place))
+
+    def _label(self, instruction: Instruction, origin: Origin, product: Product | None, split: bool) -> str:
         return label(
             instruction,
             program=self.module.name,
-            scope=scope,
-            location=location,
+            op_name=origin.op_name,
+            scope=origin.scope,
+            location=origin.location,
             product=product,
-            split=product is not None and product.batch > 1 and is_split(kernels, place, product.batch),
+            split=split,
             parts=self.values.body(instruction) or (),
         )
 
@@ -185,21 +198,35 @@ class Review:
         loops = any(one.opcode == "while" for one in self.module.entry_computation)
         return loops or bool(kernels.products or kernels.convolutions)
 
-    def reviewed(self, found: Executed) -> Op:
-        """The op of an instruction with its label and what of its work could be avoided."""
-        number = self._numbers[found.site.computation.name]
-        index = self._place(number, found.site.instruction)
+    def reviewed(self, one: Running) -> Op:
+        """The op of an instruction that runs, with its label and what of its work could be avoided."""
+        number, index, instruction = one.computation, one.index, one.instruction
+        kernels, place = self._standing(number, index)
+        kind = self._kinds.get((number, place))
+        if kind is None:
+            kind = self._kinds[number, place] = _Kind(
+                kernels.product(place),
+                _is_split(kernels, place),
+                self.operation(number, index, one.price.cost),
+                self._avoidable(number, index),
+            )
+        origin = Origin.of(self.module, instruction)
         takes, gives = self.exchanged(number, index)
-        label = self.label(number, index, found.op.scope, found.op.location)
-        operation = self.operation(number, index, found.price.cost)
-        return replace(found.op, label=label, avoidable=self.avoidable(number, index), takes=takes, gives=gives, operation=operation)
+        return op_of(
+            self.module,
+            one,
+            origin,
+            label=self._label(instruction, origin, kind.product, kind.is_split),
+            avoidable=self.avoidable(number, index) if kind.avoidable is None else kind.avoidable,
+            takes=takes,
+            gives=gives,
+            operation=kind.operation,
+        )
 
-    def _place(self, computation: int, instruction: Instruction) -> int:
-        """The index of an instruction in its computation."""
-        if computation not in self._places:
-            each = enumerate(self.module.computations[computation].instructions)
-            self._places[computation] = {id(one): index for index, one in each}
-        return self._places[computation][id(instruction)]
+    def _avoidable(self, computation: int, index: int) -> tuple[Avoidable, ...] | None:
+        """What could be avoided of all kernels that one stands for; ``None`` where each names another of its own layer."""
+        is_named = computation == self.module.entry and self._layers is not None and self._layers.names_another(index)
+        return None if is_named else self.avoidable(computation, index)
 
     def _standing(self, computation: int, index: int) -> tuple[Kernels, int]:
         """The kernels of a computation, and which of them to look at for one: of equal layers one stands for the others."""
@@ -228,7 +255,13 @@ def reviewed_program(
     """The operations a module runs, with their costs, labels, and what of their work could be avoided; see `price.program.program`."""
     platform = platform or detect_platform(module)
     review = Review(Pricer(module, platform, Network.of(link, platform), trips or {}))
-    return Workload(tuple(review.reviewed(found) for found in executed_by(review.pricer)))
+    every = tuple(running(review.pricer))  # all are priced first: an error names the first that cannot be
+    return Workload(tuple(map(review.reviewed, every)))
+
+
+def _is_split(kernels: Kernels, place: int) -> bool:
+    product = kernels.product(place)
+    return product is not None and product.batch > 1 and is_split(kernels, place, product.batch)
 
 
 def _apply(kernels: Kernels) -> dict[int, tuple[Avoidable, ...]]:

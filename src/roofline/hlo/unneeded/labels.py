@@ -38,15 +38,19 @@ def label(
     instruction: Instruction,
     *,
     program: str,
+    op_name: str,
     scope: str,
     location: str,
     product: Product | None,
     split: bool = False,
     parts: Iterable[Instruction] = (),
 ) -> str:
-    """The label of an instruction; ``parts`` are those of its fused body, and ``split`` says that its batch is the parts of one depth."""
+    """The label of an instruction, ``op_name`` being the framework's name of it.
+
+    ``parts`` are those of its fused body, and ``split`` says that its batch is the parts of one depth.
+    """
     where = scope or source_line(location) or program.removeprefix("jit_")
-    return f"{where}  {_what(instruction, instruction.op_name, product, split, parts)}"
+    return f"{where}  {_what(instruction, op_name, product, split, parts)}"
 
 
 def source_line(location: str) -> str:
@@ -79,9 +83,10 @@ def _word(name: str, otherwise: str) -> str:
     primitive = name.rpartition("/")[2]
     if otherwise == "dot":
         return _PLAIN.get(primitive, "dot") if "dot" in primitive or "conv" in primitive else "dot"
-    functions: list[str] = [word for word in _FUNCTION.findall(name)[1:] if word not in _QUIET]
-    if functions:
-        return functions[-1]
+    if name.count("jit(") > 1:  # the first is the program
+        functions: list[str] = [word for word in _FUNCTION.findall(name)[1:] if word not in _QUIET]
+        if functions:
+            return functions[-1]
     if not name or "/" not in name:
         return otherwise
     return _PLAIN.get(primitive, primitive.replace("_", " ")) or otherwise

@@ -31,6 +31,7 @@ class EqualLayers:
 
     def __init__(self, whole: Computation, kernels: Kernels, layers: Stretch, found: Found) -> None:
         self._whole, self._layers, self.kernels = whole, layers, kernels
+        self._standing = layers.shortened_places(len(whole))
         places = {one.name: place for place, one in enumerate(kernels.computation)}
         self._found = {
             place: [(one, places.get(one.why.removeprefix(FIRST)) if one.kind == DUPLICATED else None) for one in avoidables]
@@ -39,12 +40,16 @@ class EqualLayers:
 
     def place(self, index: int) -> int:
         """The kernel that stands for an instruction of the whole entry."""
-        return self._layers.shortened_place(index)
+        return self._standing[index]
 
     def avoidable(self, index: int) -> tuple[Avoidable, ...]:
         """What can be avoided in an instruction of the whole entry."""
         place = self.place(index)
         return tuple([one if other is None else self._renamed(one, index, place, other) for one, other in self._found.get(place, ())])
+
+    def names_another(self, index: int) -> bool:
+        """Whether what can be avoided in an instruction is told by the name of another."""
+        return any(other is not None for _, other in self._found.get(self.place(index), ()))
 
     def _renamed(self, one: Avoidable, index: int, place: int, other: int) -> Avoidable:
         if self._is_near(place, other):
