@@ -488,6 +488,19 @@ def test_views_of_parts_are_no_work_of_a_cpu(tmp_path: Path) -> None:
     assert [op.name for op in analyze(trace.write(tmp_path / "t.json"), "h200").ops] == ["aten::mm"]
 
 
+def test_an_op_that_checkpointing_stopped_did_not_run(tmp_path: Path) -> None:
+    # The second product is computed again as far as its inputs, which the hook of checkpointing detaches; the addition calls no op anyway.
+    trace = TorchTrace()
+    for at, calls in ((0, ("aten::expand", "aten::copy_")), (100, ("aten::detach", "detach")), (200, ("aten::detach", "aten::copy_"))):
+        trace.op("aten::addmm", at, 50, [(2,), (8, 4), (4, 2)], dtype="float")
+        for place, name in enumerate(calls):
+            trace.op(name, at + 5 + 10 * place, 5, [(8, 4), (8, 4)], dtype="float")
+        trace.op("aten::add", at + 60, 20, [(8, 4), (8, 4)], dtype="float")
+        trace.op("aten::detach", at + 61, 5, [(8, 4)], dtype="float")
+    counts = {op.name: op.count for op in analyze(trace.write(tmp_path / "t.json"), "h200").ops}
+    assert counts == {"aten::addmm": 2, "aten::add": 3}
+
+
 def test_a_sparse_tensor_is_one_without_strides(tmp_path: Path) -> None:
     trace = TorchTrace()
     trace.op("aten::add_", 0, 20, [(1000, 64), (1000, 64)], dtype="float", values=["1"])

@@ -35,6 +35,7 @@ _MULTIPLIES = re.compile(r"(?:aten|mkldnn|onednn)::(?:\w*conv\w*|\w*mm|mv|addmv|
 
 
 _COMPILED_KERNEL = "<built-in function kernel>"
+_DETACHES = ("aten::detach", "detach")
 
 
 def work_on_cpu(columns: Columns, host: Host) -> tuple[Launches, Work]:
@@ -136,4 +137,16 @@ def _alike(around: Mapping[int, int], host: Host, columns: Columns) -> dict[int,
         outer = around[place]
         inside[outer] = inside.get(outer, 0) + (length if mine.may else within)
         called.setdefault(outer, set()).update(theirs, (number,))
+    _leave_out_stopped(kinds, {columns.names.get(name, NONE) for name in _DETACHES})
     return found
+
+
+def _leave_out_stopped(kinds: Mapping[tuple[int, frozenset[int]], _Alike], detaches: set[int]) -> None:
+    """Takes ops that never ran for no work: checkpointing stops at the last op that it computes again, as soon as its inputs are there.
+
+    Such an op has detached its inputs and called nothing else, unlike others of its name.
+    """
+    ran = {number for number, theirs in kinds if theirs - detaches}
+    for (number, theirs), mine in kinds.items():
+        if theirs and theirs <= detaches and number in ran:
+            mine.may = False
