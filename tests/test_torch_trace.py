@@ -437,7 +437,7 @@ def test_an_event_with_unescaped_quotes_is_skipped_and_told(tmp_path: Path) -> N
     for place in (middle, last):
         recording = recording_of(text[:place] + b", " + bad + text[place:], tmp_path)
         assert recording.workload == expected
-        assert any("1 events are not valid" in note for note in recording.notes)
+        assert any("one event is not valid JSON and was skipped" in note for note in recording.notes)
 
 
 def test_a_program_on_the_cpu_has_its_innermost_ops_as_work() -> None:

@@ -160,7 +160,9 @@ def test_rows_that_are_looked_up_grow_and_not_their_table() -> None:
 
 
 def test_a_dimension_that_no_shape_shows_is_refused_with_what_to_do() -> None:
-    with pytest.raises(UsageError, match="record_shapes=True"):
+    with pytest.raises(UsageError, match=r"no shapes were recorded.*record_shapes=True"):
+        scaled("x2", "batch", [replace(one, shapes=()) for one in OPS])
+    with pytest.raises(UsageError, match=r"no tensor of three dimensions or more shows it; give the changed function"):
         scaled("x2", "sequence", OPS[1:4])
     with pytest.raises(UsageError, match="only batch and sequence"):
         scaled("x2", "hidden")

@@ -119,10 +119,10 @@ def _asked(change: str, words: Words) -> tuple[str, Fraction]:
 def _dimension(state: State, change: str, name: str) -> tuple[Program, Dimension]:
     """The program with the most time that has a dimension of this name, and the dimension."""
     if not state.programs and change == "scale" and name in TRACED:
-        raise UsageError(
-            f"scale {name}: no recorded shape shows it; record the shapes of tensors (record_shapes=True in torch.profiler), "
-            "or give the changed function instead: rl.what_if(path, program=f, args=…)"
-        )
+        has_shapes = any(op.shapes for op in state.recording.workload)
+        why = "no tensor of three dimensions or more shows it" if has_shapes else "no shapes were recorded"
+        option = "" if has_shapes else "record them (record_shapes=True in torch.profiler), or "
+        raise UsageError(f"scale {name}: {why}; {option}give the changed function instead: rl.what_if(path, program=f, args=…)")
     if not state.programs:
         others = f" (only {' and '.join(TRACED)} can be scaled without)" if change == "scale" else ""
         raise UsageError(

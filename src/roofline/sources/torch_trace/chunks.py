@@ -117,9 +117,8 @@ class Chunks:
                 yield events
         yield self._end(bytes(text[1:]))
         if self.bad:
-            self._notes.append(
-                f"{self._name}: {self.bad:,} events are not valid and were skipped (old profilers left quotes in names unescaped)"
-            )
+            said = "one event is not valid JSON and was" if self.bad == 1 else f"{self.bad:,} events are not valid JSON and were"
+            self._notes.append(f"{self._name}: {said} skipped (profilers leave quotes in names unescaped)")
 
     def _begin(self) -> bytes:
         """What follows the opening bracket of the events; what comes before it is the head."""
