@@ -123,6 +123,16 @@ def test_work_ends_with_the_event_that_says_so_on_any_thread(tmp_path: Path) -> 
     assert recording.coverage.busy_s == pytest.approx(10e-6)
 
 
+def test_no_work_goes_on_after_its_run_was_over_on_its_device(tmp_path: Path) -> None:
+    # The thread that ends the work of device 0 loses its core until 9 µs, though the run was over at 5 µs; that of device 1 has no wait.
+    one = [thunk("add.1", 0, US, 1, _p=41), thunk("add.1", 0, US, 1, device=1, _p=42)]
+    two = [Event("end: add.1", 9 * US, 0, {"_c": 41}), Event("end: add.1", 7 * US, 0, {"_c": 42})]
+    wait = [Event("ThunkExecutor::Execute (wait for completion)", US, 4 * US, {"run_id": 1, "device_ordinal": 0})]
+    module = hlo("jit_f", {"main": [X, ADD]})
+    (add,) = recorded(tmp_path, host(one[:1], one[1:], two, wait), programs({7: module})).workload
+    assert sorted(share.time_s for share in add.by_device) == pytest.approx([5e-6, 7e-6])
+
+
 def test_a_thunk_without_its_program_keeps_its_time(tmp_path: Path) -> None:
     recording = recorded(tmp_path, host([thunk("fusion.9", 0, 3 * US, 1)]))
     (lost,) = recording.workload

@@ -1,7 +1,8 @@
 """XLA on a CPU: the thunks of a program on the host's threads, each of which names its instruction.
 
 A thunk's event may only start the work: it ends where an event ``end: NAME`` begins, on whatever thread finishes it. The two are joined by
-context ids (``_p`` of the one is ``_c`` of the other). Ops of one device therefore overlap: busy time is their union, and an op's self time
+context ids (``_p`` of the one is ``_c`` of the other). A thread that lost its core may write that event after the run, which is over when
+the wait for its completion is. Ops of one device therefore overlap: busy time is their union, and an op's self time
 is its part of it, shared equally among those that run at the same time; loops, calls and whatever runs thunks inside its own have what is
 left when nothing else runs.
 
@@ -30,8 +31,10 @@ from .steps import HOST_PLANE, Annotation, Host, Launches, read_host
 from .timeline import shared_lane
 
 _THUNK, _RUN, _STARTED, _ENDED = "hlo_op", "run_id", "_p", "_c"
-_BY = ("program_id", "hlo_module", _THUNK, "device_ordinal")
+_DEVICE = "device_ordinal"
+_BY = ("program_id", "hlo_module", _THUNK, _DEVICE)
 _END = "end: "
+_WAIT = "(wait for completion)"
 _CALL = re.compile(r"PjitFunction\((.*)\)")  # what the host calls module jit_…
 _STARTS = "ExecuteHelper"  # the host's part of a run, where it does not say the run's id
 _ANY_THREAD, _NO_RUN = -1, -1
@@ -87,10 +90,11 @@ def read_cpus(
         return [], Host(), []
     host = read_host(space, runs=True)
     ends = [id for id, name in plane.event_names.items() if name.startswith(_END)]
+    waits_for_runs = [id for id, name in plane.event_names.items() if name.endswith(_WAIT)]
     stats = (*_BY, _RUN, _STARTED, _ENDED)
-    asked = [RowsOf(line=line, stats=stats, having=(_THUNK,), only=ends) for line in plane.lines if line.length]
+    asked = [RowsOf(line=line, stats=stats, having=(_THUNK,), only=[*ends, *waits_for_runs]) for line in plane.lines if line.length]
     tables = [rows for rows in read_rows(space, asked, progress=progress) if len(rows)]
-    events, runs = _events(tables, programs)
+    events, runs = _events(tables, programs, _completed(tables, waits_for_runs))
     notes = [] if host.annotations else _make_steps(host, runs, events)
     cut_off = _mark_runs(space, plane, host, runs) if not notes else set[Mark]()
     cut_off |= {run.mark for run in runs if run.mark is not None and not run.ended}
@@ -128,7 +132,17 @@ def read_cpus(
     return parts, host, [*host.notes, *notes, *(note for rows in tables for note in rows.notes)]
 
 
-def _events(tables: Sequence[Rows], programs: Programs) -> tuple[list[_Event], list[_Run]]:
+def _completed(tables: Sequence[Rows], waits: Sequence[int]) -> dict[tuple[object, object], int]:
+    """When each run was over on each device: the end of the wait for it."""
+    found: dict[tuple[object, object], int] = {}
+    for rows in tables:
+        for row, id in enumerate(rows.metadata_id):
+            if id in waits:
+                found[rows.stats[_RUN][row], rows.stats[_DEVICE][row]] = rows.start_ps[row] + rows.duration_ps[row]
+    return found
+
+
+def _events(tables: Sequence[Rows], programs: Programs, completed: Mapping[tuple[object, object], int]) -> tuple[list[_Event], list[_Run]]:
     """Every thunk with the end of its work, and the runs they belong to in the order of their beginnings."""
     ends: dict[int, int] = {}
     for rows in tables:
@@ -164,6 +178,7 @@ def _events(tables: Sequence[Rows], programs: Programs) -> tuple[list[_Event], l
             if end is None or end < begin:
                 end = begin + duration
                 run.ended = run.ended and not (ends and started.kinds[row])
+            end = max(min(end, completed.get((id, rows.stats[_DEVICE][row]), end)), begin)
             events.append(_Event(begin, end, thunk, run, thunk.control))
             around.append((begin + duration, events[-1]))
     return events, sorted(runs.values(), key=lambda run: run.begin_ps)
