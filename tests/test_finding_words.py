@@ -1,9 +1,11 @@
 """Sentences of findings: they fit the ops they speak of, and agree with the figures above them."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+from roofline import analyze
 from roofline.analysis import finding_groups, finding_kinds, torch_finding_kinds
 from roofline.analysis.finding_kinds import Kind
 from roofline.cost import NOTHING
@@ -104,3 +106,19 @@ def test_a_change_is_one_clause_and_matmuls_are_called_so() -> None:
 
 def _kinds_in(value: object) -> list[Kind]:
     return [one for one in (value.values() if isinstance(value, dict) else [value]) if isinstance(one, Kind)]
+
+
+def test_a_program_in_fp64_is_not_told_that_matmuls_accumulate_in_fp32_anyway(tmp_path: Path) -> None:
+    path = tmp_path / "solve.hlo"
+    path.write_text("""HloModule solve
+ENTRY %main (x: f64[4096,4096], w: f64[4096,4096]) -> f64[4096,4096] {
+  %x = f64[4096,4096]{1,0} parameter(0)
+  %w = f64[4096,4096]{1,0} parameter(1)
+  %dot = f64[4096,4096]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %sine = f64[4096,4096]{1,0} sine(%dot)
+}
+""")
+    found = _of(analyze(str(path), "h200"), "wide-format")
+    assert "the program computes in fp64: " in found.message
+    assert "Compute in fp32, if its precision is enough" in found.message
+    assert not any("astype(float32)" in lever for lever in found.levers)

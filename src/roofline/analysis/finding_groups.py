@@ -7,6 +7,15 @@ CAST_ARGUMENTS = Kind(
     "Cast them once, before the calls",
     levers=("weights = jax.tree.map(lambda w: w.astype(jnp.bfloat16), weights), outside of the jitted function",),
 )
+IN_FP64 = Kind(
+    "the work in fp64",
+    "Compute in fp32, if its precision is enough",
+    "computes in fp64",
+    levers=(
+        "check jax_enable_x64 and stray NumPy float64 constants",
+        "fp64 only where it is needed: a long sum, or one step of iterative refinement of a solution in fp32",
+    ),
+)
 SORTED = Kind(
     "the sort of which few elements are used",
     "Select the largest, without sorting the rest",
@@ -25,6 +34,7 @@ GROUPS = {
     ("repeated-operand", "rows"): REPEATED_ROWS,
     ("one-hot-product", "diagonal"): DIAGONAL,
     ("wide-format", "arguments"): CAST_ARGUMENTS,
+    ("wide-format", "fp64"): IN_FP64,
     ("unused-results", "sorted"): SORTED,
     ("one-hot-product", "running"): RUNNING_SUM,
 }

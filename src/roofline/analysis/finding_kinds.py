@@ -135,10 +135,7 @@ KINDS: dict[str, Kind] = {
     "wide-format": Kind(
         "the work in a wider number format than needed",
         "Use the narrow format, in which matmuls accumulate in fp32 anyway",
-        levers=(
-            "drop astype(float32) before the matmul; use preferred_element_type for the result",
-            "check jax_enable_x64 and stray NumPy float64 constants",
-        ),
+        levers=("drop astype(float32) before the matmul; use preferred_element_type for the result",),
     ),
     "padding": Kind(
         "the matmuls of padded matrices",

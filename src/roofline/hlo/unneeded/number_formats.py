@@ -15,6 +15,7 @@ from .labels import source_line
 from .values import LAYOUT, Value, Values
 
 KIND, CLASS = "wide-format", "wide"
+DOUBLE = "fp64"  # the group of what computes in fp64 throughout, as the program says
 _WIDE = ("fp64", "fp32", "tf32", "tf32x3", "bf16x3", "bf16x6", "bf16x9")
 _ACCELERATORS = ("gpu", "tpu")
 _STOP = frozenset(("dot", "convolution", "custom-call", "parameter", "constant", "while"))
@@ -38,6 +39,7 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for index, unit in units.items():
         found, cost = multiplying[index], kernels.costs[index]
         narrow = [_narrow(values, side) if converts else None for side in (found.left, found.right)]
+        group = DOUBLE if unit.kind == "fp64" and not all(narrow) else ""
         if all(narrow):
             name = max((side.shape.number for side in narrow if side), key=lambda number: number.bits)
             into, said, needed = default_unit(name, platform), f"multiplies {name} operands in {unit.kind}", CLASS
@@ -46,7 +48,7 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             )
             for side in (found.left, found.right):
                 widened.update(dict.fromkeys(_kernels(computation, side)))
-        elif unit.kind == "fp64":
+        elif group:
             into, said, needed = default_unit(dtype("fp32"), platform), "multiplies in fp64", ""
             less = int(cost.known(HBM)) // 2
         elif is_exception:
@@ -58,7 +60,7 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             said = f"multiplies fp32 operands (in {unit.kind}){widened_in}, which take twice the bytes of bf16"
             less = int(cost.known(HBM)) // 2
         wide.add(index)
-        yield index, Avoidable(kind=KIND, instead=_instead(cost, unit, into, less), why=said, unneeded=needed)
+        yield index, Avoidable(kind=KIND, instead=_instead(cost, unit, into, less), why=said, unneeded=needed, group=group)
     for index in widened:
         users = values.users(computation, index)
         if index in kernels.costs and users and all(user in wide for user in users):
@@ -74,7 +76,8 @@ def fp64_kernels(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             continue
         shapes = [leaf for one in (instruction, *kernels.computation.operands(instruction)) for leaf in one.shape.leaves]
         less = sum(leaf.bytes for leaf in shapes if _is_double(leaf)) // 2
-        yield index, Avoidable(kind=KIND, instead=_instead(cost, wide or vector("fp64"), vector("fp32"), less), why="computes in fp64")
+        instead = _instead(cost, wide or vector("fp64"), vector("fp32"), less)
+        yield index, Avoidable(kind=KIND, instead=instead, why="computes in fp64", group=DOUBLE)
 
 
 def _is_double(shape: Shape) -> bool:
