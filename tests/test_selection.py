@@ -284,3 +284,11 @@ def test_the_parts_of_an_op_are_the_op(shares: list[tuple[int, float]], each: in
     assert sum(part.flops or 0 for part in parts) == each * count  # exactly
     assert sum(part.floor_s or 0 for part in parts) == pytest.approx(2.0)
     assert sum(part.self_time_s or 0 for part in parts) == pytest.approx(time_s / 2)
+
+
+def test_of_an_op_that_loses_nothing_a_part_loses_nothing_either() -> None:
+    # Ops that overlap share the time, so that this one's 0.1 s are less than its minimum of 0.5 s; 0.1 * (1.1 / 3) / 1.1 is not 0.1 / 3.
+    whole = op(0, "x", 1.1, 0.5, count=3, self_time_s=0.1, lost_s=0.0)
+    rows = tuple(DeviceShare(op=0, device=place, count=1, time_s=1.1 / 3) for place in range(3))
+    report = replace(shared(), ops=(whole,), by_device=rows, input=InputInfo(format="x"))
+    assert [narrow(report, device=[place])[0].lost_s for place in range(3)] == [0.0] * 3

@@ -19,6 +19,7 @@ from .workload import feeds as is_feed
 Words = str | Iterable[str] | None
 
 NUMBERING = r"(?:[._](?:\d+|clone|remat\d*))+$"  # what compilers append to tell copies of one op apart
+ROUNDING = 1e-9  # of a time: what two ways of adding up the same seconds differ by
 _NUMBERING = re.compile(NUMBERING)
 
 
@@ -225,11 +226,12 @@ def _part(op: OpInfo, count: float, time_s: float) -> OpInfo:
 
 
 def _part_of_loss(op: OpInfo, share: float, time_s: float) -> float | None:
-    """What is lost in a part of an op: its part of the self time above its part of the minimum."""
+    """What is lost in a part of an op: its part of the self time above its part of the minimum; nothing where those differ by rounding."""
     own_s = op.time_s if op.self_time_s is None else op.self_time_s
     if op.lost_s is None or own_s is None or not op.time_s:
         return None
-    return max(own_s * time_s / op.time_s - (own_s - op.lost_s) * share, 0.0)
+    lost_s = own_s * time_s / op.time_s - (own_s - op.lost_s) * share
+    return lost_s if lost_s > ROUNDING * own_s else 0.0
 
 
 def _part_of_counters(counters: CounterInfo | None, count: float, of: float, time_s: float) -> CounterInfo | None:
