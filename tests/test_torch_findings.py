@@ -352,3 +352,27 @@ def test_a_graph_changes_nothing_on_the_cpu(tmp_path: Path) -> None:
     average = next(point for point in report.points if point.scope == "average")
     assert average.time_s == average.before_s
     assert any("no launches" in note for note in report.input.notes)
+
+
+def test_ops_whose_results_depend_on_data_do_not_fuse(tmp_path: Path) -> None:
+    def sampling(trace: TorchTrace, at: float) -> None:
+        for place, (name, values) in enumerate(
+            (("aten::mul", []), ("aten::_softmax", ["-1", "False"]), ("aten::multinomial", ["4", "False"]))
+        ):
+            trace.op(name, at + 100 * place, 5, [WIDE], values=values)
+            trace.run("kernel", launched=at + 100 * place + 1, start=at + 10 + 100 * place, dur=95)
+
+    report = steps_of(sampling, tmp_path)
+    (chain,) = [one for one in report.findings if one.kind == "unfused-chain"]
+    assert {report.ops[number].name for number in chain.ops} == {"aten::mul", "aten::_softmax"}
+    assert {op.name: op.category for op in report.ops}["aten::multinomial"] == "selection"
+
+
+def test_ops_on_the_cpu_wait_for_no_launches(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for begin in trace.steps(3, 2000):
+        for at in range(begin, begin + 1600, 200):
+            trace.op("aten::copy_", at, 100, [(512, 512), (512, 512)], strides=[(512, 1), (1, 512)])
+    report = analyze(trace.write(tmp_path / "t.json"), "xeon-8480plus")
+    assert {"layout-copies", "idle-dispatch"} <= {one.kind for one in report.findings}
+    assert not any("Their launches" in one.message for one in report.findings)

@@ -53,7 +53,7 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
     copies = next((one for one in kernels if one.kind == COPIES and one.saving_s), None)
     if (joined := with_their_copies(found, copies, idle, op_times, clock)) is not None:
         found, kernels = joined, [one for one in kernels if one is not copies]
-    if kinds is not KINDS:
+    if kinds is not KINDS and not recording.is_on_host:
         found = with_removed_launches(found, op_times, ids, clock)
     return [*(one.finding(clock) for one in found), *kernels]
 

@@ -9,6 +9,7 @@ from .call import Call, Priced, Tensor
 from .op_table import op
 from .traffic import format_name, pointwise_work, result, traffic
 
+SORT, SELECTION = "sort", "selection"
 REDUCTION = "reduction"
 INT64, BOOL = dtype("int64"), dtype("bool")
 # By name: the kind of reduction whose FLOP these are, the place of the axes, that of the number format, and the formats written.
@@ -109,23 +110,24 @@ def sort(call: Call) -> Priced | None:
         size = x.shape[axis] if x.shape else 1
         elements = elements // size * int(k) if size else 0
     values = Tensor((elements,), x.dtype) if call.op != "aten::argsort" else None
-    return Priced(cost=traffic((x,), (values, Tensor((elements,), INT64))), category="sort", dtype=format_name(x))
+    return Priced(cost=traffic((x,), (values, Tensor((elements,), INT64))), category=SORT, dtype=format_name(x))
 
 
 @op("aten::nonzero", "aten::masked_select", "aten::unique", "aten::_unique2", "aten::unique_dim", "aten::bincount", "aten::histc")
 @op("aten::multinomial", "aten::searchsorted", "aten::bucketize", "aten::isin", "aten::equal", "aten::nonzero_static")
 @op("aten::unique_consecutive", "aten::unique_dim_consecutive", "aten::_unique", "aten::histogram")
 def data_dependent(call: Call) -> Priced | None:
-    """The input is read; the size of the results is recorded, or depends on the data."""
+    """The input is read; the size of the results is recorded, or depends on the data. Compilers fuse none of them; ``unique`` sorts."""
     x = call.all_tensors
     if not x:
         return None
+    category = SORT if "unique" in call.op else SELECTION
     if call.outputs:
-        return Priced(cost=traffic(x, call.outputs), category=REDUCTION, dtype=format_name(x[0]))
+        return Priced(cost=traffic(x, call.outputs), category=category, dtype=format_name(x[0]))
     least, most = traffic(x).bytes(), traffic(x, (Tensor((x[0].elements * max(1, len(x[0].shape)),), INT64),)).bytes()
     bounds = (least, most) if least is not None and most is not None else None
     return Priced(
-        cost=traffic(x), category=REDUCTION, dtype=format_name(x[0]), interval=bounds, notes=("the size of the result depends on the data",)
+        cost=traffic(x), category=category, dtype=format_name(x[0]), interval=bounds, notes=("the size of the result depends on the data",)
     )
 
 
