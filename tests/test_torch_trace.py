@@ -667,6 +667,24 @@ def test_kernels_that_inductor_compiled_are_work_of_a_cpu(tmp_path: Path, has_fr
     assert sum(op.self_time_s or 0 for op in report.ops) == pytest.approx(report.coverage.busy_s)
 
 
+@pytest.mark.parametrize("has_gloo", [True, False])
+def test_collectives_of_gloo_are_work_of_a_cpu_that_ops_may_cover(tmp_path: Path, has_gloo: bool) -> None:
+    # The all-reduce of 1,000 fp32 over 2 ranks takes 100 µs on Gloo's thread, of which a product covers 30; the op only asks for it.
+    trace = TorchTrace(distributedInfo={"backend": "gloo", "rank": 0, "world_size": 2})
+    for at in trace.steps(3, 300):
+        trace.op("c10d::allreduce_", at + 10, 8)
+        trace.op("aten::mm", at + 20, 30, [(8, 4), (4, 2)], dtype="float")
+        if has_gloo:
+            trace.op("gloo:all_reduce", at + 15, 100, [(1000,)], dtype="float", thread=7, cat="user_annotation")
+    ops = {op.name: op for op in analyze(trace.write(tmp_path / "t.json"), "xeon-8480plus").ops}
+    assert set(ops) == {"aten::mm", "gloo:all_reduce" if has_gloo else "c10d::allreduce_"}
+    if has_gloo:
+        found = ops["gloo:all_reduce"]
+        assert (found.category, found.count) == ("collective", 3)
+        assert (found.time_s, found.self_time_s) == (pytest.approx(300e-6), pytest.approx(210e-6))
+        assert found.bytes == {"dcn": 3 * 4000}  # half to the other rank and half back, of each
+
+
 def test_captures_of_another_rank_do_not_count(tmp_path: Path) -> None:
     replays, captures = graph_trace(captured=False), graph_trace(captured=True)
     replays.head["distributedInfo"], captures.head["distributedInfo"] = {"rank": 0}, {"rank": 1}

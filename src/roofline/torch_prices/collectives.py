@@ -1,8 +1,8 @@
 """Collectives: bytes through the busiest link, from what NCCL's events record, or else from the operator's own arguments.
 
 ``Collective name``, ``In msg nelems``, ``Out msg nelems``, ``dtype`` and ``Group size`` are recorded with or without shapes. Kernel names
-mislead: NCCL runs an all-to-all as ``SendRecv`` and RCCL calls everything ``Generic``. A collective's duration includes waiting for its
-peers.
+mislead: NCCL runs an all-to-all as ``SendRecv`` and RCCL calls everything ``Generic``. Gloo's run on CPUs. A collective's
+duration includes waiting for its peers.
 """
 
 from collections.abc import Mapping
@@ -91,7 +91,7 @@ def _group(call: Call) -> int | None:
     return None
 
 
-@op("record_param_comms", "c10d::*", "_c10d_functional::*", "nccl:*", "ncclDevKernel*", "ncclKernel*", "symm_mem::*", "rccl*")
+@op("record_param_comms", "c10d::*", "_c10d_functional::*", "nccl:*", "gloo:*", "ncclDevKernel*", "ncclKernel*", "symm_mem::*", "rccl*")
 @op("vllm::all_reduce*", "vllm::all_gather*", "vllm::reduce_scatter*", "sgl_kernel::all_reduce*", "_C_custom_ar::*", "aiter::all_reduce*")
 def collective(call: Call) -> Priced | None:
     kind = kind_of(str(call.extra.get("Collective name") or call.op))
@@ -106,7 +106,7 @@ def collective(call: Call) -> Priced | None:
         return Priced(cost=None, category=COLLECTIVE, notes=notes)
     if group == 1:
         return Priced(cost=Cost.of({"hbm": 2 * size}), category=COLLECTIVE, notes=("a group of one device: no link traffic",))
-    network = call.network or Network.of(None, "gpu")
+    network = call.network or Network.of(None, "cpu" if call.op.startswith("gloo:") else "gpu")
     if kind == "receive":  # counted where it is sent; the link's other direction carries it
         kind = "collective-permute"
     ledger = collective_ledger(kind, size, group, network)

@@ -5,7 +5,7 @@ allocates its result). So the work is an op that calls no other work; a product 
 has a price, where those that call the same have half of their time or more to themselves.
 
 Kernels that Inductor compiled are no ops. Where Python was recorded, each is a function called ``kernel``; else they ran in what the ops in
-a call of compiled code leave over.
+a call of compiled code leave over. Gloo's collectives are no ops either, but annotations on threads of its own.
 """
 
 import re
@@ -35,12 +35,13 @@ _MULTIPLIES = re.compile(r"(?:aten|mkldnn|onednn)::(?:\w*conv\w*|\w*mm|mv|addmv|
 
 
 _COMPILED_KERNEL = "<built-in function kernel>"
+_GLOO = "gloo:"
 _DETACHES = ("aten::detach", "detach")
 
 
 def work_on_cpu(columns: Columns, host: Host) -> tuple[Launches, Work]:
-    """The ops that work and the kernels of compiled code, as work of one device, each its own launch."""
-    ops = _working(host, columns)
+    """The ops that work, collectives, and the kernels of compiled code, as work of one device, each its own launch."""
+    ops = np.append(_working(host, columns), _exchanged(host, columns))
     calls, begins, ends = _compiled(host, columns, ops)
     places, start, end = np.append(ops, calls), np.append(host.start[ops], begins), np.append(host.end[ops], ends)
     order = np.argsort(start, kind="stable")
@@ -78,6 +79,11 @@ def _compiled(host: Host, columns: Columns, ops: Integers) -> tuple[Integers, In
             found += [(call, begin, end) for begin, end in zip(edges[::2], edges[1::2], strict=True) if end > begin]
     places, begins, ends = np.array(found, np.int64).reshape(-1, 3).T
     return places, begins, ends
+
+
+def _exchanged(host: Host, columns: Columns) -> Integers:
+    """The places of Gloo's collectives, which it runs and annotates on threads of its own."""
+    return np.flatnonzero(np.isin(host.name, [number for name, number in columns.names.items() if str(name).startswith(_GLOO)]))
 
 
 def _working(host: Host, columns: Columns) -> Integers:
@@ -118,7 +124,8 @@ class _Alike(Struct):
 def _alike(around: Mapping[int, int], host: Host, columns: Columns) -> dict[int, _Alike]:
     """Of each op those like it. ``around`` has the op around each, in order of time, outer ones first."""
     names = {number: name for name, number in columns.names.items() if isinstance(name, str)}
-    no_work = {number for number, name in names.items() if _NO_WORK.fullmatch(name)}
+    asked = "c10d::" if len(_exchanged(host, columns)) else "\0"  # what they ask for runs elsewhere
+    no_work = {number for number, name in names.items() if _NO_WORK.fullmatch(name) or name.startswith(asked)}
     multiplying = {number for number, name in names.items() if _MULTIPLIES.fullmatch(name)}
     name_of, lengths = host.name.data, (host.end - host.start).data
     inside: dict[int, int] = {}
