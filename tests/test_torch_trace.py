@@ -510,6 +510,51 @@ def test_a_sparse_tensor_is_one_without_strides(tmp_path: Path) -> None:
     assert any("a sparse tensor" in note for note in sparse.notes)
 
 
+def updates(trace: TorchTrace, at: float) -> None:
+    """A training step of 100 µs on the CPU: two products, then an optimizer of ten small ops; all but 10 µs of it is work."""
+    for place in range(2):
+        trace.op("aten::mm", at + 35 * place, 35, [(8, 4), (4, 2)], dtype="float")
+    trace.annotation("Optimizer.zero_grad#SGD.zero_grad", at + 70, 5)
+    trace.annotation("Optimizer.step#SGD.step", at + 75, 21)
+    for place in range(10):
+        trace.op("aten::add_", at + 75 + 2 * place, 2, [(8,), (8,)], dtype="float", values=["1"])
+
+
+def test_steps_end_with_those_of_the_optimizer_where_none_are_annotated(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for at in range(0, 400, 100):
+        updates(trace, at)
+    report = analyze(trace.write(tmp_path / "t.json"), "h200")
+    average = next(point for point in report.points if point.scope == "average")
+    assert [step.number for step in report.steps] == [1, 2, 3]
+    assert average.time_s == pytest.approx(100e-6)
+    assert average.busy_s == pytest.approx(90e-6), "the products count as well as the optimizer, which has most of the ops"
+    assert average.work["matrix/fp32"] == 2 * 2 * 8 * 4 * 2
+
+
+def test_of_two_optimizers_steps_end_with_the_one_that_runs_least_often(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for at in range(0, 400, 100):
+        updates(trace, at)
+        if at % 200:
+            trace.annotation("Optimizer.step#Adam.step", at + 97, 2)
+    report = analyze(trace.write(tmp_path / "t.json"), "h200")
+    assert [round((step.time_s or 0) * 1e6) for step in report.steps] == [195]  # until its last op ends
+
+
+def test_what_follows_an_annotation_that_recurs_belongs_to_its_step(tmp_path: Path) -> None:
+    # The forward pass is annotated, and has more ops than the backward pass, which takes as long.
+    trace = TorchTrace()
+    for at in range(0, 400, 100):
+        trace.annotation("forward", at, 40)
+        for place in range(4):
+            trace.op("aten::mm", at + 10 * place, 10, [(8, 4), (4, 2)], dtype="float")
+        trace.op("aten::mm", at + 50, 40, [(4, 8), (8, 2)], dtype="float")
+    report = analyze(trace.write(tmp_path / "t.json"), "h200")
+    average = next(point for point in report.points if point.scope == "average")
+    assert (average.time_s, average.busy_s) == (pytest.approx(100e-6), pytest.approx(80e-6))
+
+
 def test_a_gpu_program_without_device_events_is_refused(tmp_path: Path) -> None:
     trace = TorchTrace()
     trace.op("aten::mm", 0, 5, [(8, 4), (4, 2)])

@@ -1,7 +1,8 @@
 """Steps of a trace: what the host annotated as one, and what was launched while it lasted, from any thread.
 
 ``torch.profiler`` annotates ``ProfilerStep#N``. Servers do not: there the outermost annotation that recurs and launches most of the work
-is a step. A step on the device's side (``gpu_user_annotation``) covers only some of its kernels, so it is not used.
+begins a step, which lasts until the next: a program may annotate its forward pass alone. Else steps end with those of the optimizer, which
+PyTorch annotates itself. A step on the device's side (``gpu_user_annotation``) covers only some of its kernels, so it is not used.
 """
 
 import re
@@ -17,6 +18,7 @@ from .host import Host
 
 LEAST_SHARE = 0.5  # of all launches that annotations have to cover to be steps
 _STEP = re.compile(r"ProfilerStep\*?#?\s*(\d+)?")
+_OPTIMIZERS, _OPTIMIZER = "Optimizer.", "Optimizer.step#"
 _FAMILY = re.compile(r"[^\d\[({#]*")
 
 
@@ -45,7 +47,20 @@ def steps_of(host: Host, names: Sequence[str], launched: Integers) -> Steps:
     marked = np.flatnonzero(np.isin(host.name, own) & np.isin(host.kind, (OP, ANNOTATION)))
     if len(marked):
         return _steps(host, _apart(host, marked), names)
-    return _steps(host, _recurring(host, names, launched), names)
+    found = _steps(host, _recurring(host, names, launched), names)
+    if len(found.names):
+        return Steps(found.names, found.begins, np.append(found.begins[1:] - 1, found.ends[-1:]))
+    return _updates(host, names)
+
+
+def _updates(host: Host, names: Sequence[str]) -> Steps:
+    """From the end of each step of an optimizer to that of the next; of several optimizers, those of the one that runs least often."""
+    found = [number for number, name in enumerate(names) if isinstance(name, str) and name.startswith(_OPTIMIZER)]
+    each = [places for number in found if len(places := np.flatnonzero((host.name == number) & (host.kind == ANNOTATION)))]
+    if not each:
+        return _steps(host, np.array([], np.int64), names)
+    ends = np.sort(host.end[_apart(host, min(each, key=len))])
+    return Steps(tuple(("step", number) for number in range(1, len(ends))), ends[:-1] + 1, ends[1:])
 
 
 def _steps(host: Host, places: Integers, names: Sequence[str]) -> Steps:
@@ -81,7 +96,8 @@ def _recurring(host: Host, names: Sequence[str], launched: Integers) -> Integers
     outer = np.array([place for place in annotations.tolist() if _outermost(host, place)], np.int64)
     families: dict[str, list[int]] = {}
     for place in outer.tolist():
-        families.setdefault(_family(names[host.name[place]]), []).append(place)
+        if not str(names[host.name[place]]).startswith(_OPTIMIZERS):
+            families.setdefault(_family(names[host.name[place]]), []).append(place)
     best, covered = np.array([], np.int64), LEAST_SHARE * max(len(launched), 1)
     for mine in families.values():
         places = _apart(host, np.array(mine, np.int64))
