@@ -555,6 +555,18 @@ def test_what_follows_an_annotation_that_recurs_belongs_to_its_step(tmp_path: Pa
     assert (average.time_s, average.busy_s) == (pytest.approx(100e-6), pytest.approx(80e-6))
 
 
+def test_compiled_graphs_that_alternate_are_one_step(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for at in range(0, 400, 100):
+        for graph, begin, count in (("fforward", at, 2), ("fbackward", at + 40, 3)):
+            trace.annotation(f"## Call CompiledFxGraph {graph} ##", begin, 38)
+            for place in range(count):
+                trace.product(begin + 1 + 10 * place, 8, launched=begin + 2 + 10 * place, ran=begin + 5 + 10 * place, took=9)
+    report = report_on(trace, tmp_path)
+    average = next(point for point in report.points if point.scope == "average")
+    assert (average.time_s, average.busy_s) == (pytest.approx(100e-6), pytest.approx(5 * 9e-6))
+
+
 def test_a_gpu_program_without_device_events_is_refused(tmp_path: Path) -> None:
     trace = TorchTrace()
     trace.op("aten::mm", 0, 5, [(8, 4), (4, 2)])

@@ -115,10 +115,10 @@ def _outermost(host: Host, place: int) -> bool:
 
 
 def _family(name: str) -> str:
-    """What names of steps have in common.
+    """What names of steps have in common. Compiled graphs, of which a step may call several, have nothing.
 
-    >>> _family("step[DECODE bs=32]"), _family("execute_context_1(128)_generation_0(0)")
-    ('step', 'execute_context_')
+    >>> _family("step[DECODE bs=32]"), _family("execute_context_1(128)_generation_0(0)"), _family("## Call CompiledFxGraph fzopnr ##")
+    ('step', 'execute_context_', '## Call CompiledFxGraph fzopnr ##')
     """
     found = _FAMILY.match(str(name))
-    return found[0] if found else ""
+    return str(name) if str(name).startswith("## ") else found[0] if found else ""
