@@ -598,3 +598,10 @@ def test_sparse_tensors_have_no_price() -> None:
     found = price(Call("aten::add_", args=(dense, sparse, 1)))
     assert not found.is_priced
     assert found.notes == ("a sparse tensor: recordings do not tell how many elements it holds",)
+
+
+def test_parts_without_a_number_format_say_why_their_bytes_are_unknown() -> None:
+    found = priced("aten::cat", (Tensor((4, 32)), Tensor((4, 64))), 1)
+    assert not found.is_priced
+    assert found.notes == ("traces do not have the number formats of lists of tensors",)
+    assert not priced("aten::cat", (t(4, 32), t(4, 64)), 1).notes

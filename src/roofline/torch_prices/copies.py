@@ -74,7 +74,8 @@ def concatenate(call: Call) -> Priced | None:
     known = with_formats(call, parts)
     number = known[0].dtype if known else None
     out = result(call, (sum(one.elements for one in known),), number)
-    return Priced(cost=traffic(known, (out,)), category=MOVEMENT, dtype=number.name if number else "")
+    notes = () if number else ("traces do not have the number formats of lists of tensors",)
+    return Priced(cost=traffic(known, (out,)), category=MOVEMENT, dtype=number.name if number else "", notes=notes)
 
 
 @op("aten::split_with_sizes_copy", "aten::unbind_copy", "aten::split_copy", "aten::flip", "aten::roll", "aten::tril", "aten::triu")
