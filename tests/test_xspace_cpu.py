@@ -59,6 +59,15 @@ def test_several_devices_of_one_host_are_told_apart() -> None:
     assert (reduce.count, reduce.cost["dcn/hop"]) == (16, 32)
 
 
+def test_devices_that_share_a_cpu_are_not_called_so_many_cpus() -> None:
+    report = analyze(read(DATA / "jax_four.xplane.pb.gz", CPU), CPU)
+    assert " per step on four devices of one cpu; " in report.summary
+    assert any(note.startswith("4 devices share one CPU") for note in report.input.notes)
+    one = analyze(read(DATA / "jax_one.xplane.pb.gz", CPU), CPU)
+    assert " per step on one cpu; " in one.summary
+    assert not any("share one CPU" in note for note in one.input.notes)
+
+
 def test_what_runs_inside_another_thunk_takes_its_time_from_it(tmp_path: Path) -> None:
     call = [thunk("add.1", 0, 10 * US, 1), thunk("add.2", 2 * US, 3 * US, 1)]
     module = hlo("jit_f", {"main": [X, ADD, Instruction("add.2", "add", ("add.1", "x"))]})

@@ -16,6 +16,7 @@ WORDS = {
     "idle": "idle time",
     "unneeded": "work that was not needed",
 }
+CPU = "CPU"  # the name of a device that is the host itself
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
@@ -47,9 +48,15 @@ def _throughput(point: Point, devices: int, most: str = "") -> Iterable[str]:
 
 
 def _machines(machine: MachineInfo, devices: Sequence[DeviceInfo]) -> str:
-    count = len(devices) or 1
-    number = _NUMBERS[count] if count < len(_NUMBERS) else f"{count:,}"
-    return f"{number} {machine.title or machine.name}"
+    count, title = len(devices) or 1, machine.title or machine.name
+    hosts = len({device.host for device in devices})
+    if hosts < count and all(device.name == CPU for device in devices):  # a process may divide its CPU
+        return f"{_number(count)} devices of {_number(hosts)} {title}"
+    return f"{_number(count)} {title}"
+
+
+def _number(count: int) -> str:
+    return _NUMBERS[count] if count < len(_NUMBERS) else f"{count:,}"
 
 
 def _utilization(point: Point) -> str:

@@ -129,7 +129,17 @@ def read_cpus(
         first = zip(with_timeline(parts), waits, strict=False)
         found = [with_host(_lanes(by_device[part.ordinal], shown, part.rows), idle.pauses) for part, idle in first]
         parts = with_lanes(parts, found)
-    return parts, host, [*host.notes, *notes, *(note for rows in tables for note in rows.notes)]
+    return parts, host, [*host.notes, *notes, *_shared(len(parts)), *(note for rows in tables for note in rows.notes)]
+
+
+def _shared(devices: int) -> list[str]:
+    """What the figures of several devices mean, all of which are one CPU."""
+    if devices < 2:
+        return []
+    return [
+        f"{devices} devices share one CPU and each is compared with all of it: "
+        f"together they take at least {devices} times the minimum, and their MFU is {devices} times as high"
+    ]
 
 
 def _completed(tables: Sequence[Rows], waits: Sequence[int]) -> dict[tuple[object, object], int]:
