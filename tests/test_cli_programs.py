@@ -85,6 +85,22 @@ def test_what_a_program_did_not_fuse_is_ranked_with_its_reason(capsys: Capture, 
     assert "Kernels by avoidable traffic" in capsys.readouterr().out
 
 
+def test_a_program_compiled_for_a_cpu_is_not_said_to_be_uncompiled(capsys: Capture, tmp_path: Path) -> None:
+    program = tmp_path / "cpu.hlo"
+    config = 'backend_config={"outer_dimension_partitions":["2"]}'
+    program.write_text(f"""HloModule jit_f, is_scheduled=true
+ENTRY %main (x: f32[512,512]) -> f32[512,512] {{
+  %x = f32[512,512]{{1,0}} parameter(0)
+  %dot = f32[512,512]{{1,0}} dot(%x, %x), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, {config}
+  ROOT %y = f32[512,512]{{1,0}} tanh(%dot)
+}}
+""")
+    assert main(["fusion-report", str(program), "--chip", "h200"]) == 0
+    said = capsys.readouterr().out
+    assert "was compiled for a CPU" in said
+    assert "not compiled" not in said
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [

@@ -270,7 +270,7 @@ def _median(values: Sequence[tuple[Number, int]]) -> Number | None:
 def _notes(module: HloModule, ran: Sequence[Executed]) -> list[str]:
     notes = []
     if ESTIMATED in module.frontend_attributes:
-        notes.append("the program is not compiled: its kernels are estimated by roofline's fusion model")
+        notes.append("kernels are estimated by roofline's fusion model")
     elif not module.is_scheduled and all(one.site.instruction.opcode != "fusion" for one in ran):
         notes.append("the program is not compiled: every instruction counts as a kernel")
     if any(not one.is_certain for one in ran):
