@@ -151,6 +151,12 @@ def test_a_factorisation_whose_steps_wait_for_each_other_promises_nothing() -> N
     assert finding.saving_s is None
 
 
+def test_a_factorisation_is_no_matmul() -> None:
+    (finding,) = report_on(an_op("qr", {"matrix/bf16": 10}, 1e5, category="linear algebra")).findings
+    assert finding.kind == "compute"
+    assert "batched" in finding.levers[0]
+
+
 def test_idle_time_comes_with_what_the_host_did() -> None:
     waited = IdleReason(kind="input", activity="time.sleep, called from load_batch", location="data.py:17", time_s=6.0, gaps=3)
     report = report_on(an_op("dot", {"matrix/bf16": 200}, 2.0), wall_s=8.0, idle=(waited,))

@@ -340,6 +340,18 @@ OF_MOST = {
         "more input channels: pad them to a multiple of 8, or fold blocks of pixels into channels (space to depth)",
         "one layout, channels last, in front of the convolution",
     ),
+    ("memory", "sort"): (
+        "the largest alone, where no others are used: jax.lax.top_k, torch.topk",
+        "fewer and narrower keys, and fewer arrays that are sorted with them",
+    ),
+    ("memory", "fft"): (
+        "transforms of real data as rfft and irfft, along the last dimension, of sizes with small prime factors",
+        "several transforms in one call",
+    ),
+    ("compute", "linear algebra"): (
+        "many small matrices in one batched call",
+        "the cheapest factorisation: Cholesky for symmetric matrices, solve instead of inv, eigh instead of svd",
+    ),
     ("memory", "gather"): ("gather whole rows that lie together, with sorted indices", "store narrower number formats"),
 }
 

@@ -29,6 +29,7 @@ from .op_times import OpTimes
 from .program_clock import INHERENT, Clock, Saving
 from .reachable import GOOD, OF_CATEGORIES, OF_STREAMED, OTHERWISE, SEVERAL_KERNELS, SORT_LAUNCHES, reachable
 
+LINEAR_ALGEBRA = "linear algebra"  # factorisations and solves, whose FLOP are like those of matmuls and whose kernels are not
 CLOSE = 1.7  # times the expected time: an upper bound below that says how good such an op gets
 # What is said of one op, and of several.
 WORDS = {
@@ -100,7 +101,7 @@ def _kind(cause: str, unit: str | None, category: str, multiplies: bool) -> str:
     if cause == MEMORY:
         return "memory"
     if cause == COMPUTE:
-        return "products" if unit == "matrix" or multiplies else "compute"
+        return "products" if (unit == "matrix" or multiplies) and category != LINEAR_ALGEBRA else "compute"
     return "latency"
 
 
