@@ -103,3 +103,14 @@ def test_bytecode_that_cannot_be_read_is_refused_in_the_same_words_everywhere(tm
     for read in (read_module, read_recording):
         with pytest.raises(SourceError, match=r"program\.mlir\.bc: MLIR bytecode of version 7, newer than"):
             read(path)
+
+
+def test_a_profile_is_not_called_a_damaged_program(tmp_path: Path) -> None:
+    profile = DATA.parent / "cpu" / "jax_one.xplane.pb.gz"
+    with pytest.raises(SourceError, match="a profile, not a program; roofline analyze reads it"):
+        read_modules(profile)
+    run = tmp_path / "plugins" / "profile" / "one"
+    run.mkdir(parents=True)
+    (run / "vm.xplane.pb").write_bytes(gzip.decompress(profile.read_bytes()))
+    with pytest.raises(SourceError, match="a profile, not a program"):
+        read_modules(tmp_path)

@@ -327,6 +327,7 @@ def test_a_change_that_does_not_apply_says_so() -> None:
     ("words", "said"),
     [
         ("scale batch", "factor must be a number"),
+        ("chip h2000", "no machine named 'h2000'; did you mean"),
         ("scale bach=x2", "did you mean 'batch'"),
         ("dtype fp9", "no number format"),
         ("kernel softmax=fast", "attention=flash"),

@@ -7,9 +7,11 @@ from pathlib import Path
 from ..errors import SourceError
 from ..hlo.ir.module import HloModule
 from ..hlo.read import parse, parse_all, recognise
-from .files import all_of, head_of
+from .files import all_of, head_of, profiles_in, traces_in
 from .unsupported import contents
+from .xspace.recognition import sniff as is_profile
 
+NOT_A_PROGRAM = "a profile, not a program; roofline analyze reads it, with the programs that it has"
 # module_0001.jit_step.sm_9.0_gpu_after_optimizations.hlo.pb: number and name of the module, when it was written, how.
 _DUMPED = re.compile(r"(?P<module>module_\d+\.[^.]+)\..*?(?P<when>after|before)_optimizations\.(?P<how>hlo\.pb|pb|txt|hlo)(?:\.gz)?\Z")
 # The compiled program before the one that went in; a protobuf before text, which rounds constants.
@@ -29,9 +31,13 @@ def read_module(path: Path) -> HloModule:
 def read_modules(path: Path) -> tuple[HloModule, ...]:
     """Every program in a file, or in the files of a folder, in the order of their numbers."""
     if not path.is_dir():
+        if is_profile(head_of(path)):
+            raise SourceError(f"{path}: {NOT_A_PROGRAM}")
         return parse_all(all_of(path), str(path))
     files = program_files(path)
     if not files:
+        if profiles_in(path) or traces_in(path):
+            raise SourceError(f"{path}: {NOT_A_PROGRAM}")
         there = contents(path) or "name a file, or a folder that a profiler or --xla_dump_to wrote"
         raise SourceError(f"{path}: no profile, trace or HLO program in this folder; {there}")
     return tuple(module for file in files for module in parse_all(all_of(file), str(file)))

@@ -2,15 +2,23 @@
 
 import re
 
+from ...errors import MachineError, UsageError
 from ...machines import load, parse_settings
 from ...machines.calibrations import calibration_for
+from ...machines.catalogue import is_path
 from .state import State
 from .words import Words
 
 
 def chip(state: State, words: Words) -> None:
     """Another chip, each op anchored on its time on this one."""
-    machine = load(words.need())
+    name = words.need()
+    try:
+        machine = load(name)
+    except MachineError as error:
+        if is_path(name):
+            raise
+        raise UsageError(str(error)) from None
     state.after_machine = machine.per_device() if state.machine.scope == "device" and machine.devices > 1 else machine
     state.after_calibration = calibration_for(state.after_machine).for_kernels()
 
