@@ -4,11 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from roofline.hlo.fusion import compiler_model
+from roofline.hlo.fusion.compiler_model import fuse
 from roofline.hlo.fusion.groups import Group, grouped
 from roofline.hlo.fusion.groups_by_layer import equal_layers, groups_in_layers, groups_of
 from roofline.hlo.fusion.rules import RULES
 from roofline.hlo.ir.layers import KEPT, Stretch, lengthened, shortened
-from roofline.hlo.ir.module import Computation
+from roofline.hlo.ir.module import Computation, HloModule
 from roofline.hlo.ir.platforms import Platform
 from roofline.hlo.read import parse
 
@@ -18,7 +20,11 @@ LAYERS = 3 * KEPT
 
 def program(*, mixing: str = "pw", result: str = "negate({last})", inside: str = "") -> Computation:
     """A residual stream through a normalisation and a product in each layer; ``mixing`` is the matrix of the product."""
-    return parse("\n".join(_lines(mixing, result, inside)).encode()).entry_computation
+    return module(mixing, result, inside).entry_computation
+
+
+def module(mixing: str = "pw", result: str = "negate({last})", inside: str = "") -> HloModule:
+    return parse("\n".join(_lines(mixing, result, inside)).encode())
 
 
 def _lines(mixing: str, result: str, inside: str) -> Iterator[str]:
@@ -41,7 +47,7 @@ def _lines(mixing: str, result: str, inside: str) -> Iterator[str]:
 
 
 def facts(found: tuple[Group, ...]) -> list[tuple[object, ...]]:
-    return [tuple(getattr(group, field) for field in group.__struct_fields__) for group in found]
+    return [tuple(getattr(group, field) for field in group.__struct_fields__ if field != "copied") for group in found]
 
 
 def test_the_layers_of_a_program_are_found() -> None:
@@ -57,6 +63,14 @@ def test_kernels_found_in_a_few_layers_are_those_of_all(platform: Platform) -> N
     found = groups_in_layers(computation, rules, layers)
     assert found is not None
     assert facts(found) == facts(grouped(computation, rules).groups)
+
+
+@pytest.mark.parametrize("platform", RULES)
+def test_fusions_copied_from_layer_to_layer_are_those_made_one_by_one(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = fuse(module(), platform)
+    monkeypatch.setattr(compiler_model, "groups_of", lambda computation, rules: grouped(computation, rules).groups)
+    assert copied == fuse(module(), platform)
+    assert "fusion" in copied.opcodes
 
 
 @pytest.mark.parametrize(

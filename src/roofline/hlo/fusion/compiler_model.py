@@ -29,7 +29,7 @@ effects. The arithmetic stays the same but for what rule 2 repeats, which is cou
 compiled (scheduled, or with fusions) is left as it is, so fusing twice is fusing once.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
 from msgspec import Struct, field
@@ -89,6 +89,22 @@ class Names(Struct):
         return unique
 
 
+class _Plan(Struct, frozen=True):
+    """How a group becomes a fusion: its members and results in order, the values from outside, the one it is named after, and its body."""
+
+    members: Sequence[int]
+    outside: Sequence[int]
+    outputs: Sequence[int]
+    hero: int
+    body: int
+
+    def moved(self, by: int, start: int) -> "_Plan":
+        """The same some instructions further on; those before ``start`` stay."""
+        parts = (self.members, self.outside, self.outputs, (self.hero,))
+        members, outside, outputs, (hero,) = [[one + by if one >= start else one for one in part] for part in parts]
+        return _Plan(members, outside, outputs, hero, self.body)
+
+
 class _Maker:
     """Puts computations together, and keeps names apart. Equal kernels, as of equal layers, call one computation."""
 
@@ -96,6 +112,7 @@ class _Maker:
         self.module = module
         self.computations = list(module.computations)
         self.bodies: dict[Hashable, int] = {}
+        self.plans: dict[int, tuple[int, _Plan]] = {}  # by the group that others copy, with the distance of the one it was made for
         self.titles = Names({computation.name for computation in module})
         running = set(computations_that_run(module))
         self.names = Names({one.name for number, each in enumerate(module) if number not in running for one in each})
@@ -119,18 +136,15 @@ class _Maker:
 
     def fusion(self, computation: Computation, group: Group, instructions: list[Instruction], where: dict[int, int]) -> None:
         """Appends a fusion and, when it has several results, its elements."""
-        old, inside, members = computation.instructions, group.members, sorted(group.members)
-        hero = _hero(computation, group, members)
-        outside = tuple(dict.fromkeys([one for member in members for one in old[member].operands if one not in inside]))
-        number = self.body(computation, group, members, outside, hero)
+        old, plan = computation.instructions, self.plan(computation, group)
+        hero, outputs = old[plan.hero], plan.outputs
         made = Made(hero.dialect.where)
         raw = {"kind": _KINDS[group.kind], "metadata": hero.metadata}
-        calls = (Call("calls", number),)
-        operands = tuple([where[value] for value in outside])
-        shape = self.computations[number].root_instruction.shape
+        calls = (Call("calls", plan.body),)
+        operands = tuple([where[value] for value in plan.outside])
+        shape = self.computations[plan.body].root_instruction.shape
         name = self.names.fresh(f"{group.kind}_{hero.opcode.replace('-', '_')}_fusion")
         instructions.append(Instruction(name, "fusion", shape, operands, calls, (), hero.place, raw, made))
-        outputs = sorted(group.outputs)
         if len(outputs) == 1:
             where[outputs[0]] = len(instructions) - 1
             return
@@ -142,6 +156,24 @@ class _Maker:
             instructions.append(
                 Instruction(element, "get-tuple-element", old[output].shape, (whole,), (), (), old[output].place, part, made)
             )
+
+    def plan(self, computation: Computation, group: Group) -> "_Plan":
+        """How a group becomes a fusion, found once for its copies in equal layers; the names of its members are taken."""
+        old, copied = computation.instructions, group.copied
+        known = None if copied is None else self.plans.get(id(copied.group))  # which the copies keep
+        if copied is not None and known is not None:
+            plan = known[1].moved(copied.by - known[0], copied.start)
+            for member in plan.members:
+                self.names.fresh(old[member].name)
+            return plan
+        members, inside = sorted(group.members), group.members
+        outside = tuple(dict.fromkeys([one for member in members for one in old[member].operands if one not in inside]))
+        hero = _hero(computation, group, members)
+        body = self.body(computation, group, members, outside, old[hero])
+        plan = _Plan(members, outside, sorted(group.outputs), hero, body)
+        if copied is not None:
+            self.plans[id(copied.group)] = copied.by, plan
+        return plan
 
     def body(self, computation: Computation, group: Group, members: list[int], outside: tuple[int, ...], hero: Instruction) -> int:
         """The computation of a fusion, by its number; ``outside`` are the values that its parameters stand for."""
@@ -186,13 +218,13 @@ def _form(instruction: Instruction) -> Hashable:
     return instruction.opcode, id(instruction.shape), instruction.calls, id(instruction) if attributes is None else attributes
 
 
-def _hero(computation: Computation, group: Group, members: list[int]) -> Instruction:
+def _hero(computation: Computation, group: Group, members: list[int]) -> int:
     """The instruction a kernel is named after: its product or update, else its first result."""
     if group.kind in ("product", "update"):
         for member in members:
             if computation[member].opcode in PRODUCTS or computation[member].opcode in UPDATES:
-                return computation[member]
-    return computation[min(group.outputs)]
+                return member
+    return min(group.outputs)
 
 
 def _schedule(computation: Computation, groups: tuple[Group, ...]) -> Iterator[Group | int]:

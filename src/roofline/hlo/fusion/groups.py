@@ -45,7 +45,7 @@ class Group(Struct, eq=False):
 
     ``space`` is how many elements it iterates over, ``rows`` how many rows its reductions of minor dimensions have, ``lines`` the
     dimensions and axes of other reductions. ``prologue`` are members that a product reads through, ``inputs`` values from outside;
-    ``needs_memory`` says that a member may need an operand in memory.
+    ``needs_memory`` says that a member may need an operand in memory; ``copied`` whose copy it is in another of equal layers.
     """
 
     kind: Kind
@@ -58,6 +58,15 @@ class Group(Struct, eq=False):
     lines: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     repeated: int = 0
     needs_memory: bool = False
+    copied: "Copied | None" = None
+
+
+class Copied(Struct, frozen=True):
+    """That a kernel does the same as another some instructions further on, but for those before ``start``, which both read."""
+
+    group: Group
+    by: int
+    start: int
 
 
 Node = Group | int  # a kernel, or an instruction outside of kernels

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ..ir.layers import MIDDLE, REACH, Stretch, layer_length, lengthened, repeated_layers, shortened, takes_the_same
 from ..ir.module import Computation, Instruction
-from .groups import Group, grouped, in_order
+from .groups import Copied, Group, grouped, in_order
 from .rules import LOOPS, Rules
 
 
@@ -68,5 +68,7 @@ def _form(group: Group, layers: Stretch, number: int) -> Hashable:
 def _moved(layers: Stretch, group: Group, by: int) -> Group:
     """The same kernel some layers further on."""
     parts = (group.members, group.outputs, group.inputs, group.prologue)
-    members, outputs, inputs, prologue = ({layers.moved(one, by) for one in part} for part in parts)
-    return replace(group, members=members, outputs=outputs, inputs=inputs, prologue=prologue)
+    start = layers.start
+    members, outputs, inputs, prologue = [{one + by if one >= start else one for one in part} for part in parts]
+    copied = Copied(group, by, start)
+    return replace(group, members=members, outputs=outputs, inputs=inputs, prologue=prologue, copied=copied)

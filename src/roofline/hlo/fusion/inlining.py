@@ -5,6 +5,7 @@ no kernel crosses a call.
 """
 
 from collections.abc import Callable, Mapping
+from itertools import accumulate, compress
 
 from msgspec.structs import replace
 
@@ -236,28 +237,27 @@ def without_dead_code(computation: Computation, busy: set[int], instead: Mapping
     ``instead`` are instructions whose values others give, which are used in their place.
     """
     instructions = computation.instructions
-    instead = instead or {}
-    root = instead.get(computation.root, computation.root)
-    live = {root, *computation.parameters, *with_effects(computation, busy)}
-    waiting = list(live)
+    used = list(range(len(instructions)))  # the instruction whose value is used in the place of each
+    for index, first in (instead or {}).items():
+        used[index] = first
+    root = used[computation.root]
+    waiting = [root, *computation.parameters, *with_effects(computation, busy)]
+    live = bytearray(len(instructions))  # 1 for those that are
+    for index in waiting:
+        live[index] = 1
     while waiting:
         instruction = instructions[waiting.pop()]
-        for needed in (*instruction.operands, *instruction.control) if instruction.control else instruction.operands:
-            needed = instead.get(needed, needed)
-            if needed not in live:
-                live.add(needed)
+        for operand in (*instruction.operands, *instruction.control) if instruction.control else instruction.operands:
+            needed = used[operand]
+            if not live[needed]:
+                live[needed] = 1
                 waiting.append(needed)
-    if len(live) == len(instructions) and not instead:
+    if all(live) and not instead:
         return computation
-    kept = sorted(live)
-    where = [-1] * len(instructions)
-    for place, index in enumerate(kept):
-        where[index] = place
-    for index, first in instead.items():
-        where[index] = where[first]
+    places = list(accumulate(live, initial=0))
+    where = list(map(places.__getitem__, used))
     new = []
-    for index in kept:
-        old = instructions[index]
+    for old in compress(instructions, live):
         operands = tuple([where[operand] for operand in old.operands])
         control = tuple([where[before] for before in old.control]) if old.control else ()
         same = operands == old.operands and control == old.control
