@@ -1,20 +1,22 @@
 """The rows of a report, one per op, longest first: few are made at once, very many each when it is read."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from ..lazy_rows import ABSENT, Entries, LazyRows, at, column, take
 from ..op_columns import MANY, OpColumns, amounts_of
 from ..report import OpInfo
 from ..resource import Resource
 from .expected_times import with_expected_time
+from .needed_work import Needed
 from .op_info import op_info, plain_label, unneeded_info
 from .op_info_columns import plain_rows
 from .op_times import OpTimes
 from .placed_ops import PlacedOps
 from .program_points import amounts, known_parts, number
 
+Value = TypeVar("Value")
 OWN = ("name", "category", "module", "scope", "location", "phase", "count", "kernels", "self_time_s", "notes")
 MEASURES = {"amounts": ("FLOP", "B", "hop"), "work": ("FLOP",), "bytes": ("B",), "hops": ("hop",)}
 
@@ -74,7 +76,7 @@ class _Fields:
             return {resource.name: _numbers(each) for resource, each in mine.items()}
         if name == "times":
             return {unit: [seconds[id] or ABSENT for id in ids] for unit, seconds in self._placed.times.items()}
-        if name in ("label", "flops", "lost_s", "serial_s", "expected_s", "unneeded"):
+        if name in ("label", "flops", "lost_s", "serial_s", "expected_s"):
             return list(getattr(self, f"_{name}")(ids))
         if name not in self._known and (made := self._whole(name)) is not None:
             self._known[name] = made
@@ -91,8 +93,9 @@ class _Fields:
         if name == "dtype":
             return [one.kind if one else None for one in placed.compute]
         if name == "needed":
-            needed = {id: amounts(one.cost, "FLOP") for id, one in self._op_times.needed.items()}
-            return list(map(needed.get, range(len(ops))))
+            return self._of_needed(lambda one: amounts(one.cost, "FLOP"), None)
+        if name == "unneeded":
+            return self._of_needed(unneeded_info, {})
         if name == "counters":
             return None if any(column(ops, name)) else [None] * len(ops)
         if name == "known":
@@ -137,9 +140,14 @@ class _Fields:
         for id, serial_s in zip(ids, self._serial_s(ids), strict=True):
             yield None if serial_s is None else self._placed.expected_s(self._placed.floor_s[id], serial_s)
 
-    def _unneeded(self, ids: Sequence[int]) -> Sequence[dict[str, float]]:
-        needed, nothing = self._op_times.needed, dict[str, float]()
-        return [unneeded_info(needed[id]) if id in needed else nothing for id in ids] if needed else [nothing] * len(ids)
+    def _of_needed(self, told: Callable[[Needed], Value], otherwise: Value) -> list[Value]:
+        """What is told of the needed work of each op, once for those that share it, as in equal layers."""
+        needed = self._op_times.needed
+        once = {id(one): told(one) for one in {id(one): one for one in needed.values()}.values()}
+        made = [otherwise] * len(self._placed.ops)
+        for place, one in needed.items():
+            made[place] = once[id(one)]
+        return made
 
 
 def _numbers(amounts: list[Any]) -> list[Any]:

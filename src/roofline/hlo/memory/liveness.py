@@ -6,7 +6,7 @@ loop, branch or call holds of its own comes on top of what is live around it.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from msgspec import Struct, field
 
@@ -56,7 +56,10 @@ class _Slot(Struct, eq=False):
     def add(self, value: Value) -> None:
         """Puts an array in it, after the others."""
         self.values.append(value)
-        self.bytes, self.end = max(self.bytes, value.bytes), max(self.end, value.last)
+        if value.bytes > self.bytes:
+            self.bytes = value.bytes
+        if value.last > self.end:
+            self.end = value.last
 
     def fits(self, before: Value | None, value: Value) -> bool:
         """Whether its arrays and another after them can all be where a parameter was."""
@@ -138,11 +141,13 @@ class Liveness:
         slots: dict[int, _Slot] = {}
         made: list[_Slot] = []
         gone: set[int] = set()
+        instructions = found.computation.instructions
         for value in found.made:
-            if found.computation[value.index].opcode == "constant":
+            instruction = instructions[value.index]
+            if instruction.opcode == "constant":
                 continue  # part of the program
-            taken = self._taken_over(found, number, value, gone)
-            slot = slots.get(id(taken)) or _Slot(taken)
+            taken = self._taken_over(found, number, instruction, value, gone)
+            slot = (slots.get(id(taken)) if taken is not None else None) or _Slot(taken)
             if id(value) in results:
                 # A result is written to the caller's memory, if an argument that is there is no longer needed.
                 before = self._replaced(found, number, role, results[id(value)])
@@ -162,11 +167,11 @@ class Liveness:
         leaf = self._donated.get(place) if number == self.module.entry else None
         return None if leaf is None else found.parameters[leaf]
 
-    def _taken_over(self, found: Values, number: int, value: Value, gone: set[int]) -> Value | None:
+    def _taken_over(self, found: Values, number: int, instruction: Instruction, value: Value, gone: set[int]) -> Value | None:
         """The operand whose memory a result takes over, because the instruction that makes it is its last use; ``gone`` are those taken."""
-        instruction = found.computation[value.index]
         for operand in self._candidates(found, instruction):
-            for old in leaves(found.trees[operand]):
+            tree = found.trees[operand]
+            for old in (tree,) if isinstance(tree, Value) else leaves(tree):  # nearly all are one array
                 if old is None or not old.last == value.made > old.made or old.bytes != value.bytes or id(old) in gone:
                     continue
                 if old.leaf is None or number != self.module.entry or old.leaf in self.values.donated:
@@ -174,20 +179,19 @@ class Liveness:
                     return old
         return None
 
-    def _candidates(self, found: Values, instruction: Instruction) -> Iterator[int]:
+    def _candidates(self, found: Values, instruction: Instruction) -> Sequence[int]:
         """The operands that an instruction may write its result over."""
         opcode = instruction.opcode
         if opcode in _ELEMENTWISE:
-            yield from instruction.operands
-        elif opcode in ("dynamic-update-slice", "scatter"):
-            yield from updated(instruction)
-        elif opcode == "fusion" and instruction.calls:
-            number = instruction.calls[0].computation
-            body = self.module.computations[number]
-            over = self._written_over(number)
-            for operand, parameter in zip(instruction.operands, body.parameters, strict=False):
-                if parameter in over and not found.computation[operand].shape.is_tuple:
-                    yield operand
+            return instruction.operands
+        if opcode in ("dynamic-update-slice", "scatter"):
+            return updated(instruction)
+        if opcode != "fusion" or not instruction.calls:
+            return ()
+        number = instruction.calls[0].computation
+        body, over = self.module.computations[number], self._written_over(number)
+        each = zip(instruction.operands, body.parameters, strict=False)
+        return [operand for operand, parameter in each if parameter in over and not found.computation[operand].shape.is_tuple]
 
     def _written_over(self, number: int) -> frozenset[int]:
         """The parameters of a fused body that its result may be written over: updated in place, or used elementwise alone."""

@@ -24,6 +24,8 @@ NAMES_ONLY = RENAMING | {"tuple", "get-tuple-element", "parameter"}
 _DONE = {"copy-done": 0, "all-gather-done": 1, "collective-permute-done": 1, "async-done": 1, "recv-done": 0}
 # Of the same tuple, the part that is the operand itself.
 _SOURCE = {"copy-start": 1, "all-gather-start": 0, "collective-permute-start": 0, "async-start": 0}
+# Those whose result may be an array of an operand; any other instruction makes its own.
+_PASSING_ON = frozenset((*RENAMING, "tuple", "get-tuple-element", *_DONE, *_SOURCE, "while", "call", "fusion", "custom-call"))
 
 
 class Value(Struct, eq=False):
@@ -148,6 +150,8 @@ class ValuesOf:
     def _result(self, found: Values, number: int, index: int, time: int) -> Tree:
         instruction = found.computation.instructions[index]
         opcode, operands, trees = instruction.opcode, instruction.operands, found.trees
+        if opcode not in _PASSING_ON:
+            return self._fresh(found, index, instruction.shape, time)
         first = trees[operands[0]] if operands else None
         if opcode == "tuple":
             return tuple([trees[operand] for operand in operands])
