@@ -16,9 +16,10 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 import roofline as rl  # noqa: E402
 from roofline.cli import main  # noqa: E402
+from roofline.dtypes import dtype  # noqa: E402
 from roofline.report import Report  # noqa: E402
 from roofline.torch import trace  # noqa: E402
-from roofline.torch.comparison import compare_block  # noqa: E402
+from roofline.torch.comparison import compare_block, compare_function  # noqa: E402
 from roofline.torch.recorder import whole_attention  # noqa: E402
 from roofline.torch_prices import Call, price  # noqa: E402
 
@@ -263,6 +264,28 @@ def test_sparse_gradients_are_refused_and_leave_the_weights_alone() -> None:
     assert table.weight.grad is None
     dense = rl.torch.analyze(nn.EmbeddingBag(100, 8, mode="sum"), chip="h100", backward=True)(torch.arange(16), torch.arange(0, 16, 4))
     assert any(op.phase == "backward" for op in dense.ops)
+
+
+class Positions(nn.Module):
+    """Embeddings of tokens and of positions, which are made without naming a device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.places, self.head = nn.Embedding(50, 8), nn.Embedding(16, 8), nn.Linear(8, 50)
+
+    def forward(self, tokens: Any) -> Any:
+        return self.head(self.tokens(tokens) + self.places(torch.arange(tokens.shape[1])))
+
+
+def test_a_model_on_meta_may_make_tensors_without_naming_a_device() -> None:
+    tokens = torch.zeros(4, 16, dtype=torch.int64)
+    real, without = (rl.torch.analyze(Positions().to(one), chip="h100", backward=True)(tokens.to(one)) for one in ("cpu", "meta"))
+    assert [(op.name, op.flops, op.bytes) for op in without.ops] == [(op.name, op.flops, op.bytes) for op in real.ops]
+    found = compare_function(Positions(), "Positions", [("int64", (4, 16))], dtype("bf16"), backward=True)
+    counted = {one.way: one.flops for one in found.counts}
+    assert counted["FlopCounterMode"] == found.flops == 3 * 2 * 4 * 16 * 8 * 50
+    with pytest.raises(rl.RooflineError, match="Positions is a class"):
+        compare_function(Positions, "Positions", [("int64", (4, 16))], dtype("bf16"), backward=True)
 
 
 def test_an_error_of_the_function_itself_stays_what_it_is() -> None:

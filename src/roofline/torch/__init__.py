@@ -9,7 +9,7 @@ backward pass included, is priced by the table that prices profiler traces. Buil
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from inspect import getclosurevars, isfunction
 from typing import Any
@@ -104,7 +104,8 @@ def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[.
                 if is_module:
                     recorder.name_modules(own)
                     call = _called(torch, own, {key: recorder.stand_in(one) for key, one in weights.items()})
-                with recorder.watching():
+                # What the function makes without naming a device would be on the CPU, apart from a program on meta.
+                with recorder.watching(), device if device.type == "meta" else nullcontext():
                     result = call(*arguments, **options)
                     if backward:
                         _gradients(torch, recorder, result, name)

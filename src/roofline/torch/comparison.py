@@ -61,6 +61,8 @@ def compare_block(number: DType, backward: bool = False) -> TorchComparison:
 def compare_function(function: Callable[..., Any], name: str, shapes: Sequence[Shape], number: DType, backward: bool) -> TorchComparison:
     """A module or function of tensors of these shapes; those without a number format of their own have this one."""
     torch = require_torch()
+    if isinstance(function, type):
+        raise UsageError(f"torch-compare: {name} is a class; name one of its objects, or a function")
     formats = [torch_format(torch, dtype(fixed) if fixed else number) for fixed, _ in shapes]
     args = tuple(torch.empty(sizes, dtype=kind, device="meta") for (_, sizes), kind in zip(shapes, formats, strict=True))
     module = function.to("meta", torch_format(torch, number)) if isinstance(function, torch.nn.Module) else _as_module(torch, function)
@@ -135,7 +137,7 @@ def _ask(torch: Any, peer: Peer, module: Any, args: tuple[Any, ...], backward: b
             wanted = [one for one in torch.utils._pytree.tree_leaves(result) if isinstance(one, torch.Tensor) and one.requires_grad]
             torch.autograd.backward(wanted, [torch.empty_like(one) for one in wanted])
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), torch.device("meta"):
         warnings.simplefilter("ignore")
         try:
             if not peer.within:
