@@ -41,7 +41,7 @@ _DETACHES = ("aten::detach", "detach")
 
 def work_on_cpu(columns: Columns, host: Host) -> tuple[Launches, Work]:
     """The ops that work, collectives, and the kernels of compiled code, as work of one device, each its own launch."""
-    ops = np.append(_working(host, columns), _exchanged(host, columns))
+    ops = np.sort(np.append(_working(host, columns), _exchanged(host, columns)))
     calls, begins, ends = _compiled(host, columns, ops)
     places, start, end = np.append(ops, calls), np.append(host.start[ops], begins), np.append(host.end[ops], ends)
     order = np.argsort(start, kind="stable")
@@ -69,12 +69,12 @@ def _compiled(host: Host, columns: Columns, ops: Integers) -> tuple[Integers, In
     calls = np.flatnonzero(np.isin(host.name, names))
     found: list[tuple[int, int, int]] = []
     for call in calls.tolist():
-        inside = np.arange(call + 1, host.within(call))
-        if len(inside) and (host.kind[inside] == PYTHON).any():
-            kernels = inside[host.name[inside] == columns.names.get(_COMPILED_KERNEL, NONE)]
+        inside = slice(call + 1, host.within(call))
+        if (host.kind[inside] == PYTHON).any():
+            kernels = inside.start + np.flatnonzero(host.name[inside] == columns.names.get(_COMPILED_KERNEL, NONE))
             found += [(call, begin, end) for begin, end in zip(host.start[kernels].tolist(), host.end[kernels].tolist(), strict=True)]
         else:
-            mine = np.intersect1d(inside, ops)
+            mine = ops[slice(*np.searchsorted(ops, (inside.start, inside.stop)))]
             edges = [int(host.start[call]), *np.stack([host.start[mine], host.end[mine]], 1).ravel().tolist(), int(host.end[call])]
             found += [(call, begin, end) for begin, end in zip(edges[::2], edges[1::2], strict=True) if end > begin]
     places, begins, ends = np.array(found, np.int64).reshape(-1, 3).T
