@@ -16,6 +16,7 @@ from ...operation import Streamed
 from ...resource import PCIE
 from ...torch_prices.call import RECORD_SHAPES
 from ...torch_prices.elementwise import ELEMENTWISE
+from ...torch_prices.inductor import FUSED
 from ..parts import UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
 from ..timeline import Span, busy_in, lane
 from .arrays import Integers, distinct
@@ -227,7 +228,7 @@ class DeviceRows:
         notes = list(found.notes)
         if one.op == NONE and kind == KERNEL and not found.is_priced:
             notes.append(NO_LAUNCH if lost else NO_OP)
-        missing = found.missing or (RECORD_SHAPES if one.op != NONE and not priced.args and not found.category else "")
+        missing = found.missing or (RECORD_SHAPES if one.op != NONE and not priced.args and found.category != FUSED else "")
         if missing and not found.is_priced:
             notes.append(f"{UNPRICED}{missing}")
         return Subject(
