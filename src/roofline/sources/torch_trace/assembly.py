@@ -18,11 +18,11 @@ from .arrays import distinct
 from .columns import NONE
 from .compilations import capturing_steps, compiled_steps
 from .context import Contexts
+from .earlier_launches import recorded_twins
 from .executions import executions_of
 from .graphs import replays_of
 from .host import host_of, launches_of
 from .idle import Waiting, explain
-from .inheritance import inherited
 from .linking import used_launches, work_of
 from .pricing import Prices, priced_executions
 from .properties import device_of, rank_of, unrecorded_steps, world_size_of
@@ -76,7 +76,7 @@ class _Reader:
         prices = Prices(columns, self.host, self.launches, work, _network(self.target), world_size_of(self.trace.head))
         accumulating = np.flatnonzero(self.host.name == columns.names.get("torch::autograd::AccumulateGrad", NONE))
         prices.accumulate(self.steps.at(self.host.start[accumulating]).tolist(), accumulating)
-        twins = inherited(work, self.marks, self.host)
+        twins = recorded_twins(work, self.marks, self.host)
         graphs = replays_of(work, self.host, self.launches, self.names, list(columns.extras))
         executions, priced = priced_executions(*executions_of(work, self.marks, twins, graphs.ops, graphs.replayed), prices, self.host)
         contexts = Contexts(self.host, self.names)

@@ -20,9 +20,9 @@ from .columns import ANNOTATION, MEMCPY, NONE, OP, PYTHON
 from .compilations import compiles
 from .context import MODULE, users_line
 from .host import Host, Launches
+from .host_reads import mark_lost_leads, mark_reads
 from .linking import Work
-from .reads import tell_lost_leads, tell_reads
-from .recording_cost import fit_recording, tell_recording, tell_recording_between
+from .recording_cost import fit_recording, mark_recording, mark_recording_between
 from .rows import PS
 
 _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
@@ -89,14 +89,14 @@ def explain(
     for one, gaps in zip(devices, looked, strict=True):
         _neighbours(one.number, gaps, work, launches, names)
         if on_cpu:
-            tell_recording_between(gaps, host, names, PS)
+            mark_recording_between(gaps, host, names, PS)
         else:
-            tell_recording(gaps, host, launches, names, captured, PS, waits)
+            mark_recording(gaps, host, launches, names, captured, PS, waits)
         if unrecorded is not None:
             fit_recording(gaps, sorted(step.begin_ps for step in one.part.steps.values()), unrecorded)
         if not on_cpu:
-            tell_reads(gaps, work, launches, waits)
-            tell_lost_leads(gaps, one.part, host, launches, names, captured, waits)
+            mark_reads(gaps, work, launches, waits)
+            mark_lost_leads(gaps, one.part, host, launches, names, captured, waits)
     threads = _Threads(host, launches, names, captured, on_cpu=on_cpu)
     return [explained(gaps, threads, several=len(devices) > 1) for gaps in looked]
 

@@ -16,11 +16,11 @@ from ...formulas.network import Network
 from ...torch_prices import Call, Kernel, Priced, Tensor, has_price, price
 from ...torch_prices.inductor import COMPILED_KERNELS
 from .arrays import Integers
-from .calls import arguments, said_beside
 from .columns import KERNEL, MEMCPY, MEMSET, NONE, OP, Columns, Numbered
 from .executions import Execution, Executions
 from .host import Host, Launches
 from .linking import Work
+from .op_arguments import arguments, said_beside
 
 LONGEST_SIZE = 20  # digits of a side of a grid
 _KINDS = {KERNEL: "kernel", MEMCPY: "memcpy", MEMSET: "memset"}

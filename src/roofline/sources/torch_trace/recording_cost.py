@@ -38,7 +38,7 @@ ENOUGH = 3  # steps before the recording: fewer may have been slow for other rea
 TRITON = "triton_"  # how Inductor calls its kernels, and the ops that launch them
 
 
-def tell_recording(
+def mark_recording(
     gaps: Iterable[Gap],
     host: Host,
     launches: Launches,
@@ -47,7 +47,7 @@ def tell_recording(
     unit: int,
     waits: Collection[int],
 ) -> None:
-    """Tells of each gap for which the host was late how many events it recorded since the one before, and what that took.
+    """Marks each gap for which the host was late with how many events it recorded since the one before, and what that took.
 
     ``unit`` is a nanosecond in the unit of gaps; ``captured`` are threads of another recording, ``waits`` the names of calls that wait for
     the device.
@@ -81,7 +81,7 @@ def tell_recording(
         ahead -= gap.recording
 
 
-def tell_recording_between(gaps: Iterable[Gap], host: Host, names: Sequence[Any], unit: int) -> None:
+def mark_recording_between(gaps: Iterable[Gap], host: Host, names: Sequence[Any], unit: int) -> None:
     """The same of ops that run on the host itself, where nothing runs ahead: what is recorded in a gap makes that gap longer, and no other.
 
     The op that ends a gap is recorded before it begins, so it counts.

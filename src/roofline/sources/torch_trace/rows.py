@@ -20,12 +20,12 @@ from ...torch_prices.inductor import FUSED
 from ..parts import UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
 from ..timeline import Span, busy_in, lane
 from .arrays import Integers, distinct
-from .calls import first_shapes, label, wide_share
 from .columns import KERNEL, MEMCPY, NONE, Numbered
 from .context import Contexts
 from .executions import Execution, Executions
 from .intervals import covered, merged, uncovered
 from .linking import Work
+from .op_arguments import first_shapes, label, wide_share
 from .pricing import PricedOp, Prices
 from .unneeded import Patterns
 from .unneeded.second_passes import LEAST, MULTIPLY, second_passes

@@ -18,7 +18,7 @@ MOST_PLACES = 2_000  # at which the end of a step is looked for where no steps w
 Key = int
 
 
-def inherited(work: Work, marks: Integers, host: Host) -> Integers:
+def recorded_twins(work: Work, marks: Integers, host: Host) -> Integers:
     """For each event without a launch the event with one that it repeats, or `NONE`. ``marks`` are the steps of events."""
     twins = np.full(len(work), NONE)
     alike = _Alike(work)

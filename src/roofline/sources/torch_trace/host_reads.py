@@ -20,8 +20,8 @@ HELD_UP = 4  # launches that a read delays
 LEAD = 0.9  # of the device's time: a host that takes less gets ahead, unless it waits
 
 
-def tell_reads(gaps: Iterable[Gap], work: Work, launches: Launches, waits: Collection[int]) -> None:
-    """Tells of each gap that ends among waits for the device which follow each other closely when the next of them ends."""
+def mark_reads(gaps: Iterable[Gap], work: Work, launches: Launches, waits: Collection[int]) -> None:
+    """Marks each gap that ends among waits for the device which follow each other closely with when the next of them ends."""
     places = np.flatnonzero(np.isin(launches.name, list(waits)))
     places = places[np.argsort(launches.start[places], kind="stable")]
     if len(places) < OFTEN:
@@ -35,7 +35,7 @@ def tell_reads(gaps: Iterable[Gap], work: Work, launches: Launches, waits: Colle
             gap.read = int(launches.end[places[after]] - 1) * PS
 
 
-def tell_lost_leads(
+def mark_lost_leads(
     gaps: Iterable[Gap],
     part: DevicePart,
     host: Host,
