@@ -497,3 +497,13 @@ def test_one_slow_kernel_of_two_is_no_wrong_clock(h200: Machine) -> None:
     (problem,) = [one for one in found.check("time bounds").problems if "serial time" in one.message]
     assert problem.input == "bytes"
     assert "slow kernels" in problem.message
+
+
+@pytest.mark.parametrize(("milliseconds", "holds"), [(30, True), (80, True), (200, False)])
+def test_estimated_rates_of_a_cpu_allow_three_times_as_much_and_the_check_says_so(milliseconds: float, holds: bool) -> None:
+    op = Op(name="copy", cost=rl.Cost.of({"hbm": 1e9}), time_s=milliseconds / 1e3)  # 10 ms, or 13 at 75% of the rate
+    cpu = replace(Machine.of("cpu", {}).override({"hbm": 100e9}, provenance="derived"), kind="cpu")
+    check = rl.validate(Recording(workload=Workload((op,)), format="table"), cpu).check("time bounds")
+    assert "within 9 times its serial time by estimated rates" in check.expected
+    assert check.holds is holds
+    assert any("run roofline measure" in note for note in check.notes) is (milliseconds == 80)

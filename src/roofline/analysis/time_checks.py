@@ -31,9 +31,11 @@ def time_bounds(report: Report) -> AcceptanceCheck:
     """Ops and the program between their bounds; steps and devices that add up."""
     timed = [op for op in report.ops if op.time_s and op.efficiency]
     busy = sum(op.weight_s for op in timed)
+    is_estimated = _is_estimated(report)
+    longest = LONGEST * LONGEST if is_estimated else LONGEST
     expected = (
         f"at most {percent(BELOW_SHARE)} of the busy time in ops below {BELOW} of their minimum, "
-        f"and the program within {LONGEST:g} times its serial time"
+        f"and the program within {longest:g} times its serial time{' by estimated rates' if is_estimated else ''}"
     )
     if not timed or not busy:
         return made_check(TIMES, expected, "no measured times", told=False)
@@ -44,19 +46,19 @@ def time_bounds(report: Report) -> AcceptanceCheck:
     share = sum(op.weight_s for op in below) / busy
     saw = f"{percent(share)} below; the program at {plain(busy / serial, 3)} times its serial time" if serial else f"{percent(share)} below"
     slow = list(_too_slow(timed, bounds)) if serial and busy > LONGEST * serial else []
-    estimated = _is_estimated(report) and busy < LONGEST * LONGEST * serial
+    is_allowed = busy <= longest * serial
     problems = [
         *(_too_fast(below, share) if share > BELOW_SHARE else ()),
-        *(() if estimated else slow),
+        *(() if is_allowed else slow),
         *_missing_ops(report),
         *_steps(report),
         *_devices(report),
     ]
-    notes = [*excused, *(f"{one.message}; the rates of this CPU are estimates: run roofline measure" for one in slow if estimated)]
+    notes = [*excused, *(f"{one.message}; the rates of this CPU are estimates: run roofline measure" for one in slow if is_allowed)]
     if above:
-        longest = sorted(above, key=lambda op: -op.weight_s)
+        most = sorted(above, key=lambda op: -op.weight_s)
         part = sum(op.weight_s for op in above) / busy
-        notes.append(f"above their serial time: {len(above)} ops, {percent(part)} of the busy time: {_named(longest)}")
+        notes.append(f"above their serial time: {len(above)} ops, {percent(part)} of the busy time: {_named(most)}")
     return made_check(TIMES, expected, saw, problems, notes)
 
 
