@@ -13,7 +13,7 @@ from ...cost import NOTHING, Cost
 from ...errors import FormulaError, SourceError
 from ...operation import Operation
 from ...workload import Array, Avoidable, Op, Workload
-from ..ir.module import HloModule, Instruction
+from ..ir.module import HloModule
 from ..ir.platforms import Platform, detect_platform
 from ..price.collectives import Network
 from ..price.pricing import Pricer, even_share
@@ -27,7 +27,7 @@ from .experts import dense_experts
 from .fingerprints import Fingerprints
 from .gated_experts import gated_experts
 from .kernels import Kernels, Product
-from .labels import label
+from .labels import Wording, label, wording
 from .layout import layout_copies
 from .low_batch import is_split, low_batches
 from .number_formats import fp64_kernels, wide_products
@@ -88,15 +88,18 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
 )
 
 
-class _Kind(Struct, frozen=True):
-    """What the kernels of equal layers have in common: their product, whether its depth was split, what they are by their sizes, and what
-    could be avoided in each, unless that differs.
+class _Kind(Struct, frozen=True, kw_only=True):
+    """What the kernels of equal layers have in common: their product, whether its depth was split, the words for them, what they are by
+    their sizes, what could be avoided in each, unless that differs, and which arrays of the program they take and give.
     """
 
     product: Product | None
     is_split: bool
+    words: Wording
     operation: Operation | None
     avoidable: tuple[Avoidable, ...] | None
+    takes: tuple[Array, ...]
+    gives: tuple[Array, ...]
 
 
 class Review:
@@ -114,19 +117,9 @@ class Review:
         """The label of an instruction, whose scope and source line are known."""
         instruction = self.module.computations[computation].instructions[index]
         kernels, place = self._standing(computation, index)
-        return self._label(instruction, Origin(instruction.op_name, scope, location), kernels.product(place), _is_split(kernels, place))
-
-    def _label(self, instruction: Instruction, origin: Origin, product: Product | None, split: bool) -> str:
-        return label(
-            instruction,
-            program=self.module.name,
-            op_name=origin.op_name,
-            scope=origin.scope,
-            location=origin.location,
-            product=product,
-            split=split,
-            parts=self.values.body(instruction) or (),
-        )
+        product, parts = kernels.product(place), self.values.body(instruction) or ()
+        words = wording(instruction, product, _is_split(kernels, place), parts)
+        return label(instruction, words, product, parts, Origin(instruction.op_name, scope, location), self.module.name)
 
     def avoidable(self, computation: int, index: int) -> tuple[Avoidable, ...]:
         """What of an instruction's work could be avoided; nothing is said of one whose share of the devices is only assumed."""
@@ -204,23 +197,34 @@ class Review:
         kernels, place = self._standing(number, index)
         kind = self._kinds.get((number, place))
         if kind is None:
-            kind = self._kinds[number, place] = _Kind(
-                kernels.product(place),
-                _is_split(kernels, place),
-                self.operation(number, index, one.price.cost),
-                self._avoidable(number, index),
-            )
+            kind = self._kinds[number, place] = self._kind(kernels, place, one)
+        words, parts = kind.words, self.values.body(instruction) or ()
+        if instruction.opcode == "fusion":  # which may be called by its own name
+            words = wording(instruction, kind.product, kind.is_split, parts)
         origin = Origin.of(self.module, instruction)
-        takes, gives = self.exchanged(number, index)
         return op_of(
             self.module,
             one,
             origin,
-            label=self._label(instruction, origin, kind.product, kind.is_split),
+            label=label(instruction, words, kind.product, parts, origin, self.module.name),
             avoidable=self.avoidable(number, index) if kind.avoidable is None else kind.avoidable,
+            takes=kind.takes,
+            gives=kind.gives,
+            operation=kind.operation,
+        )
+
+    def _kind(self, kernels: Kernels, place: int, one: Running) -> _Kind:
+        """What a kernel of an instruction has in common with those that it stands for."""
+        number, index, product, is_split = one.computation, one.index, kernels.product(place), _is_split(kernels, place)
+        takes, gives = self.exchanged(number, index)
+        return _Kind(
+            product=product,
+            is_split=is_split,
+            words=wording(one.instruction, product, is_split, self.values.body(one.instruction) or ()),
+            operation=self.operation(number, index, one.price.cost),
+            avoidable=self._avoidable(number, index),
             takes=takes,
             gives=gives,
-            operation=kind.operation,
         )
 
     def _avoidable(self, computation: int, index: int) -> tuple[Avoidable, ...] | None:

@@ -8,9 +8,12 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from msgspec import Struct
+
 from ...dtypes import dtype
 from ..ir.module import Instruction
 from ..ir.shapes import NUMBERS, Shape
+from ..price.program import Origin
 from .kernels import Product
 
 _NUMBERED = re.compile(r"[._]\d+")
@@ -34,43 +37,40 @@ _IDLE = ("parameter", "constant", "bitcast", "tuple", "get-tuple-element")  # op
 _QUIET = ("pjit", "jit", "lambda", "main")
 
 
-def label(
-    instruction: Instruction,
-    *,
-    program: str,
-    op_name: str,
-    scope: str,
-    location: str,
-    product: Product | None,
-    split: bool = False,
-    parts: Iterable[Instruction] = (),
-) -> str:
-    """The label of an instruction, ``op_name`` being the framework's name of it.
+class Wording(Struct, frozen=True):
+    """What the labels of kernels that do the same have in common: the word for it, where the framework has none, and the sizes."""
 
-    ``parts`` are those of its fused body, and ``split`` says that its batch is the parts of one depth.
-    """
-    where = scope or source_line(location) or program.removeprefix("jit_")
-    return f"{where}  {_what(instruction, op_name, product, split, parts)}"
+    main: str
+    sizes: str
+
+
+def wording(instruction: Instruction, product: Product | None, split: bool, parts: Iterable[Instruction]) -> Wording:
+    """The words for an instruction; ``parts`` are those of its fused body, and ``split`` says that its batch is the parts of one depth."""
+    shape = instruction.shape
+    if not shape.is_array:
+        shape = next((leaf for leaf in shape.leaves if leaf.is_array), shape)
+    if product is None:
+        return Wording(_main(instruction, parts), _sized(shape))
+    number = _format(product.left.shape.dtype if product.left.shape.is_array else shape.dtype)
+    if split:
+        whole = f"{product.rows}×{product.batch * product.depth}×{product.columns}"
+        return Wording("dot", f"{whole} {number}, depth split in {product.batch}")
+    return Wording("dot", f"{product} {number}")
+
+
+def label(
+    instruction: Instruction, words: Wording, product: Product | None, parts: Iterable[Instruction], origin: Origin, program: str
+) -> str:
+    """The label of an instruction: where it comes from, what it does, and its sizes."""
+    where = origin.scope or source_line(origin.location) or program.removeprefix("jit_")
+    if product is None and origin.op_name.endswith(_PRODUCTS) and not _multiplies(instruction, parts):
+        return f"{where}  {words.main} {words.sizes}"  # a cast or a transpose made for a product
+    return f"{where}  {_word(origin.op_name, words.main)} {words.sizes}"
 
 
 def source_line(location: str) -> str:
     """A source line without its folders."""
     return location.replace("\\", "/").rpartition("/")[2]
-
-
-def _what(instruction: Instruction, op_name: str, product: Product | None, split: bool, parts: Iterable[Instruction]) -> str:
-    shape = instruction.shape
-    if not shape.is_array:
-        shape = next((leaf for leaf in shape.leaves if leaf.is_array), shape)
-    if product is not None:
-        number = product.left.shape.dtype if product.left.shape.is_array else shape.dtype
-        if split:
-            whole = f"{product.rows}×{product.batch * product.depth}×{product.columns}"
-            return f"{_word(op_name, 'dot')} {whole} {_format(number)}, depth split in {product.batch}"
-        return f"{_word(op_name, 'dot')} {product} {_format(number)}"
-    if op_name.endswith(_PRODUCTS) and not _multiplies(instruction, parts):  # a cast or a transpose made for a product
-        return f"{_main(instruction, parts)} {_sized(shape)}"
-    return f"{_word(op_name, _main(instruction, parts))} {_sized(shape)}"
 
 
 def _multiplies(instruction: Instruction, parts: Iterable[Instruction]) -> bool:
