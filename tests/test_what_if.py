@@ -21,6 +21,7 @@ from roofline.hlo.scaling.growth import Program
 from roofline.hlo.scaling.hidden import Data
 from roofline.hlo.scaling.inputs import dimension_named, dimensions_of, inputs_of, walking
 from roofline.hlo.scaling.scaled import scaled
+from roofline.machine import Machine
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
 from roofline.operation import Product
@@ -402,6 +403,14 @@ def test_a_program_without_a_profile_has_expected_times(tmp_path: Path) -> None:
     total = report.total
     assert total is not None
     assert total.time_s > total.before_s > 0
+
+
+def test_ops_without_an_expected_time_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "layer.hlo"
+    path.write_text(LAYER)
+    memory_alone = Machine.of("memory", {"hbm": "1 TB/s"})  # which says nothing of matmuls
+    notes = what_if(str(path), "scale batch=x4", memory_alone).input.notes
+    assert "y and z: no time is known on memory, so all times here leave them out" in notes
 
 
 def test_a_whole_program_in_bf16_moves_half_the_bytes(tmp_path: Path) -> None:

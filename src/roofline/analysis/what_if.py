@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from ..cost import NOTHING
 from ..errors import UsageError
 from ..machine import Machine
 from ..machines import load
@@ -17,6 +18,7 @@ from ..sources.embedded import programs_behind
 from ..units import plain, rounded, show
 from ..workload import Op, Recording, Workload
 from . import assemble
+from .advice_rules import listed
 from .changes import change
 from .changes.changed_steps import FIRST_WAIT_S, host_bounds, host_wait_s, launching_bounds
 from .changes.changed_times import MEASURED, Changed, applied, bounds, changed_op, slowed
@@ -118,16 +120,19 @@ def path_of(source: Report | str | Path) -> str:
 
 
 def timed(recording: Recording, machine: Machine) -> Recording:
-    """A recording of which every op has a time: its own, or of a program that did not run the expected one."""
+    """A recording of which every op has a time: its own, or of a program that did not run the expected one.
+
+    An op for which the machine has no rates counts as 0 s, and a note says so.
+    """
     if any(op.time_s is not None for op in recording.workload):
         return recording
     calibration = calibration_for(machine).for_kernels()
-
-    def with_time(op: Op) -> Op:
-        found = predict_op(op, machine, calibration)
-        return replace(op, time_s=found.time_s if found else 0.0)
-
-    return replace(recording, workload=Workload(tuple(map(with_time, recording.workload))))
+    ops = recording.workload.ops
+    expected = [predict_op(op, machine, calibration) for op in ops]
+    after = Workload(tuple(replace(op, time_s=found.time_s if found else 0.0) for op, found in zip(ops, expected, strict=True)))
+    unknown = [op.name for op, found in zip(ops, expected, strict=True) if found is None and op.cost != NOTHING]
+    notes = (f"{listed(unknown, len(unknown))}: no time is known on {machine.name}, so all times here leave them out",) if unknown else ()
+    return replace(recording, workload=after, notes=(*recording.notes, *notes))
 
 
 def _report(state: State, before: Recording, words: Sequence[str]) -> Report:

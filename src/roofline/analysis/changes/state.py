@@ -19,6 +19,7 @@ from ...machine import Machine
 from ...operation import Operation, Product, width
 from ...prediction import Prediction
 from ...workload import Op, Recording
+from ..advice_rules import listed
 from ..expected_times import predict_op
 from .bf16_scatters import added_in_bf16_s
 from .changed_times import OTHER_UNIT, REFORMATTED, Changed, anchored
@@ -124,6 +125,7 @@ class State:
     def changed(self) -> dict[int, Changed]:
         """Every op that has changed, with its time after that."""
         found: dict[int, Changed] = {}
+        unpredicted: list[str] = []
         moved = self.after_machine is not self.machine
         for index, op in enumerate(self.ops):
             old = self.recording.workload.ops[index]
@@ -135,7 +137,7 @@ class State:
                 continue
             after = predict_op(op, self.after_machine, self.after_calibration)
             if after is None:
-                self.notes.append(f"{op.name}: no prediction; its time is left unchanged")
+                unpredicted += [op.name] if old.time_s else []  # one without a time is told of where it should get one
                 continue
             if op is old and (before := self.before[index]) is not None and after.time_s == before.time_s:
                 continue  # as fast on the other machine
@@ -161,6 +163,9 @@ class State:
                 evidence=after.evidence,
                 times=op.count / old.count if old.count else 1.0,
             )
+        if unpredicted:
+            whose = "its time is" if len(unpredicted) == 1 else "their times are"
+            self.notes.append(f"{listed(unpredicted, len(unpredicted))}: no prediction; {whose} left unchanged")
         return found
 
 
