@@ -120,6 +120,29 @@ ENTRY %main (w: f32[8,16,16], x: f32[4,16]) -> f32[4,16] {
 """
 
 
+UPDATED = """
+HloModule step
+
+ENTRY %main (a: f32[16,64], b: f32[32,16]) -> f32[16,64] {
+  %a = f32[16,64]{1,0} parameter(0)
+  %b = f32[32,16]{1,0} parameter(1)
+  %y = f32[32,64]{1,0} dot(%b, %a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %h = f32[32,64]{1,0} tanh(%y)
+  %g = f32[16,64]{1,0} dot(%b, %h), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT %new = f32[16,64]{1,0} subtract(%a, %g)
+}
+"""
+
+
+def test_of_two_arguments_without_names_the_weight_is_the_one_that_is_updated() -> None:
+    # Two kernels take either: a matmul and the update, or two matmuls.
+    program = Program(parse(UPDATED.encode(), "step"))
+    assert {one.name: one.is_weight for one in inputs_of(program)} == {"a": True, "b": False}
+    batch = dimension_named(program, "batch")
+    assert batch is not None
+    assert [(one.name, axis, batch.size) for one, axis in batch.inputs] == [("b", 0, 32)]
+
+
 def test_what_a_loop_walks_along_is_a_weight_and_its_state_is_followed() -> None:
     program = Program(parse(LOOP.encode(), "loop"))
     assert {one.name: one.is_weight for one in inputs_of(program)} == {"w": True, "x": False}

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from ..ir.module import Computation, HloModule, Instruction
 from ..partition.propagation import Key
+from ..price.elementwise import ELEMENTWISE
 from ..unneeded.kernels import DOTS, product_dimensions
 from ..unneeded.values import RENAMED, Value, Values
 from .growth import Marks, Program
@@ -22,6 +23,7 @@ from .links import convolution_arrays
 
 _FLOATS = ("f", "bf")
 MATRIX = 2  # dimensions of a matrix
+_MOST_LOOKS = 200  # values behind a result
 LAYERS, EXPERTS = "layers", "experts"
 
 
@@ -165,13 +167,36 @@ def _is_weight(program: Program, values: Values, side: int, other: int | None, i
     """Whether an argument that is an operand of a product is a weight.
 
     A matrix times something computed is; so is a stack of matrices whose number is not among the results' dimensions, as of experts. Of
-    two arguments it is the one that nothing but products takes.
+    two arguments it is the one that nothing but products takes, or if as many kernels take each, the one that the program updates.
     """
     if program.module.entry_computation[side].shape.rank > MATRIX and in_batches:
         return not _is_kept(program, side)
     if other is None:
         return True
-    return not in_batches and _uses(program.module, values, side) < _uses(program.module, values, other)
+    if in_batches:
+        return False
+    mine, theirs = (_uses(program.module, values, each) for each in (side, other))
+    if mine == theirs:
+        return _is_updated(program.module, values, side) and not _is_updated(program.module, values, other)
+    return mine < theirs
+
+
+def _is_updated(module: HloModule, values: Values, argument: int) -> bool:
+    """Whether a result is made of an argument element by element, as a weight after a training step is."""
+    entry = module.entry_computation
+    root = entry.root_instruction
+    for place in root.operands if root.opcode == "tuple" else (entry.root,):
+        if entry[place].shape.dims != entry[argument].shape.dims:
+            continue
+        waiting = [Value(entry, place)]
+        for _ in range(_MOST_LOOKS):
+            if not waiting:
+                break
+            one = values.origin(waiting.pop())
+            if one.computation is entry and one.index == argument:
+                return True
+            waiting += values.operands(one) if one.opcode in ELEMENTWISE else []
+    return False
 
 
 def _uses(module: HloModule, values: Values, argument: int) -> int:
