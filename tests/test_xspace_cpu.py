@@ -173,6 +173,19 @@ def test_without_marks_each_run_of_the_longest_program_begins_a_step(capture: st
     assert any(note.startswith("no steps marked: each run of jit_") for note in found.notes)
 
 
+def test_a_program_that_only_shares_the_name_of_the_longest_begins_no_step(tmp_path: Path) -> None:
+    # jax.jit(jax.value_and_grad(f)) and jax.jit(f) are both jit_f: three runs of the one with four ops, 40 µs apart, each with one of f.
+    adds = [Instruction(f"add.{number}", "add", ("x", "x")) for number in range(1, 5)]
+    events = []
+    for run in range(3):
+        begin = 40 * run * US
+        events += [thunk(add.name, begin + 5 * place * US, 5 * US, 10 + run) for place, add in enumerate(adds)]
+        events.append(thunk("add.1", begin + 25 * US, 5 * US, 20 + run, program_id=8))
+    modules = {7: hlo("jit_f", {"main": [X, *adds]}), 8: hlo("jit_f", {"main": [X, adds[0]]})}
+    recording = recorded(tmp_path, host(events), programs(modules))
+    assert [step.time_s for step in recording.steps] == pytest.approx([40e-6, 40e-6, 30e-6])
+
+
 def test_a_step_of_ops_that_overlap_has_nothing_unknown() -> None:
     report = analyze(read(DATA / "jax_one.xplane.pb.gz"), CPU)
     average = next(point for point in report.points if point.scope == "average")

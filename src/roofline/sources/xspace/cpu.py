@@ -25,7 +25,7 @@ from ..timeline import Span, spans, with_host, with_lanes, with_timeline
 from .compilation import changed_shapes
 from .idle import IdleDevice, explain, look
 from .modules import CONTROL, Place, Program, Programs, plain
-from .program_runs import MOST_RUNS, TELLING
+from .program_runs import MOST_RUNS, TELLING, have_alike
 from .scan import Plane, Progress, Rows, RowsOf, Space, read_rows, union
 from .steps import HOST_PLANE, Annotation, Host, Launches, read_host
 from .timeline import shared_lane
@@ -211,7 +211,10 @@ def _unpriced(name: str, module: str, id: object) -> Subject:
 
 
 def _make_steps(host: Host, runs: Sequence[_Run], events: Iterable[_Event]) -> list[str]:
-    """Without step annotations, each run of the longest program begins a step, which lasts until its next run; returns notes."""
+    """Without step annotations, each run of the longest program begins a step, which lasts until its next run; returns notes.
+
+    Another program of its name is the same function if it has about as many ops, as in `program_runs`.
+    """
     times, ops, devices = Counter[object](), dict[object, set[int]](), dict[object, set[int]]()
     for event in events:
         if not event.outer:
@@ -225,7 +228,8 @@ def _make_steps(host: Host, runs: Sequence[_Run], events: Iterable[_Event]) -> l
     namesakes = [program for program, name in names.items() if name == names.get(main)]
     if main is None or (len(namesakes) > 1 and len(ops.get(main, ())) < TELLING):
         return []
-    begins = [place for place, run in enumerate(runs) if run.module == names[main]]
+    alike = {program for program in namesakes if have_alike(len(ops.get(main, ())), len(ops.get(program, ())))}
+    begins = [place for place, run in enumerate(runs) if run.program in alike]
     if len(begins) < 2 or len(begins) > MOST_RUNS:
         return []
     steps = []

@@ -46,7 +46,7 @@ class Stretches(Struct, frozen=True):
         namesakes = [one for one in times if one[0] == main[0]]
         if len(namesakes) > 1 and kernels[main] < TELLING:
             return ProgramSteps()
-        alike = {one for one in namesakes if _ALIKE * kernels[main] <= kernels[one] <= kernels[main] / _ALIKE}
+        alike = {one for one in namesakes if have_alike(kernels[main], kernels[one])}
         begins = [place for place, one in enumerate(programs) if one in alike]
         if len(begins) < 2:
             return ProgramSteps()
@@ -61,6 +61,11 @@ class Stretches(Struct, frozen=True):
             first = self.spans[begin]
             steps.append(Annotation(name, mark, first.begin_ps, self.spans[end - 1].end_ps, first.line))
         return ProgramSteps(tuple(steps), tuple(marks), frozenset(lasts.values()), f"no steps marked: each run of {name} begins a step")
+
+
+def have_alike(kernels: int, others: int) -> bool:
+    """Whether two programs of one name have about as many kernels, as one function compiled for other shapes has."""
+    return _ALIKE * kernels <= others <= kernels / _ALIKE
 
 
 class Ran(Struct, frozen=True):
