@@ -53,18 +53,21 @@ ENTRY %main (x: bf16[8,4096,16,{data}]) -> bf16[8,16,4096,128] {{
     assert factors == ([2] if told else [])
 
 
-@pytest.mark.parametrize(("rows", "factor"), [(1000, 2), (1500, 4 / 3), (2000, None)])
-def test_what_is_added_to_padded_rows_by_an_update_leaves_them_padded(rows: int, factor: float | None) -> None:
-    # XLA adds padded rows to others as an update of those others.
+@pytest.mark.parametrize(
+    ("start", "rows", "factor"), [(0, 1000, 2), (0, 1500, 4 / 3), (0, 2000, None), (500, 1000, 4 / 3), (1000, 1000, None)]
+)
+def test_what_is_added_to_padded_rows_by_an_update_leaves_them_padded(start: int, rows: int, factor: float | None) -> None:
+    # XLA adds padded rows to others as an update of those others. What is written behind the data fills the rows up.
     program = f"""HloModule residual
 ENTRY %main (x: bf16[1000,1024], new: bf16[{rows},1024], w: bf16[1024,1024]) -> bf16[2000,1024] {{
   %x = bf16[1000,1024]{{1,0}} parameter(0)
   %new = bf16[{rows},1024]{{1,0}} parameter(1)
   %w = bf16[1024,1024]{{1,0}} parameter(2)
   %zero = bf16[] constant(0)
-  %at = s32[] constant(0)
+  %at = s32[] constant({start})
+  %first = s32[] constant(0)
   %filled = bf16[2000,1024]{{1,0}} pad(%x, %zero), padding=0_1000x0_0
-  %both = bf16[2000,1024]{{1,0}} dynamic-update-slice(%filled, %new, %at, %at)
+  %both = bf16[2000,1024]{{1,0}} dynamic-update-slice(%filled, %new, %at, %first)
   ROOT %made = bf16[2000,1024]{{1,0}} dot(%both, %w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
 }}
 """

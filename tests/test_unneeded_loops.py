@@ -182,3 +182,18 @@ def test_arrays_that_are_interleaved_are_no_padding_and_do_not_stream() -> None:
     ops = ops_of(mixed, of_shape(16, 2048, 1024), of_shape(1024, 1024))
     assert not [one for op in ops for one in op.avoidable if one.kind == "padding"]
     assert any(op.operation == Streamed(kind="interleaved") for op in ops)
+
+
+@pytest.mark.parametrize(("shift", "factor"), [(512, None), (256, 4 / 3), (0, 2)])
+def test_parts_that_are_padded_on_opposite_sides_and_added_fill_an_array(shift: int, factor: float | None) -> None:
+    # As in the gradient of rotary embeddings: each half is padded to the whole. Of 1024 columns 512 are data where both begin at 0,
+    # 768 where the second begins at 256, and all where it begins at 512.
+    def halves(a: Any, b: Any, w: Any) -> Any:
+        zero = jnp.zeros((), a.dtype)
+        left = jax.lax.pad(a, zero, ((0, 0, 0), (0, 512, 0)))
+        right = jax.lax.pad(b, zero, ((0, 0, 0), (shift, 512 - shift, 0)))
+        return jax.lax.optimization_barrier(left + right) @ w
+
+    ops = ops_of(halves, of_shape(4096, 512), of_shape(4096, 512), of_shape(1024, 1024))
+    factors = [one.factor for op in ops for one in op.avoidable if one.kind == "padding" and one.factor]
+    assert factors == ([pytest.approx(factor)] if factor else [])

@@ -5,7 +5,9 @@ other products, elementwise operations, reductions, and changes of layout.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from math import prod
+from operator import itemgetter
 from typing import NamedTuple
 
 from ..ir.shapes import Shape
@@ -24,10 +26,14 @@ Key = tuple[str, int, str]  # of a value
 
 
 class PaddedAxis(NamedTuple):
-    """A padded axis: the share of it that is data, and the source line that padded it."""
+    """A padded axis: the share of it that is data, the source line that padded it, and where the data begin.
+
+    The place is a share of the axis too, or the update that wrote the data, if its place is not a constant.
+    """
 
     share: float
     location: str
+    place: float | Key = 0.0
 
 
 Shares = dict[int, PaddedAxis]
@@ -48,17 +54,21 @@ def _looked_at(values: Values, made: Value, seen: dict[Key, Shares], depth: int)
     if made.opcode == "pad":
         apart = {axis for axis, side in enumerate(made.instruction.padding) if side.interior}  # another array may lie in between
         found = _less(values.operand(made, 0).shape.dims, made.shape.dims, location)
-        return {axis: padded for axis, padded in found.items() if axis not in apart}
+        starts = [side.low / size for side, size in zip(made.instruction.padding, made.shape.dims, strict=True)]
+        return {axis: padded._replace(place=starts[axis]) for axis, padded in found.items() if axis not in apart}
     if made.opcode in _WRITTEN and _is_constant(values, values.operand(made, 0)):
-        return _less(values.operand(made, _WRITTEN[made.opcode]).shape.dims, made.shape.dims, location)
-    if made.opcode == "dynamic-update-slice":  # what is written lies where there was data before, or the axis has more of it
+        found = _less(values.operand(made, _WRITTEN[made.opcode]).shape.dims, made.shape.dims, location)
+        return {axis: padded._replace(place=_written_at(values, made, axis)) for axis, padded in found.items()}
+    if made.opcode == "dynamic-update-slice":
         inner, new = padded_axes(values, values.operand(made, 0), seen, depth + 1), values.operand(made, 1).shape.dims
-        more = {axis: new[axis] / size for axis, size in enumerate(made.shape.dims)}
-        return {axis: padded._replace(share=max(padded.share, more[axis])) for axis, padded in inner.items() if more[axis] < 1}
+        written = _less(new, made.shape.dims, location)
+        return {
+            axis: _together(padded, written[axis]._replace(place=_written_at(values, made, axis)))
+            for axis, padded in inner.items()
+            if axis in written
+        }
     if made.opcode == "concatenate":
-        filler = sum(one.shape.elements for one in values.operands(made) if _is_constant(values, one))
-        if filler:
-            return {made.instruction.dimensions[0]: PaddedAxis(1 - filler / made.shape.elements, location)}
+        return _concatenated(values, made, location)
     if made.opcode == "transpose":
         inner = padded_axes(values, values.operand(made, 0), seen, depth + 1)
         return {axis: inner[old] for axis, old in enumerate(made.instruction.dimensions) if old in inner}
@@ -86,10 +96,46 @@ def _of_elements(values: Values, made: Value, seen: dict[Key, Shares], depth: in
             continue
         axes = padded_axes(values, operand, seen, depth + 1)
         if found is None or made.opcode == "multiply":
-            found = {**axes, **{axis: min(padded, axes.get(axis, padded)) for axis, padded in (found or {}).items()}}
+            found = {**axes, **{axis: min(padded, axes.get(axis, padded), key=_share) for axis, padded in (found or {}).items()}}
         else:
-            found = {axis: max(padded, axes[axis]) for axis, padded in found.items() if axis in axes}
+            found = {axis: _together(padded, axes[axis]) for axis, padded in found.items() if axis in axes}
     return found or {}
+
+
+def _share(axis: PaddedAxis) -> float:
+    return axis.share
+
+
+def _together(one: PaddedAxis, other: PaddedAxis) -> PaddedAxis:
+    """An axis that has the data of both, which may lie beside each other, as the parts of an array do in its gradient."""
+    longer, both = max(one, other, key=_share), min(one.share + other.share, 1.0)
+    if one.place == other.place:
+        return longer
+    if isinstance(one.place, float) and isinstance(other.place, float):
+        start = min(one.place, other.place)
+        end = max(one.place + one.share, other.place + other.share)
+        return longer._replace(share=min(both, end - start), place=start)
+    return longer._replace(share=both)
+
+
+def _written_at(values: Values, made: Value, axis: int) -> float | Key:
+    """Where an update writes its part of an axis: a share of it if a constant says so, else known by the update alone."""
+    if made.opcode == "dynamic-update-slice" and len(made.instruction.operands) == 2 + len(made.shape.dims):
+        start = values.origin(values.operand(made, 2 + axis)).instruction
+        if start.opcode == "constant" and start.literal:
+            return int(start.literal[0].real) / made.shape.dims[axis]
+    return made.key
+
+
+def _concatenated(values: Values, made: Value, location: str) -> Shares:
+    """The axis of arrays put one behind the other, if some of them are constants."""
+    axis = made.instruction.dimensions[0]
+    parts = [(one.shape.dims[axis], _is_constant(values, one)) for one in values.operands(made)]
+    filler = sum(size for size, constant in parts if constant)
+    if not filler:
+        return {}
+    before = sum(size for size, _ in takewhile(itemgetter(1), parts))
+    return {axis: PaddedAxis(1 - filler / made.shape.dims[axis], location, before / made.shape.dims[axis])}
 
 
 def _less(data: Sequence[int], whole: Sequence[int], location: str) -> Shares:
@@ -127,7 +173,7 @@ def reshaped(before: Shape, after: Shape, shares: Shares, *, by_storage: bool) -
         mine = [shares[ours[place]] for place in old if ours[place] in shares]
         if mine and new:
             largest = max((theirs[place] for place in new), key=after.dims.__getitem__)
-            found[largest] = PaddedAxis(prod(one.share for one in mine), mine[0].location)
+            found[largest] = mine[0]._replace(share=prod(one.share for one in mine))
     return found
 
 
