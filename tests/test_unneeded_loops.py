@@ -1,6 +1,7 @@
 """What of a program's work could be avoided, in loops and around them, and in products that several others use."""
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read import parse
 from roofline.hlo.unneeded import Review, reviewed_program
-from roofline.operation import Streamed
+from roofline.operation import Product, Streamed
 from roofline.resource import HBM
 
 jax = pytest.importorskip("jax")
@@ -197,3 +198,22 @@ def test_parts_that_are_padded_on_opposite_sides_and_added_fill_an_array(shift: 
     ops = ops_of(halves, of_shape(4096, 512), of_shape(4096, 512), of_shape(1024, 1024))
     factors = [one.factor for op in ops for one in op.avoidable if one.kind == "padding" and one.factor]
     assert factors == ([pytest.approx(factor)] if factor else [])
+
+
+def test_a_token_that_is_sent_to_two_experts_is_not_multiplied_twice_by_one() -> None:
+    def mixture(x: Any, router: Any, up: Any, down: Any) -> Any:
+        chosen = jax.lax.top_k(x @ router, 2)[1].reshape(-1)
+        order = jnp.argsort(chosen)
+        sizes = jnp.bincount(chosen, length=8).astype("int32")
+        hidden = jax.nn.relu(jax.lax.ragged_dot(x[order // 2], up, sizes))
+        return jnp.zeros_like(x).at[order // 2].add(jax.lax.ragged_dot(hidden, down, sizes))
+
+    ops = ops_of(mixture, of_shape(4096, 1024), of_shape(1024, 8), of_shape(8, 1024, 2048), of_shape(8, 2048, 1024))
+    assert not [one for op in ops for one in op.avoidable if one.kind == "repeated-operand"]
+    products = [op for op in ops if isinstance(op.operation, Product) and op.operation.groups]
+    for op, sizes in zip(products, [(8192, 1024, 2048), (8192, 2048, 1024)], strict=True):
+        # Each of the 4096 tokens is multiplied by the matrices of its two experts, not of all eight.
+        assert isinstance(op.operation, Product)
+        assert (op.operation.m, op.operation.k, op.operation.n, op.operation.groups) == (*sizes, 8)
+        assert (op.cost.flops, op.operation.bytes) == (2 * prod(sizes), op.cost[HBM] - 8 * 4)
+        assert op.label.endswith("ragged dot {}×{}×{} in 8 groups bf16".format(*sizes))

@@ -25,7 +25,10 @@ _FEW = 0.05
 
 
 class Product(Struct, frozen=True, kw_only=True):
-    """A product of matrices: ``batch`` of them, rows times depth by depth times columns."""
+    """A product of matrices: ``batch`` of them, rows times depth by depth times columns.
+
+    With ``groups`` it is a ragged one: its rows, or its depth, are that many groups, each multiplied by a matrix of its own.
+    """
 
     left: Value
     right: Value
@@ -35,6 +38,7 @@ class Product(Struct, frozen=True, kw_only=True):
     rows: int
     depth: int
     columns: int
+    groups: int = 0
 
     @property
     def flops(self) -> int:
@@ -42,7 +46,8 @@ class Product(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         size = f"{self.rows}×{self.depth}×{self.columns}"
-        return f"{self.batch}×({size})" if self.batch > 1 else size
+        whole = f"{self.batch}×({size})" if self.batch > 1 else size
+        return f"{whole} in {self.groups} groups" if self.groups else whole
 
 
 class Convolution(Struct, frozen=True):
@@ -147,7 +152,11 @@ def product(values: Values, made: Value) -> Product | None:
     if sizes is None:
         return None
     batch, rows, depth, columns = sizes
-    return Product(left=left, right=right, made=made, dims=dims, batch=batch, rows=rows, depth=depth, columns=columns)
+    groups = 0
+    if instruction.opcode == "ragged-dot" and len(instruction.operands) > 2:
+        groups = values.operand(made, 2).shape.dims[-1]
+        columns //= max(prod(right.shape.dims[axis] for axis in instruction.integers("rhs_group_dims")), 1)
+    return Product(left=left, right=right, made=made, dims=dims, batch=batch, rows=rows, depth=depth, columns=columns, groups=groups)
 
 
 @lru_cache(maxsize=256)  # a program repeats its products for each layer

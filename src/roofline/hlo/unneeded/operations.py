@@ -115,6 +115,7 @@ def _product(found: Found, cost: Cost) -> Product:
         k=found.depth,
         n=found.columns,
         batch=found.batch,
+        groups=found.groups,
         left=formats[0],
         right=formats[1],
         out=formats[2],

@@ -82,7 +82,7 @@ def _looked_at(values: Values, made: Value, seen: dict[Key, Shares], depth: int)
     if made.opcode in _SAME:
         return _of_elements(values, made, seen, depth)
     inside = product(values, made)
-    return _of_product(values, inside, seen, depth) if inside is not None else {}
+    return _of_product(values, inside, seen, depth) if inside is not None and not inside.groups else {}
 
 
 def _of_elements(values: Values, made: Value, seen: dict[Key, Shares], depth: int) -> Shares:

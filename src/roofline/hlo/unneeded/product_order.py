@@ -59,12 +59,14 @@ def _multiplied_on(kernels: Kernels) -> dict[int, list[_Use]]:
     """The products whose results other products take, by their kernels."""
     found: dict[int, list[_Use]] = {}
     for index, product in kernels.products.items():
+        if product.groups:
+            continue
         second = _whole(kernels, index, product)
         for side, other, width in ((second.left, second.right, second.columns), (second.right, second.left, second.rows)):
             made = unscaled(kernels.values, side)
             place = kernels.holding(made)
             first = kernels.product(place) if place is not None and place != index else None
-            if place is None or first is None or first.batch != second.batch or first.made.key != made.key:
+            if place is None or first is None or first.groups or first.batch != second.batch or first.made.key != made.key:
                 continue
             if place in kernels.products and is_linear(made.instruction):
                 found.setdefault(place, []).append(_Use(index, second, other, width))

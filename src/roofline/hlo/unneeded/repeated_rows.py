@@ -2,7 +2,7 @@
 
 Rows are repeated by a broadcast, or by a gather of more rows than there are. What is computed from each row by itself is the same for equal
 rows, so the axes are followed through products and elementwise operations: computed first and repeated then, it needs a fraction of the
-work.
+work. A ragged product multiplies equal rows by different matrices, as those of the experts that a token chose.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def repeated_rows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     if not kernels.products or not _repeats_rows(kernels):
         return
     rows = _Rows(kernels)
-    shares = {index: rows.needed(found) for index, found in kernels.products.items() if found.batch == 1}
+    shares = {index: rows.needed(found) for index, found in kernels.products.items() if _is_plain(found)}
     told = {index for index, (needed, _) in shares.items() if needed <= _MOST_NEEDED}
     if not told or not rows.meet_others():
         return
@@ -98,7 +98,7 @@ class _Rows:
             for side, number in ((found.right, found.rows), (found.left, found.columns)):
                 weights[self.values.origin(side, _CUT).key, number] = shares[index][0]
         for index, found in self.kernels.products.items():
-            if index in told or found.batch > 1:
+            if index in told or not _is_plain(found):
                 continue
             sides = (found.left, found.dims.lhs_contracting), (found.right, found.dims.rhs_contracting)
             needed = min(share_of(self.axes(side), contracted) for side, contracted in sides)
@@ -180,7 +180,7 @@ class _Rows:
             return self._of_elements(made, depth)
         inside = product(self.values, made)
         if inside is not None:
-            return self._of_product(inside, depth)
+            return {} if inside.groups else self._of_product(inside, depth)
         if made.opcode not in ("transpose", *_RESHAPES, *_KEEPING):
             return {}
         before = self.values.operand(made, 0)
@@ -231,6 +231,11 @@ class _Rows:
         axes += [left.get(axis) for axis in free_axes(found.left, found.dims.lhs_contracting, found.dims.lhs_batch)]
         axes += [right.get(axis) for axis in free_axes(found.right, found.dims.rhs_contracting, found.dims.rhs_batch)]
         return {axis: one for axis, one in enumerate(axes) if one is not None}
+
+
+def _is_plain(found: Product) -> bool:
+    """Whether all rows of a product are multiplied by one matrix."""
+    return found.batch == 1 and not found.groups
 
 
 def _both(one: Shares, other: Shares, dims: tuple[int, ...]) -> Shares:
