@@ -50,7 +50,7 @@ def _throughput(point: Point, devices: int, most: str = "") -> Iterable[str]:
 def _machines(machine: MachineInfo, devices: Sequence[DeviceInfo]) -> str:
     count, title = len(devices) or 1, machine.title or machine.name
     hosts = len({device.host for device in devices})
-    if hosts < count and all(device.name == CPU for device in devices):  # a process may divide its CPU
+    if hosts < len(devices) and all(device.name == CPU for device in devices):  # a process may divide its CPU
         return f"{_number(count)} devices of {_number(hosts)} {title}"
     return f"{_number(count)} {title}"
 
