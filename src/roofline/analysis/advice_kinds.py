@@ -175,7 +175,7 @@ KINDS: dict[str, Kind] = {
     "unknown": Kind(
         "have an unknown cost",
         (
-            "give their FLOP and bytes by hand or with a formula",
+            "say how long loops are (--trips LOOP=N), and what custom calls and operators cost (rl.register_call, rl.register_op)",
             "collect hardware counters for them",
         ),
     ),

@@ -124,7 +124,8 @@ def exchange(kind: str, elements: Dim, one: DType, way: Route, link: Link) -> Co
 
 
 def _describe(way: Route, equation: str) -> tuple[str, ...]:
-    return (f"{way.algorithm} over {way.chips} chips: {equation}, through the busiest link in one direction; {way.hops} hops",)
+    hops = "1 hop" if way.hops == 1 else f"{way.hops} hops"
+    return (f"{way.algorithm} over {way.chips} chips: {equation}, through the busiest link in one direction; {hops}",)
 
 
 @formula("all_gather", group="collective", example=(2**26,), aliases=("allgather", "all_gather_into_tensor", "ncclAllGather"))
