@@ -1,6 +1,6 @@
 """Analysis: a recording compared with a machine's limits. The command line and every other entry point call this."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import compress, count
 from operator import not_
 from pathlib import Path
@@ -257,11 +257,11 @@ def _op_times(placed: PlacedOps, machine: Machine, corrections: Corrections, pre
     """Each op with its minimum and its expected time."""
     wasteful = compress(count(), column(placed.ops, "avoidable"))
     minimum_s = MinimumTimes(machine, corrections)
-    known: dict[tuple[int, int, float, float], Needed | None] = {}  # ops of equal layers share their costs, and what can be avoided
+    known: dict[Hashable, Needed | None] = {}  # ops of equal layers share their costs, and those without what can be avoided
     needs: dict[int, Needed] = {}
     for number, op in [(number, placed.ops[number]) for number in wasteful]:
         floor_s = placed.floor_s[number]
-        same = (id(op.avoidable), id(op.cost), op.count, floor_s)
+        same = (*[(id(one.instead), one.unneeded) for one in op.avoidable], id(op.cost), op.count, floor_s)
         if same not in known:
             known[same] = needed(op, floor_s, minimum_s)
         if (least := known[same]) is not None:
