@@ -436,6 +436,32 @@ def test_ops_without_an_expected_time_are_named(tmp_path: Path) -> None:
     assert "y and z: no time is known on memory, so all times here leave them out" in notes
 
 
+@pytest.mark.parametrize(
+    ("words", "peak"),
+    [
+        ("set hbm=x2", 20_928),  # tok 128, table 6,400, bias 64, w 4,096; z of 32 x 64 numbers, made of y of 32 x 16
+        ("scale batch=x2", 31_296),  # tok 256, and 64 rows of z and y
+        ("shard batch=2", 15_744),  # tok 64, and 16 rows of z and y
+        ("scale batch=x2 scale vocabulary=x2", 37_696),  # and a table of 12,800
+        ("dtype bf16", None),  # a smaller program, of which nothing says how much it holds at once
+        ("scale batch=x2 dtype bf16", None),
+    ],
+)
+def test_the_peak_memory_is_that_of_the_program_in_its_new_sizes(words: str, peak: int | None, tmp_path: Path) -> None:
+    file = tmp_path / "step.hlo"
+    file.write_text(LAYER, encoding="utf-8")
+    after = what_if(file, words, "h200")
+    assert (after.memory and after.memory.peak_bytes) == peak
+
+
+def test_a_size_that_does_not_fit_into_memory_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "step.hlo"
+    file.write_text(LAYER, encoding="utf-8")
+    # The table is 6,400 B, so that 2²⁵ times as many rows take 215 GB.
+    after = what_if(file, "scale vocabulary=x1048576 scale vocabulary=x32", machine="h200")
+    assert any(note.startswith("step needs 214.7 GB of memory and h200-sxm has ") for note in after.input.notes)
+
+
 def test_a_whole_program_in_bf16_moves_half_the_bytes(tmp_path: Path) -> None:
     file = tmp_path / "step.hlo"
     file.write_text(LAYER.replace("[4,8", "[4000,800").replace("[32,", "[3200000,"))

@@ -24,6 +24,7 @@ from .changes.changed_steps import FIRST_WAIT_S, host_bounds, host_wait_s, launc
 from .changes.changed_times import MEASURED, Changed, applied, bounds, changed_op, slowed
 from .changes.state import State
 from .expected_times import predict_op
+from .memory import out_of_memory
 
 CANDIDATES = (
     "kernel attention=flash",
@@ -142,12 +143,13 @@ def _report(state: State, before: Recording, words: Sequence[str]) -> Report:
     after = applied(before, changed, extra, no_idle=state.no_idle, one_graph=state.one_graph)
     first = len(before.workload)
     changed |= {first + place: new for place, (_, new) in enumerate(added)}
-    report = assemble(replace(after, kernels=()), state.after_machine)
+    report = assemble(replace(after, kernels=(), memory=state.memory), state.after_machine)
     old = assemble(replace(before, kernels=()), state.machine)
     was = {op.id: op for op in old.ops}
     ops = tuple(_op(op, was.get(op.id), changed.get(op.id)) for op in report.ops)
     steps = {step.step: step.time_s for step in old.steps}
-    notes = tuple(dict.fromkeys((*report.input.notes, *state.notes)))
+    too_much = out_of_memory(report.memory, state.after_machine)
+    notes = tuple(dict.fromkeys((*([too_much.message] if too_much else ()), *report.input.notes, *state.notes)))
     host, idle = host_wait_s(before), (sum(one.time_s for one in each.idle) for each in (before, after))
     gone = REMAINS * (next(idle) - next(idle)) / max(len(before.steps) * len(before.devices), 1)
     launched = None if state.one_graph else launching_bounds(before, after) if state.no_idle else host_bounds(before, after)

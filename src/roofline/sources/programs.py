@@ -57,7 +57,7 @@ def read(path: Path, target: Machine | None = None, *, network: Network | None =
     """
     notes: list[str] = []
     ops: list[Op] = []
-    peaks: list[PeakMemory] = []
+    priced: list[tuple[HloModule, Platform]] = []
     modules = list(read_modules(path))
     if trips:
         check_trips(trips, loop_names(modules))
@@ -65,11 +65,18 @@ def read(path: Path, target: Machine | None = None, *, network: Network | None =
         ready, platform, note = prepared(module, target)
         notes += note
         ops += reviewed_program(ready, platform, link=network or (network_of(target) if target else None), trips=trips).ops
-        peak = peak_memory(ready, platform)
-        devices = even_share(ready.entry_computation[0])  # marked where nothing says how arrays are spread
+        priced.append((ready, platform))
+    return Recording(workload=Workload(tuple(ops)), format="hlo", files=(str(path),), memory=most_memory(priced), notes=tuple(notes))
+
+
+def most_memory(programs: Iterable[tuple[HloModule, Platform]]) -> PeakMemory | None:
+    """The peak memory of one device, of several programs that of the one that needs most."""
+    peaks: list[PeakMemory] = []
+    for module, platform in programs:
+        peak = peak_memory(module, platform)
+        devices = even_share(module.entry_computation[0])  # marked where nothing says how arrays are spread
         peaks += [peak.divided(devices)] if peak else []
-    most = max(peaks, key=lambda one: one.peak_bytes, default=None)
-    return Recording(workload=Workload(tuple(ops)), format="hlo", files=(str(path),), memory=most, notes=tuple(notes))
+    return max(peaks, key=lambda one: one.peak_bytes, default=None)
 
 
 def loop_names(modules: Iterable[HloModule]) -> list[str]:

@@ -6,6 +6,7 @@ A change is a module here and a line in `CHANGES`. Each takes the ops as the cha
 """
 
 from collections.abc import Callable, Sequence
+from operator import is_not
 from typing import Protocol
 
 from ...errors import UsageError, did_you_mean
@@ -78,4 +79,7 @@ def change(state: State, words: Sequence[str]) -> None:
         asked.append((word, [reader.need()] if " " in reader.usage else []))
     for word, argument in sorted(asked, key=lambda one: FIRST.get(one[0], THEN)):
         apply, usage, _ = CHANGES[word]
+        ops, added = list(state.ops), len(state.added)
         apply(state, Words(argument, usage))
+        if FIRST.get(word, THEN) == THEN and (len(state.added) > added or any(map(is_not, ops, state.ops))):
+            state.memory = None  # other arrays are held, or other formats, which no program shows

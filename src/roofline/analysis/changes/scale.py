@@ -16,6 +16,8 @@ from ...hlo.scaling.scaled import scaled
 from ...hlo.unneeded.kernels import Product
 from ...operation import Collective
 from ...resource import HBM, SCALE_UP, matrix
+from ...sources.programs import most_memory
+from ...workload import RECORDED_ALLOCATIONS, PeakMemory
 from .single_rows import parts_of, take_apart
 from .state import State
 from .traced_scale import TRACED, scale_traced
@@ -32,6 +34,7 @@ def scale(state: State, words: Words) -> None:
         if (size * times).denominator != 1:
             raise UsageError(f"scale {name}=x{times}: {name} is {size}, which leaves no whole number")
         state.notes.append(f"{name}: {size} to {size * times}, by the shapes of each op's first tensors")
+        state.memory = None
         return
     program, dimension = _dimension(state, "scale", name)
     module, after = program.module, dimension.size * times
@@ -50,6 +53,7 @@ def scale(state: State, words: Words) -> None:
             others += 1
     if others:
         state.notes.append(f"{name} of {others} other program{'s' if others > 1 else ''} in the same way")
+    state.memory = None if dimension.is_hidden else _memory(state)
 
 
 def _scaled(state: State, program: Program, dimension: Dimension, times: Fraction) -> None:
@@ -60,6 +64,13 @@ def _scaled(state: State, program: Program, dimension: Dimension, times: Fractio
     _grown(state, program, dimension, times)
     if dimension.grouped:
         _with_the_same_tokens(state, program.module.name, times)
+
+
+def _memory(state: State) -> PeakMemory | None:
+    """The peak memory of the programs in their new sizes; what a profile recorded is of the old ones and of more than programs."""
+    if state.memory is None or state.memory.method == RECORDED_ALLOCATIONS:
+        return None
+    return most_memory((module, state.review(module).pricer.platform) for module in state.programs.values())
 
 
 def _with_the_same_tokens(state: State, name: str, times: Fraction) -> None:
@@ -87,6 +98,7 @@ def shard(state: State, words: Words) -> None:
         if found is not None and _sums(program, dimension, found):
             sums.append((op, found.made.shape.bytes))
     _grown(state, program, dimension, Fraction(1, devices))
+    state.memory = _memory(state)
     if not link:
         state.notes.append(f"shard {name}={devices}: {state.after_machine.name} has no known link, so its exchanges are left out")
         return

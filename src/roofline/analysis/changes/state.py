@@ -61,6 +61,7 @@ class State:
         self.added: list[Added] = []
         self.fixed: dict[int, tuple[float, float, float]] = {}  # ops whose time and bounds a change works out itself
         self.no_idle = self.one_graph = False
+        self.memory = recording.memory  # None where a change leaves it unknown
         self.notes: list[str] = []
         self._reviews: dict[str, Review] = {}
         self._weights: dict[str, set[int]] = {}
