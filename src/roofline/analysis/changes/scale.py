@@ -11,7 +11,7 @@ from ...hlo.ir.module import HloModule
 from ...hlo.price.types import Site
 from ...hlo.scaling.growth import Program, Times
 from ...hlo.scaling.hidden import Data
-from ...hlo.scaling.inputs import LAYERS, Dimension, dimension_named, dimensions_of, inputs_of, walking
+from ...hlo.scaling.inputs import Dimension, dimension_named, dimensions_of, inputs_of, walking
 from ...hlo.scaling.scaled import scaled
 from ...hlo.unneeded.kernels import Product
 from ...operation import Collective
@@ -156,15 +156,15 @@ def _grown(state: State, program: Program, dimension: Dimension, times: Times) -
     module = program.module
     larger = scaled(program, dimension.marks, times)
     review = state.review(larger)
-    longer = walking(program, dimension) if dimension.name == LAYERS else set()
+    longer = walking(program, dimension)
     for index, op in state:
         place = module.place(op.name) if op.module == module.name else None
         if place is None or not op.count or op.cost == NOTHING:
             continue  # loops and calls have no cost of their own: the ops that they run have it
         number, position = place
         if number in longer:
-            state.run_more(index, times)
-            continue
+            state.run_more(index, times ** longer[number])
+            op = state.ops[index]
         site = Site(larger, larger.computations[number], larger.computations[number][position], review.pricer.platform)
         try:
             once = review.pricer.price(site)

@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from ..ir.module import Computation, HloModule, Instruction
 from ..partition.propagation import Key
 from ..price.elementwise import ELEMENTWISE
+from ..price.loops import Loops
 from ..unneeded.kernels import DOTS, product_dimensions
 from ..unneeded.values import RENAMED, Value, Values
-from .growth import Marks, Program
-from .links import convolution_arrays
+from .growth import Marks, Program, running
+from .links import WalkedAxis, called_by, convolution_arrays, walked_axes
 
 _FLOATS = ("f", "bf")
 MATRIX = 2  # dimensions of a matrix
@@ -230,20 +231,22 @@ def _walked(module: HloModule) -> set[int]:
     return found
 
 
-def walking(program: Program, dimension: Dimension) -> set[int]:
-    """The computations of the entry's loops that walk along a dimension: with more of it they run more often."""
-    module = program.module
-    entry, stacks = module.entry_computation, {one.key[1] for one, axis in dimension.inputs if axis == 0}
-    found: set[int] = set()
-    for loop in entry:
-        if loop.opcode == "while" and stacks & set(entry[loop.operands[0]].operands):
-            waiting = list(loop.called("body"))
-            while waiting:
-                number = waiting.pop()
-                if number not in found:
-                    found.add(number)
-                    waiting += [call.computation for one in module.computations[number] for call in one.calls]
+def walking(program: Program, dimension: Dimension) -> dict[int, int]:
+    """The computations of loops that walk along a dimension, which run more often with more of it, and how many such loops each is in."""
+    module, loops = program.module, Loops(program.module)
+    found: dict[int, int] = {}
+    for number in running(module):
+        for loop in module.computations[number]:
+            if loop.opcode == "while" and any(_grows(dimension.marks, one) for one in walked_axes(module, loops, number, loop)):
+                for inner in called_by(module, loop):
+                    found[inner] = found.get(inner, 0) + 1
     return found
+
+
+def _grows(marks: Marks, walked: WalkedAxis) -> bool:
+    """Whether a dimension that a loop walks along grows, and not the part that it takes of it in each trip."""
+    whole, part = (marks.get(key) for key in (walked.whole, walked.part))
+    return bool(whole and whole[walked.axis] and not (part and part[walked.axis]))
 
 
 def _bodies(module: HloModule) -> list[tuple[Computation, tuple[tuple[Computation, Instruction], ...]]]:

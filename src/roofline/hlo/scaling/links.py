@@ -4,7 +4,7 @@ The rules of `partition.dimensions` say it for plain operations. To these come w
 their operands; bitcasts, which see the same memory in another shape; library calls; slices and paddings, which keep what they cut off.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from ..ir.module import Computation, HloModule, Instruction
 from ..ir.shapes import Shape
 from ..partition.dimensions import Dimensions, Rule, reshape_rule, rule_of
 from ..partition.propagation import Key, handed_on
+from ..price.loops import Loops
 from ..unneeded.kernels import product_dimensions
 from .attention_calls import attention_arrays
 
@@ -22,6 +23,9 @@ _CUT = ("slice", "pad", "dynamic-slice", "reverse", "sort", "topk", "reduce-wind
 _MOST_CUT = 0.5  # of a dimension: a slice that takes less of it does not grow with it
 _GRADIENTS = {"convBackwardInput": (2, 1, 0), "convBackwardFilter": (0, 2, 1)}  # inputs, kernel and outputs among operands and result
 _ALIKE = ("opt-barrier", "domain", "copy", "copy-start", "copy-done", "all-reduce-start", "all-reduce-done", "add-dependency")
+
+
+_Axis = tuple[Key, Shape, int]  # of an array
 
 
 class Link(Struct, frozen=True):
@@ -37,11 +41,66 @@ class Link(Struct, frozen=True):
 
 def links_of(module: HloModule, numbers: tuple[int, ...]) -> Iterator[Link]:
     """Every link of some computations of a program."""
-    chosen = _sorted_along(module, numbers)
+    chosen, loops = _sorted_along(module, numbers), Loops(module)
     for number in numbers:
         computation = module.computations[number]
         for index, one in enumerate(computation.instructions):
             yield from _links(module, number, computation, index, one, chosen)
+            if one.opcode == "while":
+                yield from _walked_together(module, walked_axes(module, loops, number, one))
+
+
+class WalkedAxis(Struct, frozen=True):
+    """A dimension of an array of which a loop takes or writes one ``part`` after the other, ``trips`` in all."""
+
+    whole: Key
+    part: Key
+    axis: int
+    trips: int
+
+
+def walked_axes(module: HloModule, loops: Loops, number: int, loop: Instruction) -> list[WalkedAxis]:
+    """The dimensions that a loop walks along: its trips take all of them, part by part."""
+    trips = loops.trip_count(number, loop)
+    found: list[WalkedAxis] = []
+    for inner in called_by(module, loop, "while") if trips and trips > 1 else ():
+        computation = module.computations[inner]
+        for index, one in enumerate(computation.instructions):
+            if one.opcode not in ("dynamic-slice", "dynamic-update-slice"):
+                continue
+            whole, part = one.operands[0], index if one.opcode == "dynamic-slice" else one.operands[1]
+            sizes = zip(computation[whole].shape.dims, computation[part].shape.dims, strict=True)
+            found += [
+                WalkedAxis((inner, whole, 0), (inner, part, 0), axis, trips or 0)
+                for axis, (size, taken) in enumerate(sizes)
+                if taken * (trips or 0) == size and (taken == 1 or taken < _MOST_CUT * size)
+            ]
+    return found
+
+
+def called_by(module: HloModule, loop: Instruction, without: str = "") -> set[int]:
+    """The body of a loop and all that it calls, but for instructions of an opcode."""
+    found, waiting = set[int](), list(loop.called("body"))
+    while waiting:
+        number = waiting.pop()
+        if number not in found:
+            found.add(number)
+            waiting += [call.computation for one in module.computations[number] if one.opcode != without for call in one.calls]
+    return found
+
+
+def _walked_together(module: HloModule, axes: list[WalkedAxis]) -> Iterator[Link]:
+    """What a loop takes and writes has as many parts as it has trips."""
+    sizes = [one.trips for one in axes[:1]]
+    arrays = []
+    for one in axes:
+        number, place, _ = one.whole
+        dims: list[tuple[int, ...]] = [() for _ in module.computations[number][place].shape.dims]
+        dims[one.axis] = (0, len(sizes))
+        sizes.append(module.computations[number][place].shape.dims[one.axis] // one.trips)
+        arrays.append((one.whole, tuple(dims)))
+    if arrays:
+        yield Link(tuple(arrays), tuple(sizes))
 
 
 def _sorted_along(module: HloModule, numbers: tuple[int, ...]) -> dict[Key, tuple[int, ...]]:
@@ -82,7 +141,7 @@ def _links(
     elif one.opcode == "dynamic-update-slice":
         yield _same(module, (number, one.operands[0], 0), (number, index, 0))
         yield from _by_place([(number, one.operands[1], 0), (number, index, 0)], [computation[one.operands[1]].shape, one.shape])
-    elif (dims := product_dimensions(one)) is not None and one.opcode == "custom-call":
+    elif (dims := product_dimensions(one)) is not None and one.opcode in ("custom-call", "ragged-dot"):
         yield from _product(number, computation, index, one, dims)
     elif one.opcode == "custom-call" and one.convolution is not None:
         yield from _convolution(number, computation, index, one, one.convolution)
@@ -92,6 +151,9 @@ def _links(
         yield from _library(number, computation, index, one)
     elif (rule := rule_of(computation, one)) is not None:
         yield from _of_rule(number, index, one, rule)
+        if one.opcode == "convolution" and one.convolution is not None:
+            shape = computation[one.operands[0]].shape
+            yield from _alike(_positions(one.convolution, (number, one.operands[0], 0), shape, (number, index, 0), one.shape))
     else:
         for keys in _one_value(module, number, computation, index, one):
             yield _same(module, *keys)
@@ -185,7 +247,10 @@ def _concatenated(number: int, computation: Computation, index: int, one: Instru
 
 
 def _product(number: int, computation: Computation, index: int, one: Instruction, dims: DotDimensions) -> Iterator[Link]:
-    """A library's product; what it adds to the result has the result's dimensions."""
+    """A library's product; what it adds to the result has the result's dimensions.
+
+    Or a ragged one: each group of rows is multiplied by a matrix of its own, or each group of the depth makes one.
+    """
     left, right = (computation[operand].shape for operand in one.operands[:2])
     made = next(iter(one.shape.leaves))
     sizes: list[int] = []
@@ -197,13 +262,21 @@ def _product(number: int, computation: Computation, index: int, one: Instruction
     ours, theirs = [new(size) for size in left.dims], [new(size) for size in right.dims]
     for mine, other in zip((*dims.lhs_batch, *dims.lhs_contracting), (*dims.rhs_batch, *dims.rhs_contracting), strict=True):
         theirs[other] = ours[mine]
+    groups = [theirs[place] for place in one.integers("rhs_group_dims")]
     free = [ours[place] for place in range(left.rank) if place not in (*dims.lhs_batch, *dims.lhs_contracting)]
-    free += [theirs[place] for place in range(right.rank) if place not in (*dims.rhs_batch, *dims.rhs_contracting)]
+    free += [each for place, each in enumerate(theirs) if place not in (*dims.rhs_batch, *dims.rhs_contracting) and each not in groups]
     result = [*(ours[place] for place in dims.lhs_batch), *free]
+    if one.opcode == "ragged-dot" and set(one.integers("lhs_ragged_dims")) & set(dims.lhs_contracting):
+        groups = [new(made.dims[0])]
+        result = [*groups, *result]
     if len(result) != made.rank:
         return
     arrays = [((number, one.operands[0], 0), ours), ((number, one.operands[1], 0), theirs), ((number, index, 0), result)]
-    arrays += [((number, operand, 0), result) for operand in one.operands[2:] if computation[operand].shape.dims == made.dims]
+    if one.opcode == "ragged-dot":
+        lengths = computation[one.operands[2]].shape
+        arrays.append(((number, one.operands[2], 0), [*[() for _ in lengths.dims[1:]], *(groups or [()])]))
+    else:
+        arrays += [((number, operand, 0), result) for operand in one.operands[2:] if computation[operand].shape.dims == made.dims]
     yield Link(tuple((key, tuple(each)) for key, each in arrays), tuple(sizes))
 
 
@@ -222,17 +295,26 @@ def _convolution(number: int, computation: Computation, index: int, one: Instruc
     if one.feature_group_count == 1:
         alike.append(((inputs, source, dims.input_feature), (kernel, taps, dims.kernel_input_feature)))
         alike.append(((outputs, result, dims.output_feature), (kernel, taps, dims.kernel_output_feature)))
-    for before, after in zip(dims.input_spatial, dims.output_spatial, strict=True):
-        if min(sizes := (source.dims[before], result.dims[after])) >= _MOST_CUT * max(sizes) > 1:
-            alike.append(((inputs, source, before), (outputs, result, after)))
-    for pair in alike:
-        arrays = ((key, tuple((0,) if place == axis else () for place in range(shape.rank))) for key, shape, axis in pair)
-        _, shape, axis = pair[0]
-        yield Link(tuple(arrays), (shape.dims[axis],))
+    yield from _alike((*alike, *_positions(dims, inputs, source, outputs, result)))
     for operand in one.operands[2:]:
         shape = computation[operand].shape
         if shape.is_array and shape.dims == made.dims:
             yield Link(tuple(((number, each, 0), tuple((place,) for place in range(made.rank))) for each in (operand, index)), made.dims)
+
+
+def _positions(dims: ConvolutionDimensions, inputs: Key, source: Shape, outputs: Key, result: Shape) -> Iterator[tuple[_Axis, _Axis]]:
+    """The dimensions that a convolution slides over, where it makes about as many positions as it takes."""
+    for before, after in zip(dims.input_spatial, dims.output_spatial, strict=True):
+        if min(sizes := (source.dims[before], result.dims[after])) >= _MOST_CUT * max(sizes) > 1:
+            yield (inputs, source, before), (outputs, result, after)
+
+
+def _alike(pairs: Iterable[tuple[_Axis, _Axis]]) -> Iterator[Link]:
+    """Dimensions that grow together, two by two."""
+    for pair in pairs:
+        arrays = ((key, tuple((0,) if place == axis else () for place in range(shape.rank))) for key, shape, axis in pair)
+        _, shape, axis = pair[0]
+        yield Link(tuple(arrays), (shape.dims[axis],))
 
 
 def _library(number: int, computation: Computation, index: int, one: Instruction) -> Iterator[Link]:

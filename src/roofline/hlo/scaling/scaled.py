@@ -52,6 +52,9 @@ def _fitted(one: Instruction, before: list[Shape], after: list[Shape], shape: Sh
     if one.opcode == "gather":
         sizes = zip(one.integers("slice_sizes"), before[0].dims, after[0].dims, strict=True)
         return amended(made, slice_sizes=tuple(new if size == old else size for size, old, new in sizes))
+    if one.opcode == "convolution" and one.convolution is not None:  # in the gradient of a kernel, the window is as long as the input
+        windows = [after[1].dims[axis] for axis in one.convolution.kernel_spatial]
+        return amended(made, window=tuple(replace(each, size=size) for each, size in zip(one.window, windows, strict=True)))
     return refitted(one, before, after, made) if one.opcode == "custom-call" else made
 
 
