@@ -175,7 +175,7 @@ KINDS: dict[str, Kind] = {
     "unknown": Kind(
         "have an unknown cost",
         (
-            "say how long loops are (--trips LOOP=N), and what custom calls and operators cost (rl.register_call, rl.register_op)",
+            "give their cost by the option or function that the note on each names",
             "collect hardware counters for them",
         ),
     ),
