@@ -640,6 +640,24 @@ def test_a_fourier_transform_is_no_stream_of_elements() -> None:
     assert op.operation is None
 
 
+@pytest.mark.parametrize("name", ["(jit(step)/reduce_sum:jit(step)/mlp/dot_general)", "jit(step)/jit(silu)/mul", ""])
+def test_collectives_are_called_what_they_are(name: str) -> None:
+    # XLA names one after the op whose result it adds up, and one that it combined after all of theirs.
+    program = f"""HloModule step, num_partitions=8
+%sum (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %both = f32[] add(%a, %b)
+}}
+ENTRY %main (x: f32[1024,256]) -> f32[1024,256] {{
+  %x = f32[1024,256]{{1,0}} parameter(0)
+  ROOT %all = f32[1024,256]{{1,0}} all-reduce(%x), replica_groups=[1,8]<=[8], to_apply=%sum, metadata={{op_name="{name}"}}
+}}
+"""
+    (op,) = reviewed_program(parse(program), "gpu")
+    assert op.label.endswith("  all-reduce fp32[1024,256]")
+
+
 def test_labels_say_scope_operation_sizes_and_format() -> None:
     def mlp(x: Any, up: Any) -> Any:
         with jax.named_scope("layer0"), jax.named_scope("mlp"):

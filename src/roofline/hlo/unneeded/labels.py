@@ -34,6 +34,9 @@ _PLAIN = {
 _PRODUCTS = ("dot_general", "ragged_dot_general", "conv_general_dilated")  # a framework's products
 _MULTIPLYING = ("dot", "ragged-dot", "convolution", "custom-call")  # opcodes that may be one of them
 _IDLE = ("parameter", "constant", "bitcast", "tuple", "get-tuple-element")  # opcodes that do nothing
+_EXCHANGES = frozenset(
+    ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast", "ragged-all-to-all")
+)
 _QUIET = ("pjit", "jit", "lambda", "main")
 
 
@@ -63,6 +66,9 @@ def label(
 ) -> str:
     """The label of an instruction: where it comes from, what it does, and its sizes."""
     where = origin.scope or source_line(origin.location) or program.removeprefix("jit_")
+    exchange = instruction.opcode.removesuffix("-start").removesuffix("-done")
+    if exchange in _EXCHANGES:  # the framework's name is that of the op which needs it, and of a combined one those of several
+        return f"{where}  {exchange} {words.sizes}"
     if product is None and origin.op_name.endswith(_PRODUCTS) and not _multiplies(instruction, parts):
         return f"{where}  {words.main} {words.sizes}"  # a cast or a transpose made for a product
     return f"{where}  {_word(origin.op_name, words.main)} {words.sizes}"
