@@ -349,3 +349,16 @@ def test_the_backward_pass_of_the_block_recomputes_scores() -> None:
     # one more product of the causal half: 2·batch·heads·length²/2·width of a head
     assert said["roofline: matrix work, what ran"] - said["roofline: matrix work, needed"] == 2 * 2 * 512 * 512 / 2 * 512  # type: ignore[operator]
     assert said["FlopCounterMode"] == said["roofline: matrix work, full square"]
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_note_says_where_a_mask_makes_attention_count_all_scores(masked: bool) -> None:
+    def attention(q: Any, mask: Any) -> Any:
+        return functional.scaled_dot_product_attention(q, q, q, attn_mask=mask, is_causal=mask is None)
+
+    q = torch.empty(2, 4, 128, 32, dtype=torch.bfloat16, device="meta")
+    report = rl.torch.analyze(attention, chip="h100")(q, torch.ones(128, 128, dtype=torch.bool, device="meta") if masked else None)
+    (op,) = report.ops
+    # Two products of 128 x 32 x 128 for each of 2 x 4 heads; is_causal computes half of the square.
+    assert op.work["matrix/bf16"] == 2 * 2 * 8 * 128 * 32 * 128 // (1 if masked else 2)
+    assert any(note.startswith("1 call of attention has") for note in report.input.notes) == masked

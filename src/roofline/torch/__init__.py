@@ -8,7 +8,7 @@ backward pass included, is priced by the table that prices profiler traces. Buil
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from inspect import getclosurevars, isfunction
@@ -32,6 +32,11 @@ from .workload import ops_of
 
 EAGER = "estimate: the operators as eager PyTorch runs them, one kernel each, on tensors without data"
 COMPILED = "estimate: operators fused by roofline's model of torch.compile, not by Inductor for {chip}"
+MASKED = (
+    "{count} a mask, whose values are not known without data: all scores count. A causal model computes half of them "
+    "if it passes is_causal=True and no mask"
+)
+_ATTENTION, _MASK = "aten::_scaled_dot_product_efficient_attention", 3
 
 
 class Traced(Struct, frozen=True, kw_only=True):
@@ -78,9 +83,16 @@ def record(
         network = network_of(machine, link)
         ops = fused(found.calls, found.kept, network) if wants_fusion else ops_of(found.calls, network)
         note = COMPILED.format(chip=machine.name) if wants_fusion else EAGER
-        return Recording(workload=Workload(tuple(ops)), format="torch", memory=found.memory, notes=(note,))
+        return Recording(workload=Workload(tuple(ops)), format="torch", memory=found.memory, notes=(note, *_masked(found.calls)))
 
     return recording
+
+
+def _masked(calls: Sequence[Seen]) -> Iterator[str]:
+    """A note on calls of attention with a mask: a program may build one only because it sees no values."""
+    found = sum(one.call.op == _ATTENTION and one.call.args[_MASK] is not None for one in calls)
+    if found:
+        yield MASKED.format(count=f"{found} calls of attention have" if found > 1 else "1 call of attention has")
 
 
 def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[..., Traced]:
