@@ -217,3 +217,24 @@ def test_a_token_that_is_sent_to_two_experts_is_not_multiplied_twice_by_one() ->
         assert (op.operation.m, op.operation.k, op.operation.n, op.operation.groups) == (*sizes, 8)
         assert (op.cost.flops, op.operation.bytes) == (2 * prod(sizes), op.cost[HBM] - 8 * 4)
         assert op.label.endswith("ragged dot {}×{}×{} in 8 groups bf16".format(*sizes))
+
+
+@pytest.mark.parametrize("scanned", [False, True])
+def test_a_causal_mask_that_is_made_once_before_a_loop_over_layers(scanned: bool) -> None:
+    def layer(x: Any, w: Any) -> Any:
+        heads = (x @ w).reshape(4, 512, 8, 64)
+        scores = jnp.einsum("bqhd,bkhd->bhqk", heads, heads)
+        mask = jnp.tril(jnp.ones((512, 512), bool))
+        weights = jax.nn.softmax(jnp.where(mask, scores, -1e9), axis=-1)
+        return x + jnp.einsum("bhqk,bkhd->bqhd", weights, heads).reshape(x.shape), None
+
+    def loss(stack: Any, x: Any) -> Any:
+        repeated = jax.checkpoint(layer)
+        for number in range(0 if scanned else 3):
+            x = repeated(x, stack[number])[0]
+        return (jax.lax.scan(repeated, x, stack)[0] if scanned else x).astype("float32").sum()
+
+    ops = ops_of(jax.value_and_grad(loss), of_shape(3, 512, 512), of_shape(4, 512, 512))
+    masked = [op.count for op in ops if {"masked"} == {one.unneeded for one in op.avoidable if one.unneeded}]
+    # Of each of three layers two products forward and four back; those that are computed again are spared altogether.
+    assert sum(masked) == 3 * (2 + 4)

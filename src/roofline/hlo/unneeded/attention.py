@@ -152,6 +152,9 @@ def _scores(kernels: Kernels, side: Value) -> Scores | None:
 def _is_causal(values: Values, predicate: Value) -> bool:
     """Whether a mask compares the positions of a query and a key."""
     for value in values.behind(predicate, frozenset(("compare", "parameter", "constant")), most=50):
+        outside = values.before_loop(value) if value.opcode == "get-tuple-element" else None
+        if outside is not None and _is_causal(values, outside):  # a mask is the same for all layers, so that compilers make it once
+            return True
         if value.opcode != "compare" or value.instruction.word("direction").upper() not in _COMPARED:
             continue
         places = [position(values, values.operand(value, number)) for number in (0, 1)]

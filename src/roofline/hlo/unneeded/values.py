@@ -152,6 +152,31 @@ class Values:
             if value.opcode not in stop:
                 waiting += self.operands(value)
 
+    def before_loop(self, value: Value) -> Value | None:
+        """What a value was before the loop that it is in the body of, if each trip hands it on as it is."""
+        instruction, root = value.instruction, value.computation.root_instruction
+        caller = self._loops.get(value.computation.name)
+        if caller is None or value.inside or instruction.opcode != "get-tuple-element" or root.opcode != "tuple":
+            return None
+        place = instruction.integer("index") or 0
+        handed_on = value.computation[root.operands[place]] if place < len(root.operands) else None
+        if handed_on is None or handed_on.opcode != "get-tuple-element" or handed_on.operands != instruction.operands:
+            return None
+        if value.computation[instruction.operands[0]].opcode != "parameter" or (handed_on.integer("index") or 0) != place:
+            return None
+        start = self.made_by(self.operand(caller, 0))
+        return self.operand(start, place) if start.opcode == "tuple" and place < len(start.instruction.operands) else None
+
+    @cached_property
+    def _loops(self) -> dict[str, Value]:
+        """The loops of the program, by the names of their bodies."""
+        found: dict[str, Value] = {}
+        for computation in self.module if "while" in self.module.opcodes else ():
+            for index, one in enumerate(computation.instructions):
+                if one.opcode == "while":
+                    found |= {self.module.computations[body].name: Value(computation, index) for body in one.called("body")}
+        return found
+
     def body(self, instruction: Instruction) -> Computation | None:
         """The body of a fusion."""
         if instruction.opcode != "fusion" or not instruction.calls:
