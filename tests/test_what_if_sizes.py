@@ -10,6 +10,7 @@ import pytest
 from reviewed import of_shape
 from roofline import analyze
 from roofline.analysis.what_if import what_if
+from roofline.errors import UsageError
 from roofline.machines import load
 from roofline.report import Report
 
@@ -111,6 +112,39 @@ def test_a_dimension_that_loops_walk_along_and_windows_slide_over(
     function: Any, weights: Any, before: Any, words: str, after: Any, tmp_path: Path
 ) -> None:
     compare(function, (weights, of_shape(*before)), words, (weights, of_shape(*after)), tmp_path)
+
+
+def test_the_gradients_of_a_batch_of_one_are_as_large_with_more_examples(tmp_path: Path) -> None:
+    def step(weights: Any, moments: Any, tok: Any) -> Any:
+        def loss(weights: Any) -> Any:
+            x = weights["table"][tok]
+            return (jax.nn.relu(x @ weights["up"]) @ weights["down"]).astype("float32").sum()
+
+        gradients = jax.grad(loss)(weights)
+        moments = jax.tree.map(lambda old, new: 0.9 * old + new.astype("float32"), moments, gradients)
+        return jax.tree.map(lambda weight, moment: weight - moment.astype(weight.dtype), weights, moments), moments
+
+    sizes = {"table": (8192, 512), "up": (512, 2048), "down": (2048, 512)}
+    weights = {name: of_shape(*dims) for name, dims in sizes.items()}
+    moments = {name: of_shape(*dims, dtype="float32") for name, dims in sizes.items()}
+    for batch in (1, 4):
+        lowered = jax.jit(step).lower(weights, moments, of_shape(batch, 256, dtype="int32"))
+        (tmp_path / f"{batch}.mlir").write_text(lowered.as_text(debug_info=True), encoding="utf-8")
+    changed, written = (
+        amounts(one) for one in (what_if(tmp_path / "1.mlir", "scale batch=x4", "h200"), analyze(tmp_path / "4.mlir", machine=load("h200")))
+    )
+    assert changed["matrix/bf16"] == written["matrix/bf16"]
+    assert changed["vector/fp32"] == pytest.approx(written["vector/fp32"], rel=0.01)
+    # Of a batch of one the model knows no shapes, only what is computed from data.
+    assert changed["hbm"] == pytest.approx(written["hbm"], rel=0.05)
+
+
+def test_a_batch_of_one_is_not_followed_into_a_loop(tmp_path: Path) -> None:
+    # Of one example nothing in the loop's body says which of its arrays come once an example.
+    lowered = jax.jit(recurrence).lower(MATRICES, of_shape(1, 128, 256))
+    (tmp_path / "one.mlir").write_text(lowered.as_text(debug_info=True), encoding="utf-8")
+    with pytest.raises(UsageError, match="batch of jit_recurrence is 1, which cannot be followed into its loop"):
+        what_if(tmp_path / "one.mlir", "scale batch=x4", "h200")
 
 
 @pytest.mark.parametrize(("words", "number", "tokens"), [("scale batch=x2", 8, 8192), ("scale experts=x2", 16, 4096)])

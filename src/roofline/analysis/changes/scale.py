@@ -182,9 +182,18 @@ def _grown(state: State, program: Program, dimension: Dimension, times: Times) -
     state.programs[module.name] = larger
 
 
+def _is_loop(module: HloModule, index: int) -> bool:
+    return module.entry_computation[index].opcode == "while"
+
+
 def _hidden(state: State, module: HloModule, dimension: Dimension, times: int) -> None:
     """A batch of one, of which the compiled program has no trace."""
     data = Data(module, {one.key[1] for one, _ in dimension.inputs})
+    if loop := next((module.entry_computation[index].name for index in sorted(data.held) if _is_loop(module, index)), ""):
+        raise UsageError(
+            f"scale {dimension.name}: the {dimension.name} of {module.name} is 1, which cannot be followed into its loop {loop}; "
+            f"start from the program with a {dimension.name} of 2"
+        )
     review, rows = state.review(module), data.row_products()
     sums = {place for one in rows.values() for place in one.sums}
     for index, op in state:

@@ -19,6 +19,7 @@ from ..unneeded.values import RENAMED, Value, Values
 
 MATRIX = 2  # dimensions of a matrix
 _PASSING = RENAMED | {"get-tuple-element"}
+_SUMMING = frozenset(("dot", "convolution", "custom-call", "scatter"))
 
 
 class RowProduct(Struct, frozen=True):
@@ -29,14 +30,26 @@ class RowProduct(Struct, frozen=True):
 
 
 class Data:
-    """Which instructions of a program's entry are computed from data."""
+    """Which instructions of a program's entry are computed from data, and which of those are ``gradients``, of all examples together."""
 
     def __init__(self, module: HloModule, arguments: set[int]) -> None:
         self.module, self.values, entry = module, Values(module), module.entry_computation
         self.held: set[int] = set(arguments)
+        self.gradients: set[int] = set()
+        weights = {_sizes(entry[index].shape) for index in entry.parameters if index not in arguments} - {()}
         for index, one in enumerate(entry.instructions):
-            if any(operand in self.held for operand in one.operands):
+            if any(operand in self.held and operand not in self.gradients for operand in one.operands):
                 self.held.add(index)
+                if _sizes(one.shape) in weights and self._sums_examples(one):
+                    self.gradients.add(index)
+
+    def _sums_examples(self, one: Instruction) -> bool:
+        """Whether a kernel multiplies data by data, or adds up rows of it, and takes no weight."""
+        entry, body = self.module.entry_computation, self.values.body(one)
+        opcodes = self.values.opcodes(body) if body is not None else {one.opcode}
+        taken = [self.values.origin(Value(entry, operand)) for operand in one.operands]
+        weights = [each for each in taken if each.opcode == "parameter" and each.index not in self.held and len(_sizes(each.shape))]
+        return not opcodes.isdisjoint(_SUMMING) and not weights
 
     def cost(self, index: int, cost: Cost, times: int) -> Cost:
         """What a kernel costs with a larger batch: what it reads of weights is read once."""
@@ -49,7 +62,8 @@ class Data:
             if operand not in self.held and entry[operand].shape.is_array
         }
         moved = cost.known(HBM)
-        kept: Amount = min(sum(once.values()), moved)
+        made = entry[index].shape.bytes if index in self.gradients else 0
+        kept: Amount = min(sum(once.values()) + made, moved)
         amounts: dict = {resource: amount * times for resource, amount in cost.amounts}  # type: ignore[type-arg]
         if moved:
             amounts[HBM] = kept + (moved - kept) * times
@@ -61,6 +75,8 @@ class Data:
             return made
         if isinstance(made, Product) and found is not None:
             left, right = self._is_data(found.left), self._is_data(found.right)
+            if index in self.gradients:
+                return replace(made, k=made.k * times)
             if left and right:
                 return replace(made, batch=made.batch * times)
             return replace(made, m=made.m * times) if left or not right else replace(made, n=made.n * times)
@@ -123,6 +139,12 @@ class Data:
         """Whether an operand of a product, or a part that a kernel puts it together from, is computed from data."""
         entry = self.module.entry_computation
         return any(one.computation is not entry or one.index in self.held for one in self.values.pieces(side, _PASSING))
+
+
+def _sizes(shape: Shape) -> tuple[int, ...]:
+    """The dimensions of a matrix or of a stack of them, in any order; none of other arrays."""
+    sizes = tuple(sorted(size for size in shape.dims if size > 1)) if shape.is_array else ()
+    return sizes if len(sizes) >= MATRIX else ()
 
 
 def _divides(result: Shape, weight: Shape) -> bool:
