@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.errors import FormulaError
-from roofline.formulas import batched_matmul, dot, matmul, per_example_weights, sharded_matmul, tiled_matmul
+from roofline.formulas import batched_matmul, conv1d, dot, matmul, per_example_weights, sharded_matmul, tiled_matmul
 from roofline.machine import Machine
 from roofline.solving import cross
 
@@ -43,6 +43,17 @@ def test_a_dot_product_runs_on_the_vector_unit_unless_told_otherwise() -> None:
     assert dot(10, unit="matrix").work["matrix/bf16"] == 19
     assert dot(10, dtype="fp64").work["vector/fp64"] == 19
     assert dot(10, compute="bf16").work["vector/bf16"] == 19
+
+
+def test_a_complex_multiply_and_add_is_eight_flop() -> None:
+    # (a + bi)(c + di) is 4 multiplies and 2 adds, and a complex add 2 more.
+    assert dot(10, dtype="complex64").work["vector/fp32"] == 10 * 6 + 9 * 2
+    complex_product = matmul(8, 16, 32, dtype="complex128")
+    assert complex_product.work["matrix/fp64"] == 8 * 8 * 16 * 32
+    assert complex_product.operation is None
+    assert matmul(8, 16, 32, dtype="fp32", weights="complex64").work["matrix/fp32"] == 8 * 8 * 16 * 32
+    assert batched_matmul(3, 8, 16, 32, dtype="complex64").cost.flops == 3 * 8 * 8 * 16 * 32
+    assert conv1d(1, 2, 4, 8, kernel=1, dtype="complex64").cost.flops == 8 * 2 * 4 * 8
 
 
 @pytest.mark.parametrize("size", [64, 256, 1000, 100, 4096, 16384])

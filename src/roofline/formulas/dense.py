@@ -41,16 +41,23 @@ class ProductFormats(Struct, frozen=True, kw_only=True):
             compute=arithmetic(compute, left, right),
         )
 
+    @property
+    def is_complex(self) -> bool:
+        return _is_complex(self.activations) or _is_complex(self.weights)
+
     def work(self, flops: Dim) -> Cost:
-        return matrix_work(flops, self.compute)
+        """FLOP between real numbers; between complex ones they are four times as many: 6 to multiply and 2 to add."""
+        return matrix_work(4 * flops if self.is_complex else flops, self.compute)
 
     def written(self, shape: tuple[Dim, ...]) -> tuple[Row, ...]:
         """The result, and the accumulator where it is counted."""
         extra = (write("accumulator", shape, self.accumulator),) if self.accumulator else ()
         return (write("out", shape, self.out), *extra)
 
-    def product(self, m: Dim, k: Dim, n: Dim, batch: Dim = 1, *, out: bool = False) -> Product:
-        """The product by its sizes; 8-bit floats make a bf16 result unless another is named."""
+    def product(self, m: Dim, k: Dim, n: Dim, batch: Dim = 1, *, out: bool = False) -> Product | None:
+        """The product by its sizes, of real numbers; 8-bit floats make a bf16 result unless another is named."""
+        if self.is_complex:
+            return None
         narrow = self.compute.rate == "fp8" and not out
         return Product(
             m=m,
@@ -66,6 +73,8 @@ class ProductFormats(Struct, frozen=True, kw_only=True):
     @property
     def notes(self) -> tuple[str, ...]:
         said = []
+        if self.is_complex:
+            said.append("a complex multiply and add is 8 FLOP")
         if self.activations.rate != self.weights.rate:
             said.append(f"{self.activations} activations times {self.weights} weights, computed in {self.compute}")
         if passes := passes_note(self.compute.rate):
@@ -75,16 +84,20 @@ class ProductFormats(Struct, frozen=True, kw_only=True):
         return tuple(said)
 
 
+def _is_complex(number: DType) -> bool:
+    return number.name.startswith("complex")
+
+
 @formula("dot", group="dense", example=(2**24,), aliases=("vdot", "inner", "aten::dot"))
 def dot(
     n: Dim, *, dtype: Format = "bf16", out: Format = None, compute: Format = None, unit: Literal["vector", "matrix"] = "vector"
 ) -> Ledger:
     """x · y of two vectors of n elements: n multiplies and n − 1 adds, on the vector unit.
 
-    FLOP = 2n − 1; bytes = two vectors read and one number written: 4n + 2 in bf16, so 1/2 FLOP/B at most.
+    FLOP = 2n − 1 (8n − 2 between complex numbers); bytes = two vectors read and one number written: 4n + 2 in bf16, so 1/2 FLOP/B at most.
     """
     operand = number(dtype)
-    flops = 2 * n - 1
+    flops = 8 * n - 2 if _is_complex(operand) else 2 * n - 1
     work = vector_work(flops, 0, compute, operand) if unit == "vector" else matrix_work(flops, number(compute, dtype))
     return Ledger("dot", work, (read("x", (n,), operand), read("y", (n,), operand), write("out", (1,), number(out, dtype))))
 
