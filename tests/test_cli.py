@@ -151,6 +151,15 @@ def test_cross_finds_the_size(capsys: Capture) -> None:
     assert link["integer"] == 8756
 
 
+@pytest.mark.parametrize(("wrong", "said"), [(("--dtype", "nonsense"), "no number format named 'nonsense'"), (("--n", "-3"), "n is -3")])
+def test_cross_refuses_a_wrong_value_before_it_tries_sizes(
+    wrong: tuple[str, str], said: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("roofline.cli.cross.cross", lambda *_, **__: pytest.fail("sizes were tried"))
+    assert main(["cross", "matmul", "--free", "m", "--k", "inf", "--n", "inf", "--chip", "v5e", *wrong]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_fuse_lists_groupings_and_names_the_best(capsys: Capture) -> None:
     words = ("fuse", "layernorm", "gelu", "dropout", "add", "--shape", "32x2048x4096", "--chip", "v7x")
     answer = json_of(capsys, *words, "--no-second-operands")

@@ -59,6 +59,9 @@ def add_sizes(parser: argparse.ArgumentParser, formula: Formula, metavar: str) -
 def free_and_fixed(args: argparse.Namespace, formula: Formula) -> tuple[tuple[str, ...], dict[str, Any]]:
     """The dimensions that vary together, and the sizes of those that were given."""
     fixed = {p.name: number(getattr(args, p.name), p) for p in formula.dimensions if getattr(args, p.name) is not None}
+    for parameter in formula.dimensions:
+        if fixed.get(parameter.name, inf) != inf:
+            parameter.check(formula.name, fixed[parameter.name])
     free = tuple(name.strip() for name in args.free.split(","))
     known = [p.name for p in (*formula.dimensions, *formula.options) if p.kind in ("dim", "int", "float")]
     for name in free:
@@ -124,6 +127,7 @@ def chosen_options(args: argparse.Namespace, formula: Formula) -> dict[str, Any]
         value = getattr(args, parameter.name, None)
         if value is not None and value != parameter.default:
             options[parameter.name] = value if parameter.kind in ("bool", "format", "choice") else number(value, parameter)
+            parameter.check(formula.name, options[parameter.name])
     return options
 
 
