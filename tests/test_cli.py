@@ -140,6 +140,20 @@ def test_collectives_take_the_chips_own_links(capsys: Capture) -> None:
     assert "ici" in json_of(capsys, "op", "all_reduce", "5e8", "--over", "8", "--chip", "v5e")["ops"][0]["bytes"]
 
 
+@pytest.mark.parametrize(
+    ("chip", "over", "links"),
+    [("mi300x", 2, 1), ("mi300x", 4, 3), ("mi300x", 8, 7), ("gaudi2", 2, 3), ("gaudi2", 8, 21)],
+)
+def test_chips_without_a_switch_use_the_links_to_the_others_of_the_group(chip: str, over: int, links: int, capsys: Capture) -> None:
+    # Each of eight MI300X has one link to each of the others; a Gaudi 2 has three, and three of its 24 leave the node.
+    (op,) = json_of(capsys, "op", "all_gather", "1e9", "--dtype", "uint8", "--over", str(over), "--chip", chip)["ops"]
+    (name,) = op["bytes"]
+    assert op["bytes"][name] == pytest.approx(1e9 * (over - 1) / over / links)
+    assert ("uses all 7 " if links == 7 else f"uses {links} of ") in " ".join(op["notes"])
+    (sent,) = json_of(capsys, "op", "permute", "1e9", "--dtype", "uint8", "--chip", chip)["ops"]
+    assert sent["bytes"][name] == pytest.approx(1e9 / (3 if chip == "gaudi2" else 1))
+
+
 def test_cross_finds_the_size(capsys: Capture) -> None:
     words = ("cross", "matmul", "--free", "m", "--k", "inf", "--n", "inf", "--chip", "v5e", "--set", "hbm=820 GB/s")
     answer = json_of(capsys, *words)

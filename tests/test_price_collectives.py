@@ -70,6 +70,11 @@ def test_the_link_and_its_wiring_are_the_callers_to_choose() -> None:
     assert amounts(price(one, "dcn").cost) == {"dcn": 1536, "dcn/hop": 6}
     # Eighteen links side by side carry an eighteenth each.
     assert price(one, Network("nvlink", "switch", 18)).cost["nvlink"] * 18 == 1536
+    # Without a switch, three of seven links lead to the other three of a group, and one to a single other chip.
+    direct = Network("xgmi", "switch", 7, peers=7)
+    assert price(one, direct).cost["xgmi"] * 3 == 1536
+    sent = site(f"{SHARD} collective-permute(%0), source_target_pairs={{{{0,1}},{{1,0}}}}", SHARD, platform="gpu")
+    assert price(sent, direct).cost["xgmi"] == 1024
 
 
 def test_an_exchange_through_a_switch_sends_all_but_ones_own_part() -> None:
@@ -115,6 +120,7 @@ def test_a_machines_own_links_carry_its_collectives() -> None:
     # A switch joins the 18 NVLinks of an H200, so all carry; on an axis of a torus both directions do.
     assert network_of(load("h200")) == Network("nvlink", "switch", 18)
     assert network_of(load("v5e")) == Network("ici", "bidirectional", 1)
+    assert network_of(load("mi300x")) == Network("xgmi", "switch", 7, peers=7)
     assert network_of(load("apple-m1")) is None
     assert network_of(load("h200"), "pcie") == Network("pcie", "switch", 1)
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from ..errors import UnitError, UsageError, did_you_mean
 from ..formulas import Formula, all_formulas, lookup
-from ..formulas.collective import wiring
+from ..formulas.collective import direct_peers, links_among, wiring
 from ..formulas.notation import Dim
 from ..formulas.registry import Parameter
 from ..ledger import Ledger
-from ..machine import Machine
+from ..machine import Ceiling, Machine
 from ..resource import SCALE_UP
 from ..units import parse
 from .options import Parser
@@ -102,9 +102,26 @@ def own_network(args: argparse.Namespace, formula: Formula, machine: Machine) ->
     if "algorithm" in options and args.algorithm is None:
         args.algorithm = "torus" if any(getattr(args, side, None) for side in ("over_y", "over_z")) else algorithm
     if args.links is None and links > 1 and getattr(args, "algorithm", algorithm) == algorithm:
-        args.links = str(links)
-        return f"uses all {links} {own.resource} links of the chip (switched)"
+        used = links_among(links, direct_peers(own), _chips(args, formula))
+        args.links = str(used)
+        return links_note(own, used)
     return ""
+
+
+def _chips(args: argparse.Namespace, formula: Formula) -> Dim:
+    """How many chips exchange: two where each sends to one other, any number where it is varied."""
+    over = next((option for option in formula.options if option.name == "over"), None)
+    if over is None:
+        return 2
+    return inf if "over" in getattr(args, "free", "").split(",") else number(str(args.over or over.default), over)
+
+
+def links_note(link: Ceiling, used: int) -> str:
+    """How many of a chip's links an exchange uses."""
+    peers = direct_peers(link)
+    if used < link.count and peers:
+        return f"uses {used} of {link.count} {link.resource} links of the chip: those to the other chips of the group"
+    return f"uses all {used} {link.resource} links of the chip ({'one to each peer' if used == peers else 'switched'})"
 
 
 def spelled(words: str, machine: Machine | None = None) -> Ledger:

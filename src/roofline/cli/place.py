@@ -11,6 +11,7 @@ from ..render.text import op_text
 from ..resource import HBM, SCALE_UP, Resource, check_known
 from ..units import parse
 from ..workload import Op, Recording, Workload
+from .formula import links_note
 from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options, rated
 from .output import emit_report
 
@@ -52,10 +53,10 @@ def run(words: Sequence[str]) -> int:
         resource = Resource(name.strip())
         check_known(resource, rated(machine), "--use")
         amounts[resource] = parse(amount.strip(), resource.measure)
-        links = wiring(own)[1] if resource.name in SCALE_UP and (own := machine.ceiling(resource)) else 1
-        if links > 1:  # as op does
+        own = machine.ceiling(resource) if resource.name in SCALE_UP else None
+        if own and (links := wiring(own)[1]) > 1:  # as op does
             amounts[resource] = amounts[resource] / links
-            notes.append(f"uses all {links} {resource} links of the chip (switched)")
+            notes.append(links_note(own, links))
     if not amounts:
         raise UsageError("place: nothing to place; give --flops, --bytes or --use")
     time_s = None if args.time is None else parse(args.time, "s")

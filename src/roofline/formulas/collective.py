@@ -11,6 +11,7 @@ An axis of two chips has one link, so one lane. `links` parallel links widen eac
 elements of `uint8`.
 """
 
+import re
 from typing import Literal
 
 from msgspec import Struct
@@ -89,13 +90,33 @@ def _average_distance(side: Dim) -> Dim:
 def wiring(link: Ceiling) -> tuple[Algorithm, int]:
     """The best algorithm on a machine's link, and how many such links it uses at once.
 
-    Where every chip reaches every other directly that is all links; on rings and tori it is both directions of one axis. Networks
-    between systems (DCN, PCIe) are switched.
+    Where every chip reaches every other directly that is all links between them; on rings and tori it is both directions of one axis.
+    Networks between systems (DCN, PCIe) are switched.
     """
     if link.resource.name not in SCALE_UP:
         return "switch", 1
-    direct = any(word in link.topology.lower() for word in DIRECT)
-    return ("switch", link.count) if direct else ("bidirectional", 1)
+    if not any(word in link.topology.lower() for word in DIRECT):
+        return "bidirectional", 1
+    peers = direct_peers(link)
+    return "switch", link.count // peers * peers if peers else link.count
+
+
+def direct_peers(link: Ceiling) -> int:
+    """How many other chips each chip has links of its own to; 0 where they meet in a switch, or each reaches its neighbours alone."""
+    words = link.topology.lower()
+    if "switch" in words or not any(word in words for word in DIRECT):
+        return 0
+    group = re.search(r"(\d+)-(?:gpu|card)", words)
+    return min(int(group[1]) - 1, link.count) if group else link.count
+
+
+def links_among(links: int, peers: int, chips: Dim) -> int:
+    """How many of a chip's links lead to the others of a group: all of them through a switch, else those to its direct peers.
+
+    >>> links_among(18, 0, 2), links_among(7, 7, 2), links_among(21, 7, 4), links_among(7, 7, 8)
+    (18, 1, 9, 7)
+    """
+    return links // peers * max(int(min(chips - 1, peers)), 1) if peers else links
 
 
 def route(name: str, over: Dim, over_y: Dim, over_z: Dim, algorithm: Algorithm, links: int) -> Route:

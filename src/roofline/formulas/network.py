@@ -17,12 +17,16 @@ from .notation import Link
 
 
 class Network(Struct, frozen=True):
-    """How the chips of a program are joined: the link, the way it is wired, and how many such links each chip drives at once."""
+    """How the chips of a program are joined: the link, the way it is wired, and how many such links each chip drives at once.
+
+    ``peers`` are the chips that each has links of its own to, where no switch is between them: a group of fewer uses fewer links.
+    """
 
     link: str = "nvlink"
     algorithm: Algorithm = "ring"
     links: int = 1
     sides: tuple[int, ...] = ()  # of the torus, where it is known
+    peers: int = 0
 
     @staticmethod
     def of(link: str | Network | None, platform: str) -> Network:
@@ -38,7 +42,7 @@ def network_of(machine: Machine, link: str | None = None) -> Network | None:
     ceiling = next((found for unit in ([link] if link else SCALE_UP) if (found := machine.ceiling(unit))), None)
     if ceiling is None:
         return Network(link) if link else None
-    return Network(ceiling.resource.name, *formulas.wiring(ceiling))
+    return Network(ceiling.resource.name, *formulas.wiring(ceiling), peers=formulas.direct_peers(ceiling))
 
 
 def asked_network(machine: Machine, link: str | None, topology: str | None, algorithm: Algorithm | None) -> Network | None:
@@ -73,7 +77,8 @@ def collective_ledger(kind: str, size: int, chips: int, network: Network) -> Led
     """The formula of a collective, each chip holding so many bytes before it."""
     link: Link = network.link  # type: ignore[assignment]
     if kind in ("collective-permute", "collective-broadcast", "collective-reduce"):
-        once = formulas.permute(size, dtype="uint8", links=network.links, link=link)
+        sending = 2 if kind == "collective-permute" else chips
+        once = formulas.permute(size, dtype="uint8", links=formulas.links_among(network.links, network.peers, sending), link=link)
         if kind == "collective-permute":
             return once
         # From one device to all, or from all to one: the payload crosses each link of a ring once, piece after piece.
@@ -89,7 +94,8 @@ def collective_ledger(kind: str, size: int, chips: int, network: Network) -> Led
     whole = size * chips if kind == "all-gather" else size
     # A group that is not the whole torus is taken to lie along one axis of it.
     over, over_y, over_z = (*network.sides, 1, 1)[:3] if network.algorithm == "torus" and prod(network.sides) == chips else (chips, 1, 1)
-    return rule(whole, dtype="uint8", over=over, over_y=over_y, over_z=over_z, algorithm=network.algorithm, links=network.links, link=link)
+    links = formulas.links_among(network.links, network.peers, chips)
+    return rule(whole, dtype="uint8", over=over, over_y=over_y, over_z=over_z, algorithm=network.algorithm, links=links, link=link)
 
 
 def whole_cost(ledger: Ledger) -> Cost:
