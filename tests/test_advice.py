@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from roofline import formulas
 from roofline.analysis.advice import advise, explain
 from roofline.analysis.advice_kinds import KINDS
 from roofline.analysis.advice_rules import EXTRA, PRIMARY, PROGRAM, Placed
 from roofline.cost import Cost
+from roofline.ledger import Ledger
 from roofline.machine import Machine
+from roofline.operation import Product
 from roofline.placement import Corrections, place
 from roofline.report import Finding
 from roofline.workload import Op
@@ -188,10 +191,44 @@ def test_a_product_at_half_the_ridge_is_told_to_batch() -> None:
     findings = advise([op(0, {"matrix/bf16": 40, "hbm": 10}, 1.1, name="decode")], toy())
     assert [finding.kind for finding in findings] == ["memory-close", "low-batch"]
     assert findings[1].message == (
-        "decode has 4 FLOP/B, far below the matrix/bf16 ridge at 10 FLOP/B: about 2.5 times as many rows would take the same time."
+        "decode has 4 FLOP/B, far below the matrix/bf16 ridge at 10 FLOP/B: if nearly all its bytes are weights, "
+        "about 2.5 times as many rows would take the same time."
     )
     assert "low-batch" not in kinds(op(0, {"matrix/bf16": 51, "hbm": 10}, 1.1))
     assert "low-batch" not in kinds(op(0, {"vector/fp32": 4, "hbm": 10}, 1.1))
+
+
+@pytest.mark.parametrize(
+    ("ledger", "said"),
+    [
+        (formulas.matmul(1, 10_000, 10_000), "about 10 times as many rows would take the same time"),
+        # r rows have 2·r·n² FLOP and 2·n² + 4·r·n B, which is 10 FLOP/B where r = 10·n/(n − 20): 12, in 17,280/14,640 of the time.
+        (formulas.matmul(1, 120, 120), "about 12 times as many rows would take 1.2 times as long"),
+        (formulas.matmul(1, 32, 32), ""),  # 26.7 rows, 2.5 times as long
+        (formulas.matmul(10_000, 10_000, 1), ""),
+        (formulas.attention_decode(8, 4, 1000, 128), ""),
+        (formulas.per_example_weights(8, 1000, 1000), ""),
+        (formulas.conv2d(8, 64, 64, 56, 56, groups=64), ""),
+    ],
+)
+def test_more_rows_are_advised_only_where_weights_are_most_of_the_bytes(ledger: Ledger, said: str) -> None:
+    one = op(0, dict(ledger.cost.amounts), None, ledger=ledger)
+    found = [finding.message for finding in advise([one], toy()) if finding.kind == "low-batch"]
+    assert (said in found[0]) if said else not found
+
+
+@pytest.mark.parametrize(
+    ("product", "advised"),
+    [
+        (Product(m=1, k=100, n=100), True),
+        (Product(m=100, k=100, n=1), True),
+        (Product(m=100, k=100, n=1, batch=2), False),
+        (Product(m=5, k=100, n=5), False),
+    ],
+)
+def test_of_a_product_in_a_profile_the_larger_operand_is_taken_for_weights(product: Product, advised: bool) -> None:
+    found = kinds(op(0, {"matrix/bf16": product.flops, "hbm": product.bytes}, None, operation=product))
+    assert ("low-batch" in found) is advised
 
 
 def test_resources_without_a_rate_are_named_once_for_all_ops() -> None:

@@ -5,10 +5,13 @@ The first of `PRIMARY` that applies names what limits the op; each of `EXTRA` ma
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 
 from msgspec import Struct
 
+from ..formulas.parts import is_parameter
 from ..machine import LATENCY, Ceiling, Machine
+from ..operation import Product, width
 from ..placement import Placement, may_bind
 from ..report import Finding
 from ..resource import COMPUTE_UNITS, HBM, Resource, bound_words, named
@@ -21,6 +24,7 @@ SERIAL_BAND = 0.1  # a time within this of the serial time means that nothing ov
 NOTABLE = 0.01  # of the program's time: below that the middle zone and the unknown are not worth a line
 LISTED = 3  # names that a finding about many ops gives
 TOLERANCE = 1.02  # of the roof: rates and clocks are not known better than this
+WORTHWHILE = 2  # times as long that the rows of a compute-bound product may take to be worth a line
 ROUNDING = 1e-9  # efficiencies this close above 1 count as 1
 
 # Words for a matrix product in names and categories: dot_general, sgemm, conv2d, but not convert.
@@ -220,19 +224,44 @@ def vector_instead_of_matrix(one: Placed) -> Draft | None:
 
 
 def low_batch(one: Placed) -> Draft | None:
-    """A matrix product that reads its weights for too few rows: memory-bound, at half the ridge or less."""
+    """A matrix product that reads its weights for too few rows: memory-bound, at half the ridge or less, where more rows help."""
     placement, compute = one.placement, one.placement.compute
     if compute is None or placement.unit != HBM.name or unit_of(placement.machine, compute) != "matrix":
         return None
     intensity, ridge = placement.intensity(), placement.ridge()
     if not intensity or not ridge or 2 * intensity > ridge:
         return None
+    share = _weights_share(one.op)
+    # r times the rows take r times as long to compute, and read the weights once and all else r times.
+    weights = 1.0 if share is None else share
+    spare = intensity / ridge - (1 - weights)
+    more = weights / spare if spare > 0 else inf
+    longer = weights + (1 - weights) * more if weights < 1 else 1.0
+    if longer > WORTHWHILE:
+        return None
 
     def write() -> str:
         has = f"has {show(intensity, 'FLOP/B')}, far below the {compute} ridge at {show(ridge, 'FLOP/B')}"
-        return f"{has}: about {plain(ridge / intensity, 2)} times as many rows would take the same time."
+        assuming = "if nearly all its bytes are weights, " if share is None else ""
+        time = f"{plain(longer, 2)} times as long" if longer >= 1.05 else "the same time"
+        return f"{has}: {assuming}about {plain(more, 2)} times as many rows would take {time}."
 
     return Draft("low-batch", one.id, write)
+
+
+def _weights_share(op: Op) -> float | None:
+    """The share of an op's bytes that more rows do not add to: its weights; ``None`` where its operands are unknown."""
+    if op.ledger is not None:
+        rows = [row for row in op.ledger.rows if row.level == HBM]
+        return float(sum(row.bytes for row in rows if is_parameter(row)) / sum(row.bytes for row in rows))
+    product = op.operation
+    if product is None:
+        return None
+    if not isinstance(product, Product) or product.batch > 1:  # the operands of many products are rarely weights
+        return 0.0
+    left, right = (width(one) * float(size) for one, size in ((product.left, product.m), (product.right, product.n)))
+    largest = max(left, right * max(float(product.groups), 1.0)) * float(product.k)
+    return min(largest * op.count / float(op.cost.known(HBM)), 1.0)
 
 
 def unrated(program: Program) -> Finding | None:

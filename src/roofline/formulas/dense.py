@@ -171,7 +171,11 @@ def per_example_weights(
     bytes = b(d + df + f) elements, so the intensity DF/(D + DF + F) tends to 1 FLOP/B in bf16 whatever the batch.
     """
     formats = ProductFormats.of(dtype, activations, weights, out, None, compute)
-    rows = (read("activations", (b, d), formats.activations), read("weights", (b, d, f), formats.weights), *formats.written((b, f)))
+    rows = (
+        read("activations", (b, d), formats.activations),
+        read("weights of examples", (b, d, f), formats.weights),
+        *formats.written((b, f)),
+    )
     return Ledger("per_example_weights", formats.work(2 * b * d * f), rows, formats.notes)
 
 
