@@ -20,6 +20,8 @@ from ..units import parse
 from .options import Parser
 
 INFINITE = ("inf", "infinity", "∞")
+# The link to ask a rate for where none is known, by the vendor of a GPU or the kind of chip.
+UNRATED_LINKS = {"NVIDIA": "nvlink", "AMD": "xgmi", "cpu": "dcn"}
 
 
 def add_options(parser: argparse.ArgumentParser, formula: Formula, *, skip: tuple[str, ...] = ()) -> None:
@@ -96,6 +98,7 @@ def own_network(args: argparse.Namespace, formula: Formula, machine: Machine) ->
         return ""
     own = machine.ceiling(args.link) if args.link else next((found for unit in SCALE_UP if (found := machine.ceiling(unit))), None)
     if own is None:
+        args.link = args.link or UNRATED_LINKS.get(machine.vendor if machine.kind == "gpu" else machine.kind)
         return ""
     args.link = own.resource.name
     algorithm, links = wiring(own)
