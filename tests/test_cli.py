@@ -163,6 +163,8 @@ def test_cross_finds_the_size(capsys: Capture) -> None:
     assert round(square["real"], 1) == 498.9
     link = json_of(capsys, "cross", "sharded_matmul", "--free", "k", "--m", "8", "--n", "8", "--against", "ici", "--chip", "v5e")
     assert link["integer"] == 8756
+    shares = ("cross", "sharded_matmul", "--free", "over", "--m", "512", "--k", "32768", "--n", "4096", "--against", "ici", "--chip", "v5e")
+    assert "last size  8" in out_of(capsys, *shares)
 
 
 @pytest.mark.parametrize(("wrong", "said"), [(("--dtype", "nonsense"), "no number format named 'nonsense'"), (("--n", "-3"), "n is -3")])
@@ -317,6 +319,7 @@ BAD = [
     (["op", "matmul", "3", "4", "5", "--overlap", "2"], 2, "not between 0 and 1"),
     (["op", "matmul", "3", "4", "5", "--limit", "x"], 2, "has no limit named 'x'"),
     (["op", "matmul", "3", "4", "5", "--wieghts", "int8"], 2, "unrecognized arguments"),
+    (["plot", "times", "--op", "matmul 8 8", "-o", "times.svg"], 2, "see: roofline op matmul --help"),
     (["op", "all_reduce", "1e6", "--chip", "h100-pcie"], 1, "h100-pcie has no known rate for nvlink"),
     (["op", "all_reduce", "1e6", "--chip", "mi350x"], 1, "mi350x has no known rate for xgmi"),
     (["op", "all_reduce", "1e6", "--chip", "xeon-8480plus"], 1, "add one with --set dcn=…"),

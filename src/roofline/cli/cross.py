@@ -133,7 +133,7 @@ def _text(found: Crossing, formula: Formula, machine: Machine, given: Mapping[st
             ("answer", found.words),
             ("expected", _expected_words(found)),
             ("crossover", plain(found.real, 8) if found.real is not None else ""),
-            ("first size", f"{found.integer:,}" if found.integer is not None else ""),
+            ("last size" if found.regime == "compute below" else "first size", f"{found.integer:,}" if found.integer is not None else ""),
             ("intensity", f"{plain(found.intensity)} FLOP/B " + ("at the crossover" if found.crosses else "in the limit")),
             ("ridge", f"{plain(found.ridge)} FLOP/B, {compared}"),
             ("other crossovers", ", ".join(plain(other, 6) for other in found.others)),

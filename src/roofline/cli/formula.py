@@ -131,7 +131,7 @@ def spelled(words: str, machine: Machine | None = None) -> Ledger:
     """An operation written in one string, as in ``--op "matmul 600 600 600 --weights int8"``, on the links of a machine."""
     name, *rest = shlex.split(words) or [""]
     formula = lookup(name)
-    parser = Parser(f"--op {formula.name}", formula.summary, f"--op '{formula.name} {' '.join(map(str, formula.example))}'")
+    parser = Parser(f"op {formula.name}", formula.summary, f"--op '{formula.name} {' '.join(map(str, formula.example))}'")
     add_dimensions(parser, formula)
     add_options(parser, formula)
     args = parser.parse_args(rest)
