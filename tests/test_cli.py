@@ -320,6 +320,8 @@ BAD = [
     (["op", "matmul", "3", "4", "5", "--limit", "x"], 2, "has no limit named 'x'"),
     (["op", "matmul", "3", "4", "5", "--wieghts", "int8"], 2, "unrecognized arguments"),
     (["plot", "times", "--op", "matmul 8 8", "-o", "times.svg"], 2, "see: roofline op matmul --help"),
+    (["op", "matmul", "64", "4096", "4096", "--quantize", "--chip", "h100"], 2, "--quantize: activations become 8 bits wide"),
+    (["op", "matmul", "64", "4096", "4096", "--dtype", "fp4", "--quantize", "--chip", "b200"], 2, "add --dtype fp8"),
     (["op", "all_reduce", "1e6", "--chip", "h100-pcie"], 1, "h100-pcie has no known rate for nvlink"),
     (["op", "all_reduce", "1e6", "--chip", "mi350x"], 1, "mi350x has no known rate for xgmi"),
     (["op", "all_reduce", "1e6", "--chip", "xeon-8480plus"], 1, "add one with --set dcn=…"),

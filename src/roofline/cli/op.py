@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from ..analysis import price
+from ..dtypes import dtype
+from ..errors import UsageError
 from ..formulas import Formula, lookup
+from ..ledger import Ledger
 from ..machine import Machine
 from ..operation import Attention, Product
 from ..placement import fit
@@ -68,8 +71,8 @@ def run(words: Sequence[str]) -> int:
     ledger = chosen_ledger(args, formula)
     ledger = ledger.named(ledger.name, note) if note else ledger
     time_s = None if args.time is None else parse(args.time, "s")
-    if getattr(args, "quantize", None) and isinstance(ledger.operation, Product):
-        ledger = replace(ledger, operation=replace(ledger.operation, quantize=args.quantize))
+    if getattr(args, "quantize", None):
+        ledger = _quantized(ledger, args.quantize)
     if getattr(args, "library", "") == "cudnn" and isinstance(ledger.operation, Attention):
         ledger = replace(ledger, operation=replace(ledger.operation, library="cudnn"))
     floor_s = None if args.floor is None else parse(args.floor, "s")
@@ -77,6 +80,14 @@ def run(words: Sequence[str]) -> int:
     room = _room(float(ledger.footprint()), machine)
     emit_report(args, report, lambda page: op_text(report, page, room))
     return 0
+
+
+def _quantized(ledger: Ledger, how: str) -> Ledger:
+    """A product whose activations become 8 bits wide first."""
+    product = ledger.operation
+    if not isinstance(product, Product) or dtype(product.compute).bits != 8:
+        raise UsageError("--quantize: activations become 8 bits wide for arithmetic in 8 bits; add --dtype fp8 or --dtype int8")
+    return replace(ledger, operation=replace(product, quantize=how))
 
 
 def _room(needed: float, machine: Machine) -> str:
