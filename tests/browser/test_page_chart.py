@@ -190,10 +190,10 @@ def test_zooming_in_and_out_by_buttons_comes_back(show: Opener) -> None:
 
 def test_names_can_be_switched_off(show: Opener) -> None:
     page = show("scan")
-    place = report(page)["ops"][0]["label"].split("  ")[0]
-    written(page, place)
+    operation = report(page)["ops"][0]["label"].split("  ")[1].split(" ")[0]
+    written(page, operation)
     at(page, "names").uncheck()
-    written(page, place, present=False)
+    written(page, operation, present=False)
 
 
 def test_colours_follow_the_choice_and_the_legend_says_which(show: Opener) -> None:

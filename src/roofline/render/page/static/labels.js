@@ -6,6 +6,7 @@ import { byWeight, clip, inSight, SIGN, turned } from "#page/paint.js";
 import { overlap, placeLabels } from "#page/scale.js";
 
 const NAMED = 24; // dots that may carry their name, heaviest first
+const TRIED = 100; // dots whose name is given a try: the heaviest are often a crowd without room for any
 const CROWD = 400; // dots that names keep clear of, heaviest first
 const LONGEST = 28; // letters of a name
 
@@ -108,16 +109,28 @@ export function chartName({ label, name }) {
   return shortName(operation ? `${place} ${operation.split(/ (?=[\d(]|\w+\[)/)[0]}` : label || name, LONGEST);
 }
 
+/** The names of ops: where several would have the same one, what they do with their shapes, without their place. */
+export function chartNames(ops) {
+  const short = ops.map(chartName);
+  const times = new Map();
+  for (const name of short) times.set(name, (times.get(name) ?? 0) + 1);
+  return ops.map(({ label }, index) => {
+    const operation = (label ?? "").split("  ")[1];
+    return operation && times.get(short[index]) > 1 ? shortName(operation, LONGEST) : short[index];
+  });
+}
+
 /** Names of the heaviest dots in sight, each as an offset from its dot so that it travels with it, clear of the places `taken`. */
 export function placeNames(context, chart, taken, font) {
   const { dots, place } = chart;
   context.font = `12px ${font}`;
-  const heavy = byWeight(dots).filter((number) => number < dots.onPlot && inSight(dots, number, place)).slice(0, NAMED);
-  const wanted = heavy.map((number) => {
-    const text = chartName(dots.all[number]);
+  const heavy = byWeight(dots).filter((number) => number < dots.onPlot && inSight(dots, number, place)).slice(0, TRIED);
+  const texts = chartNames(heavy.map((number) => dots.all[number]));
+  const wanted = heavy.map((number, index) => {
+    const text = texts[index];
     return { number, text, x: dots.x[number], y: dots.y[number], r: dots.size[number], width: context.measureText(text).width, height: 15 };
   });
-  return placeLabels(wanted, place.plot, [...marks(chart, CROWD), ...taken, ...alongLines(chart)]).map(({ index, x, y }) => {
+  return placeLabels(wanted, place.plot, [...marks(chart, CROWD), ...taken, ...alongLines(chart)], NAMED).map(({ index, x, y }) => {
     const { number, text, height } = wanted[index];
     return { text, index: number, dx: x - dots.x[number], dy: y + height / 2 - dots.y[number] };
   });

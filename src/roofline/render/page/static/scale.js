@@ -265,17 +265,20 @@ export function gridIndex(points, cell = 24) {
 const GAP = 3; // pixels between a dot and its label
 
 /**
- * Places for labels {x, y, r, width, height} beside their dots, the first ones first, as [{index, x, y}] with the left and top of each
- * box; those for which there is no room in the area, clear of each other and of `dots`, are left out.
+ * Places for labels {text, x, y, r, width, height} beside their dots, the first ones first, as [{index, x, y}] with the left and top of
+ * each box, `most` of them and each text once; those for which there is no room in the area, clear of each other and of `dots`, are left out.
  */
-export function placeLabels(labels, area, dots = []) {
+export function placeLabels(labels, area, dots = [], most = Infinity) {
   const taken = [];
   const placed = [];
+  const named = new Set();
   labels.forEach((label, index) => {
+    if (placed.length >= most || named.has(label.text ?? index)) return;
     const clear = (spot) => !taken.some((other) => overlap(spot, other)) && !dots.some((dot) => covers(dot, spot, label));
     const free = spotsFor(label).find((spot) => inArea(spot, area) && clear(spot));
     if (!free) return;
     taken.push(free);
+    named.add(label.text ?? index);
     placed.push({ index, x: free.x, y: free.y });
   });
   return placed;
