@@ -201,7 +201,7 @@ test("the star is the program, or the chosen step and devices, or what the progr
   const [total, second] = [point("total"), point("step", 2)];
   close(star({}).y, total.flops / total.time_s, "", 1e-9);
   close([star({ step: 2 }).y, star({ step: 2 }).x], [second.flops / second.time_s, second.flops / second.bytes.hbm], "", 1e-9);
-  assert.equal(star({ step: 2 }).name, "step 2");
+  assert.equal(star({ step: 2 }).name, "step 2 train");
   // One device that is all of them has the program's own star.
   const device = report.input.devices[0].id;
   close(star({ device }).y, total.flops / total.time_s, "", 1e-6);

@@ -51,7 +51,7 @@ test("a step has its own time, and a chip its own minimum", () => {
   const step = report.points.find((point) => point.scope === "step" && point.step === 2);
   const choice = choose(report, { step: 2 });
   assert.equal(choice.time_s, step.time_s);
-  assert.match(sentenceOf(report, choice, choice.machine), /^Step 2: /);
+  assert.match(sentenceOf(report, choice, choice.machine), /^Step 2 train: /);
   const other = choose(report, { chip: "a100-sxm4-80" });
   assert.ok(other.minimum && other.time_s === null && other.floor_s > choice.floor_s);
   const sentence = sentenceOf(report, other, other.machine);

@@ -25,3 +25,9 @@ test("an open fold is followed by its ops", () => {
   assert.equal(found.length, rows.length + 1);
   assert.deepEqual(found.slice(place + 1, place + 3).map((row) => [row.id, row.inside]), [[rows[0].id, true], [rows[1].id, true]]);
 });
+
+test("ops of unknown work have no rate as one row either", () => {
+  const unknown = rows.map((row) => (row.fold ? { ...row, flops: null, rate: null } : row));
+  const fold = foldedRows(unknown, { key: "time_s", descending: true, whole_s, opened: new Set() }).find((row) => row.kind === "group");
+  assert.deepEqual([fold.rate, fold.intensity], [null, null]);
+});

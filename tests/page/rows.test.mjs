@@ -80,8 +80,10 @@ test("a device or a host has its share", () => {
 });
 
 test("steps are called by their names", () => {
-  assert.deepEqual(choices(odd).stepTitles, { 0: "0 train", 1: "1 train" });
-  assert.ok(programRows(odd).some((row) => row.name === "step 0 train" && row.id === "step 0"));
+  assert.deepEqual(choices(odd).stepTitles, { 0: "0 (train 10)", 1: "1 (train 11)" });
+  const numbered = { ...odd, steps: [{ step: 0, name: "ProfilerStep", number: 2 }, { step: 1, name: "", number: 3 }, { step: 2, name: "train", number: null }] };
+  assert.deepEqual(choices(numbered).stepTitles, { 0: "0 (ProfilerStep 2)", 1: "1 (3)", 2: "2 train" });
+  assert.ok(programRows(odd).some((row) => row.name === "step 0 (train 10)" && row.id === "step 0"));
 });
 
 test("infeed and outfeed can be left out", () => {

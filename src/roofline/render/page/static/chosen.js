@@ -8,7 +8,7 @@
 
 import { LATENCY, resource } from "#page/law.js";
 import { total } from "#page/groups.js";
-import { ownMachine, per } from "#page/rows.js";
+import { ownMachine, per, stepTitle } from "#page/rows.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
 export const NEEDED = "needed"; // the part of a time that is not a loss
@@ -56,7 +56,8 @@ export function chosenDevices(report, { device, host }) {
 
 /** The chosen step, device and host in words; empty where none is. */
 export function titleOf(report, state) {
-  const step = state.step === null ? "" : `step ${(report.steps ?? []).find((one) => one.step === state.step)?.number ?? state.step}`;
+  const found = (report.steps ?? []).find((one) => one.step === state.step);
+  const step = state.step === null ? "" : `step ${stepTitle(found ?? { step: state.step })}`;
   const device = state.device === null ? "" : `device ${state.device}`;
   return [step, device, state.host ? `host ${state.host}` : ""].filter(Boolean).join(", ");
 }

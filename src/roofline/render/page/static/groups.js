@@ -42,7 +42,8 @@ function summed(key, by, rows) {
   const common = Object.fromEntries(COMMON.map((field) => [field, rows.every((row) => row[field] === rows[0][field]) ? rows[0][field] : null]));
   const { time_s, floor_s } = sums;
   const bytes = rows.some((row) => row.bytes === null) ? null : sum((row) => row.bytes);
-  const flops = sum((row) => row.flops) ?? 0;
+  const known = sum((row) => row.flops);
+  const flops = known ?? 0;
   const timed = sum((row) => (row.time_s ? row.floor_s : null));
   const times = addedUp(rows.map((row) => row.times));
   return {
@@ -62,11 +63,11 @@ function summed(key, by, rows) {
     efficiency: time_s && timed ? timed / time_s : null,
     flops,
     attainable: flops && floor_s ? flops / floor_s : null,
-    rate: time_s ? flops / time_s : null,
+    rate: time_s && known !== null ? flops / time_s : null,
     level: rows[0].level,
     bytes,
     bandwidth: bytes !== null && time_s ? bytes / time_s : null,
-    intensity: bytes ? flops / bytes : null,
+    intensity: bytes && known !== null ? flops / bytes : null,
     times,
     utilization: time_s ? Object.fromEntries(Object.entries(times).map(([unit, seconds]) => [unit, seconds / time_s])) : {},
     work: addedUp(rows.map((row) => row.work)),

@@ -75,13 +75,19 @@ export function levels(report, machine = ownMachine(report)) {
   return keys.map((key) => ({ key, title: title(key) }));
 }
 
+/** A step in words: its place in the recording, which `--step` takes, and its name; with its number in the program where that is another. */
+export function stepTitle({ step, name, number }) {
+  if ((number ?? step) === step) return `${step} ${name ?? ""}`.trim();
+  return `${step} (${`${name ?? ""} ${number}`.trim()})`;
+}
+
 /** What the choosers of the page offer. */
 export function choices(report) {
   const of = (key) => [...new Set(report.ops.map((op) => op[key]).filter(Boolean))].sort();
   const devices = report.input.devices ?? [];
   return {
     steps: [...new Set((report.by_step ?? []).map((share) => share.step))].sort((one, other) => one - other),
-    stepTitles: Object.fromEntries((report.steps ?? []).map(({ step, name }) => [step, `${step} ${name ?? ""}`.trim()])),
+    stepTitles: Object.fromEntries((report.steps ?? []).map((one) => [one.step, stepTitle(one)])),
     devices,
     hosts: [...new Set(devices.map((device) => device.host).filter(Boolean))].sort(),
     categories: of("category"),

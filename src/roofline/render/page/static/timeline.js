@@ -3,6 +3,7 @@
 import { causeColour } from "#page/colours.js";
 import { announce, elided, fill, h, named, shortName } from "#page/dom.js";
 import { hostAt, hostLegend, hostStrip, hostWords } from "#page/host_lane.js";
+import { stepTitle } from "#page/rows.js";
 import { CAUSES, NEEDED, bucketIn, lanesOf, longestOf, opsIn, partsOf, spansOf } from "#page/stretch.js";
 import { percent, plain, show } from "#page/units.js";
 import { VOCABULARY } from "#page/vocabulary.js";
@@ -14,7 +15,6 @@ const TALL = 100; // units of a lane's drawing, whatever its pixels
 const [DRAGGED, GAP, FAR, TICKS] = [4, 16, 50, 8]; // pixels, pixels, buckets, so many ticks at most
 const NEAR_END = 0.94; // of the time shown: a later tick has its words before it
 const LONGEST = 56; // letters of an op's name
-const TITLES = { step: "One step", run: "Whole run" };
 
 const titleOf = (cause) => (cause === NEEDED ? "minimum for the needed work" : VOCABULARY.causes[cause] ?? cause);
 
@@ -200,9 +200,8 @@ export function timeline({ report, store }) {
   /** What the chosen span is called, with its time. */
   function buttonText(span) {
     const lane = longestOf(lanesOf(report, { timeline: span }));
-    const step = steps.get(lane.step);
-    const which = span === "run" ? "" : ` (${[step?.name, step?.number ?? lane.step].filter((word) => word !== "" && word !== undefined).join(" ")})`;
-    return `${TITLES[span]}${which}, ${show(lane.time_s, "s")}`;
+    const title = span === "run" ? "Whole run" : `Step ${stepTitle(steps.get(lane.step) ?? lane)}`;
+    return `${title}, ${show(lane.time_s, "s")}`;
   }
   for (const [place, span] of spans.entries()) buttons[place].textContent = buttonText(span);
 
