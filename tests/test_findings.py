@@ -271,6 +271,16 @@ def test_the_sentence_says_how_long_how_far_why_and_what_next() -> None:
     )
 
 
+def test_the_sentence_names_no_minimum_for_ops_of_unknown_cost() -> None:
+    unknown = an_op("call", {"hbm": None}, 20.0)
+    assert report_on(unknown).summary.startswith("20 s on one toy; its minimum is not known. Lost: 20 s to ops of unknown cost.")
+    # 100 B at the toy's 10 B/s take at least 10 s.
+    both = report_on(unknown, an_op("copy", {"hbm": 100}, 20.0))
+    assert both.summary.startswith(
+        "40 s on one toy; 10 s is the minimum for its ops of known cost. Lost: 20 s to ops of unknown cost, 10 s to"
+    )
+
+
 def test_a_product_keeps_a_launch_of_its_own_and_small_kernels_can_join_it() -> None:
     # The toy's launches take 2 µs. Of a product of 5 µs 2 stay, of a sum of 5 µs nothing has to.
     product, sum_ = an_op("dot", {"matrix/bf16": 1e-6}, 5e-6), an_op("add", {"hbm": 1e-9}, 5e-6)

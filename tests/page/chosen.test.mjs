@@ -67,3 +67,12 @@ test("a unit that stays is written once", () => {
   assert.equal(pair("5 ms", "5 ms"), "5 ms");
   assert.equal(pair(undefined, "5 ms"), "5 ms");
 });
+
+test("a sentence names no minimum for ops of unknown cost", () => {
+  const choice = { title: "step 1", time_s: 4, per: "", minimum: false, point: null, mfu: null, hfu: null };
+  const machine = { title: "toy" };
+  const words = (floor_s) => sentenceOf({ machine }, { ...choice, floor_s, parts: [{ cause: "unpriced", seconds: 4 - floor_s }] }, machine);
+  assert.match(words(0), /^Step 1: 4.s on toy; its minimum is not known\. Lost: 4.s to ops of unknown cost\.$/u);
+  assert.match(words(1), /; 1.s is the minimum for its ops of known cost\./u);
+  assert.match(words(4), /; 4.s is the minimum\.$/u);
+});

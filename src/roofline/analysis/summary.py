@@ -32,12 +32,22 @@ def summary(points: Sequence[Point], machine: MachineInfo, devices: Sequence[Dev
         least = show(rounded(point.floor_s if point.floors_s is None else point.floors_s, 3), "s")
         first = f"At least {least}{per} on {where}{_utilization(point)}."
         return " ".join(filter(None, [first, *_throughput(point, len(devices), "At most "), _start(findings, None)]))
+    first = f"{show(rounded(point.time_s, 3), 's')}{per} on {where}{_minimum(point, findings)}{_utilization(point)}."
+    return " ".join(filter(None, [first, *_throughput(point, len(devices)), _lost(point), _start(findings, point)]))
+
+
+def _minimum(point: Point, findings: Sequence[Finding]) -> str:
+    """The least time that the program could take, as far as the costs of its ops are known."""
+    assert point.time_s
+    if point.at_roof_s is None:
+        return ""
+    least = show(rounded(point.at_roof_s, 3), "s")
+    if point.lost.get("unpriced", 0.0) >= NOTABLE * point.time_s:
+        return f"; {least} is the minimum for its ops of known cost" if point.at_roof_s else "; its minimum is not known"
     best = next((finding for finding in findings if finding.saving_s), None)
     after_s = point.time_s - (best.saving_per_step_s or best.saving_per_device_s or best.saving_s or 0.0) if best else point.time_s
-    written = " as written" if after_s < (point.at_roof_s or 0.0) else ""  # the first finding needs less work than that
-    least = f"; {show(rounded(point.at_roof_s, 3), 's')} is the minimum for this program{written}" if point.at_roof_s is not None else ""
-    first = f"{show(rounded(point.time_s, 3), 's')}{per} on {where}{least}{_utilization(point)}."
-    return " ".join(filter(None, [first, *_throughput(point, len(devices)), _lost(point), _start(findings, point)]))
+    written = " as written" if after_s < point.at_roof_s else ""  # the first finding needs less work than that
+    return f"; {least} is the minimum for this program{written}"
 
 
 def _throughput(point: Point, devices: int, most: str = "") -> Iterable[str]:

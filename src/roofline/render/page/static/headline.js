@@ -129,9 +129,20 @@ export function sentenceOf(report, choice, machine) {
   const used = [["MFU", choice.mfu], ["HFU", choice.hfu]].filter(([, value]) => value).map(([word, value]) => `${word} ${percent(value)}`);
   const lost = parts.filter(({ cause, seconds }) => VOCABULARY.loss_words[cause] && seconds >= NOTABLE * time_s).slice(0, MOST_CAUSES);
   const words = lost.map(({ cause, seconds }) => `${show(seconds, "s", 2)} to ${VOCABULARY.loss_words[cause]}`);
-  const least = floor_s === null ? "" : `; ${show(floor_s, "s", 3)} is the minimum`;
+  const least = floor_s === null ? "" : minimumWords(choice);
   const first = `${about}${show(time_s, "s", 3)}${choice.per} on ${where}${least}${used.length ? ` (${used.join(", ")})` : ""}.`;
   return [first, words.length ? `Lost: ${words.join(", ")}.` : ""].filter(Boolean).join(" ");
+}
+
+/** The least time of a choice, as far as the costs of its ops are known. */
+function minimumWords(choice) {
+  if (!hasUnknown(choice)) return `; ${show(choice.floor_s, "s", 3)} is the minimum`;
+  return choice.floor_s ? `; ${show(choice.floor_s, "s", 3)} is the minimum for its ops of known cost` : "; its minimum is not known";
+}
+
+/** Whether a notable part of the time is in ops of unknown cost. */
+function hasUnknown({ parts, time_s }) {
+  return parts.some(({ cause, seconds }) => cause === "unpriced" && seconds >= NOTABLE * time_s);
 }
 
 /** The chip in one line: name, peaks of the units in use, bandwidth, capacity and ridge point. */
@@ -180,7 +191,9 @@ function figuresOf(report, { program, shown, totals, machine }, choice) {
   if (time_s) {
     const busy = choice.parts.find(({ cause }) => cause === "idle");
     found.push([choice.per ? "Time per step" : "Time", show(time_s, "s", 3), `${percent(1 - (busy?.seconds ?? 0) / time_s)} busy`, "time"]);
-    found.push(["Minimum time", show(floor_s, "s", 3), floor_s === null ? "" : `${percent(floor_s / time_s)} of the time`, "floor"]);
+    const some = hasUnknown(choice);
+    const least_s = some ? floor_s || null : floor_s;
+    found.push(["Minimum time", show(least_s, "s", 3), least_s === null ? "" : some ? "ops of known cost" : `${percent(floor_s / time_s)} of the time`, "floor"]);
   } else {
     const taken = point?.measured_s ?? point?.time_s;
     const measured = taken ? `measured: ${show(taken, "s", 3)}` : "no measured times";
