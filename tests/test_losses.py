@@ -115,3 +115,9 @@ def parts(point: Point) -> float:
 def test_a_program_without_times_has_no_losses() -> None:
     (point,) = analyze(Recording(workload=Workload((Op(name="x", cost=Cost.of({HBM: 10})),)), format="hlo"), toy()).points
     assert (point.at_roof_s, point.lost) == (None, {})
+
+
+def test_an_op_at_its_roof_loses_nothing_though_the_seconds_were_added_up() -> None:
+    # 3 B at 10 B/s take 0.3 s; 0.1 + 0.2 is more than 0.3 by a rounding error.
+    found = analyze(Recording(workload=Workload((Op(name="copy", time_s=0.1 + 0.2, cost=Cost.of({"hbm": 3})),)), format="table"), LINKED)
+    assert [op.lost_s for op in found.ops] == [0.0]

@@ -7,6 +7,7 @@ from ..ledger import Ledger
 from ..operation import Convolution, Product, width
 from ..report import CounterInfo, LedgerRow, Number, OpInfo
 from ..resource import HBM, matrix
+from ..selection import ROUNDING
 from ..workload import Op
 from .advice_rules import Placed
 from .counters import LaunchCounters, model_against_counters
@@ -92,7 +93,13 @@ def _lost(one: Placed, needed: Needed | None) -> float | None:
     own_s = one.op.time_s if one.op.self_time_s is None else one.op.self_time_s
     if own_s is None or not one.op.priced or one.placement.is_unknown:
         return None
-    return max(own_s - (needed.floor_s if needed else one.placement.floor_s), 0.0)
+    return time_above(own_s, needed.floor_s if needed else one.placement.floor_s)
+
+
+def time_above(own_s: float, floor_s: float) -> float:
+    """The part of a time above a minimum, if it is more than rounding."""
+    above_s = own_s - floor_s
+    return above_s if above_s > ROUNDING * own_s else 0.0
 
 
 def plain_label(scope: str, location: str, name: str) -> str:

@@ -10,7 +10,7 @@ from ..report import OpInfo
 from ..resource import Resource
 from .expected_times import with_expected_time
 from .needed_work import Needed
-from .op_info import op_info, plain_label, unneeded_info
+from .op_info import op_info, plain_label, time_above, unneeded_info
 from .op_info_columns import plain_rows
 from .op_times import OpTimes
 from .placed_ops import PlacedOps
@@ -129,7 +129,7 @@ class _Fields:
             if (placed.time_s[id] is None and selfs[id] is None) or not placed.priced[id] or id in placed.blank:
                 yield None
             else:
-                yield max(owns[id] - (needed[id].floor_s if id in needed else placed.floor_s[id]), 0.0)
+                yield time_above(owns[id], needed[id].floor_s if id in needed else placed.floor_s[id])
 
     def _serial_s(self, ids: Sequence[int]) -> Iterator[float | None]:
         times = self._placed.times.values()

@@ -10,6 +10,7 @@ import { bytesOf, costOf, heaviestKey, machine as machineFrom, place, resource, 
 import { VOCABULARY } from "#page/vocabulary.js";
 
 export const OWN_LEVEL = "bound"; // the x axis on which every op stands over the level that binds it
+const ROUNDING = 1e-9; // of a time, as `selection.ROUNDING`
 const ALL = Object.freeze({ fraction: 1, time: 1 });
 const ABSENT = { phase: "", label: "", needed: null, needed_s: null, unneeded: {}, attainable: null, expected_s: null, hops: {}, known: {}, times: {}, intensities: {}, roofs: [], unrated: [], notes: [] };
 
@@ -173,7 +174,7 @@ function rowOf({ op, fold, steps, devices, feeds }, part, machine, asReported, c
     // Corrections for overlap and launches are the report's; on another machine only a report without them has the figure.
     expected_s: asReported ? run.expected_s : op.expected_s === op.floor_s ? floor_s : null,
     expected: asReported ? run.expected ?? null : null,
-    lost_s: asReported && run.lost_s !== undefined ? run.lost_s : efficiency === null ? null : Math.max(0, (self_time_s ?? time_s) - floor_s),
+    lost_s: asReported && run.lost_s !== undefined ? run.lost_s : efficiency === null ? null : above(self_time_s ?? time_s, floor_s),
     rate: per(flops, time_s),
     level,
     bytes,
@@ -257,10 +258,15 @@ function cut(op, { fraction, time }) {
   };
 }
 
+/** The part of a time above a minimum, if it is more than rounding. */
+function above(seconds, least) {
+  return seconds - least > ROUNDING * seconds ? seconds - least : 0;
+}
+
 /** What is lost in a part of an op: its part of the self time above its part of the minimum. */
 function lostPart({ lost_s, self_time_s, time_s }, fraction, time) {
   const own = self_time_s ?? time_s;
-  return lost_s === null || lost_s === undefined || own === null ? lost_s : Math.max(0, own * time - (own - lost_s) * fraction);
+  return lost_s === null || lost_s === undefined || own === null ? lost_s : above(own * time, (own - lost_s) * fraction);
 }
 
 /** One amount over another; `null` when one is unknown or the second is 0. */
