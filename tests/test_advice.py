@@ -243,7 +243,7 @@ def test_resources_without_a_rate_are_named_once_for_all_ops() -> None:
 def test_the_unpriced_share_of_time_is_told() -> None:
     ops = [op(0, MEMORY, 1.0), op(1, {"hbm": None}, 3.0, name="custom-call")]
     finding = next(finding for finding in advise(ops, toy()) if finding.kind == "unknown")
-    assert finding.message == "the cost of 75% of the measured time (3 s) is not known: custom-call."
+    assert finding.message == "The cost of 75% of the measured time (3 s) is not known: custom-call."
     assert finding.ops == (1,)
 
 

@@ -287,7 +287,7 @@ def unknown(program: Program) -> Finding | None:
         return None
     names = listed([short_name(program.names[id]) for id in mine[:LISTED]], len(mine))
     share = f"{percent(spent / total)} of the measured time ({show(spent, 's')})" if total else f"{len(mine)} of {program.count} ops"
-    message = f"the cost of {share} is not known: {names}."
+    message = f"The cost of {share} is not known: {names}."
     return Finding(kind="unknown", message=message, ops=tuple(mine), levers=KINDS["unknown"].levers)
 
 
