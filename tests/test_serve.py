@@ -52,6 +52,15 @@ def test_a_tensorboard_run_is_one_entry_with_its_hosts(tmp_path: Path) -> None:
     assert (found.name, found.kind, len(found.files)) == ("big/monday", "profile", 2)
 
 
+def test_a_torch_capture_is_one_run_with_its_traces_as_ranks(tmp_path: Path) -> None:
+    folder = tmp_path / "log" / "plugins" / "profile" / "monday"
+    folder.mkdir(parents=True)
+    for name in ("host_1.1700000000000.pt.trace.json.gz", "host_2.1700000000000.pt.trace.json.gz"):
+        (folder / name).write_bytes(b"")
+    (found,) = RunFinder([tmp_path]).find().runs
+    assert (found.name, found.kind, found.path, len(found.files)) == ("log/monday", "profile", folder, 2)
+
+
 def test_each_kind_is_found_by_its_content(tmp_path: Path) -> None:
     table(tmp_path)
     shutil.copy(DATA / "h200" / "jax_scan.hlo.txt.gz", tmp_path / "program.txt.gz")

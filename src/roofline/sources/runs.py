@@ -1,8 +1,9 @@
 """Runs: what there is to open below some paths, found by looking, without reading more than the head of a file.
 
-A folder below ``plugins/profile`` is one run, and the profiles in it are its hosts. Elsewhere every profile is a run of its own, and
-several in one folder are listed once more together. A folder that ``--xla_dump_to`` wrote is one run. Programs, counters, tables and
-reports are known by their content. A file that was named is listed whatever it is: opening it says what is wrong with it.
+A folder below ``plugins/profile`` is one run, and the profiles or PyTorch traces in it are its hosts or ranks. Elsewhere every profile
+is a run of its own, and several in one folder are listed once more together. A folder that ``--xla_dump_to`` wrote is one run. Programs,
+counters, tables and reports are known by their content. A file that was named is listed whatever it is: opening it says what is wrong
+with it.
 
 Pipes, sockets and devices are skipped, and so are links that lead out of the folders, unless links are followed.
 """
@@ -179,8 +180,8 @@ class _FolderSearch:
         traces = [(file, state) for file, state in files if file.name.endswith(TRACES)]
         if folder.parent.parts[-2:] == ("plugins", "profile"):
             # Beside the profiles are other views of the same run, which the profiler wrote for other tools.
-            if profiles:
-                yield _run(folder, _short(root, folder), "profile", profiles)
+            if profiles or traces:
+                yield _run(folder, _short(root, folder), "profile", profiles or traces)
             return
         if len(profiles) > 1:
             yield _run(folder, f"{name or folder.name} (all {len(profiles)} as hosts of one run)", "profile", profiles)
