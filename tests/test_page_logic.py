@@ -175,7 +175,7 @@ def test_the_catalogue_on_the_page_is_small_and_has_every_ceiling() -> None:
 def test_the_pages_logic_is_small() -> None:
     whole = re.compile(r"^\s*(?:/\*\*.*?\*/|//[^\n]*)\n", re.MULTILINE | re.DOTALL)  # comments, which the page leaves out
     names = {name.removesuffix(".test.mjs") for name in TESTS}
-    assert sum(len(whole.sub("", (STATIC / f"{name}.js").read_text()).encode()) for name in names) < 100_000
+    assert sum(len(whole.sub("", (STATIC / f"{name}.js").read_text()).encode()) for name in names) < 110_000
 
 
 def test_the_words_of_the_page_cover_what_python_has() -> None:
