@@ -175,7 +175,7 @@ KINDS: dict[str, Kind] = {
     "unknown": Kind(
         "have an unknown cost",
         (
-            "give their cost by the option or function that the note on each names",
+            "give their FLOP and bytes: in the columns of a table, else with the option or function that their notes name",
             "collect hardware counters for them",
         ),
     ),
