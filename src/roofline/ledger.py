@@ -18,6 +18,7 @@ from .operation import Operation
 from .resource import HBM, Resource
 
 ACCESSES = ("read", "write", "send")
+PARAMETERS = frozenset({"weights", "scale", "shift", "table"})  # the last word of the names of tensors that are trained
 
 
 class Row(Struct, frozen=True):
@@ -50,6 +51,11 @@ class Row(Struct, frozen=True):
         """Bytes that cross the level."""
         moved = self.size * self.passes
         return tidy(moved)
+
+    @property
+    def reads_parameter(self) -> bool:
+        """Whether it reads a tensor that training updates."""
+        return self.access == "read" and self.tensor.rpartition(".")[2] in PARAMETERS
 
 
 def read(tensor: str, shape: Iterable[Amount], number: str | DType, *, level: Resource = HBM, passes: Amount = 1, note: str = "") -> Row:

@@ -9,7 +9,6 @@ from math import inf
 
 from msgspec import Struct
 
-from ..formulas.parts import is_parameter
 from ..machine import LATENCY, Ceiling, Machine
 from ..operation import Product, width
 from ..placement import Placement, may_bind
@@ -253,7 +252,7 @@ def _weights_share(op: Op) -> float | None:
     """The share of an op's bytes that more rows do not add to: its weights; ``None`` where its operands are unknown."""
     if op.ledger is not None:
         rows = [row for row in op.ledger.rows if row.level == HBM]
-        return float(sum(row.bytes for row in rows if is_parameter(row)) / sum(row.bytes for row in rows))
+        return float(sum(row.bytes for row in rows if row.reads_parameter) / sum(row.bytes for row in rows))
     product = op.operation
     if product is None:
         return None

@@ -5,10 +5,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from ..errors import FormulaError
-from ..ledger import Ledger, Row
-
-# The last word of the names of tensors that are trained.
-PARAMETERS = frozenset({"weights", "scale", "shift", "table"})
+from ..ledger import Ledger
 
 
 def part(name: str, ledger: Ledger) -> Ledger:
@@ -23,8 +20,3 @@ def same_tensors(ledger: Ledger, names: Mapping[str, str]) -> Ledger:
     if unknown:
         raise FormulaError(f"{ledger.name} has no tensor {', '.join(sorted(unknown))}")
     return replace(ledger, rows=tuple(replace(row, same_as=names.get(row.tensor, row.same_as)) for row in ledger.rows))
-
-
-def is_parameter(row: Row) -> bool:
-    """Whether a row reads a tensor that training updates."""
-    return row.access == "read" and row.tensor.rpartition(".")[2] in PARAMETERS

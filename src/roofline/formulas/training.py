@@ -11,7 +11,7 @@ from ..errors import FormulaError
 from ..ledger import Ledger, Row, read, write
 from .compute_units import arithmetic, matrix_work, number, vector_work
 from .notation import Dim, Format
-from .parts import is_parameter, part
+from .parts import part
 from .registry import formula
 
 Optimizer = Literal["sgd", "momentum", "adam", "adamw"]
@@ -80,8 +80,8 @@ def backward(forward: Ledger, *, gradients: Format = None) -> Ledger:
         elif row.access == "write":
             rows.append(_gradient(row, access="read", passes=2 * row.passes))
         else:
-            wanted = number(gradients) if gradients and is_parameter(row) else row.dtype
-            rows.append(row if is_parameter(row) else replace(row, note="saved by forward"))
+            wanted = number(gradients) if gradients and row.reads_parameter else row.dtype
+            rows.append(row if row.reads_parameter else replace(row, note="saved by forward"))
             rows.append(_gradient(row, access="write", dtype=wanted))
     note = "backward is twice forward: each matmul once for its input's gradient and once for its weights'"
     return Ledger(f"backward of {forward.name}", forward.work * 2, tuple(rows), (*forward.notes, note), forward.kernels * 2)
@@ -95,7 +95,7 @@ def _gradient(row: Row, **changes: Any) -> Row:
 
 def count_parameters(forward: Ledger) -> Dim:
     """How many trained numbers a forward pass reads."""
-    counted: Dim = sum((prod(row.shape) * row.passes for row in forward.rows if is_parameter(row)), 0)
+    counted: Dim = sum((prod(row.shape) * row.passes for row in forward.rows if row.reads_parameter), 0)
     return tidy(counted)
 
 
@@ -123,7 +123,7 @@ def training_step(
     update = optimizer_update(count, optimizer=optimizer, weights=weights, gradients=gradients, state=state, master=master, compute=compute)
     passes = forward + forward if recompute else forward
     whole = passes + backward(forward, gradients=gradients) + part("update", update)
-    updated = {row.tensor for row in forward.rows if is_parameter(row)}
+    updated = {row.tensor for row in forward.rows if row.reads_parameter}
     whole = replace(whole, rows=tuple(_as_updated(row, updated) for row in whole.rows))
     return whole.named(f"training step of {forward.name}")
 
