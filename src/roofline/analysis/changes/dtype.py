@@ -12,9 +12,10 @@ from ...cost import Cost
 from ...dtypes import DType, wider
 from ...dtypes import dtype as named
 from ...errors import FormulaError
+from ...hlo.ir.module import HloModule
 from ...hlo.ir.shapes import Shape
 from ...hlo.unneeded.kernels import Product as Found
-from ...hlo.unneeded.values import RENAMED
+from ...hlo.unneeded.values import RENAMED, Value, Values
 from ...operation import BYTE_TRANSPOSE, Product, Streamed, width
 from ...resource import HBM, Resource, matrix
 from ...workload import Op
@@ -25,6 +26,8 @@ from .words import Words
 WEIGHTS = "-weights"
 HALF = 16  # bits of formats whose operands may lie either way in memory
 NARROW = 8  # bits of formats that need the contracted dimension last
+CUTS = frozenset(("dynamic-slice", "slice"))
+MOST_SOURCES = 1_000  # of one operand that are followed
 COMPILED = 0.5  # of the products that XLA compiles itself, at least, which it leaves to a library in these formats: only that transposes
 
 
@@ -140,12 +143,34 @@ def _found(state: State, op: Op) -> tuple[Found | None, int, int]:
 
 
 def _is_weight(state: State, op: Op, side: int) -> bool:
-    """Whether an operand of a product is an argument of the program, or is put together from some."""
+    """Whether an operand of a product is an argument of the program, is put together from some, or is cut out of the weights of all layers."""
     found, _, _ = _found(state, op)
     module = state.module_of(op)
     if found is None or module is None:
         return side == 1
-    sources = state.review(module).values.pieces((found.left, found.right)[side], RENAMED | {"get-tuple-element"})
+    sources, cuts = _sources(state.review(module).values, (found.left, found.right)[side])
+    return _are_arguments(module, sources) and (not cuts or all(source.index in state.weights(module) for source in sources))
+
+
+def _sources(values: Values, side: Value) -> tuple[list[Value], list[Value]]:
+    """The values that an operand is put together from, before the loops that hand them on as they are, and the slices cut out of them."""
+    found, cuts, waiting = list[Value](), list[Value](), [side]
+    while waiting and len(found) + len(cuts) < MOST_SOURCES:
+        for one in values.pieces(waiting.pop()):
+            before = values.before_loop(one)
+            if before is not None:
+                waiting.append(before)
+            elif one.opcode in CUTS:
+                cuts.append(one)
+                waiting.append(values.operand(one, 0))
+            elif one.opcode == "get-tuple-element":
+                waiting.append(values.operand(one, 0))
+            else:
+                found.append(one)
+    return found, cuts
+
+
+def _are_arguments(module: HloModule, sources: list[Value]) -> bool:
     return all(source.opcode == "parameter" and source.computation is module.entry_computation for source in sources)
 
 
@@ -161,11 +186,14 @@ def _arguments(state: State, op: Op, old: Product, new: Product) -> None:
         if before == after:
             continue
         elements = side.shape.elements
-        sources = review.values.pieces(side, RENAMED | {"get-tuple-element"})
-        is_argument = all(source.opcode == "parameter" and source.computation is module.entry_computation for source in sources)
-        maker = None if is_argument else review.holder(review.values.origin(side, RENAMED | {"get-tuple-element"}))
-        is_weight = is_argument and all(source.index in state.weights(module) for source in sources)
-        _written(state, op, maker, elements, before, after, is_weight)
+        sources, cuts = _sources(review.values, side)
+        is_argument = _are_arguments(module, sources)
+        if is_argument and all(source.index in state.weights(module) for source in sources):  # weights have the format from the start
+            for cut in cuts:
+                _narrow(state, op, cut.kernel, 2 * cut.shape.elements, before, after)
+        else:
+            maker = None if is_argument else review.values.origin(side, RENAMED | {"get-tuple-element"}).kernel
+            _written(state, op, maker, elements, before, after)
         if named(after).bits == NARROW and named(after).rate == "fp8" and not _is_last(side.shape, contracted):
             least = 1.0 if made.opcode == "custom-call" else COMPILED
             turned = Streamed(kind=BYTE_TRANSPOSE, elements=elements)
@@ -179,16 +207,23 @@ def _is_last(shape: Shape, contracted: tuple[int, ...]) -> bool:
     return shape.layout.minor_to_major[0] in contracted
 
 
-def _written(state: State, op: Op, maker: str | None, elements: int, before: str, after: str, is_weight: bool) -> None:
-    """The new format as a kernel writes it: weights have it from the start, fused kernels write it instead, others are converted after."""
-    if is_weight:
-        return
+def _written(state: State, op: Op, maker: str | None, elements: int, before: str, after: str) -> None:
+    """The new format as a kernel writes it: fused kernels write it instead of the old one, others are converted after."""
+    if not _narrow(state, op, maker, elements, before, after):
+        narrowed = elements if named(after).rate == "fp8" else 0
+        state.add(op, Cost.of({HBM: elements * (width(before) + width(after))}), Streamed(kind="fusion", narrowed=narrowed), "convert")
+
+
+def _narrow(state: State, op: Op, kernel: str | None, elements: int, before: str, after: str) -> bool:
+    """Elements that a kernel of the program of an op moves in another format; whether there is such a kernel."""
     narrowed = elements if named(after).rate == "fp8" else 0
     for index, one in state:
-        if maker is not None and one.name == maker and one.module == op.module and isinstance(one.operation, Streamed):
+        is_compiled = one.operation is None or isinstance(one.operation, Streamed)  # others are calls of libraries
+        if kernel is not None and one.name == kernel and one.module == op.module and is_compiled:
             saved = elements * (width(before) - width(after)) * one.count
             amounts = {resource: float(amount) for resource, amount in one.cost.amounts}
             amounts[HBM] = max(amounts.get(HBM, 0.0) - saved, 0.0)
-            state.put(index, Cost.of(amounts), replace(one.operation, narrowed=narrowed), 0.5)
-            return
-    state.add(op, Cost.of({HBM: elements * (width(before) + width(after))}), Streamed(kind="fusion", narrowed=narrowed), "convert")
+            operation = replace(one.operation, narrowed=narrowed) if one.operation else None
+            state.put(index, Cost.of(amounts), operation, 0.5)
+            return True
+    return False

@@ -162,12 +162,6 @@ class Review:
         """The product that an instruction computes."""
         return self._of(computation).product(index)
 
-    def holder(self, value: Value) -> str | None:
-        """The name of the kernel of the entry that a value is inside of, or the result of."""
-        kernels = self._of(self.module.entry)
-        index = kernels.holding(value)
-        return None if index is None else kernels.computation[index].name
-
     def chains(self, computation: int) -> list[Chain]:
         """The kernels of a computation that one kernel could replace."""
         try:

@@ -41,6 +41,11 @@ class Value(Struct, frozen=True, gc=False):
         return self.computation.instructions[self.index].opcode
 
     @property
+    def kernel(self) -> str:
+        """The name of the kernel that it is inside of, or the result of."""
+        return self.inside[0][1].name if self.inside else self.instruction.name
+
+    @property
     def key(self) -> tuple[str, int, str]:
         """Its place in the program: several fusions may call one computation."""
         return self.computation.name, self.index, self.inside[-1][1].name if self.inside else ""
