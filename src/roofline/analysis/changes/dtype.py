@@ -143,7 +143,7 @@ def _found(state: State, op: Op) -> tuple[Found | None, int, int]:
 
 
 def _is_weight(state: State, op: Op, side: int) -> bool:
-    """Whether an operand of a product is an argument of the program, is put together from some, or is cut out of the weights of all layers."""
+    """Whether an operand of a product is an argument of the program, put together from some, or cut out of the weights of all layers."""
     found, _, _ = _found(state, op)
     module = state.module_of(op)
     if found is None or module is None:
