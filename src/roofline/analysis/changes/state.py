@@ -143,7 +143,8 @@ class State:
             if op is old and (before := self.before[index]) is not None and after.time_s == before.time_s:
                 continue  # as fast on the other machine
             measured = None if index in self.fresh else old.time_s
-            counts = OTHER_UNIT if _unit(op) != _unit(old) else 1.0
+            stays_uneven = _is_uneven(op) and _is_uneven(old)  # which makes it slower in any format
+            counts = OTHER_UNIT if _unit(op) != _unit(old) and not stays_uneven else 1.0
             doublings = self.doublings.get(index, 1.0)
             time_s, low_s, high_s = self.fixed.get(index) or anchored(
                 measured, self.before[index], after, doublings, counts, uneven=_is_uneven(op)
