@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from heapq import nlargest
 from itertools import islice
 
 from msgspec.structs import replace
@@ -96,8 +97,6 @@ def fitting(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int], won: S
         return kind
     if kind.compiled and any(category.endswith(COMPILED) for category in {*op_times.category}):
         kind = replace(kind, levers=kind.compiled)  # nobody is told to compile what is compiled
-    from heapq import nlargest  # which few findings need
-
     by_category: dict[str, float] = {}
     tried = nlargest(TRIED, zip(won, ids, strict=True))
     for (seconds, _), category in zip(tried, categories_of(op_times, [id for _, id in tried]), strict=True):

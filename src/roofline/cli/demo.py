@@ -1,7 +1,9 @@
 """`roofline demo`: a roofline of this computer, from a quick measurement and a small program."""
 
+import webbrowser
 from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
 
 from ..errors import MachineError, UsageError
 from ..integrations.demo_programs import fused_and_unfused, run_jax, run_numpy
@@ -47,9 +49,6 @@ def run(words: Sequence[str]) -> int:
     emit(args, lambda page: f"{report_text(report, page, TOP)}\n\n{fused_and_unfused(report)}", report, lambda: op_rows(report.ops, report))
     write_message(f"wrote {args.page}")
     if not args.no_open:
-        import webbrowser
-        from pathlib import Path
-
         webbrowser.open(Path(args.page).absolute().as_uri())
     return 0
 

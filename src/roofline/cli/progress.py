@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from threading import Event, Thread
 from typing import TextIO
 
 from .streams import width_of
@@ -72,8 +73,6 @@ class _Line:
     """A line that a thread of its own redraws, so that telling costs nothing and silent work is shown too."""
 
     def __init__(self, what: str, stream: TextIO, quiet_s: float) -> None:
-        from threading import Event, Thread  # which a pipe does not need
-
         self._what, self._stream, self._quiet_s = what, stream, quiet_s
         self._began, self._told, self._shown = time.monotonic(), (0, 0), 0
         self._over = Event()

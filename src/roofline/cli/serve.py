@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+import webbrowser
 from collections.abc import Sequence
 
 from ..errors import MissingExtra, UnitError, UsageError
@@ -75,8 +76,6 @@ def run(words: Sequence[str]) -> int:
     address = f"http://{LOOPBACK}:{port}/"
     write_message(f"serving {', '.join(args.path)} at {address}{f'?token={token}' if token else ''} (stop with Ctrl-C)")
     if args.open:
-        import webbrowser
-
         webbrowser.open(address if args.no_token else f"{address}?token={app.ticket()}")
     listen(app, listening)
     return 0

@@ -1,5 +1,6 @@
 """Input files: which files a path names, where they can be opened, and their bytes."""
 
+import gzip
 import os
 import zlib
 from collections.abc import Iterator, Sequence
@@ -159,8 +160,6 @@ def all_of(path: Path | str) -> bytes:
         with open(place, "rb") as file:
             data = file.read(most + 1)
         if data.startswith(GZIP_MAGIC):
-            import gzip
-
             with gzip.open(place, "rb") as unzipped:
                 data = unzipped.read(most + 1)
     if len(data) > most:

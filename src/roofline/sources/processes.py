@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from threading import Event, Lock, Thread
+from traceback import format_exc
 from types import TracebackType
 from typing import IO, Any
 
@@ -198,8 +199,6 @@ def answer_of(
     except MemoryError:
         return "refused", (SourceError, f"{file}: out of memory while reading it; try --jobs 1 or a computer with more memory")
     except Exception:
-        from traceback import format_exc
-
         return "broken", f"{file}: {format_exc()}"
 
 

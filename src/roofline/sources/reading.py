@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -121,8 +122,6 @@ class OverallProgress:
     """Progress over several files as one figure. Safe to update from several threads."""
 
     def __init__(self, files: Sequence[str], progress: Progress | None) -> None:
-        from threading import Lock
-
         self._lock, self._progress = Lock(), progress
         self._sizes, self._fractions = _sizes(files), [0.0] * len(files)
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import MsgspecError
+
 from ..cost import Cost
 from ..errors import SourceError
 from ..input_limits import check_limit
@@ -22,15 +24,13 @@ def sniff(head: bytes, path: Path) -> bool:
 
 def read_report(path: Path) -> Report:
     """The report as it was written."""
-    import msgspec
-
     from .json_pieces import decode  # which only a report needs
 
     data = all_of(path)
     check_limit("values", sum(map(data.count, (b",", b"[", b"{"))), str(path))
     try:
         report = decode(data, Report)
-    except (msgspec.MsgspecError, UnicodeError, OverflowError, RecursionError) as error:
+    except (MsgspecError, UnicodeError, OverflowError, RecursionError) as error:
         raise SourceError(f"{path}: not a roofline report: {error}") from None
     if report.schema != SCHEMA:
         raise SourceError(f"{path}: schema {report.schema!r} is not supported; this version reads {SCHEMA!r}")

@@ -3,6 +3,7 @@
 import codecs
 import csv
 import io
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -147,8 +148,6 @@ def _plain(cell: str) -> str:
 
 
 def _json(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
-    import json
-
     try:
         rows = json.loads(text, object_hook=_row)
     except json.JSONDecodeError as whole:
@@ -176,8 +175,6 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json_lines(text: str, path: Path) -> list[Any]:
-    import json
-
     rows = []
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():

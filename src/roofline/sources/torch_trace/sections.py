@@ -8,6 +8,7 @@ left to one process that reads the whole file.
 import os
 import pickle
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -220,9 +221,7 @@ class Copy(Helper):
         self._answers.close()
         try:
             if os.waitpid(self._number, os.WNOHANG) == (0, 0):
-                from signal import SIGKILL
-
-                os.kill(self._number, SIGKILL)
+                os.kill(self._number, signal.SIGKILL)
                 os.waitpid(self._number, 0)
         except ChildProcessError:  # the program that uses this package waits for all of its children itself
             pass

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import namedtuple
 from collections.abc import Collection, Iterable, Iterator
+from hashlib import blake2b
 
 from msgspec import Struct, field
 
@@ -305,8 +306,6 @@ def _embedded(plane: Plane) -> Iterator[tuple[int, tuple[str, Slice]]]:
 
 def _digest(module: HloModule) -> str:
     """What is the same on every host that runs a program: names, opcodes and shapes, but not the numbers a process gives."""
-    from hashlib import blake2b
-
     digest = blake2b(module.name.encode(), digest_size=_DIGEST_BYTES)
     for computation in module.computations:
         for instruction in computation.instructions:

@@ -7,9 +7,9 @@ an event of the part before reaches, is thrown away, and the part before goes on
 
 from __future__ import annotations
 
-from _thread import LockType, allocate_lock, start_new_thread
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
+from threading import Lock, Thread
 from typing import Any, Generic, Protocol, TypeVar
 
 from ...errors import SourceError
@@ -83,7 +83,7 @@ class _Reader:
 
     def __init__(self, space: Space, total: int, progress: Progress | None) -> None:
         self._space, self._total, self._progress, self.piece = space, total, progress, CHUNK_BYTES
-        self._lock, self._done, self.stopped = allocate_lock(), 0, False
+        self._lock, self._done, self.stopped = Lock(), 0, False
 
     def read(self, part: Part) -> None:
         """All of a part, or what comes before the damage in it, which `join` reports."""
@@ -149,7 +149,7 @@ class _Tasks(Generic[Table]):
         tasks = [(number, part) for number, parts in enumerate(lines) for part in parts]
         self.waiting = sorted(tasks, key=lambda task: (task[1].line.length, -task[1].begin))
         self._unread = [len(parts) for parts in lines]
-        self._counting = allocate_lock()
+        self._counting = Lock()
         self._tables: dict[int, Table] = {}
         self._failures: dict[int, BaseException] = {}
 
@@ -212,7 +212,7 @@ def read_all(
     if beside:
         reader.piece = BESIDE_BYTES
     readers = min(threads, len(tasks.waiting), 1 + length // THREAD_BYTES)
-    helpers = list[LockType]()
+    helpers = list[Thread]()
     try:
         for _ in range(readers if beside else readers - 1):
             helpers.append(_helper(tasks.work))
@@ -232,23 +232,14 @@ def read_all(
     return tasks.tables()
 
 
-def _helper(work: Callable[[], None]) -> LockType:
-    """A thread at work, and a lock that is free when it is done. `threading` takes longer to import than many profiles to read."""
-    busy = allocate_lock()
-    busy.acquire()
-
-    def work_and_tell() -> None:
-        try:
-            work()
-        finally:
-            busy.release()
-
-    start_new_thread(work_and_tell, ())
-    return busy
+def _helper(work: Callable[[], None]) -> Thread:
+    """A thread at work, which does not keep an interrupted process from ending."""
+    helper = Thread(target=work, daemon=True)
+    helper.start()
+    return helper
 
 
-def _wait(helpers: Iterable[LockType]) -> None:
+def _wait(helpers: Iterable[Thread]) -> None:
     """Waits until all helpers are done; an interrupt ends the waiting, which can be begun again."""
     for helper in helpers:
-        with helper:
-            pass
+        helper.join()

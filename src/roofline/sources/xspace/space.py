@@ -10,6 +10,7 @@ is read, and ``notes`` says what was lost. As metadata follows the events in a p
 from __future__ import annotations
 
 import mmap
+import zlib
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -308,8 +309,6 @@ def unpacked_limit(packed: int) -> int:
 
 def _unpack(packed: bytes | bytearray | mmap.mmap, name: str) -> tuple[bytearray, str]:
     """The unpacked bytes, as far as they go, and what was wrong with the rest."""
-    import zlib
-
     out, at, limit = bytearray(), 0, unpacked_limit(len(packed))
     stream = zlib.decompressobj(GZIP_WINDOW)
     try:

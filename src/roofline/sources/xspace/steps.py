@@ -4,6 +4,7 @@ A step is one instance of an annotation (``StepTraceAnnotation``: an event with 
 whatever thread, belongs to it. Its number and name are labels: thirty steps may carry three numbers.
 """
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate, compress, pairwise
 
@@ -47,8 +48,6 @@ class Launches(Struct, frozen=True):
 
     def between(self, begin_ps: int, end_ps: int) -> Sequence[int]:
         """The ids of what was launched in a span of time."""
-        from bisect import bisect_left
-
         return self.ids[bisect_left(self.start_ps, begin_ps) : bisect_left(self.start_ps, end_ps)]
 
 

@@ -4,6 +4,7 @@ A column is a `memoryview` of 64-bit integers (or doubles): it has a length, can
 (numpy, polars, `array`) takes it without a copy. Tables are too large to be compared: they are equal only to themselves.
 """
 
+import struct
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import add, le
@@ -131,8 +132,6 @@ class StatColumn(Struct, frozen=True, eq=False):
         if kind == BLOB:
             return self.texts[value]
         if kind == DOUBLE:
-            import struct
-
             number: float = struct.unpack("d", struct.pack("q", value))[0]
             return number
         return int(value % _UINT64 if kind == UINT64 else value)
