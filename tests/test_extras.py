@@ -13,7 +13,10 @@ import pytest
 PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
 # library -> (extra, a command that needs it)
 PROFILE = Path(__file__).parent / "data" / "cpu" / "jax_one.xplane.pb.gz"
+TRACE = Path(__file__).parent / "data" / "h200" / "torch_eager.json.gz"
 NEEDED = {
+    "msgspec": ("", ["analyze", "run"]),
+    "numpy": ("", ["analyze", str(TRACE)]),
     "matplotlib": ("", ["op", "matmul", "64", "64", "64", "--chip", "v5e", "-o", "roof.svg"]),
     "pyarrow": ("parquet", ["op", "matmul", "64", "64", "64", "--chip", "v5e", "--parquet", "ops.parquet"]),
     "starlette": ("serve", ["serve", "."]),

@@ -11,7 +11,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-from ..errors import FormulaError, RooflineError, UnitError, UsageError, did_you_mean
+from ..errors import FormulaError, MissingExtra, RooflineError, UnitError, UsageError, did_you_mean
 from .streams import discard_output, opened_streams
 
 # name -> one line of help; the module is the name with underscores
@@ -42,6 +42,7 @@ COMMANDS = {
 ALIASES = {"fusion": "fusion-report"}  # former names, not listed
 # Objects made between two searches for garbage cycles: with the usual 700 they take a third of the time of 200,000 rows or instructions.
 _BETWEEN_COLLECTIONS = 500_000
+_REQUIRED = ("msgspec", "numpy")  # libraries that many modules import
 _USAGE = "usage: roofline COMMAND [arguments]   (details: roofline COMMAND --help)"
 
 
@@ -66,6 +67,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(UsageError("a number is too large to compute with"), 2)
     except RooflineError as error:
         return _fail(error, 1)
+    except ModuleNotFoundError as missing:
+        if missing.name not in _REQUIRED:
+            raise
+        return _fail(MissingExtra(missing.name), 1)
     except BrokenPipeError:
         discard_output()
         return 0

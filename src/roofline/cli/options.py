@@ -231,7 +231,9 @@ def _figure(name: str) -> str:
 
 def _figure_or_page(name: str) -> str:
     if not is_page(name) and not is_markdown(name) and not name.lower().endswith(FIGURES):
-        raise UsageError(f"{name}: unknown format; use .html for a page, .md for Markdown, {', '.join(FIGURES)} for a figure")
+        kind = name.lower().rpartition(".")[2]
+        data = f"; write data with --{kind} {name}" if kind in ("json", "csv", "parquet") else ""
+        raise UsageError(f"{name}: -o writes .html for a page, .md for Markdown, {', '.join(FIGURES)} for a figure{data}")
     return name
 
 
