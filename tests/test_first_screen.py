@@ -90,10 +90,10 @@ def test_each_finding_has_one_lever_at_most(capsys: pytest.CaptureFixture[str]) 
 
 def test_a_program_without_times_has_minimum_times_and_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
     out = _out(capsys, str(PROGRAM), "--chip", "h200")
-    assert out.startswith("At least ")
+    assert out.startswith("Minimum time ")
     report = rl.analyze(str(PROGRAM), "h200")
     least = sum(op.floor_s or 0.0 for op in report.ops)  # one after the other, as the page's bar has them
-    assert f"At least {show(rounded(least, 3), 's')} on" in out
+    assert f"Minimum time {show(rounded(least, 3), 's')} on" in out
     assert not re.search(r"^\[", out, re.MULTILINE)
     assert re.search(r"^op +minimum +share +bound +work +hbm$", out, re.MULTILINE)
 

@@ -64,7 +64,9 @@ def test_time_lost_by_cause_is_that_of_the_bar_above_it(show: Opener) -> None:
 
 def test_another_chip_has_its_own_minimum_time_and_no_share_above_100(show: Opener) -> None:
     page = show("train", "chip=v100-sxm2")
-    expect(at(page, "sentence")).to_contain_text(re.compile(r"^At least .*\sper\sstep on NVIDIA .*V100.*measured: 28.2\sms on NVIDIA H200"))
+    expect(at(page, "sentence")).to_contain_text(
+        re.compile(r"^Minimum time .*\sper\sstep on NVIDIA .*V100.*measured: 28.2\sms on NVIDIA H200")
+    )
     expect(at(page, "figure-floor")).to_contain_text("measured: 28.2 ms")
     expect(at(page, "figure-efficiency")).to_have_count(0)
     for part in ("sentence", "time-bar", "figures", "findings"):

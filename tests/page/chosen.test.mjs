@@ -55,7 +55,7 @@ test("a step has its own time, and a chip its own minimum", () => {
   const other = choose(report, { chip: "a100-sxm4-80" });
   assert.ok(other.minimum && other.time_s === null && other.floor_s > choice.floor_s);
   const sentence = sentenceOf(report, other, other.machine);
-  assert.match(sentence, /^At least .* per step on NVIDIA A100.* \(measured: .* on NVIDIA H200/);
+  assert.match(sentence, /^Minimum time .* per step on NVIDIA A100.* \(measured: .* on NVIDIA H200/);
   assert.ok(!sentence.includes("%"));
   close(sum(other.parts), other.floor_s, "", 1e-6);
 });

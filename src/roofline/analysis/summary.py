@@ -21,7 +21,7 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 
 def summary(points: Sequence[Point], machine: MachineInfo, devices: Sequence[DeviceInfo], findings: Sequence[Finding]) -> str:
-    """How long a step or the program takes, the least it could, what is lost to what, and the finding to start with."""
+    """How long a step or the program takes, its minimum time, what is lost to what, and the finding to start with."""
     whole = [point for point in points if point.infeed_outfeed]
     point = next((p for p in whole if p.scope == "average"), None) or next((p for p in whole if p.scope == "total"), None)
     if point is None:
@@ -30,7 +30,7 @@ def summary(points: Sequence[Point], machine: MachineInfo, devices: Sequence[Dev
     where = _machines(machine, devices)
     if not point.time_s:
         least = show(rounded(point.floor_s if point.floors_s is None else point.floors_s, 3), "s")
-        first = f"At least {least}{per} on {where}{_utilization(point)}."
+        first = f"Minimum time {least}{per} on {where}{_utilization(point)}."
         return " ".join(filter(None, [first, *_throughput(point, len(devices), "At most "), _start(findings, None)]))
     first = f"{show(rounded(point.time_s, 3), 's')}{per} on {where}{_minimum(point, findings)}{_utilization(point)}."
     return " ".join(filter(None, [first, *_throughput(point, len(devices)), _lost(point), _start(findings, point)]))

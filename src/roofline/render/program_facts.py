@@ -89,7 +89,9 @@ def _steps(points: Sequence[Point], before_s: float | None) -> str:
 def _work(point: Point, ops: Sequence[OpInfo]) -> str:
     intensity = f" ({plain(point.intensity)} FLOP/B)" if point.intensity else ""
     per = " per step" if point.scope == "average" else ""
-    least = f"; at least {show(point.floor_s, 's')} if all ops overlapped, {bound_words(point.bound)}" if point.floor_s is not None else ""
+    least = (
+        f"; minimum time {show(point.floor_s, 's')} if all ops overlapped, {bound_words(point.bound)}" if point.floor_s is not None else ""
+    )
     return f"{amounts_text(point, ops)}{per}{intensity}{least}"
 
 

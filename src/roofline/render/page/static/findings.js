@@ -64,7 +64,7 @@ function longest(all, store, reveal) {
     h(
       "button",
       { type: "button", class: "finding-button", onclick: () => (store.set({ selected: [...row.ops], panel: "findings" }), reveal(row.ops[0])) },
-      h("span", { class: "saving", text: `at least ${show(row.floor_s, "s", 3)} in all (${percent(row.floor_s / whole)}), ${causeOf({ ...row, efficiency: 1 })}-bound` }),
+      h("span", { class: "saving", text: `minimum time ${show(row.floor_s, "s", 3)} in all (${percent(row.floor_s / whole)}), ${causeOf({ ...row, efficiency: 1 })}-bound` }),
       h("span", { class: "message" }, named(row.label)),
     ),
   )));

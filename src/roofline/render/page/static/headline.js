@@ -124,7 +124,7 @@ export function sentenceOf(report, choice, machine) {
   if (minimum) {
     const taken = point?.measured_s ?? point?.time_s;
     const measured = taken ? ` (measured: ${show(taken, "s", 3)} on ${own})` : "";
-    return floor_s ? `${about}${about ? "at" : "At"} least ${show(floor_s, "s", 3)}${choice.per} on ${where}${measured}.` : "";
+    return floor_s ? `${about}${about ? "minimum" : "Minimum"} time ${show(floor_s, "s", 3)}${choice.per} on ${where}${measured}.` : "";
   }
   const used = [["MFU", choice.mfu], ["HFU", choice.hfu]].filter(([, value]) => value).map(([word, value]) => `${word} ${percent(value)}`);
   const lost = parts.filter(({ cause, seconds }) => VOCABULARY.loss_words[cause] && seconds >= NOTABLE * time_s).slice(0, MOST_CAUSES);
