@@ -176,7 +176,9 @@ def _steps(report: Report) -> Iterator[Problem]:
         odd = [step for step, ratio in ratios.items() if not usual / apart < ratio < usual * apart]
         if odd and (fits or len(odd) < len(ratios)):
             said = ", ".join(f"{_step_name(report, step)} {plain(ratios[step] / usual, 3)} times" for step in odd[:NAMED])
-            yield Problem(input="steps", message=f"ops and busy time of a step do not belong together: {said} the usual; steps swapped?")
+            yield Problem(
+                input="steps", message=f"the op times of a step do not match its busy time: {said} the usual ratio; are steps swapped?"
+            )
     short = [one for one in report.steps if one.time_s and one.busy_s and one.busy_s > one.time_s * (1 + ROUNDING)]
     if short:
         names = ", ".join(_step_name(report, one.step) for one in short[:NAMED])
