@@ -132,7 +132,7 @@ class Throughput(Struct, frozen=True, kw_only=True):
 
 
 class Expected(Row, frozen=True, kw_only=True):
-    """A prediction: the seconds that such work is expected to take, and the bounds of nine in ten.
+    """A prediction: the seconds that such work is expected to take, and its 90% interval.
 
     ``terms`` are seconds each as if alone, which overlap; ``evidence`` is what the prediction was fitted on. ``family`` is the kind of
     work that was fitted, empty where only sustained rates are known.
@@ -371,7 +371,7 @@ class PredictedOp(Struct, frozen=True, kw_only=True):
 class Predicted(Struct, frozen=True, kw_only=True):
     """What a change would bring: its words for ``roofline whatif``, and the seconds of a step (else of the run) before and after it.
 
-    ``low_s`` and ``high_s`` are the bounds of nine in ten; ``ops`` are those that change.
+    ``low_s`` and ``high_s`` are the 90% interval; ``ops`` are those that change.
     """
 
     change: str

@@ -44,7 +44,7 @@ NEAR = 0.1  # of a time: a difference below that is told in percent
 UNCHANGED_SHARE = 5e-4
 REPEATS = 0.03  # of the device's time in a step, by which another recording of a program that was compiled anew differs
 SAME = "unchanged"
-UNTOLD = ", which cannot be told from no change"
+UNTOLD = ", within the uncertainty of the prediction"
 UNCHANGED = "measured"  # the family of ops that keep their times
 EVIDENCE = "measured times of ops that stay, and predictions of those that change, anchored on their measured times"
 

@@ -127,7 +127,7 @@ def cross_entropy(
     if gradient:
         rows += (write("gradient", (tokens, vocabulary), operand),)
         work += vector_work(logits + tokens, 0, compute, operand)
-    notes = ("minus the largest, exp, sum; finding the largest compares: 0 FLOP",)
+    notes = ("subtract the maximum, exp, sum; comparisons for the maximum are 0 FLOP",)
     return Ledger("cross_entropy", work, rows, notes, operation=_rows(tokens, vocabulary, "softmax"))
 
 

@@ -64,6 +64,10 @@ POINTWISE: dict[str, PerElement] = {
     ),
     "rmsnorm": PerElement(flops=4, reduces=True, per_row=1, why="square, sum, times 1/rms, scale"),
     "softmax": PerElement(
-        flops=3, transcendentals=1, comparisons=1, reduces=True, why="minus the largest, exp, sum, divide; finding the largest compares"
+        flops=3,
+        transcendentals=1,
+        comparisons=1,
+        reduces=True,
+        why="subtract the maximum, exp, sum, divide; finding the maximum is one comparison per element",
     ),
 }

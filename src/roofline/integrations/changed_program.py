@@ -31,7 +31,7 @@ def what_if(
     ``program`` one call of that function, on arguments that may be shapes alone, stands for a step of the changed program: its ops are
     matched to the measured ones by scope and kind. ``backward`` adds the gradients of a PyTorch function.
 
-    Every ``time_s`` is predicted, with ``before_s`` beside it; the average step (or the whole) has the bounds of nine in ten as
+    Every ``time_s`` is predicted, with ``before_s`` beside it; the average step (or the whole) has the 90% interval as
     ``expected``. A report stands for the file that it was made from.
     """
     if program is None:

@@ -127,7 +127,7 @@ def expected_text(expected: Expected | None) -> str:
     if expected is None:
         return ""
     low, high = (show(rounded(seconds, 3), "s") for seconds in (expected.low_s, expected.high_s))
-    return f"{show(rounded(expected.time_s, 3), 's')} ({low} to {high} for nine in ten such ops)"
+    return f"{show(rounded(expected.time_s, 3), 's')} (90% interval: {low} to {high})"
 
 
 def terms_text(expected: Expected | None) -> str:

@@ -18,7 +18,7 @@ def what_if_text(report: Report, paper: Paper = PLAIN, top: int = 12) -> str:
     named = "op, per step" if steps > 1 else "op"
     parts = [
         paper.paint(paper.paragraph(report.summary), "bold"),
-        table([named, "before", "predicted", "nine in ten", "mostly"], rows, paper) if rows else "No op changes.",
+        table([named, "before", "predicted", "90% interval", "mostly"], rows, paper) if rows else "No op changes.",
         f"… and {len(changed) - top:,} more ops that change" if len(changed) > top else "",
         notes_text([*report.input.notes, *report.machine.notes], paper),
     ]

@@ -54,7 +54,11 @@ CHANGES: dict[str, tuple[Callable[[State, Words], None], str, str]] = {
     "remat": (remat, "remat on|off", "recompute every layer's forward pass in the backward pass, or recompute nothing"),
     "grouped": (grouped, "grouped", "compute each token with its own experts only, in grouped matmuls"),
     "donate": (donate, "donate", "update in place arguments that are now copied"),
-    "no-idle": (_no_idle, "no-idle", "remove all idle time of the device but what the host needs to launch a step; with graph that too"),
+    "no-idle": (
+        _no_idle,
+        "no-idle",
+        "remove the device's idle time, except for what the host needs to launch a step (with graph, that too)",
+    ),
     "chip": (chip, "chip NAME", "run on another chip"),
     "set": (set_rate, "set RESOURCE=xN|RATE", "change a rate of the chip, such as hbm=x1.5"),
     "graph": (_graph, "graph", "launch all kernels in one graph, without gaps between launches"),

@@ -19,7 +19,7 @@ _BAND = 2.5  # strength of the area between the bounds
 def expected_times(
     name: str, curve: Sequence[SizeTime], *, size: str = "size N", machine: str = "", theme: str = "light", ax: Axes | None = None
 ) -> Axes:
-    """Minimum and expected time of an operation by size, with the bounds of nine in ten."""
+    """Minimum and expected time of an operation by size, with its 90% interval."""
     if len(curve) < 2 or not all(spot.minimum_s > 0 for spot in curve):
         raise UsageError(f"{name}: needs two or more sizes that take time")
     lowest, highest = min(spot.minimum_s for spot in curve), max(spot.prediction.high_s for spot in curve)
@@ -41,7 +41,7 @@ def expected_times(
         sheet.dot(crossing.size, crossing.prediction.time_s, colour, radius=4, filled=False, kind="crossing", z=6)
         sheet.ask(f"compute-bound from about {crossing.size:,}", crossing.size, crossing.prediction.time_s)
     legend = [
-        Entry(text="expected, and where nine in ten are", colour=colour),
+        Entry(text="expected, with its 90% interval", colour=colour),
         Entry(text="minimum (roofline)", colour=ink),
     ]
     where = f" on {machine}" if machine else ""

@@ -178,7 +178,7 @@ function changes(report, state, machine) {
   const factors = Object.entries(state.factors).map(([key, factor]) => `, ${key === "compute" ? "peak compute" : key} at ${percent(factor)}`);
   if (state.chip === null && !factors.length) return "";
   const which = state.chip === null ? own : `${machine.title} instead of ${own}`;
-  const times = timedOn(report, machine) ? `Measured times are those of ${own}.` : "Times are the minimum times there.";
+  const times = timedOn(report, machine) ? `Measured times are those of ${own}.` : "Times shown are minimum times on that chip.";
   return `Ceilings of ${which}${factors.join("")}. ${times}`;
 }
 
