@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from roofline.comparison import Comparison, compare
-from roofline.render.changes import changes_text
+from roofline.render.comparison import changes_text
 from roofline.render.tables import PLAIN
 from roofline.report import CeilingInfo, DeviceInfo, InputInfo, MachineInfo, OpInfo, Point, Report, StepInfo, StepShare
 from roofline.workload import Coverage, PeakMemory

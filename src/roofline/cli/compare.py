@@ -20,7 +20,7 @@ from ..machine import Machine
 from ..machines.catalogue import catalogue_card
 from ..render.budgets import check_text, without_repeated_causes
 from ..render.change_comment import change_comment, change_sentence, trend_markdown, trend_rows, trend_sentence
-from ..render.changes import changes_text, comparison_with_changes
+from ..render.comparison import changes_text, comparison_with_changes
 from ..render.export import Row
 from ..render.tables import Paper, table
 from ..report import Report

@@ -19,7 +19,7 @@ import msgspec
 from ..analysis import analyze
 from ..comparison import compare
 from ..errors import RooflineError, SourceError
-from ..render.changes import comparison_with_changes
+from ..render.comparison import comparison_with_changes
 from ..render.export import to_json
 from ..render.page.large_reports import shortened, shortened_comparison
 from ..report import Report

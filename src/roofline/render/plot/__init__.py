@@ -14,7 +14,7 @@ except ModuleNotFoundError:
     raise MissingExtra("matplotlib") from None
 
 from .bars import time_bars
-from .changes import change_bars
+from .comparison import change_bars
 from .expected import expected_times
 from .points import distance_to_roof, fusion_path, prediction_and_measurement
 from .report import roofline_chart

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from ...comparison import TIME, Comparison, Delta, Side
 from ...errors import UsageError
 from ...units import show
-from ..changes import speed_text
+from ..comparison import speed_text
 from ..geometry import Extent, Tick
 from .captions import Entry
 from .frame import Axis
