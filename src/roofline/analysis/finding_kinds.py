@@ -341,7 +341,7 @@ OF_MOST = {
         "one layout, channels last, in front of the convolution",
     ),
     ("memory", "sort"): (
-        "the largest alone, where no others are used: jax.lax.top_k, torch.topk",
+        "if only the largest are used: jax.lax.top_k, torch.topk",
         "fewer and narrower keys, and fewer arrays that are sorted with them",
     ),
     ("memory", "fft"): (

@@ -22,7 +22,7 @@ BY_CAUSE = {
     UNSEEN: UNSEEN_CODE,
     GRAPH_BREAK: BROKEN,
 }  # kinds of findings for what is known beyond the kind of wait
-LAUNCH_RECORDED = "About {seconds} of that is the profiler's own, which slows every launch."
+LAUNCH_RECORDED = "About {seconds} of that is profiler overhead, which slows every launch."
 
 
 def idle_findings(

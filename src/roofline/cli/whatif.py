@@ -14,7 +14,7 @@ EXAMPLE = "roofline whatif run.xplane.pb scale batch=x4 dtype fp8"
 
 def parser() -> Parser:
     listed = "\n".join(f"  {usage.ljust(24)}{meaning}" for _, usage, meaning in CHANGES.values())
-    best = f"  {'best'.ljust(24)}used alone: apply the changes above that help this program together; notes give the effect of each"
+    best = f"  {'best'.ljust(24)}used alone: combine the changes above that help this program; notes give the effect of each"
     made = Parser("whatif", f"{SUMMARY}\n\nchanges, which combine:\n{listed}\n{best}", EXAMPLE)
     made.add_argument("path", metavar="PATH", help="profile or compiled program")
     made.add_argument("changes", metavar="CHANGE", nargs="+", help="changes to apply, in this order")

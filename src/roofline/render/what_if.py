@@ -44,6 +44,6 @@ def _bounds(op: OpInfo, steps: int) -> str:
 def _term(op: OpInfo) -> str:
     """The longest term of a prediction."""
     if not op.time_s:
-        return "gone"
+        return "removed"
     terms = op.expected.terms if op.expected else {}
     return max(terms, key=lambda name: terms[name], default="")

@@ -33,7 +33,7 @@ def summed_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         cost, read = kernels.costs[place], found.left.shape.bytes + found.right.shape.bytes
         amounts = {resource: amount / times if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
         amounts[HBM] = read
-        why = f"multiplies {found} and then adds {times} {side} up, which could be added up first"
+        why = f"multiplies {found} and then sums {times} {side}, which could be summed first"
         yield place, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, factor=times)
         less = kernels.costs[index].known(HBM) / times
         yield index, Avoidable(kind=KIND, instead=Cost.of({HBM: less}), why=f"adds up {times} {side} of a matmul")
