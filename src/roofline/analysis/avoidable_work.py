@@ -45,11 +45,14 @@ class Case(Struct):
         return Saving.of([one.id for one, _, _ in self.ops], [saving for _, saving, _ in self.ops], clock)
 
     def is_worth_a_line(self, clock: Clock) -> bool:
-        """Whether the saving is large enough to show; the threshold is higher for layouts that the compiler or a backward pass changes by
-        itself."""
+        """Whether the saving is large enough to show.
+
+        The threshold is higher for layouts that the compiler or a backward pass changes by itself, and for slices of stacked weights, which
+        compile faster than a list of them.
+        """
         is_asked = any(one.op.location and one.op.phase != "backward" for one, _, _ in self.ops)
-        is_compilers = self.kind == "layout-copies" and not is_asked
-        return self.saving(clock).steps_s >= clock.of_parts(INHERENT if is_compilers else NOTABLE)
+        is_usual = self.kind == "layout-copies" and (self.group == "stacked" or not is_asked)
+        return self.saving(clock).steps_s >= clock.of_parts(INHERENT if is_usual else NOTABLE)
 
 
 def worth_a_line(cases: Sequence[Case], clock: Clock) -> list[Case]:

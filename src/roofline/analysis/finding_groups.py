@@ -26,10 +26,17 @@ RUNNING_SUM = Kind(
     "Add up along the rows, with jnp.cumsum",
     levers=("jnp.cumsum(x, axis) instead of tril(ones) @ x",),
 )
+STACKED = Kind(
+    "the slices that are copied out of stacked weights for every matmul",
+    "Keep each layer's weights in arrays of their own, which matmuls read in place",
+    "copies slices out of stacked arguments before matmuls read them",
+    levers=("a list of weights, one array a layer, and a Python loop over the layers instead of a scan (which compiles longer)",),
+)
 GROUPS = {
     ("missing-donation", "donated"): COPIED_ALL_THE_SAME,
     ("missing-donation", "shifted"): SHIFTED,
     ("missing-donation", "rebuilt"): REBUILT,
+    ("layout-copies", "stacked"): STACKED,
     ("repeated-operand", "gathered"): GATHERED,
     ("repeated-operand", "rows"): REPEATED_ROWS,
     ("one-hot-product", "diagonal"): DIAGONAL,

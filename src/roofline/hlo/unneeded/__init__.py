@@ -45,6 +45,7 @@ from .selected import selected_products
 from .shifted import shifted_arguments
 from .shortened import EqualLayers, shortened_kernels
 from .sorted_parts import sorted_parts
+from .stacked_arguments import stacked_arguments
 from .stored_repeats import stored_repeats
 from .summed_products import summed_products
 from .tile_padding import padded_tiles
@@ -76,6 +77,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     diagonals_of_products,
     sorted_parts,
     duplicates,
+    stacked_arguments,
     layout_copies,
     low_batches,
     odd_sizes,

@@ -8,7 +8,7 @@ UNNEEDED = {  # classes of work that the model did not need, of `OpInfo.unneeded
     "dense": "one-hot matmuls, or experts that every token goes through",
     "unused": "results of which only a part is used",
     "layout": "copies and transposes that only change the layout",
-    "copied": "whole buffers copied for an update of a part",
+    "copied": "whole buffers copied for an update of a part, and slices copied for a matmul",
     "wide": "arithmetic in a wider number format than its inputs have",
 }
 TERMS = (  # (word on the page, meaning), in alphabetical order

@@ -1,0 +1,67 @@
+"""Slices of an argument that are copied before a product reads them: the weights of one layer out of an array of all layers.
+
+A product could read such a slice where it lies, if it were an array of its own. A loop over stacked weights (`jax.lax.scan`) copies those
+of each layer in every trip, and so does a program that indexes them layer by layer.
+"""
+
+from collections.abc import Iterator
+
+from ...cost import NOTHING
+from ...workload import Avoidable
+from .kernels import Kernels
+from .layout import KIND
+from .values import LAYOUT, Value, Values
+
+CLASS, GROUP = "copied", "stacked"
+_CUTS = ("dynamic-slice", "slice")
+_IN_PLACE = frozenset(("bitcast", "reshape"))  # which move no element
+_MOST_LOOPS = 16  # inside one another that a value is followed out of
+
+
+def stacked_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The kernels that only copy a slice of an argument, which a product then reads."""
+    for index, found in kernels.products.items():
+        for side in (found.left, found.right):
+            cut = kernels.values.origin(side, _IN_PLACE)
+            maker = kernels.holding(cut)
+            if (
+                maker in (None, index)
+                or cut.opcode not in _CUTS
+                or not _only_cuts(kernels, maker)
+                or not _is_one_piece(kernels.values, cut)
+            ):
+                continue
+            if _is_of_argument(kernels.values, kernels.values.operand(cut, 0)):
+                why = "copies slices out of stacked arguments before matmuls read them"
+                yield maker, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=GROUP)
+
+
+def _only_cuts(kernels: Kernels, index: int) -> bool:
+    """Whether a kernel does nothing but copy a slice, whose position it may work out."""
+    if index not in kernels.costs:
+        return False
+    body = kernels.values.body(kernels.computation[index])
+    arrays = [one for one in body or () if one.shape.is_array and one.shape.elements > 1]
+    return all(one.opcode in ("parameter", *_CUTS, *_IN_PLACE) for one in arrays)
+
+
+def _is_one_piece(values: Values, cut: Value) -> bool:
+    """Whether a slice lies in memory without gaps: nothing is cut off behind the first dimension that has several of its elements."""
+    source = values.operand(cut, 0).shape
+    layout = source.layout
+    order = layout.minor_to_major if layout is not None and layout.minor_to_major else range(source.rank - 1, -1, -1)
+    inner = [axis for axis in order if source.dims[axis] != 1]
+    while inner and cut.shape.dims[inner[0]] == source.dims[inner[0]]:
+        inner.pop(0)
+    return all(cut.shape.dims[axis] == 1 for axis in inner[1:])
+
+
+def _is_of_argument(values: Values, value: Value) -> bool:
+    """Whether a value is an argument of the program, as the loops that it is in hand it on."""
+    for _ in range(_MOST_LOOPS):
+        value = values.origin(value, LAYOUT)
+        before = values.before_loop(value)
+        if before is None:
+            break
+        value = before
+    return value.opcode == "parameter" and value.computation is values.module.entry_computation

@@ -1,0 +1,58 @@
+"""Weights of all layers in one array: copying a layer's out of it before a matmul is not needed."""
+
+import pytest
+
+from hlo_programs import SCANNED_LAYERS
+from roofline.cost import NOTHING
+from roofline.hlo.read import parse
+from roofline.hlo.unneeded import reviewed_program
+from roofline.workload import Avoidable
+
+
+def stacked(text: str) -> dict[str, Avoidable]:
+    """The copies of slices that a program does not need, by their kernels."""
+    ops = reviewed_program(parse(text.encode(), "scan"), "gpu")
+    return {op.name: one for op in ops for one in op.avoidable if one.group == "stacked"}
+
+
+def test_a_loop_copies_the_weights_of_each_layer() -> None:
+    found = stacked(SCANNED_LAYERS)
+    assert list(found) == ["w"]
+    assert (found["w"].kind, found["w"].instead, found["w"].unneeded) == ("layout-copies", NOTHING, "copied")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("tuple(%j, %next, %ws)", "tuple(%j, %next, %changed)"),  # the loop updates them, so they are no argument in its trips
+        ("ROOT %layer = bf16[4096,8192]{1,0} bitcast(%cut)", "%flat = bf16[4096,8192]{1,0} bitcast(%cut)\n  ROOT %layer = "
+         "bf16[4096,8192]{1,0} negate(%flat)"),  # it computes something
+    ],
+)  # fmt: skip
+def test_other_kernels_are_needed(old: str, new: str) -> None:
+    changed = "%changed = bf16[4,4096,8192]{2,1,0} negate(%ws)\n  ROOT %out ="
+    text = SCANNED_LAYERS.replace(old, new)
+    assert text != SCANNED_LAYERS
+    assert not stacked(text.replace("ROOT %out = (", f"{changed} (") if "%changed" in new else text)
+
+
+def test_a_slice_with_gaps_is_copied_for_a_reason() -> None:
+    """Of weights [rows, layers, columns] a layer's rows lie apart."""
+    text = SCANNED_LAYERS.replace("bf16[4,4096,8192]", "bf16[4096,4,8192]").replace("bf16[1,4096,8192]", "bf16[4096,1,8192]")
+    text = text.replace("%p1, %zero, %zero), dynamic_slice_sizes={1,4096,8192}", "%zero, %p1, %zero), dynamic_slice_sizes={4096,1,8192}")
+    assert not stacked(text)
+
+
+def test_an_indexed_layer_is_copied_outside_of_loops_too() -> None:
+    text = """
+HloModule jit_step, is_scheduled=true
+
+ENTRY %main (x: bf16[8,4096], ws: bf16[4,4096,8192]) -> bf16[8,8192] {
+  %x = bf16[8,4096]{1,0} parameter(0)
+  %ws = bf16[4,4096,8192]{2,1,0} parameter(1)
+  %second = bf16[1,4096,8192]{2,1,0} slice(%ws), slice={[1:2], [0:4096], [0:8192]}
+  %w = bf16[4096,8192]{1,0} bitcast(%second)
+  ROOT %y = bf16[8,8192]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+    assert list(stacked(text)) == ["second"]
