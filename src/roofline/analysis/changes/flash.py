@@ -1,8 +1,9 @@
 """``kernel attention=flash``: attention in one kernel per layer and direction; its scores are no longer stored.
 
 The two products of the forward pass with what lies between them become one kernel; those of the backward pass, which touch arrays of the
-same size, another. Copies that only bring their operands and results into another layout go too, as do masks. Kernels that cut queries,
-keys or values out of a larger array stay: a library's kernel is given whole arrays.
+same size, another. Arrays in which a loop over layers keeps scores for its gradients go too, as do masks, and copies that only bring
+operands and results of the products into another layout. Kernels that cut queries, keys or values out of a larger array stay: a library's
+kernel is given whole arrays.
 """
 
 from math import prod
@@ -10,6 +11,7 @@ from math import prod
 from ...cost import NOTHING, Cost
 from ...hlo.ir.module import Computation, HloModule
 from ...hlo.unneeded.attention import KIND as STORED
+from ...hlo.unneeded.recomputed import KIND as RECOMPUTED
 from ...operation import Attention, Product, width
 from ...resource import HBM, matrix
 from ...workload import Op
@@ -17,6 +19,7 @@ from .state import State
 from .traced_dimensions import JOINED
 from .words import Words
 
+EACH = {"forward": 2, "again": 2, "backward": 4}  # products that one kernel replaces; a layer may run its forward pass again
 UNSEEN = 0.1  # of the time of ops of a trace that go, at most: others that go with them, which a trace does not show
 
 
@@ -35,22 +38,22 @@ def kernel(state: State, words: Words) -> None:
 
 
 def _replace(state: State, module: HloModule | None, indices: list[int]) -> None:
-    products = {phase: [] for phase in ("forward", "backward")}  # type: dict[str, list[int]]
+    products = {phase: [] for phase in EACH}  # type: dict[str, list[int]]
     for index in indices:
         op = state.ops[index]
         if isinstance(op.operation, Product):
-            products["backward" if op.phase == "backward" else "forward"].append(index)
-    heads = {(p.batch, max(p.m, p.n, p.k)) for index in indices if isinstance(p := state.ops[index].operation, Product)}
+            is_again = any(one.kind == RECOMPUTED for one in op.avoidable)
+            products["again" if is_again else "backward" if op.phase == "backward" else "forward"].append(index)
     causal = any(one.kind == "masked-attention" for index in indices for one in state.ops[index].avoidable)
+    stored = [] if module is None else _stored_dims(module, [state.ops[index].name for index in indices])
     kept: set[int] = set()
     for phase, mine in products.items():
-        each = 2 if phase == "forward" else 4  # products that one kernel replaces
-        for index in mine[::each] if module else _one_a_kernel(state, mine, each):
-            made = _attention(state.ops[index], causal, phase == "backward")
+        for index in mine[:: EACH[phase]] if module else _one_a_kernel(state, mine, EACH[phase]):
+            made = _attention(state.ops[index], causal, phase == "backward", stored)
             if made is not None:
                 kept.add(index)
                 state.put(index, _cost(made, state.ops[index]), made, 1.0, fresh=True)
-    if not kept or not heads:
+    if not kept:
         return
     for index in indices:
         if index not in kept:
@@ -59,6 +62,12 @@ def _replace(state: State, module: HloModule | None, indices: list[int]) -> None
         _without_traced_copies(state, [one for index in kept if isinstance(one := state.ops[index].operation, Attention)])
     else:
         _without_copies(state, module, {state.ops[index].name for index in indices})
+
+
+def _stored_dims(module: HloModule, names: list[str]) -> list[tuple[int, ...]]:
+    """The dimensions of the arrays that some kernels give back."""
+    places = [place for name in names if (place := module.place(name)) is not None]
+    return [leaf.dims for number, index in places for leaf in module.computations[number][index].shape.leaves if leaf.is_array]
 
 
 def _one_a_kernel(state: State, products: list[int], each: int) -> list[int]:
@@ -74,18 +83,24 @@ def _one_a_kernel(state: State, products: list[int], each: int) -> list[int]:
     return [min(some, key=lambda index: abs(state.ops[index].count - runs[key])) for key, some in alike.items()]
 
 
-def _attention(op: Op, causal: bool, backward: bool) -> Attention | None:
-    """The attention that a product of its scores is part of: positions twice, and the width of a head once."""
+def _attention(op: Op, causal: bool, backward: bool, stored: list[tuple[int, ...]]) -> Attention | None:
+    """The attention that a product of its scores is part of: positions twice, and the width of a head once.
+
+    Heads that share keys are rows of one product: the dimensions in which scores are ``stored`` tell them from more positions.
+    """
     one = op.operation
     if not isinstance(one, Product):
         return None
-    sizes = sorted((float(one.m), float(one.k), float(one.n)))
+    size, queries, keys = sorted((float(one.m), float(one.k), float(one.n)))
+    shared = keys / queries
+    is_shared = shared > 1 and any(dims.count(int(queries)) > 1 and shared in dims for dims in stored)
     return Attention(
         batch=1,
-        heads=one.batch,
-        queries=sizes[1],
-        keys=sizes[2],
-        size=sizes[0],
+        heads=float(one.batch) * shared if is_shared else one.batch,
+        kv_heads=one.batch if is_shared else None,
+        queries=queries,
+        keys=queries if is_shared else keys,
+        size=size,
         causal=causal,
         backward=backward,
         dtype=one.left if width(one.left) <= 2 else "bf16",
@@ -97,28 +112,35 @@ def _cost(made: Attention, op: Op) -> Cost:
     """What all executions of a kernel cost: two products forward, five backward; queries, keys, values and results once."""
     pairs = float(made.heads) * float(made.queries) * float(made.keys) / (2 if made.causal else 1)
     flops = (10 if made.backward else 4) * pairs * float(made.size)
-    arrays = (8 if made.backward else 4) * float(made.heads) * float(made.size) * float(made.keys) * width(made.dtype)
+    rows = float(made.heads) * float(made.queries) + float(made.groups) * float(made.keys)
+    arrays = (4 if made.backward else 2) * rows * float(made.size) * width(made.dtype)
     return Cost.of({matrix(made.dtype): flops, HBM: arrays}) * op.count
 
 
 def _without_copies(state: State, module: HloModule, replaced: set[str]) -> None:
     """Remove kernels that only move data from or to the ones that were replaced, and masks that nothing else takes."""
-    review = state.review(module)
-    entry, values = module.entry_computation, review.values
     by_name = {op.name: index for index, op in state if op.module == module.name}
-    gone = {index for index, one in enumerate(entry.instructions) if one.name in replaced}
+    places = [place for name in replaced if (place := module.place(name)) is not None]
+    for number in sorted({number for number, _ in places}):
+        gone = {index for where, index in places if where == number}
+        _without_copies_in(state, module, module.computations[number], gone, by_name)
+
+
+def _without_copies_in(state: State, module: HloModule, computation: Computation, gone: set[int], by_name: dict[str, int]) -> None:
+    """Remove the same from one computation, of which some instructions are ``gone``."""
+    values = state.review(module).values
     changed = True
     while changed:
         changed = False
-        for place, one in enumerate(entry.instructions):
+        for place, one in enumerate(computation.instructions):
             if place in gone or (one.name in by_name and not _moves_only(state.ops[by_name[one.name]])):
                 continue
             if one.opcode in ("parameter", "tuple", "while", "conditional", "call"):
                 continue
-            users = values.users(entry, place)
-            feeds = bool(users) and all(user in gone for user in users) and not _takes_a_part(entry, place)
+            users = values.users(computation, place)
+            feeds = bool(users) and all(user in gone for user in users) and not _takes_a_part(computation, place)
             takes = any(operand in gone for operand in one.operands) and all(
-                operand in gone or not entry[operand].shape.dims for operand in one.operands
+                operand in gone or not computation[operand].shape.dims for operand in one.operands
             )
             if feeds or takes:
                 gone.add(place)
@@ -127,10 +149,10 @@ def _without_copies(state: State, module: HloModule, replaced: set[str]) -> None
                     state.remove(by_name[one.name])
 
 
-def _takes_a_part(entry: Computation, place: int) -> bool:
+def _takes_a_part(computation: Computation, place: int) -> bool:
     """Whether an instruction gives back an array that is smaller than one it takes."""
-    one = entry[place]
-    taken = max((shape.elements for operand in one.operands for shape in entry[operand].shape.leaves if shape.is_array), default=0)
+    one = computation[place]
+    taken = max((shape.elements for operand in one.operands for shape in computation[operand].shape.leaves if shape.is_array), default=0)
     return any(shape.elements < taken for shape in one.shape.leaves if shape.is_array)
 
 

@@ -1,21 +1,24 @@
 """Attention that is written out: its scores go through memory, and the masked half of them is computed.
 
 Two products with a softmax between them: the first makes scores, one for each pair of positions, the second takes them. A fused kernel
-keeps them on chip. Gradients touch arrays of the same size.
+keeps them on chip. Gradients touch arrays of the same size. A loop over layers keeps its scores for another, that of the gradients, in
+arrays of all layers, which may be filled, or moved into another layout, between the two.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from msgspec import Struct
+from msgspec.structs import replace
 
-from ...cost import Cost
+from ...cost import Amount, Cost
 from ...resource import HBM
 from ...workload import Avoidable
 from ..ir.module import Computation
 from ..ir.shapes import Shape
 from ..price.traffic import source
+from ..price.types import Site
 from .kernels import Kernels, Product
 from .one_hot import position
+from .scores import Scores
 from .values import RENAMED, Value, Values
 
 KIND = "stored-attention"
@@ -27,41 +30,18 @@ _SPREAD = RENAMED | {"broadcast"}
 _COMPARED = ("GE", "GT", "LE", "LT")
 
 
-class Scores(Struct, frozen=True):
-    """The scores of one attention: how many, for which positions, and whether half of them is masked."""
-
-    elements: int
-    queries: int
-    keys: int
-    is_causal: bool
-
-    def is_like(self, shape: Shape) -> bool:
-        """Whether an array has a place for each score."""
-        if not shape.is_array or shape.elements != self.elements:
-            return False
-        return _is_product_of_some(shape.dims, self.queries * self.keys) and any(size in shape.dims for size in (self.queries, self.keys))
-
-
-def _is_product_of_some(sizes: Sequence[int], wanted: int) -> bool:
-    """Whether some dimensions have so many elements together: grouped heads split the queries of one product into two dimensions."""
-    made = {1}
-    for size in sizes:
-        made |= {one * size for one in made if one * size <= wanted}
-    return wanted in made
-
-
 def stored_attention(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels of a computation that write or read scores, with what they would cost if the scores stayed on chip."""
     if not kernels.module.opcodes.issuperset(_SOFTMAX):
         return
-    found = _all_scores(kernels)
+    found = _all_scores(kernels) | {one.elements: one for one in _scores_of_loops(kernels)}
     if not found:
         return
     shapes = {id(one.shape): one.shape for one in kernels.computation.instructions}  # which instructions share
     like = [(scores, {key for key, shape in shapes.items() if any(map(scores.is_like, shape.leaves))}) for scores in found.values()]
     for index, cost in kernels.costs.items():
         for scores, shapes_like in like:
-            stored = _stored_bytes(kernels.computation, index, scores, shapes_like)
+            stored = _stored_bytes(kernels.computation, index, scores, shapes_like, cost.known(HBM))
             if not stored:
                 continue
             is_product = any(resource.unit == "matrix" for resource, _ in cost.amounts)
@@ -83,6 +63,24 @@ def stored_attention(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             size = f"{scores.queries}×{scores.keys}"
             yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=f"moves the {size} scores of attention through memory")
             break
+
+
+def _scores_of_loops(kernels: Kernels) -> tuple[Scores, ...]:
+    """The scores of the attentions in the loops of a program, which another loop, or what lies between the two, may touch as well."""
+    values, module = kernels.values, kernels.module
+    if values.scores_of_loops is None:
+        loops = [(each, one) for each in module for one in each if one.opcode == "while"] if values.loop_bodies else []
+        sites = [Site(module, each, one, kernels.platform) for each, one in loops]
+        values.scores_of_loops = tuple([one for site in sites for one in _scores_of_loop(kernels, site)])
+    return values.scores_of_loops
+
+
+def _scores_of_loop(kernels: Kernels, loop: Site) -> Iterator[Scores]:
+    """The scores in the body of a loop, if it is known how often that runs."""
+    if layers := kernels.pricer.trip_count(loop):
+        for body in loop.instruction.called("body"):
+            for one in _all_scores(Kernels(kernels.pricer, kernels.values, body)).values():
+                yield replace(one, layers=layers)
 
 
 def _all_scores(kernels: Kernels) -> dict[int, Scores]:
@@ -163,14 +161,22 @@ def _is_causal(values: Values, predicate: Value) -> bool:
     return False
 
 
-def _stored_bytes(computation: Computation, index: int, scores: Scores, shapes_like: set[int]) -> int:
-    """Bytes of arrays with a place for each score that a kernel reads or writes; ``shapes_like`` are the shapes that have such arrays."""
+def _stored_bytes(computation: Computation, index: int, scores: Scores, shapes_like: set[int], moved: Amount) -> int:
+    """Bytes of arrays with a place for each score that a kernel reads or writes; ``shapes_like`` are the shapes that have such arrays.
+
+    Of an array of all layers' scores that is larger than all that the kernel has ``moved`` it takes one layer's.
+    """
+
+    def bytes_in(shape: Shape) -> int:
+        layers = scores.layers_in(shape)
+        return 0 if not layers else shape.bytes // layers if shape.bytes > moved else shape.bytes
+
     instructions = computation.instructions
     instruction = instructions[index]
     is_like = id(instruction.shape) in shapes_like
     like = [operand for operand in instruction.operands if id(instructions[operand].shape) in shapes_like]
     if not is_like and not like:
         return 0
-    written = sum(leaf.bytes for leaf in instruction.shape.leaves if scores.is_like(leaf)) if is_like else 0
+    written = sum(map(bytes_in, instruction.shape.leaves)) if is_like else 0
     read = {source(computation, operand, ()): instructions[operand].shape for operand in like}
-    return written + sum(shape.bytes for shape in read.values() if scores.is_like(shape))
+    return written + sum(map(bytes_in, read.values()))

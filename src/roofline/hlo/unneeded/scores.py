@@ -1,0 +1,47 @@
+"""The scores of attention, one for each pair of positions, and the arrays that have a place for each."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from ..ir.shapes import Shape
+
+
+class Scores(Struct, frozen=True):
+    """The scores of one attention: how many, for which positions, and whether half of them is masked.
+
+    Those of a loop over layers may be kept for its gradients, in arrays of all ``layers``.
+    """
+
+    elements: int
+    queries: int
+    keys: int
+    is_causal: bool
+    layers: int = 1
+
+    def is_like(self, shape: Shape) -> bool:
+        """Whether an array has a place for each score, of one layer or of all."""
+        return self.layers_in(shape) > 0
+
+    def layers_in(self, shape: Shape) -> int:
+        """Of how many layers an array has the scores: one, all, or none."""
+        if not shape.is_array:
+            return 0
+        if shape.elements == self.elements:
+            return int(self._are_positions(shape.dims))
+        if shape.elements != self.layers * self.elements or self.layers not in shape.dims:
+            return 0
+        of_one = list(shape.dims)
+        of_one.remove(self.layers)
+        return self.layers if self._are_positions(of_one) else 0
+
+    def _are_positions(self, sizes: Sequence[int]) -> bool:
+        return _is_product_of_some(sizes, self.queries * self.keys) and any(size in sizes for size in (self.queries, self.keys))
+
+
+def _is_product_of_some(sizes: Sequence[int], wanted: int) -> bool:
+    """Whether some dimensions have so many elements together: grouped heads split the queries of one product into two dimensions."""
+    made = {1}
+    for size in sizes:
+        made |= {one * size for one in made if one * size <= wanted}
+    return wanted in made
