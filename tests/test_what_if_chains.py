@@ -382,12 +382,14 @@ def test_more_tokens_fill_the_groups_of_experts_and_more_experts_have_smaller_on
     assert any("up[0], down[0]" in note and "x[0]" not in note for note in state.notes)
 
 
-def test_storing_what_a_loop_recomputes_takes_no_longer_than_that() -> None:
-    remat = str(Path(__file__).parent / "data" / "h200" / "jax_remat.xplane.pb.gz")
-    report = what_if(remat, "remat off")
-    changed = [op for op in report.ops if op.expected is not None]
-    assert changed
-    assert all((op.time_s or 0.0) <= (op.before_s or 0.0) * 1.0001 for op in changed)
+def test_storing_what_a_loop_recomputes_may_take_as_long_as_that() -> None:
+    # Four layers in a loop on an H200 took as long with jax.checkpoint as without.
+    report = what_if(str(Path(__file__).parent / "data" / "h200" / "jax_remat.xplane.pb.gz"), "remat off")
+    (step,) = [point for point in report.points if point.scope == "average" and point.infeed_outfeed]
+    assert step.expected is not None
+    assert step.expected.low_s < (step.before_s or 0.0) < step.expected.high_s
+    assert any(op.category == "stored" for op in report.ops)
+    assert any(op.time_s == 0 and op.before_s for op in report.ops)
 
 
 def test_a_chain_that_stores_values_again_is_several_kernels_the_first_time() -> None:

@@ -11,12 +11,13 @@ from typing import Protocol
 
 from ...errors import UsageError, did_you_mean
 from ..changes.words import Words
-from .avoided import donate, remat
+from .avoided import donate
 from .chips import chip, set_rate
 from .dtype import dtype
 from .flash import kernel
 from .fuse import fuse
 from .grouped import grouped
+from .remat import remat
 from .scale import scale, shard
 from .state import State
 

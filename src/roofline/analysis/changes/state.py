@@ -83,9 +83,9 @@ class State:
         kernels = None if op.kernels is None else op.kernels * float(times)
         self.ops[index] = replace(self.ops[index], count=op.count * float(times), kernels=kernels)
 
-    def add(self, beside: Op, cost: Cost, operation: Operation | None, word: str, least: float = 1.0) -> None:
-        """One more kernel, as often as another runs; ``cost`` is of one execution, ``least`` the share of such kernels there will be."""
-        self.added.append(Added(f"{beside.name}.{word}.{len(self.added)}", beside, cost, operation, word, bounds=(least, 1.0)))
+    def add(self, beside: Op, cost: Cost, operation: Operation | None, word: str, least: float = 1.0, most: float = 1.0) -> None:
+        """One more kernel, as often as another runs; ``cost`` is of one execution, of which there will be ``least`` to ``most``."""
+        self.added.append(Added(f"{beside.name}.{word}.{len(self.added)}", beside, cost, operation, word, bounds=(least, most)))
 
     def repeat(self, index: int, word: str, bounds: tuple[float, float], time_s: float | None = None) -> None:
         """An op once more, in the time it takes or another that changes with it; ``bounds`` are shares of that."""

@@ -1,0 +1,127 @@
+"""``remat on|off``: the forward pass of every layer once more in the backward pass, or nothing twice.
+
+Layers that are a loop keep what the gradients need in arrays of all layers. With ``remat on`` a loop keeps the inputs of its layers alone:
+kernels that write, fill, move or only read those arrays go, and those that lead to them run again.
+"""
+
+import re
+from collections import Counter
+from fractions import Fraction
+
+from ...cost import NOTHING, Cost
+from ...hlo.unneeded.recomputed import KIND as RECOMPUTED
+from ...hlo.unneeded.row_chains import Chain
+from ...operation import Product
+from ...workload import Op
+from .avoided import spare
+from .fuse import Indexed, chains_inside, fused_s, grown
+from .residuals import with_residuals, without_residuals
+from .state import State
+from .words import Words
+
+AGAIN = (0.7, 1.1)  # bounds of recomputing, as shares of the first time: compilers fuse it with the gradients
+FIRST = (0.6, 1.7)  # bounds of a chain of kernels that is one kernel as long as nothing of it is stored for the gradients
+ROWS_AT_ONCE = 1.4  # times as long as its traffic takes: one kernel for a softmax waits for whole rows (XLA's on H200: 1.3 to 2.4)
+LAYER = 2  # products of a layer, at least
+
+
+def remat(state: State, words: Words) -> None:
+    """``remat off``: nothing is computed twice; ``remat on``: every layer's forward pass again before its gradients."""
+    word = words.need()
+    if word == "off":
+        in_loops = with_residuals(state)
+        again = [(index, op) for index, op in state if any(one.kind == RECOMPUTED for one in op.avoidable) and op.cost != NOTHING]
+        chains = [(chain, _first_s(state, chain, found)) for chain, found in chains_inside(state, in_loops + again)]
+        if again or not in_loops:
+            spare(state, RECOMPUTED, "remat off: this program computes nothing twice")
+        for chain, first in chains:  # it stores values for the gradients now, so that it is no longer one kernel the first time
+            index, op = chain[-1]
+            left = sum(part.time_s or 0.0 for _, part in chain) - first
+            if left > 0 and op.time_s:
+                state.put(index, op.cost * Fraction(min(left / op.time_s, 1.0)), op.operation, 0.0)
+                state.fixed[index] = (left, -left, 2 * left)
+    elif word == "on":
+        _again(state)
+    else:
+        raise words.wrong(f"remat {word}: write on or off")
+
+
+def _again(state: State) -> None:
+    """The ops of the forward pass of each layer once more, but for its last product, of which no gradient needs the result."""
+    in_loops = without_residuals(state)
+    if in_loops is not None:
+        _repeat(state, in_loops)
+        return
+    forward = [(index, op) for index, op in state if op.phase == "forward" and op.cost != NOTHING]
+    layers: dict[str, list[tuple[int, Op]]] = {}
+    for index, op in forward:
+        layer = next((word for word in op.scope.split("/") if re.search(r"\d", word)), "")
+        if layer:
+            layers.setdefault(layer, []).append((index, op))
+    if not any(op.phase == "backward" for _, op in state):
+        state.notes.append("remat on: this program has no gradients")
+        return
+    often = [] if layers else _several_times(state, forward)
+    single = [] if layers or any(isinstance(op.operation, Product) for _, op in often) else _one_layer(state, forward)
+    if single:
+        layers["one"] = single
+        state.notes.append("remat on: scopes name no layers and no matmul occurs twice, so all but the last matmul is taken for one layer")
+    elif often:
+        layers[""] = often
+        state.notes.append("remat on: this recording names no layers, so the forward ops that a step has several of are recomputed")
+    elif not layers:
+        layers[""] = forward
+        state.notes.append("remat on: scopes name no layers, so the whole forward pass except its last matmul is recomputed")
+    named = "" not in layers
+    again = []
+    for ops in layers.values():
+        last = _last_product(state, ops)
+        again += [one for one in ops if last is None or (one[0] != last[0] and (named or _kind(one[1]) != _kind(last[1])))]
+    _repeat(state, again)
+
+
+def _repeat(state: State, again: Indexed) -> None:
+    """Run some ops of the forward pass once more."""
+    fused = set()
+    for chain, found in chains_inside(state, again):  # the first time nothing but their last result is needed
+        fused |= {index for index, _ in chain}
+        state.repeat(chain[-1][0], "again", FIRST, _first_s(state, chain, found))
+    for index, _ in again:
+        if index not in fused:
+            state.repeat(index, "again", AGAIN)
+
+
+def _first_s(state: State, chain: Indexed, found: Chain) -> float:
+    """How long a chain takes as one kernel, where nothing but its last result is needed."""
+    once = ROWS_AT_ONCE * fused_s(state, chain, float(found.least)) / grown(state, chain) * chain[-1][1].count
+    return min(once, sum(op.time_s or 0.0 for _, op in chain))
+
+
+def _several_times(state: State, forward: list[tuple[int, Op]]) -> list[tuple[int, Op]]:
+    """The ops of which a step has more than one, as of those of layers: one row that stands for all of them, or rows that are alike."""
+    steps, kinds = len(state.recording.steps), Counter(_kind(op) for _, op in forward)
+    return [(index, op) for index, op in forward if kinds[_kind(op)] > 1 or (steps and op.count >= 2 * steps)]
+
+
+def _one_layer(state: State, forward: list[tuple[int, Op]]) -> list[tuple[int, Op]]:
+    """The ops of the forward pass down to its last product but one, where a layer ends; the last is the head. None without a program."""
+    module = state.module_of(forward[0][1]) if forward else None
+    if module is None:
+        return []
+    places = {index: module.place(op.name) or (0, 0) for index, op in forward}
+    products = sorted(places[index] for index, op in forward if isinstance(op.operation, Product))
+    return [(index, op) for index, op in forward if places[index] <= products[-2]] if len(products) > LAYER else []
+
+
+def _kind(op: Op) -> tuple[str, Cost]:
+    """What the ops of different layers that do the same have in common."""
+    return op.label, op.cost
+
+
+def _last_product(state: State, ops: list[tuple[int, Op]]) -> tuple[int, Op] | None:
+    """The last product of some ops, by their order in the compiled program; unknown without one."""
+    module = state.module_of(ops[0][1])
+    products = [(index, op) for index, op in ops if isinstance(op.operation, Product)]
+    if module is None or not products:
+        return None
+    return max(products, key=lambda one: module.place(one[1].name) or (0, 0))

@@ -1,0 +1,242 @@
+"""Loops over layers that keep the inputs of each layer alone for their gradients instead of all that those need, or the other way round."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from ...cost import NOTHING, Cost
+from ...hlo.ir.module import HloModule
+from ...hlo.ir.shapes import Shape
+from ...hlo.price.traffic import part_of
+from ...hlo.unneeded.recomputed import KIND as RECOMPUTED
+from ...hlo.unneeded.residuals import (
+    CUTS,
+    NAMES,
+    Between,
+    Flow,
+    Key,
+    Residual,
+    array_behind,
+    arrays_read,
+    kept_between_loops,
+    kernel_behind,
+    only_moves,
+)
+from ...operation import Streamed
+from ...resource import HBM
+from ...workload import Op
+from .fuse import Indexed
+from .state import State
+
+STORED, LOADED = "stored", "loaded"
+INPUTS = {STORED: 3, LOADED: 2}  # passes over an array that is kept: filled, read and written; read and written
+# The same over all that is kept for an array which gradients need: what is elementwise beside it too, and into other layouts (XLA: 6 in
+# programs without changes of layout, 8 to 10 in a Llama on H200), and bounds as shares of it.
+PASSES, FEWEST, MOST = {STORED: 4, LOADED: 4}, 5 / 8, 11 / 8
+FUSED = 0.15  # of the time of work that is spared, at most: what other kernels have of it, fused into them
+
+
+def with_residuals(state: State) -> Indexed:
+    """Keep in loops what their gradients need instead of computing it again; the ops that go, as they were."""
+    gone: Indexed = []
+    for loops in _all_layers(state):
+        ops = loops.recomputed()
+        gone += [(index, state.ops[index]) for index in ops.values()]
+        for maker, shape in loops.needed_of(ops):
+            _keep(state, state.ops[maker], shape, PASSES, FEWEST, MOST)
+        for index in ops.values():
+            state.remove(index, shorter=FUSED)
+    return gone
+
+
+def without_residuals(state: State) -> Indexed | None:
+    """Take out what loops keep for those of their gradients, but for the inputs of layers.
+
+    The ops that compute it, which have to run again; ``None`` for a program without such loops.
+    """
+    layers = _all_layers(state)
+    again = []
+    for loops in layers:
+        ops = loops.leading_to_residuals()
+        if ops:
+            loops.take_out_residuals()
+        again += ops
+    if layers and not again:
+        state.notes.append("remat on: the loop over layers keeps only their inputs for the gradients already")
+    return again if layers else None
+
+
+def _all_layers(state: State) -> "list[_Loops]":
+    """The loops over layers and those of their gradients."""
+    found = []
+    for name, module in state.programs.items():
+        places = {place: index for index, op in state if op.module == name and (place := module.place(op.name))}
+        found += [_Loops(state, module, pair, places) for pair in kept_between_loops(state.review(module).values)]
+    return [loops for loops in found if loops.are_layers()]
+
+
+class _Loops:
+    """Two loops, of which one keeps arrays for the other, and the ops that run in and around them."""
+
+    def __init__(self, state: State, module: HloModule, pair: Between, places: dict[tuple[int, int], int]) -> None:
+        self.state, self.pair, self.places = state, pair, places
+        self.around = module.computations[pair.computation]
+        self.values = state.review(module).values
+
+    def op(self, number: int, place: int) -> int | None:
+        """The index of the op that an instruction is."""
+        return self.places.get((number, place))
+
+    def phases(self, number: int) -> set[str]:
+        return {self.state.ops[index].phase for (each, _), index in self.places.items() if each == number}
+
+    def are_layers(self) -> bool:
+        """Whether the first loop is of a forward pass and the second of its gradients."""
+        first, second = self.phases(self.pair.first.number), self.phases(self.pair.second.number)
+        return "forward" in first and "backward" not in first and "backward" in second
+
+    def leading_to_residuals(self) -> Indexed:
+        """The ops of the first loop that what it keeps is worked out by, but for cutting out weights which the second cuts out as well.
+
+        A second loop that computes some of it again already does so with all but the ops whose results are kept.
+        """
+        body, flow = self.pair.first.body, Flow(self.pair.first.body)
+        kept = {kernel_behind(body, made) for one in self.pair.residuals for made, _ in one.sources}
+        waiting, seen = [] if self.recomputed() else list(kept), set(kept)
+        while waiting:
+            for made, _ in flow.reads.get(waiting.pop(), ()):
+                maker = kernel_behind(body, made)
+                if maker not in seen:
+                    seen.add(maker)
+                    waiting.append(maker)
+        places = sorted(place for place in seen if not self._is_at_hand(place))
+        ops = [(index, self.state.ops[index]) for place in places if (index := self.op(self.pair.first.number, place)) is not None]
+        return [(index, op) for index, op in ops if op.cost != NOTHING]
+
+    def recomputed(self) -> dict[int, int]:
+        """The kernels of the second loop that compute again what the first did, and those that work for them alone: places and ops."""
+        body, number = self.pair.second.body, self.pair.second.number
+        mine = {place: index for (each, place), index in self.places.items() if each == number}
+        flow = Flow(body)
+        again = {place for place, index in mine.items() if any(one.kind == RECOMPUTED for one in self.state.ops[index].avoidable)}
+        again -= self._depending_on_gradients(flow)
+        for place in sorted(mine, reverse=True):
+            if flow.takers.get(place) and again.issuperset(flow.takers[place]):
+                again.add(place)
+        return {place: index for place, index in mine.items() if place in again and self.state.ops[index].cost != NOTHING}
+
+    def _depending_on_gradients(self, flow: Flow) -> set[int]:
+        """The kernels of the second loop that depend on what it hands from trip to trip."""
+        loop, found = self.pair.second, set[int]()
+        handed = {loop.key(part) for part in range(len(loop.start.operands)) if not loop.hands_on(part)}
+        for place, keys in flow.reads.items():
+            if handed & keys or any(kernel_behind(loop.body, made) in found for made, _ in keys):
+                found.add(place)
+        return found
+
+    def needed_of(self, ops: dict[int, int]) -> Iterator[tuple[int, Shape]]:
+        """The arrays that some ops of the second loop make for others of it, each with the op that makes it."""
+        body = self.pair.second.body
+        read = {key for place, keys in Flow(body).reads.items() if place not in ops for key in keys}
+        for place, path in sorted(read):
+            maker = ops.get(kernel_behind(body, place))
+            if maker is not None:
+                yield maker, part_of(body[place].shape, path)
+
+    def _is_at_hand(self, place: int) -> bool:
+        """Whether an op cuts a part out of arrays that the second loop has as well."""
+        first, second = self.pair.first, self.pair.second
+        theirs = {array_behind(self.around, operand) for operand in second.start.operands}
+        parts = {part for part in range(len(first.start.operands)) if first.hands_on(part)}
+        parts = {part for part in parts if array_behind(self.around, first.start.operands[part]) in theirs}
+        read = arrays_read(first.body, first.body[place])
+        return bool(read) and only_moves(self.values, first.body[place], CUTS) and read <= {first.key(part) for part in parts}
+
+    def take_out_residuals(self) -> None:
+        """Remove what writes, fills, moves and only reads the arrays; add the same for the inputs of layers."""
+        first = self.pair.first
+        writers = [self.state.ops[index] for one in self.pair.residuals if (index := self.op(first.number, one.writer)) is not None]
+        beside = max(writers, key=lambda op: op.time_s or 0.0, default=None)
+        if beside is None:
+            return
+        for shape in self.pair.carried:
+            _keep(self.state, beside, shape, INPUTS)
+        for place in {one.writer for one in self.pair.residuals}:
+            kept = [one.part for one in self.pair.residuals if one.writer == place]
+            self._spare(first.number, place, kept, len(kept) >= _results(first.body[place].shape))
+        for place in frozenset[int]().union(*[one.readers for one in self.pair.residuals]):
+            self._read_anew(place, [one for one in self.pair.residuals if place in one.readers])
+        self._remove_around()
+
+    def _spare(self, number: int, place: int, parts: list[Shape], whole: bool) -> None:
+        """Remove an op, or the arrays that it gives back no longer."""
+        index = self.op(number, place)
+        if index is None:
+            return
+        if whole:
+            self.state.remove(index)
+        else:
+            self._put_bytes(index, sum(one.bytes for one in parts))
+
+    def _put_bytes(self, index: int, fewer: float) -> None:
+        """An op that moves so many bytes fewer in each execution."""
+        op = self.state.ops[index]
+        amounts = dict(op.cost.amounts)
+        amounts[HBM] = max(float(amounts.get(HBM, 0)) - fewer * op.count, 0.0)
+        self.state.put(index, Cost.of(amounts), op.operation, 1.0)
+
+    def _read_anew(self, place: int, residuals: list[Residual]) -> None:
+        """An op of the second loop that reads what is computed again instead of what was kept; one that only takes it out goes.
+
+        What was worked out element by element before it was kept need not be stored: the op works it out itself.
+        """
+        index = self.op(self.pair.second.number, place)
+        if index is None:
+            return
+        parts = sum(one.part.bytes for one in residuals)
+        if only_moves(self.values, self.pair.second.body[place], CUTS):
+            self.state.remove(index)
+            return
+        self._remove_layouts(place)
+        sources = frozenset[Key]().union(*[one.sources for one in residuals])
+        self._put_bytes(index, max(parts - sum(map(self._bytes, sources)), 0))
+
+    def _remove_layouts(self, place: int) -> None:
+        """Remove copies of an op's result into another layout: it had that of the arrays that were kept. Compilers may need them yet."""
+        body, number = self.pair.second.body, self.pair.second.number
+        for user in self.values.users(body, place):
+            if body[user].opcode in NAMES:
+                self._remove_layouts(user)
+            elif only_moves(self.values, body[user]) and (index := self.op(number, user)) is not None:
+                self.state.remove(index, longer=1.0)
+
+    def _bytes(self, key: Key) -> int:
+        """The bytes of an array of the first loop's body that one layer reads."""
+        first = self.pair.first
+        shape = part_of(first.body[key[0]].shape, key[1])
+        is_cut = key[0] == first.body.parameters[0] and first.hands_on(key[1][0])  # weights of all layers
+        return shape.bytes // shape.dims[0] if is_cut else shape.bytes
+
+    def _remove_around(self) -> None:
+        """Remove the kernels around the loops that fill or move nothing but these arrays."""
+        number, flow = self.pair.computation, Flow(self.around)
+        for place in {place for one in self.pair.residuals for place in one.moved}:
+            self._spare(number, place, [], True)
+        filled = [place for one in self.pair.residuals for place in one.filled]
+        others = {kernel_behind(self.around, operand) for operand in self.pair.second.start.operands}
+        for place, used in Counter(filled).items():
+            if place not in others and flow.takers.get(place, set()) <= set(filled):
+                shapes = [leaf for leaf in self.around[place].shape.leaves if leaf.is_array]
+                self._spare(number, place, shapes[:used], used >= len(shapes))
+
+
+def _keep(state: State, beside: Op, shape: Shape, passes: Mapping[str, int], least: float = 1.0, most: float = 1.0) -> None:
+    """Add the kernels that keep an array in each trip of a loop."""
+    for word, times in passes.items():
+        state.add(beside, Cost.of({HBM: times * shape.bytes}), Streamed(kind="fusion"), word, least, most)
+
+
+def _results(shape: Shape) -> int:
+    """How many arrays a kernel gives back."""
+    if shape.is_tuple and shape.parts and shape.parts[0].is_tuple:  # an asynchronous one also gives back what it takes
+        shape = shape.parts[1]
+    return len([leaf for leaf in shape.leaves if leaf.is_array])

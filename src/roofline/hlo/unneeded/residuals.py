@@ -1,0 +1,222 @@
+"""What a loop over layers keeps of each for the loop of its gradients: arrays that the first writes, and the second reads, part by part.
+
+JAX calls them residuals. Each is filled before the first loop, and may be moved into another layout between the two.
+"""
+
+from collections.abc import Iterator
+from typing import Self
+
+from msgspec import Struct
+
+from ..ir.module import Computation, Instruction
+from ..ir.shapes import Shape
+from ..price.traffic import source
+from .values import LAYOUT, Value, Values
+
+NAMES = frozenset(("bitcast", "get-tuple-element", "reshape", "async-done"))
+CUTS = LAYOUT | {"dynamic-slice", "slice", "convert"}
+
+_BARRIERS = frozenset(("opt-barrier", "optimization-barrier"))
+_PASSED = NAMES | _BARRIERS | {"parameter", "constant", "tuple"}
+
+Key = tuple[int, tuple[int, ...]]  # an instruction of a computation, and a part of its result
+
+
+class Residual(Struct, frozen=True, kw_only=True):
+    """One array that a loop keeps for another.
+
+    ``part`` is what one trip keeps, in a kernel ``writer`` of the first body, which works it out of the arrays ``sources``; ``readers`` are
+    the kernels of the second body that read it; ``filled`` and ``moved`` are those around the loops.
+    """
+
+    part: Shape
+    writer: int
+    sources: frozenset[Key]
+    readers: frozenset[int]
+    filled: tuple[int, ...]
+    moved: tuple[int, ...]
+
+
+class Loop(Struct, frozen=True):
+    """A loop of a computation: the tuple that it starts from, and its body."""
+
+    index: int
+    start: Instruction
+    number: int
+    body: Computation
+
+    @classmethod
+    def all_of(cls, values: Values, computation: Computation) -> list[Self]:
+        """The loops of a computation, in order, whose arrays are known before and after each trip."""
+        found = []
+        for index, one in enumerate(computation.instructions):
+            for number in one.called("body") if one.opcode == "while" and one.operands else ():
+                start, body = computation[one.operands[0]], values.module.computations[number]
+                if start.opcode == "tuple" and body.root_instruction.opcode == "tuple" and len(body.parameters) == 1:
+                    found.append(cls(index, start, number, body))
+        return found
+
+    def key(self, part: int) -> Key:
+        """A part of the tuple at the start of a trip."""
+        return self.body.parameters[0], (part,)
+
+    def hands_on(self, part: int) -> bool:
+        """Whether each trip leaves a part as it is."""
+        operands = self.body.root_instruction.operands
+        return part < len(operands) and array_behind(self.body, operands[part]) == self.key(part)
+
+    def readers(self, part: int) -> frozenset[int]:
+        """The kernels of the body that take a part of the tuple; the tuple that it hands on is none."""
+        return frozenset(
+            [
+                place
+                for place, one in enumerate(self.body.instructions)
+                if one.opcode not in NAMES and place != self.body.root and self.key(part) in arrays_read(self.body, one)
+            ]
+        )
+
+
+class Between(Struct, frozen=True):
+    """Two loops of one computation, what the first keeps for the second, and the arrays that it hands from trip to trip."""
+
+    computation: int
+    first: Loop
+    second: Loop
+    residuals: tuple[Residual, ...]
+    carried: tuple[Shape, ...]
+
+
+def kept_between_loops(values: Values) -> Iterator[Between]:
+    """The pairs of loops of a program of which the first keeps arrays for the second."""
+    for number, computation in enumerate(values.module.computations) if values.loop_bodies else ():
+        loops = Loop.all_of(values, computation)
+        for place, first in enumerate(loops):
+            for second in loops[place + 1 :]:
+                found = tuple(_kept(values, computation, first, second))
+                if found:
+                    yield Between(number, first, second, found, tuple(_carried(values, first)))
+
+
+def _carried(values: Values, loop: Loop) -> Iterator[Shape]:
+    for part, operand in enumerate(loop.body.root_instruction.operands):
+        shape = loop.body[operand].shape
+        if shape.is_array and shape.dims and not loop.hands_on(part) and _written(values, loop, part) is None:
+            yield shape
+
+
+def array_behind(computation: Computation, index: int) -> Key:
+    """The array that a value is, followed through bitcasts, tuples and barriers."""
+    found = source(computation, index, ())
+    while computation[found[0]].opcode in _BARRIERS and computation[found[0]].operands:
+        found = source(computation, computation[found[0]].operands[0], found[1])
+    return found
+
+
+def arrays_read(computation: Computation, one: Instruction) -> frozenset[Key]:
+    """The arrays that an instruction takes, but for numbers."""
+    return frozenset([array_behind(computation, operand) for operand in one.operands if computation[operand].shape.dims])
+
+
+class Flow:
+    """Which kernels of a computation take the arrays that others of it make."""
+
+    def __init__(self, computation: Computation) -> None:
+        self.reads: dict[int, frozenset[Key]] = {}
+        self.takers: dict[int, set[int]] = {}  # of a kernel those that take its results; the root stands for the caller
+        for place, one in enumerate(computation.instructions):
+            if place == computation.root or one.opcode not in _PASSED:
+                self.reads[place] = arrays_read(computation, one)
+                for made, _ in self.reads[place]:
+                    self.takers.setdefault(kernel_behind(computation, made), set()).add(place)
+
+
+def _kept(values: Values, computation: Computation, first: Loop, second: Loop) -> Iterator[Residual]:
+    for part in range(len(first.body.root_instruction.operands)):
+        written = _written(values, first, part)
+        if written is None or part >= len(first.start.operands):
+            continue
+        writer, update = written
+        array = (first.index, (part,))
+        slots, moved = _taken(values, computation, array, second)
+        if not slots or any(computation[user] is not second.start for user in _users(values, computation, array, moved)):
+            continue
+        filled, begun = _moved_from(values, computation, first.start.operands[part])
+        yield Residual(
+            part=update,
+            writer=writer,
+            sources=arrays_read(first.body, first.body[writer]) - {first.key(part)},
+            readers=frozenset().union(*[second.readers(slot) for slot in slots]),
+            filled=(*filled, kernel_behind(computation, begun)),
+            moved=tuple(sorted(moved)),
+        )
+
+
+def _written(values: Values, loop: Loop, part: int) -> tuple[int, Shape] | None:
+    """The kernel of a loop's body that writes a place of a part of its tuple in each trip, and what it writes."""
+    made = values.origin(Value(loop.body, loop.body.root_instruction.operands[part]), LAYOUT)
+    if made.opcode != "dynamic-update-slice":
+        return None
+    target, update = (values.operand(made, number) for number in (0, 1))
+    target = values.origin(target, LAYOUT)
+    is_carried = target.computation is loop.body and array_behind(loop.body, target.index) == loop.key(part)
+    if not is_carried or update.shape.elements >= target.shape.elements:
+        return None
+    writer = made.inside[0][1] if made.inside else made.instruction
+    return next(place for place, one in enumerate(loop.body.instructions) if one is writer), update.shape
+
+
+def _taken(values: Values, computation: Computation, array: Key, loop: Loop) -> tuple[list[int], set[int]]:
+    """The parts of a loop's tuple that start from an array of its computation, and the kernels that move it there."""
+    slots, moved = [], set[int]()
+    for slot, operand in enumerate(loop.start.operands):
+        passed, end = _moved_from(values, computation, operand)
+        if array_behind(computation, end) == array and loop.hands_on(slot):
+            slots.append(slot)
+            moved |= set(passed)
+    return slots, moved
+
+
+def _moved_from(values: Values, computation: Computation, index: int) -> tuple[list[int], int]:
+    """The kernels behind a value that only move it, and the instruction that they take it from."""
+    passed: list[int] = []
+    while True:
+        one = computation[index]
+        large = [operand for operand in one.operands if computation[operand].shape.dims]
+        if len(large) != 1 or not (one.opcode in NAMES or only_moves(values, one)):
+            return passed, index
+        if one.opcode not in NAMES:
+            passed.append(index)
+        index = large[0]
+
+
+def only_moves(values: Values, one: Instruction, passing: frozenset[str] = LAYOUT) -> bool:
+    """Whether an instruction gives back what it takes, in another layout, or by other instructions that are ``passing``.
+
+    What fusions work out of numbers, such as where a slice begins, does not count.
+    """
+    if one.opcode not in ("fusion", "async-start") or not one.calls:
+        return one.opcode in passing
+    body = values.module.computations[one.calls[0].computation]
+    return all(each.opcode == "parameter" or not each.shape.dims or only_moves(values, each, passing) for each in body)
+
+
+def _users(values: Values, computation: Computation, array: Key, moved: set[int]) -> set[int]:
+    """The instructions that an array comes to, by any name and through the kernels that move it, unless nothing takes their results."""
+    found = set[int]()
+    waiting = [
+        place for place, one in enumerate(computation.instructions) if one.opcode in NAMES and array_behind(computation, place) == array
+    ]
+    while waiting:
+        for user in values.users(computation, waiting.pop()):
+            if user in moved or computation[user].opcode in NAMES:
+                waiting.append(user)
+            elif user == computation.root or values.users(computation, user):
+                found.add(user)
+    return found
+
+
+def kernel_behind(computation: Computation, index: int) -> int:
+    """The kernel that makes a value: of a part of a tuple, the one that makes the tuple."""
+    while computation[index].opcode in NAMES and computation[index].operands:
+        index = computation[index].operands[0]
+    return index
