@@ -158,3 +158,12 @@ def test_a_loop_that_keeps_only_the_inputs_of_its_layers_stays(tmp_path: Path) -
     predicted = what_if(path, "remat on", "h200")
     assert work(predicted) == work(analyze(path, "h200"))
     assert any("keeps only their inputs" in note for note in predicted.input.notes)
+
+
+def test_scores_that_stay_on_chip_are_not_kept_whatever_is_written_first(tmp_path: Path) -> None:
+    path = compiled(recomputed(causal), tmp_path)
+    alone = what_if(path, "remat off", "h200")
+    first, last = (what_if(path, words, "h200") for words in ("kernel attention=flash remat off", "remat off kernel attention=flash"))
+    assert work(first) == work(last)
+    scores = LAYERS * BATCH * HEADS * TOKENS**2 * 4
+    assert work(alone)[1] - work(first)[1] > sum(PASSES.values()) * scores

@@ -66,13 +66,14 @@ CHANGES: dict[str, tuple[Callable[[State, Words], None], str, str]] = {
 }
 
 
-# Chips are changed first, since shards are linked by theirs, then sizes: those are worked out of the program as it was compiled
-FIRST = {"chip": 0, "set": 0, "scale": 1, "shard": 1}
+# Chips are changed first, since shards are linked by theirs, then sizes: those are worked out of the program as it was compiled.
+# Recomputation comes last: what is kept for gradients depends on the kernels that are left.
+ORDER = {"chip": 0, "set": 0, "scale": 1, "shard": 1, "remat": 3}
 THEN = 2
 
 
 def change(state: State, words: Sequence[str]) -> None:
-    """Apply changes in the order in which they are written, but for those of chips and sizes, which come first."""
+    """Apply changes in the order in which they are written, but for those of chips and sizes, which come first, and of recomputation."""
     reader = Words(list(words))
     if not words:
         raise UsageError(f"no change given; changes: {', '.join(CHANGES)}")
@@ -82,9 +83,9 @@ def change(state: State, words: Sequence[str]) -> None:
             raise UsageError(f"no change named {word!r}{did_you_mean(word, CHANGES) or '; changes: ' + ', '.join(CHANGES)}")
         reader.usage = CHANGES[word][1]
         asked.append((word, [reader.need()] if " " in reader.usage else []))
-    for word, argument in sorted(asked, key=lambda one: FIRST.get(one[0], THEN)):
+    for word, argument in sorted(asked, key=lambda one: ORDER.get(one[0], THEN)):
         apply, usage, _ = CHANGES[word]
         ops, added = list(state.ops), len(state.added)
         apply(state, Words(argument, usage))
-        if FIRST.get(word, THEN) == THEN and (len(state.added) > added or any(map(is_not, ops, state.ops))):
+        if ORDER.get(word, THEN) >= THEN and (len(state.added) > added or any(map(is_not, ops, state.ops))):
             state.memory = None  # other arrays are held, or other formats, which no program shows

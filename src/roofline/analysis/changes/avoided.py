@@ -1,5 +1,6 @@
 """Changes that spare work which the findings name: dense experts, copies that donation avoids."""
 
+from collections.abc import Collection
 from fractions import Fraction
 from math import log2
 
@@ -20,18 +21,21 @@ def donate(state: State, words: Words) -> None:
     spare(state, "missing-donation", "donate: this program copies no argument that donation would update in place")
 
 
-def spare(state: State, kind: str, otherwise: str) -> dict[int, float]:
-    """Give the ops of a kind what they need; the shares of their arithmetic that products are left with, by their indices."""
+def spare(state: State, kind: str, otherwise: str, shorter: float = FUSED, done: Collection[int] = ()) -> dict[int, float]:
+    """Give the ops of a kind what they need; the shares of their arithmetic that products are left with, by their indices.
+
+    Others may take less long for it, by a share of the time of those that go at most. Those that are ``done`` stay as they are.
+    """
     found = False
     shares = dict[int, float]()
     for index, op in state:
         reason = next((one for one in op.avoidable if one.kind == kind), None)
-        if reason is None or op.cost == NOTHING:
+        if reason is None or index in done:
             continue
         found = True
         cost = reason.instead * op.count
         if cost == NOTHING:
-            state.remove(index, STORED, FUSED)
+            state.remove(index, STORED, shorter)
             continue
         if not cost.flops and op.cost.flops:
             _stored(state, index, cost)

@@ -32,20 +32,23 @@ INPUTS = {STORED: 3, LOADED: 2}  # passes over an array that is kept: filled, re
 # The same over all that is kept for an array which gradients need: what is elementwise beside it too, and into other layouts (XLA: 6 in
 # programs without changes of layout, 8 to 10 in a Llama on H200), and bounds as shares of it.
 PASSES, FEWEST, MOST = {STORED: 4, LOADED: 4}, 5 / 8, 11 / 8
-FUSED = 0.15  # of the time of work that is spared, at most: what other kernels have of it, fused into them
 
 
-def with_residuals(state: State) -> Indexed:
-    """Keep in loops what their gradients need instead of computing it again; the ops that go, as they were."""
-    gone: Indexed = []
+def with_residuals(state: State, shorter: float) -> tuple[Indexed, set[int]]:
+    """Keep in loops what their gradients need instead of computing it again; others may take less long, by a share of what goes at most.
+
+    The ops that go, as they were, and all ops of such loops: one that has gradients in it as well stays.
+    """
+    gone, inside = [], set[int]()
     for loops in _all_layers(state):
         ops = loops.recomputed()
         gone += [(index, state.ops[index]) for index in ops.values()]
+        inside |= {index for (number, _), index in loops.places.items() if number == loops.pair.second.number}
         for maker, shape in loops.needed_of(ops):
             _keep(state, state.ops[maker], shape, PASSES, FEWEST, MOST)
         for index in ops.values():
-            state.remove(index, shorter=FUSED)
-    return gone
+            state.remove(index, shorter=shorter)
+    return gone, inside
 
 
 def without_residuals(state: State) -> Indexed | None:
@@ -134,9 +137,10 @@ class _Loops:
         return found
 
     def needed_of(self, ops: dict[int, int]) -> Iterator[tuple[int, Shape]]:
-        """The arrays that some ops of the second loop make for others of it, each with the op that makes it."""
-        body = self.pair.second.body
-        read = {key for place, keys in Flow(body).reads.items() if place not in ops for key in keys}
+        """The arrays that some ops of the second loop make for others of it that are left, each with the op that makes it."""
+        body, number = self.pair.second.body, self.pair.second.number
+        gone = {place for (each, place), index in self.places.items() if each == number and self.state.ops[index].cost == NOTHING}
+        read = {key for place, keys in Flow(body).reads.items() if place not in ops and place not in gone for key in keys}
         for place, path in sorted(read):
             maker = ops.get(kernel_behind(body, place))
             if maker is not None:
@@ -180,6 +184,8 @@ class _Loops:
     def _put_bytes(self, index: int, fewer: float) -> None:
         """An op that moves so many bytes fewer in each execution."""
         op = self.state.ops[index]
+        if op.cost == NOTHING or not fewer:
+            return
         amounts = dict(op.cost.amounts)
         amounts[HBM] = max(float(amounts.get(HBM, 0)) - fewer * op.count, 0.0)
         self.state.put(index, Cost.of(amounts), op.operation, 1.0)
