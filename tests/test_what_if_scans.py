@@ -160,6 +160,15 @@ def test_a_loop_that_keeps_only_the_inputs_of_its_layers_stays(tmp_path: Path) -
     assert any("keeps only their inputs" in note for note in predicted.input.notes)
 
 
+def test_a_loop_over_loops_is_not_said_to_keep_only_the_inputs_of_its_layers(tmp_path: Path) -> None:
+    def twice(x: Any, p: dict[str, Any]) -> Any:
+        return jax.lax.scan(lambda x, _: (encoder(x, p), None), x, None, length=2)[0]
+
+    predicted = what_if(compiled(twice, tmp_path), "remat on", "h200")
+    assert any(op.category == "again" for op in predicted.ops)
+    assert not any("keeps only their inputs" in note for note in predicted.input.notes)
+
+
 def test_scores_that_stay_on_chip_are_not_kept_whatever_is_written_first(tmp_path: Path) -> None:
     path = compiled(recomputed(causal), tmp_path)
     alone = what_if(path, "remat off", "h200")

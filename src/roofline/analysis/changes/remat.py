@@ -72,7 +72,7 @@ def _again(state: State) -> None:
         state.notes.append("remat on: scopes name no layers and no matmul occurs twice, so all but the last matmul is taken for one layer")
     elif often:
         layers[""] = often
-        state.notes.append("remat on: this recording names no layers, so the forward ops that a step has several of are recomputed")
+        state.notes.append("remat on: this recording names no layers, so forward ops that occur several times in a step are recomputed")
     elif not layers:
         layers[""] = forward
         state.notes.append("remat on: scopes name no layers, so the whole forward pass except its last matmul is recomputed")

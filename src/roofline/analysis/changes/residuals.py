@@ -81,7 +81,7 @@ class _Loops:
     """Two loops, of which one keeps arrays for the other, and the ops that run in and around them."""
 
     def __init__(self, state: State, module: HloModule, pair: Between, places: dict[tuple[int, int], int]) -> None:
-        self.state, self.pair, self.places = state, pair, places
+        self.state, self.module, self.pair, self.places = state, module, pair, places
         self.around = module.computations[pair.computation]
         self.values = state.review(module).values
 
@@ -93,9 +93,11 @@ class _Loops:
         return {self.state.ops[index].phase for (each, _), index in self.places.items() if each == number}
 
     def are_layers(self) -> bool:
-        """Whether the first loop is of a forward pass and the second of its gradients."""
+        """Whether the first loop is of a forward pass and the second of its gradients; not a loop that keeps what loops in it keep."""
+        body = self.pair.first.body
         first, second = self.phases(self.pair.first.number), self.phases(self.pair.second.number)
-        return "forward" in first and "backward" not in first and "backward" in second
+        kept = {body[kernel_behind(body, made)].opcode for one in self.pair.residuals for made, _ in one.sources}
+        return "forward" in first and "backward" not in first and "backward" in second and "while" not in kept
 
     def leading_to_residuals(self) -> Indexed:
         """The ops of the first loop that what it keeps is worked out by, but for cutting out weights which the second cuts out as well.
@@ -112,8 +114,16 @@ class _Loops:
                     seen.add(maker)
                     waiting.append(maker)
         places = sorted(place for place in seen if not self._is_at_hand(place))
-        ops = [(index, self.state.ops[index]) for place in places if (index := self.op(self.pair.first.number, place)) is not None]
-        return [(index, op) for index, op in ops if op.cost != NOTHING]
+        found = [index for place in places for index in self._ops_of(self.pair.first.number, place)]
+        return [(index, self.state.ops[index]) for index in found if self.state.ops[index].cost != NOTHING]
+
+    def _ops_of(self, number: int, place: int) -> list[int]:
+        """The op that an instruction is, or those of the computations that it runs."""
+        index = self.op(number, place)
+        if index is not None:
+            return [index]
+        called = {call.computation for call in self.module.computations[number][place].calls}
+        return [index for each, inner in self.places if each in called for index in self._ops_of(each, inner)]
 
     def recomputed(self) -> dict[int, int]:
         """The kernels of the second loop that compute again what the first did, and those that work for them alone: places and ops."""
@@ -228,9 +238,8 @@ class _Loops:
         for place in {place for one in self.pair.residuals for place in one.moved}:
             self._spare(number, place, [], True)
         filled = [place for one in self.pair.residuals for place in one.filled]
-        others = {kernel_behind(self.around, operand) for operand in self.pair.second.start.operands}
         for place, used in Counter(filled).items():
-            if place not in others and flow.takers.get(place, set()) <= set(filled):
+            if flow.takers.get(place, set()) <= {*filled, self.pair.first.index}:
                 shapes = [leaf for leaf in self.around[place].shape.leaves if leaf.is_array]
                 self._spare(number, place, shapes[:used], used >= len(shapes))
 

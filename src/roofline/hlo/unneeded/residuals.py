@@ -113,8 +113,14 @@ def array_behind(computation: Computation, index: int) -> Key:
 
 
 def arrays_read(computation: Computation, one: Instruction) -> frozenset[Key]:
-    """The arrays that an instruction takes, but for numbers."""
-    return frozenset([array_behind(computation, operand) for operand in one.operands if computation[operand].shape.dims])
+    """The arrays that an instruction takes, those of tuples included, but for numbers."""
+    taken = [part for operand in one.operands for part in _parts(computation, operand)]
+    return frozenset([array_behind(computation, part) for part in taken if computation[part].shape.dims])
+
+
+def _parts(computation: Computation, index: int) -> tuple[int, ...]:
+    """What a tuple is put together from, or the value itself."""
+    return computation[index].operands if computation[index].opcode == "tuple" else (index,)
 
 
 class Flow:
