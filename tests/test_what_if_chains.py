@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from roofline.analysis.changes import change
-from roofline.analysis.changes.fuse import fused_s
+from roofline.analysis.changes.fuse import fused_s, instructions
 from roofline.analysis.changes.state import State
 from roofline.analysis.what_if import measured_source, what_if
 from roofline.cost import NOTHING, Cost
@@ -505,3 +505,49 @@ def test_special_functions_of_a_fused_chain_overlap_in_part_with_its_traffic(
     ops = (*(part(one, 1e8) for one in functions), *map(part, plain), part(norm, 0.0, "custom fusion"))
     seconds = fused_s(state_of(ops, {}), list(enumerate(ops)), moved * 1e9)
     assert seconds == pytest.approx(measured_us * 1e-6, rel=0.13)
+
+
+BF16 = Array("bf16[16,2048,4096]", 2 << 27)  # what the programs below hand to each other, on an H200
+
+
+def program(name: str, micros: float, operations: float, functions: int = 0, *, rows: bool = False, applied: int = 0) -> Op:
+    """A program by its operations and special functions for each element, and the bytes of what it applies to every row."""
+    elements = BF16.bytes / 2
+    amounts = {"hbm": 2 * BF16.bytes + applied, "vector/bf16": operations * elements, "vector/transcendental": functions * elements}
+    category = "custom fusion" if rows else "loop fusion"
+    return Op(name=name, module=name, cost=Cost.of(amounts), time_s=micros * 1e-6, category=category, takes=(BF16,), gives=(BF16,))
+
+
+NORM = program("norm", 139.0, 5, rows=True)
+GELU = program("gelu", 186.1, 8, 1)
+DROPOUT = program("dropout", 160.7, 0, applied=4096)  # by a mask
+ADD = program("add", 160.6, 2)
+SHIFT = program("shift", 160.5, 2)
+
+
+@pytest.mark.parametrize(
+    ("parts", "micros"),
+    [
+        ((NORM, GELU, DROPOUT, ADD), 262.8),
+        ((program("norm+gelu", 178.9, 13, 1, rows=True), program("dropout+add", 160.7, 2, applied=4096)), 262.8),
+        ((NORM, GELU), 179.3),
+        ((GELU, DROPOUT, ADD), 219.3),
+        ((DROPOUT, ADD), 160.7),
+        ((SHIFT, program("softmax", 152.1, 3, 1, rows=True), program("double", 160.7, 1)), 141.1),
+    ],
+)
+def test_a_fused_chain_takes_as_long_as_its_instructions_and_traffic_measured(parts: tuple[Op, ...], micros: float) -> None:
+    """Each alone hides its instructions behind its traffic, one kernel does not: from two parts as from four (XLA on H200)."""
+    machine = load("h200")
+    state = State(Recording(format="xspace", workload=Workload(parts)), {}, machine, calibration_for(machine).for_kernels())
+    change(state, ["fuse", "all"])
+    (found,) = (one for one in state.changed().values() if one.time_s)
+    assert found.time_s == pytest.approx(micros * 1e-6, rel=0.15)
+    assert found.low_s < micros * 1e-6 < found.high_s
+
+
+def test_what_is_applied_to_every_row_is_counted_once() -> None:
+    # 2^27 elements, 5 + 8 operations of each at 86 a clock and one function at 6; with a mask one element more at 8.6.
+    elements = 2**27
+    assert instructions([NORM, GELU]) == pytest.approx(elements * (13 / 86 + 1 / 6))
+    assert instructions([NORM, GELU, DROPOUT, DROPOUT]) == pytest.approx(elements * (13 / 86 + 1 / 6 + 1 / 8.6))
