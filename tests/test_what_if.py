@@ -876,3 +876,12 @@ def test_a_change_within_its_bounds_is_said_to_be_no_certain_one(after_s: float,
     summary = _summary(replace(analyze(ATTENTION), points=(point,), changes=("scale", "batch=x1/2")))
     assert summary.endswith(f"{said}.")
     assert ("within the uncertainty" in summary) == bool(said)
+
+
+def test_the_bounds_of_a_measured_kernel_that_streams_are_narrow() -> None:
+    """Nobody knows the access pattern of a kernel that was not measured; of one that was, only its size changes."""
+    wide = replace(prediction(4.0, family=""), low_s=1.0, high_s=9.0)
+    _, low, high = anchored(1.0, prediction(1.0, family=""), wide, 2)
+    assert (low, high) == (0.75 * 4.0, 1.4 * 4.0)
+    assert anchored(None, prediction(1.0, family=""), wide, 2) == (4.0, 1.0, 9.0)
+    assert anchored(1.0, prediction(1.0), wide, 2)[2] == 9.0  # a matmul before

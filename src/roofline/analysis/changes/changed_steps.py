@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...workload import IdleReason, Op, Recording, Share, Step
-from .host_pace import SLOWEST, next_time, pace_of, paced
+from .host_pace import SLOWEST, SLOWEST_XLA, next_time, pace_of, paced
 
 FIRST_WAIT_S = 60e-6  # of an average step: how long a recording's first steps wait until the host is ahead of the device
 DISPATCH = "dispatch"
@@ -24,11 +24,15 @@ Of = Callable[[Sequence[float]], float]
 
 
 class _Change(Struct, frozen=True):
-    """Of each step, by key, how much longer its device works and how long it waited for launches; the share of launches that is left."""
+    """Of each step, by key, how much longer its device works and how long it waited for launches; the share of launches that is left.
+
+    ``slowest`` is how many times as long, or as short, the host may take in another recording.
+    """
 
     more: Mapping[int, float]
     waiting: Mapping[int, float]
     launches: float
+    slowest: float
 
     @classmethod
     def of(cls, recording: Recording, ops: Sequence[Op]) -> "_Change":
@@ -38,6 +42,7 @@ class _Change(Struct, frozen=True):
             {step.key: _more(step.key, pairs) / devices for step in recording.steps},
             {step.key: sum(_waiting(one, step.key) for one in idle) / devices for step in recording.steps},
             min(_launches(ops) / max(_launches(recording.workload.ops), 1), 1.0),
+            SLOWEST_XLA if _launches_programs(recording) else SLOWEST,
         )
 
     @property
@@ -74,7 +79,7 @@ def changed_steps(
 
 
 def host_bounds(recording: Recording, after: Recording) -> tuple[float, float] | None:
-    """By how much the average step may be shorter or longer because of the host, which may be half or twice as fast as it was.
+    """By how much the average step may be shorter or longer because of the host, which may be faster or slower than it was.
 
     ``None`` where its launches are not known, or the device waits for more than those.
     """
@@ -82,7 +87,7 @@ def host_bounds(recording: Recording, after: Recording) -> tuple[float, float] |
     averaged = [step for step in recording.steps if step.steady and step.complete and step.followed]
     if not averaged or not any(change.more.values()) or not _waits_for_launches(recording):
         return None
-    fast, slow = _paced(recording.steps, change, 1 / SLOWEST), _paced(recording.steps, change, SLOWEST, median)
+    fast, slow = _paced(recording.steps, change, 1 / change.slowest), _paced(recording.steps, change, change.slowest, median)
     if fast is None or slow is None:
         return None
     then = {step.key: step.time_s or 0.0 for step in after.steps}
@@ -101,8 +106,8 @@ def launching_bounds(recording: Recording, after: Recording) -> tuple[float, flo
         host, time_s = hosts.get(step.key), step.time_s or 0.0
         if host is None:
             return None
-        least += time_s - max(step.busy_s or 0.0, min(host / SLOWEST, time_s))
-        most += max(host * SLOWEST - time_s, 0.0)
+        least += time_s - max(step.busy_s or 0.0, min(host / change.slowest, time_s))
+        most += max(host * change.slowest - time_s, 0.0)
     return (least / len(hosts), most / len(hosts)) if hosts else None
 
 
@@ -230,6 +235,11 @@ def host_wait_s(recording: Recording) -> float:
 def _launches(ops: Sequence[Op]) -> float:
     """How many kernels these ops launch; those that are gone launch none."""
     return sum(op.launches for op in ops if op.time_s)
+
+
+def _launches_programs(recording: Recording) -> bool:
+    """Whether most kernels are of XLA's programs, which launch them one after another without Python."""
+    return 2 * _launches([op for op in recording.workload.ops if op.module]) > _launches(recording.workload.ops)
 
 
 def _waiting(one: IdleReason, key: int) -> float:

@@ -23,6 +23,7 @@ from .changed_steps import changed_pairs, changed_steps, in_one_graph, only_laun
 
 DECAY = 0.85  # how much the measured difference counts, for each doubling of an op
 STREAMS = ("pointwise", "row-wise", "")  # families whose kernels differ by how they go through memory, at any size
+STREAMED = (0.75, 1.4)  # bounds of a kernel that streams, as it was measured but for its size (XLA's on H200: 0.8 to 1.35 in 33 changes)
 SMALL = 0.25  # of the time before: an op whose floor is more than that is small
 LEAST_FAR = 0.3  # of the width of bounds, in logarithms, that an op has which changes and is expected to take as long
 MEASURED = 0.02  # how well a measured time repeats
@@ -73,10 +74,18 @@ def anchored(
             excess *= max((after.time_s - after.terms.get("floor", 0.0)) / (before.time_s - floor), 1.0) ** DECAY
         ratio = max(after.time_s + excess, 0.5 * after.time_s) / after.time_s
     known = max(min(far, 1.0), LEAST_FAR)  # of an op that hardly changes the measured time is known
-    low, high = (after.time_s * ratio * (each / after.time_s) ** known for each in (after.low_s, after.high_s))
+    low, high = (after.time_s * ratio * (each / after.time_s) ** known for each in _bounds(before, after))
     if measured_s > before.high_s:  # the excess may belong to the one shape
         low = min(low, after.time_s * ratio ** (1 - known))
     return max(after.time_s * ratio, after.floor_s), max(low, after.floor_s), max(high, after.floor_s)
+
+
+def _bounds(before: Prediction, after: Prediction) -> tuple[float, float]:
+    """The bounds of a prediction, which are no wider than those of streaming kernels if it is one, before and after, and not small then."""
+    streams = before.family in STREAMS and after.family in STREAMS and "matrix" not in after.terms
+    if not streams or after.terms.get("floor", 0.0) > SMALL * after.time_s:
+        return after.low_s, after.high_s
+    return max(after.low_s, STREAMED[0] * after.time_s), min(after.high_s, STREAMED[1] * after.time_s)
 
 
 def bounds(ops: Mapping[int, tuple[str, float, float, float]]) -> tuple[float, float]:
