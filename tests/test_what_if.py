@@ -356,6 +356,7 @@ def test_a_change_that_does_not_apply_says_so() -> None:
         ("dtype fp9", "no number format"),
         ("kernel softmax=fast", "attention=flash"),
         ("faster", "no change named"),
+        ("dtype fp8 batch=x2", "no change named 'batch=x2'"),
         ("scale", "a word is missing"),
     ],
 )
@@ -443,6 +444,7 @@ def test_ops_without_an_expected_time_are_named(tmp_path: Path) -> None:
         ("scale batch=x2", 31_296),  # tok 256, and 64 rows of z and y
         ("shard batch=2", 15_744),  # tok 64, and 16 rows of z and y
         ("scale batch=x2 scale vocabulary=x2", 37_696),  # and a table of 12,800
+        ("scale batch=x2 vocabulary=x2", 37_696),  # the same
         ("dtype bf16", None),  # a smaller program, of which nothing says how much it holds at once
         ("scale batch=x2 dtype bf16", None),
     ],

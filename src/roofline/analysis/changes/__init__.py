@@ -45,11 +45,11 @@ def _graph(state: State, words: Words) -> None:
 CHANGES: dict[str, tuple[Callable[[State, Words], None], str, str]] = {
     "scale": (
         scale,
-        "scale DIM=xN",
-        "make a dimension N times as large (4, 1/2): batch, sequence, hidden, experts, layers, vocabulary, tok[0]",
+        "scale DIM=xN ...",
+        "make dimensions N times as large (4, 1/2): batch, sequence, hidden, experts, layers, vocabulary, tok[0]",
     ),
     "shard": (shard, "shard DIM=N", "split a dimension of the inputs over N devices, with the all-reduces that this needs"),
-    "dtype": (dtype, "dtype [SCOPE=]FORMAT", "compute matmuls in another number format: fp8, bf16, fp16, tf32, or int8-weights"),
+    "dtype": (dtype, "dtype [SCOPE=]FORMAT", "compute matmuls in another number format: fp8, bf16, fp16, tf32, fp32, or int8-weights"),
     "kernel": (kernel, "kernel attention=flash", "compute attention in one kernel that keeps its scores on chip"),
     "fuse": (fuse, "fuse all|SCOPE", "fuse chains of kernels, or of small programs, that pass arrays to each other into one kernel"),
     "remat": (remat, "remat on|off", "recompute every layer's forward pass in the backward pass, or recompute nothing"),
@@ -65,6 +65,8 @@ CHANGES: dict[str, tuple[Callable[[State, Words], None], str, str]] = {
     "graph": (_graph, "graph", "launch all kernels in one graph, without gaps between launches"),
 }
 
+
+SEVERAL = " ..."  # ends how a change is written that takes several words
 
 # Chips are changed first, since shards are linked by theirs, then sizes: those are worked out of the program as it was compiled.
 # Recomputation comes last: what is kept for gradients depends on the kernels that are left.
@@ -83,6 +85,8 @@ def change(state: State, words: Sequence[str]) -> None:
             raise UsageError(f"no change named {word!r}{did_you_mean(word, CHANGES) or '; changes: ' + ', '.join(CHANGES)}")
         reader.usage = CHANGES[word][1]
         asked.append((word, [reader.need()] if " " in reader.usage else []))
+        while reader.usage.endswith(SEVERAL) and "=" in (reader.first or ""):
+            asked.append((word, [reader.need()]))
     for word, argument in sorted(asked, key=lambda one: ORDER.get(one[0], THEN)):
         apply, usage, _ = CHANGES[word]
         ops, added = list(state.ops), len(state.added)

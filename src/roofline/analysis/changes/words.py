@@ -9,6 +9,11 @@ class Words:
     def __init__(self, words: list[str], usage: str = "") -> None:
         self._left, self.usage = words[::-1], usage
 
+    @property
+    def first(self) -> str | None:
+        """The word that comes next, which stays."""
+        return self._left[-1] if self._left else None
+
     def next(self) -> str | None:
         """The next word, if there is one."""
         return self._left.pop() if self._left else None
