@@ -1,52 +1,61 @@
-"""Programs in other number formats: weights that a loop cuts out of the arrays of all layers, and products of uneven sizes."""
+"""A program in another number format costs what the same program costs that was written in it."""
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hlo_programs import SCANNED_LAYERS
-from roofline.analysis.changes import change
-from roofline.analysis.changes.state import State
+from reviewed import of_shape
+from roofline import analyze
 from roofline.analysis.what_if import what_if
-from roofline.cost import Cost
 from roofline.machines import load
-from roofline.machines.calibrations import calibration_for
-from roofline.operation import Product
-from roofline.prediction import predict
 from roofline.report import Report
-from roofline.workload import Op, Recording, Workload
 
-LAYERS, LAYER = 4, 4096 * 8192
-
-
-def bytes_of(report: Report, name: str) -> float:
-    return float(next(op.bytes["hbm"] for op in report.ops if op.name == name))
+jax = pytest.importorskip("jax")
 
 
-@pytest.mark.parametrize(("words", "element"), [("dtype int8-weights", 1), ("dtype fp8", 1), ("dtype bf16", 2)])
-def test_weights_that_a_loop_cuts_out_of_an_array_take_the_new_format(tmp_path: Path, words: str, element: int) -> None:
-    """The kernel that copies a layer's weights reads and writes the new format, and the product reads it."""
-    program = tmp_path / "scan.hlo"
-    program.write_text(SCANNED_LAYERS)
-    after = what_if(str(program), words, machine="h200")
-    assert bytes_of(after, "w") == pytest.approx(LAYERS * 2 * LAYER * element, rel=1e-4)
-    assert bytes_of(after, "y") == pytest.approx(LAYERS * LAYER * element, rel=0.01)
+def block(weights: Any, x: Any) -> Any:
+    return x + jax.nn.gelu(x @ weights["up"]) @ weights["down"]
 
 
-def test_a_product_of_uneven_sizes_keeps_its_difference_in_another_format() -> None:
-    """A vocabulary of 50,257 is no multiple of 16 bytes in either format: libraries take slower kernels for both."""
-    machine = load("h200")
-    calibration = calibration_for(machine).for_kernels()
+def convolved(weights: Any, x: Any) -> Any:
+    return jax.nn.relu(jax.lax.conv_general_dilated(x, weights["kernel"], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")))
 
-    def times(vocabulary: int, slower: float) -> float:
-        logits = Product(m=4096, k=1280, n=vocabulary, left="fp32", right="fp32", out="fp32", compute="tf32")
-        cost = Cost.of({"matrix/tf32": logits.flops, "hbm": logits.bytes})
-        expected = predict(logits, cost, machine, calibration)
-        assert expected is not None
-        op = Op(name="y", cost=cost, operation=logits, time_s=slower * expected.time_s)
-        state = State(Recording(format="xspace", workload=Workload((op,))), {}, machine, calibration)
-        change(state, ["dtype", "bf16"])
-        return state.changed()[0].time_s
 
-    assert times(50257, 2.5) / times(50257, 1.0) == pytest.approx(2.5**0.85, rel=0.05)
-    assert times(50304, 2.5) / times(50304, 1.0) == pytest.approx(2.5 ** (0.4 * 0.85), rel=0.05)
+def arguments(shapes: dict[str, tuple[int, ...]], number: str) -> tuple[Any, Any]:
+    *weights, (_, data) = shapes.items()
+    return {name: of_shape(*dims, dtype=number) for name, dims in weights}, of_shape(*data, dtype=number)
+
+
+def amounts(report: Report) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for op in report.ops:
+        total.update({str(resource): amount or 0 for resource, amount in (*op.work.items(), *op.bytes.items())})
+    return total
+
+
+@pytest.mark.parametrize("precision", ["default", "highest"])
+@pytest.mark.parametrize(("before", "after", "words"), [("bfloat16", "float32", "dtype fp32"), ("float32", "bfloat16", "dtype bf16")])
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        (block, {"up": (512, 2048), "down": (2048, 512), "x": (4096, 512)}),
+        (convolved, {"kernel": (3, 3, 64, 128), "x": (16, 32, 32, 64)}),
+    ],
+)
+def test_products_of_fp32_run_in_the_unit_that_xla_takes_for_them(
+    function: Any, shapes: dict[str, tuple[int, ...]], before: str, after: str, words: str, precision: str, tmp_path: Path
+) -> None:
+    with jax.default_matmul_precision(precision):
+        for name in (before, after):
+            lowered = jax.jit(function).trace(*arguments(shapes, name)).lower(lowering_platforms=("cuda",))
+            (tmp_path / f"{name}.mlir").write_text(lowered.as_text(debug_info=True), encoding="utf-8")
+    changed, written = (
+        amounts(one)
+        for one in (what_if(tmp_path / f"{before}.mlir", words, "h200"), analyze(tmp_path / f"{after}.mlir", machine=load("h200")))
+    )
+    units = {unit for unit in written if unit.startswith("matrix/")}
+    assert units == {"matrix/bf16" if after == "bfloat16" else "matrix/tf32" if precision == "default" else "matrix/fp32"}
+    for one in (*units, "hbm"):
+        assert changed[one] == pytest.approx(written[one], rel=0.01), one

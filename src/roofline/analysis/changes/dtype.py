@@ -2,8 +2,8 @@
 
 Operands of products take their bytes in the new format, and so do the kernels that make them: a fused kernel writes it in the same pass.
 What a library's product makes, or an argument that is not a weight, is converted by a kernel of its own. A whole program in a 16-bit format
-has all its fp32 arrays in it, so nothing is converted. A library's products of 8-bit floats take both operands with the contracted
-dimension last: XLA transposes an operand that lies otherwise, element by element.
+has all its fp32 arrays in it, and one in fp32 its 16-bit arrays, so nothing is converted. A library's products of 8-bit floats take both
+operands with the contracted dimension last: XLA transposes an operand that lies otherwise, element by element.
 """
 
 from msgspec.structs import replace
@@ -14,9 +14,11 @@ from ...dtypes import dtype as named
 from ...errors import FormulaError
 from ...hlo.ir.module import HloModule
 from ...hlo.ir.shapes import Shape
+from ...hlo.price.contractions import unit_at
 from ...hlo.unneeded.kernels import Product as Found
+from ...hlo.unneeded.kernels import product_precision
 from ...hlo.unneeded.values import RENAMED, Value, Values
-from ...operation import BYTE_TRANSPOSE, Product, Streamed, width
+from ...operation import BYTE_TRANSPOSE, Convolution, Product, Streamed, width
 from ...resource import HBM, Resource, matrix
 from ...workload import Op
 from .bf16_scatters import added_in_bf16_s
@@ -25,6 +27,7 @@ from .words import Words
 
 WEIGHTS = "-weights"
 HALF = 16  # bits of formats whose operands may lie either way in memory
+FLOATS = ("bf16", "fp16", "fp32", "tf32")  # formats that a whole program can be in
 NARROW = 8  # bits of formats that need the contracted dimension last
 CUTS = frozenset(("dynamic-slice", "slice"))
 MOST_SOURCES = 1_000  # of one operand that are followed
@@ -40,35 +43,42 @@ def dtype(state: State, words: Words) -> None:
         number = named(name.removesuffix(WEIGHTS))
     except FormulaError as error:
         raise words.wrong(f"dtype {written}: {error}") from None
-    whole = not equals and not weights_only and number.bits == HALF
+    whole = not equals and not weights_only and number.rate in FLOATS
     changed = 0
     for index, op in state:
         if isinstance(op.operation, Product) and (not equals or scope in op.scope or scope in op.label):
             changed += _product(state, index, op, op.operation, number.name, weights_only, whole)
+    if whole and (changed or any(isinstance(op.operation, Convolution) for _, op in state)):
+        changed += _others(state, number)
     if not changed:
         which = f"no matmul with {scope!r} in its scope or label changes" if equals else "no matmul changes"
         state.notes.append(f"dtype {written}: {which}")
-    elif whole:
-        _narrowed(state, number)
 
 
-def _narrowed(state: State, number: DType) -> None:
-    """A whole program in a 16-bit format: the other kernels' wider arrays take as many bytes per element as well."""
+def _others(state: State, number: DType) -> int:
+    """The other kernels of a whole program in a format: their arrays of floats take as many bytes per element as well; how many change."""
+    changed = 0
     for index, op in state:
         if isinstance(op.operation, Product):
             continue
-        kept = _kept(state, op, number.bits / 8)
-        if kept == 1 or not op.cost.known(HBM):
+        share = _share(state, op, number)
+        if share == 1 or not op.cost.known(HBM):
             continue
         amounts: dict[Resource, float] = {}
+        unit = _unit(state, op, number)
         for resource, amount in op.cost.amounts:
-            here = matrix(number.rate) if resource.unit == "matrix" else resource
-            amounts[here] = amounts.get(here, 0.0) + float(amount or 0) * (kept if resource == HBM else 1)
-        state.put(index, Cost.of(amounts), op.operation, 1.0)
+            here = matrix(unit) if resource.unit == "matrix" else resource
+            amounts[here] = amounts.get(here, 0.0) + float(amount or 0) * (share if resource == HBM else 1)
+        operation = op.operation
+        if isinstance(operation, Convolution):
+            operation = replace(operation, compute=unit, bytes=None if operation.bytes is None else float(operation.bytes) * share)
+        state.put(index, Cost.of(amounts), operation, 1.0)
+        changed += 1
         if number.name == "bf16":
             state.in_bf16.add(index)
     if state.in_bf16:
         _say_what_adds(state)
+    return changed
 
 
 def _say_what_adds(state: State) -> None:
@@ -86,18 +96,37 @@ def _say_what_adds(state: State) -> None:
         )
 
 
-def _kept(state: State, op: Op, element: float) -> float:
-    """The share of its bytes that an op moves if its 32-bit floats take so many bytes an element."""
+def _share(state: State, op: Op, number: DType) -> float:
+    """How many times its bytes an op moves if its floats of 16 and 32 bits are in another of these formats; wider ones stay in fp32."""
+    element = number.bits / 8
     module = state.module_of(op)
     place = module.place(op.name) if module else None
     if module is None or place is None:
-        return 1 - op.wide * (1 - element / width("fp32"))
+        return 1 - op.wide * (1 - element / width("fp32"))  # which format the rest has is not recorded
     computation = module.computations[place[0]]
     one = computation[place[1]]
     arrays = [shape for shape in one.shape.leaves if shape.is_array]
     arrays += [shape for operand in one.operands for shape in computation[operand].shape.leaves if shape.is_array]
     whole = sum(shape.bytes for shape in arrays)
-    return 1 - sum(shape.bytes - shape.elements * element for shape in arrays if shape.number.rate == "fp32") / whole if whole else 1.0
+    others = ("fp32",) if number.bits == HALF else ("bf16", "fp16")
+    return 1 + sum(shape.elements * element - shape.bytes for shape in arrays if shape.number.rate in others) / whole if whole else 1.0
+
+
+def _unit(state: State, op: Op, number: DType) -> str:
+    """The number format that an op computes products in if its operands are in a format: XLA runs fp32 on GPUs as tf32 unless the program
+    asks for more.
+    """
+    if number.rate != "fp32":
+        return number.rate
+    module = state.module_of(op)
+    place = module.place(op.name) if module else None
+    if module is None or place is None:
+        return "tf32" if isinstance(op.operation, Product | Convolution) and op.operation.compute == "tf32" else "fp32"
+    review = state.review(module)
+    found, one = review.product(*place), module.computations[place[0]][place[1]]
+    inside = review.values.body(one) or ()
+    made = found.made.instruction if found else next((each for each in inside if each.opcode == "convolution"), one)
+    return unit_at(number, review.pricer.platform, product_precision(made)).kind
 
 
 def _product(state: State, index: int, op: Op, old: Product, number: str, weights_only: bool, whole: bool) -> bool:
@@ -106,15 +135,13 @@ def _product(state: State, index: int, op: Op, old: Product, number: str, weight
     left_is_weight = _is_weight(state, op, 0) and not right_is_weight
     left = old.left if weights_only and not left_is_weight else number
     right = old.right if weights_only and not right_is_weight else number
-    compute = named(wider(named(left), named(right)).name).rate
-    if compute == "fp32":
-        compute = "tf32" if old.compute == "tf32" else "fp32"
+    compute = _unit(state, op, wider(named(left), named(right)))
     out = old.out if named(old.out).bits <= 16 or named(number).bits > 16 else "bf16"
     turned = 0 if named(compute).bits == HALF else old.turned
     new = replace(old, left=left, right=right, out=out if named(number).bits <= 16 else number, compute=compute, turned=turned)
     if (new.left, new.right, new.compute) == (old.left, old.right, old.compute):
         return False
-    cost = _cost(op, old, new)
+    cost = _cost(op, old, new, _share(state, op, named(number)) if whole and state.module_of(op) else None)
     state.put(index, cost * op.count, new, 1.0)
     state.reformatted.add(index)
     if not whole:
@@ -122,15 +149,15 @@ def _product(state: State, index: int, op: Op, old: Product, number: str, weight
     return True
 
 
-def _cost(op: Op, old: Product, new: Product) -> Cost:
-    """What one execution costs in other formats."""
+def _cost(op: Op, old: Product, new: Product, share: float | None) -> Cost:
+    """What one execution costs in other formats; ``share`` is how many times its bytes, where all its arrays are in them."""
     count = op.count or 1
     amounts = {}
     for resource, amount in op.cost.amounts:
         here = resource if resource.unit != "matrix" else matrix(new.compute)
         amounts[here] = float(amount) / count
     if HBM in amounts:
-        amounts[HBM] = max(amounts[HBM] + new.bytes - old.bytes, 0.0)
+        amounts[HBM] = max(amounts[HBM] + new.bytes - old.bytes, 0.0) if share is None else amounts[HBM] * share
     return Cost.of(amounts)
 
 

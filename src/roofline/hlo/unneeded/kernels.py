@@ -10,8 +10,8 @@ from ...cost import NOTHING, Cost
 from ...errors import SourceError
 from ..ir.attributes import DotDimensions
 from ..ir.module import Instruction
-from ..price.calls.products import dimensions
-from ..price.calls.settings import section, word
+from ..price.calls.products import dimensions, precision_of
+from ..price.calls.settings import section, word, words
 from ..price.pricing import FREE, Pricer
 from ..price.types import Site
 from ..read.backend_config import parse_config
@@ -195,6 +195,17 @@ def product_dimensions(instruction: Instruction) -> DotDimensions | None:
         return _library_dimensions(instruction.backend_config_text)
     except SourceError:
         return None
+
+
+def product_precision(instruction: Instruction) -> str:
+    """The precision that a product asks for: ``highest``, ``high`` or ``default``."""
+    asked = instruction.operand_precision
+    if not asked and instruction.opcode == "custom-call":
+        try:
+            asked = words(precision_of(_settings(instruction.backend_config_text)), "operand_precision")
+        except SourceError:
+            asked = ()
+    return next((one for one in ("highest", "high") if one in [word.lower() for word in asked]), "default")
 
 
 def is_linear(instruction: Instruction) -> bool:
