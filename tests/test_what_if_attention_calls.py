@@ -8,7 +8,7 @@ from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.price.types import Site
 from roofline.hlo.read import parse
 from roofline.hlo.scaling.growth import Program
-from roofline.hlo.scaling.inputs import dimension_named
+from roofline.hlo.scaling.named_dimensions import dimension_named
 from roofline.hlo.scaling.scaled import scaled
 
 BATCH, LENGTH, HEADS, SHARED, WIDTH = 2, 64, 8, 2, 16

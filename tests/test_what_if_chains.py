@@ -16,7 +16,7 @@ from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read import parse
 from roofline.hlo.scaling.growth import Program
 from roofline.hlo.scaling.hidden import Data
-from roofline.hlo.scaling.inputs import dimension_named, dimensions_of
+from roofline.hlo.scaling.named_dimensions import dimension_named, dimensions_of
 from roofline.hlo.scaling.scaled import scaled
 from roofline.hlo.unneeded import Review
 from roofline.hlo.unneeded.row_chains import Chain

@@ -11,7 +11,8 @@ from roofline.analysis.what_if import measured_source
 from roofline.cost import NOTHING, Cost
 from roofline.hlo.read import parse
 from roofline.hlo.scaling.growth import Program
-from roofline.hlo.scaling.inputs import dimension_named, inputs_of
+from roofline.hlo.scaling.inputs import inputs_of
+from roofline.hlo.scaling.named_dimensions import dimension_named
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
 from roofline.operation import Product

@@ -11,7 +11,8 @@ from ...hlo.ir.module import HloModule
 from ...hlo.price.types import Site
 from ...hlo.scaling.growth import Program, Times
 from ...hlo.scaling.hidden import Data
-from ...hlo.scaling.inputs import Dimension, dimension_named, dimensions_of, inputs_of, walking
+from ...hlo.scaling.inputs import inputs_of
+from ...hlo.scaling.named_dimensions import BATCH, Dimension, dimension_named, dimensions_of, walking
 from ...hlo.scaling.scaled import scaled
 from ...hlo.unneeded.kernels import Product
 from ...operation import Collective
@@ -23,7 +24,6 @@ from .state import State
 from .traced_scale import TRACED, scale_traced
 from .words import Words
 
-BATCH = "batch"
 LEAST, MOST = Fraction(1, 2**20), 2**20  # times that a dimension is scaled
 
 
@@ -40,9 +40,9 @@ def scale(state: State, words: Words) -> None:
     module, after = program.module, dimension.size * times
     if after.denominator != 1 or (dimension.is_hidden and times < 1):
         raise UsageError(f"scale {name}=x{times}: {name} is {dimension.size}, which leaves no whole number")
-    whole = [f"{one.name}[{axis}]" for one, axis in dimension.inputs if one.dims[axis] == dimension.size]
-    moved, more = ", ".join(whole[:4]), ", …" if len(whole) > 4 else ""
-    state.notes.append(f"{name} of {module.name}: {dimension.size} to {after} ({moved}{more})")
+    state.notes.append(f"{name} of {module.name}: {dimension.size} to {after}{_inputs_of_size(dimension, dimension.size)}")
+    if longer := _inputs_of_size(dimension, dimension.size + 1 if dimension.length else 0):
+        state.notes.append(f"{name} of {module.name}: inputs with one more, {dimension.size + 1} to {after + 1}{longer}")
     _scaled(state, program, dimension, times)
     others = 0
     for other in [one for one in state.programs.values() if one.name != module.name]:
@@ -54,6 +54,12 @@ def scale(state: State, words: Words) -> None:
     if others:
         state.notes.append(f"{name} of {others} other program{'s' if others > 1 else ''} in the same way")
     state.memory = None if dimension.is_hidden else _memory(state)
+
+
+def _inputs_of_size(dimension: Dimension, size: int) -> str:
+    """The inputs whose dimension has a size, in brackets."""
+    whole = [f"{one.name}[{axis}]" for one, axis in dimension.inputs if one.dims[axis] == size]
+    return f" ({', '.join(whole[:4])}{', …' if len(whole) > 4 else ''})" if whole else ""
 
 
 def _scaled(state: State, program: Program, dimension: Dimension, times: Fraction) -> None:
@@ -154,7 +160,7 @@ def _dimension(state: State, change: str, name: str) -> tuple[Program, Dimension
 
 def _grown(state: State, program: Program, dimension: Dimension, times: Times) -> None:
     module = program.module
-    larger = scaled(program, dimension.marks, times)
+    larger = scaled(program, dimension.marks, times, dimension.length)
     review = state.review(larger)
     longer = walking(program, dimension)
     for index, op in state:

@@ -6,16 +6,26 @@ apart from the 1,024 positions that a compiler joins it with into one dimension 
 
 from collections.abc import Collection, Iterable, Iterator
 from fractions import Fraction
+from functools import cached_property
 from math import ceil, prod
 
 from ..ir.module import HloModule
+from ..ir.shapes import Shape
 from ..partition.propagation import Key
+from ..unneeded.kernels import product_dimensions
+from ..unneeded.values import RENAMED
 from .links import Link, links_of
 
 Mark = tuple[int, int]  # size, minor
 Times = int | Fraction
 Marks = dict[Key, list[set[Mark]]]
 ROUNDS = 40  # there and back over the program
+_HANDED_ON = RENAMED | {
+    *("parameter", "tuple", "get-tuple-element", "fusion", "call", "while", "conditional"),
+    *("slice", "dynamic-slice", "dynamic-update-slice", "concatenate", "pad", "broadcast"),
+}
+_LONG = 8  # the least length for which one more or less is no other size
+_MORE = 64  # times what a slice or window takes of a length, at least
 
 
 def running(module: HloModule) -> tuple[int, ...]:
@@ -43,10 +53,46 @@ class Program:
             for key, _ in link.arrays:
                 self._touching.setdefault(key, []).append(number)
 
+    @cached_property
+    def products(self) -> tuple[tuple[Key, Key, Key], ...]:
+        """The operands and the result of every product and convolution."""
+        return tuple(
+            ((number, one.operands[0], 0), (number, one.operands[1], 0), (number, index, 0))
+            for number in running(self.module)
+            for index, one in enumerate(self.module.computations[number].instructions)
+            if len(one.operands) > 1 and (one.convolution is not None or product_dimensions(one) is not None)
+        )
+
+    def products_with(self, marks: Marks) -> int:
+        """How many products have a dimension that is marked."""
+        return sum(any(any(marks.get(key, ())) for key in keys) for keys in self.products)
+
+    def computed(self, marks: Marks) -> Iterator[Key]:
+        """The arrays with marks that are computed, and not only handed on or put together."""
+        for key, held in marks.items():
+            if any(held) and self.module.computations[key[0]][key[1]].opcode not in _HANDED_ON:
+                yield key
+
+    def is_image_side(self, marks: Marks) -> bool:
+        """Whether a convolution slides over what is marked, and over another dimension as well: the height or the width of images."""
+        for (number, index, _), _, (_, place, _) in self.products:
+            dims = self.module.computations[number][place].convolution
+            held = marks.get((number, index, 0), ())
+            if dims is not None and len(dims.input_spatial) > 1 and any(held[axis] for axis in dims.input_spatial if axis < len(held)):
+                return True
+        return False
+
     def dims(self, key: Key) -> tuple[int, ...]:
         """The dimensions of an array."""
+        return self._shape(key).dims
+
+    def is_float(self, key: Key) -> bool:
+        """Whether an array is of floats."""
+        return self._shape(key).dtype.startswith(("f", "bf"))
+
+    def _shape(self, key: Key) -> Shape:
         computation, index, part = key
-        return list(self.module.computations[computation][index].shape.leaves)[part].dims
+        return list(self.module.computations[computation][index].shape.leaves)[part]
 
     def grown(self, seeds: Iterable[tuple[Key, int]], kept: Marks | None = None, *, whole: bool = False, mixed: bool = True) -> Marks:
         """The marks of every array that grows with some dimensions of the entry's parameters; of those that have it ``whole`` alone,
@@ -147,8 +193,19 @@ def _covered(mark: Mark, others: set[Mark]) -> bool:
     return any(low < other[1] * other[0] and other[1] < high for other in others) or mark in others
 
 
-def grown_dims(dims: tuple[int, ...], marks: list[set[Mark]] | None, times: Times) -> tuple[int, ...]:
-    """The dimensions of an array after its marks have grown, or shrunk; what does not divide is rounded up."""
+def grown_dims(dims: tuple[int, ...], marks: list[set[Mark]] | None, times: Times, length: int = 0) -> tuple[int, ...]:
+    """The dimensions of an array after its marks have grown, or shrunk; what does not divide is rounded up.
+
+    What is a little longer or shorter than a ``length`` stays so: 1,025 tokens that are sliced into 1,024 become 4,097 of 4,096.
+    """
     if marks is None:
         return dims
-    return tuple(ceil(size * times ** len(held)) if held else size for size, held in zip(dims, marks, strict=True))
+    return tuple(ceil(size * prod(_growth(mark, times, length) for mark, _ in held)) for size, held in zip(dims, marks, strict=True))
+
+
+def _growth(size: int, times: Times, length: int) -> Fraction:
+    """How many times as large a size is then."""
+    more = size - length
+    if length >= _LONG and 0 < abs(more) <= max(length // _MORE, 1):
+        return Fraction(length * times + more, size)
+    return Fraction(times)

@@ -10,13 +10,13 @@ from .attention_calls import refitted
 from .growth import Marks, Program, Times, grown_dims, running
 
 
-def scaled(program: Program, marks: Marks, times: Times) -> HloModule:
-    """The program after what is marked has grown ``times`` as large."""
+def scaled(program: Program, marks: Marks, times: Times, length: int = 0) -> HloModule:
+    """The program after what is marked has grown ``times`` as large, and what is a little longer than a ``length`` by as much."""
     module = program.module
     computations = list(module.computations)
     for number in running(module):
         old = module.computations[number]
-        shapes = [_grown(one.shape, number, index, marks, times) for index, one in enumerate(old.instructions)]
+        shapes = [_grown(one.shape, number, index, marks, times, length) for index, one in enumerate(old.instructions)]
         instructions = tuple(
             _fitted(one, [old[operand].shape for operand in one.operands], [shapes[operand] for operand in one.operands], shape)
             for one, shape in zip(old.instructions, shapes, strict=True)
@@ -25,14 +25,14 @@ def scaled(program: Program, marks: Marks, times: Times) -> HloModule:
     return replace(module, computations=tuple(computations), parameter_shapes=(), result_shape=None, buffer_assignment=b"")
 
 
-def _grown(shape: Shape, number: int, index: int, marks: Marks, times: Times) -> Shape:
+def _grown(shape: Shape, number: int, index: int, marks: Marks, times: Times, length: int) -> Shape:
     part = iter(range(len(list(shape.leaves))))
 
     def rebuilt(one: Shape) -> Shape:
         if one.is_tuple:
             return replace(one, parts=tuple(map(rebuilt, one.parts)))
         held = marks.get((number, index, next(part)))
-        return replace(one, dims=grown_dims(one.dims, held, times)) if held else one
+        return replace(one, dims=grown_dims(one.dims, held, times, length)) if held else one
 
     return rebuilt(shape)
 

@@ -1,0 +1,133 @@
+"""The batch and the sequence of a program: which dimensions of its data they are.
+
+Dimensions of inputs that move together are a group. The batch is a group that leads the data and that most products have. Arrays which the
+program updates and returns (the state of a training step, caches) are data only where nothing else is.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from msgspec import Struct
+
+from ..partition.propagation import Key
+from ..unneeded.values import Values
+from .growth import Marks, Program
+from .inputs import Input, reached_by
+from .weights import MATRIX, is_updated, is_written
+
+_KEY = (2, 4)  # numbers of 32 bits in the state of a random generator: jax.random's threefry, and rbg
+
+
+class Group(Struct, frozen=True, eq=False):
+    """Dimensions of inputs that move together: their ``size`` in the ``seeds``, which have them in one ``place``, the arrays that grow with
+    them, and how many products do.
+    """
+
+    place: int
+    size: int
+    seeds: tuple[Input, ...]
+    reached: tuple[tuple[Input, int], ...]
+    marks: Marks
+    products: int
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """How much of the program grows: products, then dimensions of arrays."""
+        return self.products, sum(len(held) for each in self.marks.values() for held in each)
+
+    def leads(self, inputs: Collection[Key]) -> bool:
+        """Whether one of some inputs has it in this place."""
+        return any(one.key in inputs and axis == self.place for one, axis in self.reached)
+
+
+class DataInputs:
+    """The data of a program, and which of them it updates: none of these are ``fresh``."""
+
+    def __init__(self, program: Program, inputs: tuple[Input, ...], kept: Marks) -> None:
+        self.program, self.inputs, self.kept = program, inputs, kept
+        self.arrays = [one for one in inputs if not one.is_weight]
+        module, values = program.module, Values(program.module)
+        self.updated = {one.key for one in self.arrays if is_updated(module, values, one.key[1])}
+        self.all = {one.key for one in self.arrays}
+        self.fresh = {one.key for one in self.arrays if one.key not in self.updated and not is_written(module, values, one.key[1])}
+
+    def groups(self, place: int, seen: set[tuple[Key, int]]) -> Iterator[Group]:
+        """The groups of dimensions in one place that no weight has and that are not ``seen``; what they reach is added to that."""
+        for one in self.arrays:
+            if place >= len(one.dims) or one.dims[place] == 1 or (one.key, place) in seen or self._is_random_key(one, place):
+                continue
+            group = self._group(place, (one,))
+            seen |= {(other.key, axis) for other, axis in group.reached}
+            if all(_follows_data(other) for other, _ in group.reached if other.is_weight):
+                yield group
+
+    def _group(self, place: int, seeds: tuple[Input, ...]) -> Group:
+        places = [(one.key, place) for one in seeds]
+        marks = self.program.grown(places)
+        reached = reached_by(self.inputs, marks)
+        if self.kept and any(one.is_weight for one, _ in reached):
+            marks = self.program.grown(places, self.kept)
+            reached = reached_by(self.inputs, marks)
+        return Group(place, seeds[0].dims[place], seeds, reached, marks, self.program.products_with(marks))
+
+    def _is_random_key(self, one: Input, place: int) -> bool:
+        dtype = self.program.module.entry_computation[one.key[1]].shape.dtype
+        return dtype == "u32" and place == len(one.dims) - 1 and one.dims[place] in _KEY
+
+    def joined(self, first: Group, groups: Iterable[Group]) -> Group:
+        """A group with others in its place that are of its size, unless inputs of them have another dimension linked with it: those are
+        of that size by chance.
+        """
+        linked = {one.key for one, _ in first.reached}
+        alike = [
+            one.seeds[0]
+            for one in groups
+            if one is not first and (one.place, one.size) == (first.place, first.size) and one.seeds[0].key not in linked
+        ]
+        return self._group(first.place, (*first.seeds, *alike)) if alike else first
+
+
+def batch_group(data: DataInputs, seen: set[tuple[Key, int]]) -> Group | None:
+    """The group that is the batch; ``None`` where it is 1, of which no group is left, or where there are no data."""
+    groups = list(data.groups(0, set(seen)))
+    for keys in (data.fresh, data.all):
+        some = [one for one in groups if one.leads(keys)]
+        outer = [one for one in some if not _is_inner(one, some, keys)]
+        if likely := [one for one in outer if 2 * one.products >= len(data.program.products)]:
+            return data.joined(max(likely, key=lambda one: one.rank), some)
+    if any(one.dims[0] == 1 for one in data.arrays if len(one.dims) >= MATRIX):
+        return None
+    return data.joined(max(groups, key=lambda one: one.rank), groups) if groups else None
+
+
+def _is_inner(group: Group, groups: list[Group], keys: Collection[Key]) -> bool:
+    """Whether another group leads data that have this one too, as the batch leads tokens whose positions are an input of their own."""
+    rank = max(len(one.dims) for one, axis in group.reached if axis == 0)
+    for one, axis in group.reached:
+        if axis == 0 or one.key not in keys:
+            continue
+        if one.dims[0] == 1 and len(one.dims) > rank:
+            return True
+        if any(2 * other.products >= group.products for other in groups if other is not group and (one, 0) in other.reached):
+            return True
+    return False
+
+
+def sequence_group(data: DataInputs, seen: set[tuple[Key, int]], batch: Group | None) -> Group | None:
+    """The group that is the sequence: of those that are left, the first that about as many products have as any, and not the side of an
+    image. Of the state that a program updates element by element it is none, unless the batch is.
+    """
+    places = range(max((len(one.dims) for one in data.arrays), default=0))
+    groups = [one for place in places for one in data.groups(place, seen) if not data.program.is_image_side(one.marks)]
+    is_state = batch is not None and not batch.leads(data.fresh)
+    for keys in (data.fresh, data.all if is_state else data.all - data.updated):
+        some = [one for one in groups if one.leads(keys)]
+        if likely := [one for one in some if any(data.program.computed(one.marks))]:
+            most = max(one.products for one in likely)
+            place = min(one.place for one in likely if 2 * one.products >= most)
+            return data.joined(max((one for one in likely if one.place == place), key=lambda one: one.rank), some)
+    return None
+
+
+def _follows_data(weight: Input) -> bool:
+    """Whether a weight may be as long as the data: one that no product takes and nothing looks up, such as a table of positions."""
+    return len(weight.dims) >= MATRIX and not weight.is_taken
