@@ -165,6 +165,17 @@ def test_data_are_told_from_all_else(function: Any, args: Any, dimension: str, t
     assert changed.memory.peak_bytes == as_written.memory.peak_bytes
 
 
+def test_data_of_the_shape_of_the_weights_that_are_trained_on_them_are_no_weights(tmp_path: Path) -> None:
+    def step(weights: Any, x: Any) -> Any:
+        gradients = jax.grad(lambda weights: jax.nn.relu(jax.nn.relu(x @ weights[0]) @ weights[1]).sum())(weights)
+        return [weight - 0.1 * each for weight, each in zip(weights, gradients, strict=True)]
+
+    weights, x = [of_shape(256, 256), of_shape(256, 256)], of_shape(256, 256)
+    changed = what_if(written(step, (weights, x), tmp_path / "before.mlir"), "scale batch=x2", "h200")
+    as_written = analyze(written(step, (weights, of_shape(512, 256)), tmp_path / "after.mlir"), machine=load("h200"))
+    assert amounts(changed) == pytest.approx(amounts(as_written), rel=1e-4)
+
+
 def test_tokens_that_are_one_more_than_the_sequence_stay_so(tmp_path: Path) -> None:
     file = written(trained, (state(), tokens(4, 65)), tmp_path / "step.mlir")
     for name, times, notes in [

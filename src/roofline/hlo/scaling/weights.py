@@ -51,7 +51,9 @@ def own_weights(program: Program) -> set[int]:
         elif in_batches or (one.argument not in weights | stacks and _is_weight(module, values, one)):
             weights.add(one.argument)
     stacks |= walked - (caches - weights)
-    return stacks | weights - _trained_on(module, factors, stacks | weights)
+    data = _trained_on(module, values, factors, stacks | weights)
+    trained = {one.argument for one in factors if one.others and data.issuperset(one.others)}
+    return stacks | trained | weights - data
 
 
 def _factors(module: HloModule, values: Values) -> Iterator[Factor]:
@@ -71,18 +73,20 @@ def _factors(module: HloModule, values: Values) -> Iterator[Factor]:
                     yield Factor(argument, place, batches[side], sides[1 - side], is_second)
 
 
-def _trained_on(module: HloModule, factors: Iterable[Factor], weights: set[int]) -> set[int]:
-    """The arguments that products take with a weight that is trained: a result has the shape of that (its gradient, or the weight itself
-    after the step) and none has theirs. Without it images would be weights, which the gradient of the first layer multiplies as well.
+def _trained_on(module: HloModule, values: Values, factors: Iterable[Factor], weights: set[int]) -> set[int]:
+    """The arguments that products take with a weight that is trained: a result is that weight after the step and none is theirs, or has its
+    shape (its gradient) and none has theirs. Without it images would be weights, which the gradient of the first layer multiplies as well.
     """
     entry = module.entry_computation
     results = {leaf.dims for leaf in entry.root_instruction.shape.leaves if leaf.is_array}
     if not any(entry[weight].shape.dims in results for weight in weights):
         return set()  # none is trained: a forward pass may end in the shape of its data
+    shaped = {one for factor in factors for one in (factor.argument, *factor.others) if entry[one].shape.dims in results}
+    updated = {one for one in shaped if is_updated(module, values, one)}
     return {
         one.argument
         for one in factors
-        if one.others and entry[one.argument].shape.dims not in results and all(entry[other].shape.dims in results for other in one.others)
+        if one.others and any(one.argument not in trained and trained.issuperset(one.others) for trained in (shaped, updated))
     }
 
 
