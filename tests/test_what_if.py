@@ -173,6 +173,18 @@ def test_an_anchor_counts_less_the_farther_the_change_goes() -> None:
     assert anchored(2.0, prediction(1.0), prediction(1.0), 2)[0] == 2.0
 
 
+def test_a_streaming_kernel_that_is_slow_for_more_than_its_launch_is_slow_at_all_of_its_work() -> None:
+    small, large = prediction(4.0, floor=2.0, family="pointwise"), prediction(18.0, floor=2.0, family="pointwise")
+    assert anchored(5.0, small, large, 3)[0] == 19.0  # one second more, as a launch may take
+    assert anchored(8.0, small, large, 3)[0] == 2.0 + 16 * (8 - 2) / (4 - 2)
+    assert anchored(34.0, large, small, 3)[0] == 2.0 + 2 * (34 - 2) / (18 - 2)
+    assert anchored(8.0, small, large, 3, unknown=True)[0] == 22.0  # a chip that is idle in part has room for more
+
+
+def test_more_matrices_of_the_same_sizes_are_as_slow_as_before() -> None:
+    assert anchored(2.0, prediction(1.0), prediction(4.0), 2, same_matrices=True)[0] == 8.0
+
+
 def test_no_changed_op_is_predicted_below_its_minimum() -> None:
     faster = replace(prediction(4.0), floor_s=3.5)  # measured in half its expected time, so that the anchor would have it take 2
     assert anchored(0.5, prediction(1.0, family="pointwise"), faster, 1) == (3.5, 3.5, 3.5)

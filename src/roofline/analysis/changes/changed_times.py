@@ -5,8 +5,8 @@ differs from the model. Part of that difference is an accident of the one shape,
 
     t1 = model(after) · (measured / model(before))^a,   a = 0.85^doublings
 
-A kernel that streams differs by how it goes through memory, at any size, so it keeps all of the difference. An op that takes little more
-than its launch keeps what it took longer in seconds.
+A kernel that streams differs by how it goes through memory, at any size, so it keeps all of the difference, and so does a product
+of more matrices of the same sizes. An op that takes little more than its launch keeps what it took longer in seconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,22 +57,32 @@ def anchored(
     counts: float = 1.0,
     *,
     uneven: bool = False,
+    same_matrices: bool = False,
+    unknown: bool = False,
 ) -> tuple[float, float, float]:
     """The time of a changed op and its bounds, from its measured time where there is one; never below its minimum.
 
-    ``counts`` is how much of the measured difference counts, in logarithms, before it decays. An op of ``uneven`` sizes is slower at all
-    of its work, so that its excess grows with that even if it is small.
+    ``counts`` is how much of the measured difference counts, in logarithms, before it decays, which it does not for more of the
+    ``same_matrices``. An op of ``uneven`` sizes is slower at all of its work, so that its excess grows with that even if it is small. That
+    of a kernel whose inner workings are ``unknown`` may be because most of the chip is idle, and does not grow with its work.
     """
     if measured_s is None or before is None or not before.time_s or not after.time_s:
         return after.time_s, after.low_s, after.high_s
     far = min(doublings, abs(log2(after.time_s / before.time_s)))
-    ratio = (measured_s / before.time_s) ** (1.0 if before.family in STREAMS else counts * DECAY**far)
-    floor = before.terms.get("floor", 0.0)
-    if floor > SMALL * before.time_s:  # its excess does not grow with the work
-        excess = measured_s - before.time_s
+    ratio = (measured_s / before.time_s) ** (counts if same_matrices else counts * DECAY**far)
+    floor, excess = before.terms.get("floor", 0.0), measured_s - before.time_s
+    work, floor_then = before.time_s - floor, after.terms.get("floor", 0.0)
+    streams = before.family in STREAMS
+    if floor > SMALL * before.time_s and (unknown or not streams or excess <= floor):  # its excess does not grow with the work
         if uneven and excess > 0:
-            excess *= max((after.time_s - after.terms.get("floor", 0.0)) / (before.time_s - floor), 1.0) ** DECAY
+            excess *= max((after.time_s - floor_then) / work, 1.0) ** DECAY
         ratio = max(after.time_s + excess, 0.5 * after.time_s) / after.time_s
+    elif streams:
+        ratio = measured_s / before.time_s
+        if (
+            (not unknown or after.time_s < before.time_s) and measured_s > floor and work > 0
+        ):  # all of its work takes longer, its launch does not
+            ratio = (floor_then + (after.time_s - floor_then) * (measured_s - floor) / work) / after.time_s
     known = max(min(far, 1.0), LEAST_FAR)  # of an op that hardly changes the measured time is known
     low, high = (after.time_s * ratio * (each / after.time_s) ** known for each in _bounds(before, after))
     if measured_s > before.high_s:  # the excess may belong to the one shape

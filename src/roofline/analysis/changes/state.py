@@ -16,7 +16,7 @@ from ...hlo.scaling.growth import Program
 from ...hlo.scaling.inputs import inputs_of
 from ...hlo.unneeded import Review
 from ...machine import Machine
-from ...operation import Operation, Product, width
+from ...operation import Convolution, Operation, Product, width
 from ...prediction import Prediction
 from ...workload import Op, Recording
 from ..advice_rules import listed
@@ -147,7 +147,14 @@ class State:
             counts = OTHER_UNIT if _unit(op) != _unit(old) and not stays_uneven else 1.0
             doublings = self.doublings.get(index, 1.0)
             time_s, low_s, high_s = self.fixed.get(index) or anchored(
-                measured, self.before[index], after, doublings, counts, uneven=_is_uneven(op)
+                measured,
+                self.before[index],
+                after,
+                doublings,
+                counts,
+                uneven=_is_uneven(op),
+                same_matrices=_is_more_of_the_same(old, op),
+                unknown=op.operation is None or isinstance(op.operation, Convolution),
             )
             if index in self.reformatted and time_s:
                 low_s, high_s = (time_s * (each / time_s) ** REFORMATTED for each in (low_s, high_s))
@@ -174,6 +181,12 @@ class State:
 def _unit(op: Op) -> str:
     """The number format that a product computes in."""
     return op.operation.compute if isinstance(op.operation, Product) else ""
+
+
+def _is_more_of_the_same(old: Op, op: Op) -> bool:
+    """Whether a product has as many times the matrices, of the sizes they had."""
+    before, after = old.operation, op.operation
+    return isinstance(before, Product) and isinstance(after, Product) and after.batch > 1 and replace(after, batch=before.batch) == before
 
 
 def _is_uneven(op: Op) -> bool:
