@@ -112,6 +112,16 @@ def cell(weights: Any, h: Any, c: Any, x: Any) -> Any:
     return jnp.tanh(c), c
 
 
+def recurrence(into: Any, again: Any, xs: Any) -> Any:
+    """Steps first, then sequences."""
+
+    def step(state: Any, x: Any) -> Any:
+        state = jnp.tanh(x @ into + state @ again)
+        return state, state
+
+    return jax.lax.scan(step, jnp.zeros_like(xs[0]), xs)[1]
+
+
 def of_images(params: Any, key: Any, img: Any, tok: Any) -> Any:
     patches = jax.lax.conv_general_dilated(img, params["patch"], (4, 4), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
     x = params["table"][tok] + patches.mean((1, 2))[:, None]
@@ -150,6 +160,7 @@ KEY = of_shape(2, dtype="uint32")
         (decoded_layer_by_layer, lambda batch, length: (caches(batch, length, LAYERS)[0], STACK, *caches(batch, length)[1:])),
         (decoded_with_narrow_weights, lambda batch, length: (NARROW, SCALES, *caches(batch, length))),
         (with_a_mask, lambda batch, length: (MASKED, of_shape(1, length, length), tokens(batch, length))),
+        (recurrence, lambda batch, length: (of_shape(WIDTH, WIDTH), of_shape(WIDTH, WIDTH), of_shape(length, batch, WIDTH))),
         (of_images, lambda batch, length: (IMAGED, KEY, of_shape(batch, 64, 64, 3), tokens(batch, length))),
     ],
 )

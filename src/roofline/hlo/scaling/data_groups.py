@@ -12,7 +12,7 @@ from ..partition.propagation import Key
 from ..unneeded.values import Values
 from .growth import Marks, Program
 from .inputs import Input, reached_by
-from .weights import MATRIX, is_updated, is_written
+from .weights import MATRIX, is_updated, is_written, walked_by_loops
 
 _KEY = (2, 4)  # numbers of 32 bits in the state of a random generator: jax.random's threefry, and rbg
 
@@ -47,12 +47,14 @@ class DataInputs:
         self.arrays = [one for one in inputs if not one.is_weight]
         module, values = program.module, Values(program.module)
         self.updated = {one.key for one in self.arrays if is_updated(module, values, one.key[1])}
+        loops = walked_by_loops(module)
+        self.walked = {one.key for one in self.arrays if one.key[1] in loops}  # their first dimension is no batch
         self.all = {one.key for one in self.arrays}
         self.fresh = {one.key for one in self.arrays if one.key not in self.updated and not is_written(module, values, one.key[1])}
 
-    def groups(self, place: int, seen: set[tuple[Key, int]]) -> Iterator[Group]:
-        """The groups of dimensions in one place that no weight has and that are not ``seen``; what they reach is added to that."""
-        for one in self.arrays:
+    def groups(self, place: int, seen: set[tuple[Key, int]], arrays: Iterable[Input] | None = None) -> Iterator[Group]:
+        """The groups of dimensions in one place, of all data or some, that no weight has and that are not ``seen``; adds them to that."""
+        for one in self.arrays if arrays is None else arrays:
             if place >= len(one.dims) or one.dims[place] == 1 or (one.key, place) in seen or self._is_random_key(one, place):
                 continue
             group = self._group(place, (one,))
@@ -88,7 +90,7 @@ class DataInputs:
 
 def batch_group(data: DataInputs, seen: set[tuple[Key, int]]) -> Group | None:
     """The group that is the batch; ``None`` where it is 1, of which no group is left, or where there are no data."""
-    groups = list(data.groups(0, set(seen)))
+    groups = list(data.groups(0, set(seen), [one for one in data.arrays if one.key not in data.walked]))
     for keys in (data.fresh, data.all):
         some = [one for one in groups if one.leads(keys)]
         outer = [one for one in some if not _is_inner(one, some, keys)]
@@ -96,6 +98,7 @@ def batch_group(data: DataInputs, seen: set[tuple[Key, int]]) -> Group | None:
             return data.joined(max(likely, key=lambda one: one.rank), some)
     if any(one.dims[0] == 1 for one in data.arrays if len(one.dims) >= MATRIX):
         return None
+    groups = groups or list(data.groups(1, set(seen), [one for one in data.arrays if one.key in data.walked]))
     return data.joined(max(groups, key=lambda one: one.rank), groups) if groups else None
 
 
@@ -121,7 +124,9 @@ def sequence_group(data: DataInputs, seen: set[tuple[Key, int]], batch: Group | 
     is_state = batch is not None and not batch.leads(data.fresh)
     for keys in (data.fresh, data.all if is_state else data.all - data.updated):
         some = [one for one in groups if one.leads(keys)]
-        if likely := [one for one in some if any(data.program.computed(one.marks))]:
+        likely = [one for one in some if any(data.program.computed(one.marks)) or (one.place == 0 and one.leads(data.walked))]
+        likely = [one for one in likely if data.program.is_written_along(one.marks)] or likely  # of caches the positions
+        if likely:
             most = max(one.products for one in likely)
             place = min(one.place for one in likely if 2 * one.products >= most)
             return data.joined(max((one for one in likely if one.place == place), key=lambda one: one.rank), some)

@@ -73,6 +73,17 @@ class Program:
             if any(held) and self.module.computations[key[0]][key[1]].opcode not in _HANDED_ON:
                 yield key
 
+    def is_written_along(self, marks: Marks) -> bool:
+        """Whether a part of what is marked is written at a place that is computed."""
+        for number in running(self.module):
+            computation = self.module.computations[number]
+            for one in computation:
+                if one.opcode == "dynamic-update-slice" and (held := marks.get((number, one.operands[0], 0))):
+                    sizes = zip(held, one.shape.dims, computation[one.operands[1]].shape.dims, strict=True)
+                    if any(mark and part < whole for mark, whole, part in sizes):
+                        return True
+        return False
+
     def is_image_side(self, marks: Marks) -> bool:
         """Whether a convolution slides over what is marked, and over another dimension as well: the height or the width of images."""
         for (number, index, _), _, (_, place, _) in self.products:

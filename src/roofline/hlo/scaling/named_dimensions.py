@@ -86,7 +86,7 @@ def _stacks(program: Program, inputs: tuple[Input, ...]) -> tuple[list[Dimension
     """
     layers, kept = walked_by_loops(program.module), Marks()
     stacks = {
-        LAYERS: [(one, 0) for one in inputs if one.key[1] in layers and len(one.dims) > MATRIX],
+        LAYERS: [(one, 0) for one in inputs if one.is_weight and one.key[1] in layers and len(one.dims) > MATRIX],
         EXPERTS: [(one, axis) for one in inputs if one.is_weight and len(one.dims) == MATRIX + 1 + (axis := int(one.key[1] in layers))],
     }
     found: list[Dimension] = []

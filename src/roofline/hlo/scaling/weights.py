@@ -11,7 +11,7 @@ from ..partition.propagation import Key
 from ..price.elementwise import ELEMENTWISE
 from ..unneeded.kernels import DOTS, product_dimensions
 from ..unneeded.values import RENAMED, Value, Values
-from .growth import Program, running
+from .growth import Marks, Program, running
 from .links import convolution_arrays
 
 FLOATS = ("f", "bf")
@@ -25,7 +25,8 @@ _Body = tuple[Computation, tuple[tuple[Computation, Instruction], ...]]
 
 class Factor(Struct, frozen=True):
     """An argument that is an operand of a product, or a part of one: its ``place`` there, the ``batch`` dimensions of the operand, and the
-    arguments that the other operand is made of. ``is_second`` is true where it is contracted along its first dimension, and the other not.
+    arguments that the other operand is made of. ``is_second`` is true where it is contracted along its first dimension, and the other not,
+    ``is_step`` where a part of it is multiplied by arguments that are taken whole: one of the steps that a loop takes along data.
     """
 
     argument: int
@@ -33,20 +34,22 @@ class Factor(Struct, frozen=True):
     batch: tuple[int, ...]
     others: tuple[int, ...]
     is_second: bool
+    is_step: bool
 
 
 def own_weights(program: Program) -> set[int]:
     """What loops walk along, tables that data look up in, kernels of convolutions, operands of products with something computed.
 
-    Caches that a loop walks along are none: products take them in batches, a matrix for each sequence.
+    Caches that a loop walks along are none: products take them in batches, a matrix for each sequence. Nor are data that it takes step by
+    step, which are multiplied by the same weights each time.
     """
     module, values = program.module, Values(program.module)
     walked, factors = walked_by_loops(module), list(_factors(module, values))
     stacks, weights, caches = tables_of(module) | _kernels(module, values), set[int](), set[int]()
-    shapes = {module.entry_computation[one].shape.dims for one in walked}
+    shapes, kept = {module.entry_computation[one].shape.dims for one in walked}, list[Marks]()
     for one in factors:
         in_batches = bool(one.batch) and module.entry_computation[one.argument].shape.rank > MATRIX
-        if in_batches and _is_kept(program, one, shapes):
+        if (in_batches and _is_kept(program, one, shapes, kept)) or (one.is_step and one.argument in walked):
             caches.add(one.argument)
         elif in_batches or (one.argument not in weights | stacks and _is_weight(module, values, one)):
             weights.add(one.argument)
@@ -65,12 +68,19 @@ def _factors(module: HloModule, values: Values) -> Iterator[Factor]:
                 continue
             operands = [values.operand(Value(computation, index, inside), side) for side in (0, 1)]
             sides = [tuple(arguments_behind(module, values, operand)) for operand in operands]
+            parts = [_is_part(module, operand, side) for operand, side in zip(operands, sides, strict=True)]
             batches, contracted = (dims.lhs_batch, dims.rhs_batch), (dims.lhs_contracting, dims.rhs_contracting)
             for side, operand in enumerate(operands):
                 is_second = contracted[side] == (0,) and 0 not in contracted[1 - side]
                 place = (numbers[computation.name], operand.index, 0)
                 for argument in sides[side]:
-                    yield Factor(argument, place, batches[side], sides[1 - side], is_second)
+                    is_step = parts[side] and bool(sides[1 - side]) and not parts[1 - side]
+                    yield Factor(argument, place, batches[side], sides[1 - side], is_second, is_step)
+
+
+def _is_part(module: HloModule, operand: Value, arguments: Iterable[int]) -> bool:
+    """Whether an operand is less than the arguments that it is made of."""
+    return operand.shape.elements < sum(module.entry_computation[one].shape.elements for one in arguments)
 
 
 def _trained_on(module: HloModule, values: Values, factors: Iterable[Factor], weights: set[int]) -> set[int]:
@@ -223,17 +233,22 @@ def walked_by_loops(module: HloModule) -> set[int]:
     return found
 
 
-def _is_kept(program: Program, one: Factor, shapes: set[tuple[int, ...]]) -> bool:
+def _is_kept(program: Program, one: Factor, shapes: set[tuple[int, ...]], kept: list[Marks]) -> bool:
     """Whether a product takes an argument in batches because data are: one of these dimensions is one of the program's results, as that of
     experts is not, but for gradients of weights in ``shapes``. Rows that were sorted into groups say nothing of it, nor does a batch of 1.
+
+    ``kept`` are the marks of those that were found before.
     """
     module = program.module
     if 1 in module.entry_computation[one.argument].shape.dims[:-MATRIX]:
+        return True
+    if any(held[axis] for marks in kept for held in [marks.get(one.place)] if held for axis in one.batch):
         return True
     marks = program.grown([(one.place, axis) for axis in one.batch], mixed=False)
     root = module.entry_computation.root
     for part, leaf in enumerate(module.entry_computation[root].shape.leaves):
         if leaf.dims not in shapes and any(marks.get((module.entry, root, part), ())):
+            kept.append(marks)
             return True
     return False
 
