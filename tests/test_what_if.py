@@ -900,3 +900,42 @@ def test_the_bounds_of_a_measured_kernel_that_streams_are_narrow() -> None:
     assert (low, high) == (0.75 * 4.0, 1.4 * 4.0)
     assert anchored(None, prediction(1.0, family=""), wide, 2) == (4.0, 1.0, 9.0)
     assert anchored(1.0, prediction(1.0), wide, 2)[2] == 9.0  # a matmul before
+
+
+ASYNC = """
+HloModule jit_step, is_scheduled=true
+
+%cut (p0: bf16[32,4,64], p1: s32[]) -> bf16[1,4,64] {
+  %p0 = bf16[32,4,64]{2,1,0} parameter(0)
+  %p1 = s32[] parameter(1)
+  %zero = s32[] constant(0)
+  ROOT %c = bf16[1,4,64]{2,1,0} dynamic-slice(%p0, %p1, %zero, %zero), dynamic_slice_sizes={1,4,64}
+}
+
+%wrapped (q0: bf16[32,4,64], q1: s32[]) -> bf16[1,4,64] {
+  %q0 = bf16[32,4,64]{2,1,0} parameter(0)
+  %q1 = s32[] parameter(1)
+  ROOT %f = bf16[1,4,64]{2,1,0} fusion(%q0, %q1), kind=kLoop, calls=%cut
+}
+
+ENTRY %main (xs: bf16[32,4,64], w: bf16[64,128], i: s32[]) -> bf16[4,128] {
+  %xs = bf16[32,4,64]{2,1,0} parameter(0), metadata={op_name="xs"}
+  %w = bf16[64,128]{1,0} parameter(1), metadata={op_name="w"}
+  %i = s32[] parameter(2), metadata={op_name="i"}
+  %start = ((bf16[32,4,64]{2,1,0}, s32[]), bf16[1,4,64]{2,1,0}, u32[]) fusion-start(%xs, %i), kind=kLoop, calls=%cut
+  %done = bf16[1,4,64]{2,1,0} fusion-done(%start)
+  %x = bf16[4,64]{1,0} bitcast(%done)
+  ROOT %y = bf16[4,128]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+@pytest.mark.parametrize("start", ["fusion-start(%xs, %i), kind=kLoop, calls=%cut", "async-start(%xs, %i), calls=%wrapped"])
+def test_a_dimension_is_followed_through_asynchronous_kernels(start: str) -> None:
+    text = ASYNC.replace("fusion-start(%xs, %i), kind=kLoop, calls=%cut", start)
+    written = text.replace("fusion-done", "async-done") if "async" in start else text
+    program = Program(parse(written.encode(), "async"))
+    dimension = dimension_named(program, "xs[1]")
+    assert dimension is not None
+    after = {one.name: one.shape.dims for one in scaled(program, dimension.marks, 8).entry_computation}
+    assert (after["done"], after["x"], after["y"]) == ((1, 32, 64), (32, 64), (32, 128))

@@ -338,9 +338,18 @@ def _one_value(module: HloModule, number: int, computation: Computation, index: 
             for operand, parameter in zip(operands, body.parameters, strict=False):
                 for part in range(len(list(computation[operand].shape.leaves))):
                     yield [(number, operand, part), (call.computation, parameter, part)]
-            if one.opcode != "async-start":
-                for part in range(min(leaves, len(list(body.root_instruction.shape.leaves)))):
-                    yield [(number, index, part), (call.computation, body.root, part)]
+            first = _leaves(computation, operands) if one.opcode == "async-start" else 0  # its result is behind what it takes
+            for part in range(min(leaves - first, len(list(body.root_instruction.shape.leaves)))):
+                yield [(number, index, first + part), (call.computation, body.root, part)]
+    elif one.opcode == "async-done" and (start := computation[one.operands[0]]).opcode == "async-start":
+        first = _leaves(computation, start.operands)
+        for part in range(leaves):
+            yield [(number, one.operands[0], first + part), (number, index, part)]
     elif one.opcode in _ALIKE and one.operands and computation[one.operands[0]].shape == one.shape:
         for part in range(leaves):
             yield [(number, one.operands[0], part), (number, index, part)]
+
+
+def _leaves(computation: Computation, indices: Iterable[int]) -> int:
+    """How many arrays some values are together."""
+    return sum(len(list(computation[index].shape.leaves)) for index in indices)
