@@ -14,12 +14,13 @@ from ...hlo.scaling.hidden import Data
 from ...hlo.scaling.inputs import inputs_of
 from ...hlo.scaling.named_dimensions import BATCH, Dimension, dimension_named, dimensions_of, walking
 from ...hlo.scaling.scaled import scaled
-from ...hlo.unneeded.kernels import Product
-from ...operation import Collective
+from ...hlo.unneeded.kernels import Product as Found
+from ...operation import Collective, Product
 from ...resource import HBM, SCALE_UP, matrix
 from ...sources.programs import most_memory
 from ...workload import RECORDED_ALLOCATIONS, PeakMemory
 from .single_rows import parts_of, take_apart
+from .split_depths import add_up_fewer, cost_of, with_fewer_parts
 from .state import State
 from .traced_scale import TRACED, scale_traced
 from .words import Words
@@ -114,7 +115,7 @@ def shard(state: State, words: Words) -> None:
     state.notes.append(f"shard {name}={devices}: one of {devices} devices, {len(sums)} all-reduces over {link}, none overlapped")
 
 
-def _sums(program: Program, dimension: Dimension, found: Product) -> bool:
+def _sums(program: Program, dimension: Dimension, found: Found) -> bool:
     """Whether a product sums over a dimension that is spread."""
     numbers = {computation.name: number for number, computation in enumerate(program.module.computations)}
     held = dimension.marks.get((numbers[found.left.computation.name], found.left.index, 0), ())
@@ -163,6 +164,7 @@ def _grown(state: State, program: Program, dimension: Dimension, times: Times) -
     larger = scaled(program, dimension.marks, times, dimension.length)
     review = state.review(larger)
     longer = walking(program, dimension)
+    joined = list[tuple[tuple[int, int], Product, Product]]()
     for index, op in state:
         place = module.place(op.name) if op.module == module.name else None
         if place is None or not op.count or op.cost == NOTHING:
@@ -183,8 +185,13 @@ def _grown(state: State, program: Program, dimension: Dimension, times: Times) -
         made, far = review.operation(number, position, once.cost), abs(log2(times))
         if parts := parts_of(review, place, op.operation, made):
             take_apart(state, index, parts, far)
+        elif times > 1 and isinstance(made, Product) and (fewer := with_fewer_parts(state, review, place, made)):
+            state.put(index, cost_of(fewer) * op.count, fewer, far)
+            joined.append((place, made, fewer))
         else:
             state.put(index, cost, made, far)
+    for place, before, after in joined:
+        add_up_fewer(state, larger, review, place, before, after)
     state.programs[module.name] = larger
 
 

@@ -164,6 +164,10 @@ class Review:
         """The product that an instruction computes."""
         return self._of(computation).product(index)
 
+    def is_split(self, computation: int, index: int) -> bool:
+        """Whether an instruction is a product whose depth was split, so that its parts are added up after."""
+        return _is_split(self._of(computation), index)
+
     def chains(self, computation: int) -> list[Chain]:
         """The kernels of a computation that one kernel could replace."""
         try:
