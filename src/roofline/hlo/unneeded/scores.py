@@ -36,7 +36,13 @@ class Scores(Struct, frozen=True):
         return self.layers if self._are_positions(of_one) else 0
 
     def _are_positions(self, sizes: Sequence[int]) -> bool:
-        return _is_product_of_some(sizes, self.queries * self.keys) and any(size in sizes for size in (self.queries, self.keys))
+        """Whether one dimension is that of the keys or the queries, and some of the others are together that of the other."""
+        pairs = ((self.queries, self.keys), (self.keys, self.queries))
+        return any(
+            size == one and _is_product_of_some((*sizes[:place], *sizes[place + 1 :]), other)
+            for place, size in enumerate(sizes)
+            for one, other in pairs
+        )
 
 
 def _is_product_of_some(sizes: Sequence[int], wanted: int) -> bool:
