@@ -133,6 +133,15 @@ def test_scatters_promise_nothing_but_say_what_may_take_their_place() -> None:
     assert "in place of the scatter" in " ".join(finding.levers)
 
 
+def test_scatters_are_told_beside_other_ops_that_could_be_faster() -> None:
+    scatter = an_op("scatter", {"hbm": 100}, 200.0, category="input fusion", label="f.py:7  scatter-add bf16[8,8]")
+    slow = an_op("sum", {"hbm": 100}, 200.0, category="input fusion", label="f.py:8  sum fp32[8]")
+    faster, told = report_on(scatter, slow).findings
+    assert (faster.ops, told.ops) == ((1,), (0,))
+    assert (bool(faster.saving_s), bool(told.saving_s)) == (True, False)
+    assert "in place of the scatter" in " ".join(told.levers)
+
+
 @pytest.mark.parametrize(("kind", "reach"), [("gathered", 0.25), ("interleaved", 0.12)])
 def test_what_takes_elements_from_elsewhere_reaches_less(kind: str, reach: float) -> None:
     (finding,) = report_on(an_op("fusion", {"hbm": 10}, 20.0, operation=Streamed(kind=kind))).findings

@@ -31,6 +31,7 @@ from .reachable import GOOD, OF_CATEGORIES, OF_STREAMED, OTHERWISE, SEVERAL_KERN
 
 LINEAR_ALGEBRA = "linear algebra"  # factorisations and solves, whose FLOP are like those of matmuls and whose kernels are not
 CLOSE = 1.7  # times the expected time: an upper bound below that says how good such an op gets
+SCATTERED = 0.25  # of the roof: more than scatters reach
 # What is said of one op, and of several.
 WORDS = {
     "memory": ("is memory-bound", "are memory-bound"),
@@ -80,7 +81,8 @@ def kernel_findings(
     groups = {kind: list(compress(usual, map(kind.__eq__, kind_of_usual))) for kind in dict.fromkeys(kind_of_usual) if kind}
     why = partial(causes, op_times=predicted, kernels=kernels, capability=capability)
     found = excess_findings(op_times, [(one, slow[one.id]) for one in predicted if one.id in slow], clock, kinds, why)
-    for kind, mine in groups.items():
+    parts = [(kind, part) for kind, every in groups.items() for part in _told_apart(kind, op_times, every, clock)]
+    for kind, mine in parts:
         won = _savings(kind, op_times, mine, launch_s, clock)
         finding = _merged(kind, op_times, mine, won, clock, between if kind == LATENCY else None, kinds)
         if finding is not None:
@@ -103,6 +105,17 @@ def _kind(cause: str, unit: str | None, category: str, multiplies: bool) -> str:
     if cause == COMPUTE:
         return "products" if (unit == "matrix" or multiplies) and category != LINEAR_ALGEBRA else "compute"
     return "latency"
+
+
+def _told_apart(kind: str, op_times: OpTimes, ids: list[int], clock: Clock) -> list[list[int]]:
+    """Ops that are told in one finding each: scatters that take much of the time by themselves, since another op in their place helps."""
+    if kind != "memory" or not clock.measured:
+        return [ids]
+    slow = [id for id in ids if op_times.floor_s[id] < SCATTERED * op_times.spent_s[id]]
+    scatters = {id for id, category in zip(slow, categories_of(op_times, slow), strict=True) if category == "scatter"}
+    others = [id for id in ids if id not in scatters]
+    spent, floor = _spent_and_floor(op_times, list(scatters), clock)
+    return [others, [id for id in ids if id in scatters]] if others and spent - floor >= clock.of_parts(INHERENT) else [ids]
 
 
 def _savings(kind: str, op_times: OpTimes, ids: Sequence[int], launch_s: float, clock: Clock) -> list[float]:
