@@ -23,7 +23,7 @@ from .changed_steps import changed_pairs, changed_steps, in_one_graph, only_laun
 
 DECAY = 0.85  # how much the measured difference counts, for each doubling of an op
 STREAMS = ("pointwise", "row-wise", "")  # families whose kernels differ by how they go through memory, at any size
-STREAMED = (0.75, 1.4)  # bounds of a kernel that streams, as it was measured but for its size (XLA's on H200: 0.8 to 1.35 in 33 changes)
+STREAMED = (0.75, 1.4)  # bounds of a streaming kernel that was measured in another size (XLA's on H200: 0.8 to 1.35 for 90% of 172)
 SMALL = 0.25  # of the time before: an op whose floor is more than that is small
 LEAST_FAR = 0.3  # of the width of bounds, in logarithms, that an op has which changes and is expected to take as long
 MEASURED = 0.02  # how well a measured time repeats

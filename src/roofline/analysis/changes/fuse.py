@@ -30,7 +30,7 @@ from .state import State
 from .words import Words
 
 OVERLAP = 1.75  # between adding up (1) and the longer alone (1.6 to 2.5 in three chains that XLA fused, H200)
-# Of XLA's kernels on H200, 52 that go along rows and 54 that do not (errors of 7% and 4%): special functions, other operations and elements
+# Of XLA's kernels on H200, 51 that go along rows and 55 that do not (errors of 7% and 4%): special functions, other operations and elements
 # to which something small is applied row by row, as a mask or a gain, that a core does per clock, and how they overlap with traffic
 FUNCTIONS, OPERATIONS, APPLIED, COUNTED_OVERLAP = 6.0, 86.0, 8.6, 3.0
 BESIDE = 0.01  # of a kernel's bytes: an array that is smaller is applied to every row

@@ -27,7 +27,7 @@ BEHIND = 0.1  # of a step's work that is left to do when the next step is launch
 AHEAD = 0.05  # of a step by which a host that does not wait gets ahead of a busy device, at least
 FIRST = 1.85  # times what the host takes once it has settled, that it takes in the first step of a recording (1.5 to 2.3)
 SLOWEST = 2.5  # times as long, or as short, as hosts take to launch the same program in another recording
-SLOWEST_XLA = 1.7  # the same of XLA's programs (five that decode, in 4 to 6 recordings each on H200: up to 1.9 between any two)
+SLOWEST_XLA = 1.7  # the same of XLA's programs (four that decode, in 5 or 6 recordings each on H200: up to 1.9 between any two)
 USUAL_CALL_S = 7e-6  # that a profiled call to launch a kernel takes (PyTorch on hosts of H200s: about 5 to 11 in 70 recordings)
 STAYS = 0.5  # of what a host is slower than usual, in logarithms, that it is in another recording (0.7 right after, less in another run)
 
