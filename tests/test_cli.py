@@ -223,6 +223,13 @@ def test_chips_are_listed_shown_compared_and_checked(capsys: Capture, tmp_path: 
     assert "hbm" in capsys.readouterr().out
 
 
+def test_a_second_file_for_one_output_is_refused(capsys: Capture, tmp_path: Path) -> None:
+    files = [tmp_path / "page.html", tmp_path / "chart.svg"]
+    assert main(["analyze", SAMPLE, "--chip", "h200", "-o", str(files[0]), "--output", str(files[1])]) == 2
+    assert "--output is given twice" in capsys.readouterr().err
+    assert not any(file.exists() for file in files)
+
+
 def test_data_goes_to_standard_output_and_talk_to_standard_error(capsys: Capture, tmp_path: Path) -> None:
     assert main(["analyze", SAMPLE, "--chip", "h200", "--csv", "-", "-o", str(tmp_path / "chart.svg")]) == 0
     captured = capsys.readouterr()

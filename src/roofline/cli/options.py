@@ -216,10 +216,22 @@ MARKDOWN = (".md", ".markdown")
 def figure_options(parser: TakesOptions, *, required: bool = False, page: bool = False) -> None:
     """Where a figure, or a page where there is one, goes, and for which background a figure is drawn."""
     kinds = "write a web page (.html), Markdown (.md) or a figure (.svg, .png, .pdf)" if page else "write a figure (.svg, .png, .pdf)"
-    parser.add_argument("-o", "--output", type=_figure_or_page if page else _figure, required=required, metavar="FILE", help=kinds)
+    kind = _figure_or_page if page else _figure
+    parser.add_argument("-o", "--output", action=_Once, type=kind, required=required, metavar="FILE", help=kinds)
     parser.add_argument(
         "--dark", dest="theme", action="store_const", const="dark", default="light", help="use colours for a dark background"
     )
+
+
+class _Once(argparse.Action):
+    """An option that is given once: of two files one would not be written."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        if getattr(namespace, self.dest):
+            parser.error(f"{option_string} is given twice; one run writes one file, and --json, --csv and --parquet beside it")
+        setattr(namespace, self.dest, values)
 
 
 def _figure(name: str) -> str:
