@@ -30,7 +30,7 @@ STACKED = Kind(
     "the slices that are copied out of stacked weights for every matmul",
     "Keep each layer's weights in arrays of their own, which matmuls read in place",
     "copies slices out of stacked arguments before matmuls read them",
-    levers=("a list of weights, one array a layer, and a Python loop over the layers instead of a scan (which compiles longer)",),
+    levers=("a list of weights, one array per layer, and a Python loop over the layers, which takes longer to compile than a scan",),
 )
 GROUPS = {
     ("missing-donation", "donated"): COPIED_ALL_THE_SAME,
