@@ -19,8 +19,8 @@ import numpy as np
 from latency_tables import EXCHANGES, Rates, Row, attention, exchanges, products, rates, singles
 from scipy.optimize import minimize
 
-from roofline.calibration import Calibration, Family
 from roofline.prediction.attention import decode_time, prefill_time
+from roofline.prediction.calibration import Calibration, Family
 from roofline.prediction.collectives import collective_time
 from roofline.prediction.products import product_time
 from roofline.prediction.streams import pointwise_time, row_time

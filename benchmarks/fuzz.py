@@ -138,7 +138,7 @@ def outcome(number: int, folder: Path) -> tuple[str, str]:
 def _read(reader: Reader, path: Path, data: bytes, number: int) -> None:
     import roofline
     from roofline.errors import SourceError
-    from roofline.input_limits import DEFAULT
+    from roofline.files.input_limits import DEFAULT
     from roofline.machines import load
     from roofline.machines.calibrations import read_calibration
     from roofline.sources import read

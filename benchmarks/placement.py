@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 import roofline as rl
-from roofline.cost_columns import Columns, place_columns
+from roofline.columns.cost_columns import Columns, place_columns
 from roofline.resource import Resource
 
 

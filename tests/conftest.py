@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from roofline.input_limits import DEFAULT, set_limits
+from roofline.files.input_limits import DEFAULT, set_limits
 from roofline.sources.files import files_of
 from roofline.sources.parts import Part
 from roofline.sources.xspace.recording import read_part

@@ -13,8 +13,8 @@ import roofline as rl
 from roofline.analysis.budgets import check_change, read_limits
 from roofline.checking import BudgetCheck
 from roofline.checking.conditions import ALIASES, QUANTITIES, WHOLE_ONLY, Quantity, parse_conditions
+from roofline.checking.op_filter import FIELDS
 from roofline.errors import RooflineError
-from roofline.op_filter import FIELDS
 from roofline.render.budgets import check_text
 from roofline.report import Report
 from roofline.sources.baseline_json import read_baseline

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from roofline.columns.cost_columns import Columns, place_columns
 from roofline.cost import Cost
-from roofline.cost_columns import Columns, place_columns
 from roofline.errors import FormulaError, MachineError
 from roofline.placement import place
 from toys import BF16, FP8, FP32, HBM, toy

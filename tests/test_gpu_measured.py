@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import roofline as rl
-from roofline.calibration import Calibration
 from roofline.cli import main
 from roofline.errors import MachineError
 from roofline.machine import LAUNCH_LATENCY_S
@@ -28,6 +27,7 @@ from roofline.machines.local import local_gpu_file
 from roofline.machines.memory_levels import plateaus
 from roofline.machines.writing import keep
 from roofline.prediction import predict
+from roofline.prediction.calibration import Calibration
 
 MIB = 2**20
 H200 = {"framework": "torch 2", "device": "NVIDIA H200", "cores": 132, "memory": 150109880320, "l2": 60 * MIB, "capability": "9.0"}

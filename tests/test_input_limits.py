@@ -16,9 +16,9 @@ import pytest
 
 from roofline.cli import main
 from roofline.errors import SourceError, UsageError
+from roofline.files.input_limits import DEFAULT, Limits, parse_limits, set_limits
 from roofline.hlo.read import parse_all
 from roofline.hlo.read.wire import unpack
-from roofline.input_limits import DEFAULT, Limits, parse_limits, set_limits
 from roofline.sources import read, table_columns
 from roofline.sources.torch_trace import chunks
 from roofline.sources.xspace.scan import RowsOf, TotalsOf, open_bytes, open_space, read_rows, read_totals

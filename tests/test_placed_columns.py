@@ -12,17 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from roofline import analysis, folding, many_rows, placement
+from roofline import analysis, folding, placement
 from roofline.analysis import assemble, kernel_findings, op_rows, placed_ops, program_points
 from roofline.analysis.placed_columns import place_many
 from roofline.analysis.placed_ops import PlacedOps
 from roofline.cli import main
+from roofline.columns import many_rows
+from roofline.columns.lazy_rows import LazyRows
+from roofline.columns.op_columns import OpColumns, amounts_of
 from roofline.cost import NOTHING, Amount, Cost
 from roofline.errors import MachineError
-from roofline.lazy_rows import LazyRows
 from roofline.machine import Capacity, Machine
 from roofline.machines import load
-from roofline.op_columns import OpColumns, amounts_of
 from roofline.placement import IDEAL, Corrections, place_op
 from roofline.render.export import to_json
 from roofline.render.text import report_text

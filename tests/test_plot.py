@@ -18,6 +18,7 @@ from matplotlib.text import Text
 from msgspec.structs import replace
 
 from roofline.analysis import analyze
+from roofline.checking.report_changes import trend
 from roofline.comparison import compare
 from roofline.cost import Cost
 from roofline.errors import OutputError, UsageError
@@ -35,7 +36,6 @@ from roofline.render.boxes import Box
 from roofline.render.geometry import Roof, roof
 from roofline.render.plot.style import DARK, LIGHT, THEMES, Theme, contrast, drawable, mixed, short_name
 from roofline.report import Report
-from roofline.report_changes import trend
 from roofline.resource import Resource
 from roofline.workload import Coverage, Op, Recording, Workload
 from test_gpu_measured import CARD as MEASURED_GPU

@@ -12,7 +12,6 @@ from roofline.analysis import assemble, price
 from roofline.analysis.excess_causes import causes
 from roofline.analysis.expected_times import split_time
 from roofline.analysis.op_times import OpTime
-from roofline.calibration import Calibration
 from roofline.cli import main
 from roofline.cost import Cost
 from roofline.dtypes import dtype
@@ -28,6 +27,7 @@ from roofline.machines.reading import parse_file
 from roofline.operation import BYTE_TRANSPOSE, Product, Streamed
 from roofline.placement import place_op
 from roofline.prediction import Prediction, predict
+from roofline.prediction.calibration import Calibration
 from roofline.sources import read
 from roofline.torch_prices import Call, Tensor
 from roofline.torch_prices import price as price_call

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roofline.checking.report_changes import difference, report_changes, trend
 from roofline.cli import main
 from roofline.render.change_comment import change_comment, change_sentence
 from roofline.report import Point, Report
-from roofline.report_changes import difference, report_changes, trend
 from test_comparison import op, report
 
 

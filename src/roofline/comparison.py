@@ -5,14 +5,17 @@ total.
 
 Any two reports compare, by what both have: measured times, or else minimum times, FLOP, bytes, launches and peak memory. A program
 that was not run is one step on one device, so a profile is compared with it by its average step on one device.
+
+Ops are matched by module, name and label (scope, operation, shape, format), then by label, because compilers renumber their ops, by
+module and name, because shapes change, by name alone, and what is left by category: the remaining ones of a category are compared as
+one. An op without a partner is new or has vanished.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from .op_matching import matched_ops
 from .report import MachineInfo, Number, OpInfo, Report, Throughput
 from .units import show
 from .workload import NO_COVERAGE
@@ -21,6 +24,14 @@ SCHEMA = "roofline.comparison/1"
 TIME, MINIMUM = "time", "minimum time"  # what changes are of
 ROUNDING = 1e-9  # of an amount
 PROGRAMS = ("hlo", "jax")  # formats of programs that were not run
+
+Key = Callable[[OpInfo], Hashable]
+_PASSES: tuple[tuple[str, Key], ...] = (
+    ("module and name", lambda op: (op.module, op.name, op.label)),
+    ("label", lambda op: op.label or (op.module, op.name)),
+    ("module and name", lambda op: (op.module, op.name)),
+    ("name", lambda op: op.name),
+)
 
 
 class Side(Struct, frozen=True, kw_only=True):
@@ -131,7 +142,7 @@ def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "
     if _is_run(before) != _is_run(after) and _is_program(before) | _is_program(after):
         before, after = (_one_step(report) if _is_run(report) else report for report in (before, after))
         notes.append("a measured run is compared with a program: amounts are per step and device, and times are minimum times")
-    rows = [_delta(*pair) for pair in matched_ops(before.ops, after.ops)]
+    rows = [_delta(*pair) for pair in _matched_ops(before.ops, after.ops)]
     basis = TIME if all(_is_run(report) or not report.ops for report in (before, after)) else MINIMUM
     change = _sum(row.change_s for row in rows) if basis == TIME else None
     floors = _sum(row.floor_change_s for row in rows)
@@ -394,3 +405,35 @@ def _machine_notes(before: MachineInfo, after: MachineInfo) -> list[str]:
         elif new and not old:
             notes.append(f"{resource}: unknown before, {show(new.rate, new.per)} after")
     return notes
+
+
+def _matched_ops(before: Sequence[OpInfo], after: Sequence[OpInfo]) -> list[tuple[str, list[OpInfo], list[OpInfo]]]:
+    """Pairs of op lists with how they were matched, the surest way first."""
+    found: list[tuple[str, list[OpInfo], list[OpInfo]]] = []
+    for how, key in _PASSES:
+        pairs = _paired(before, after, key)
+        found += [(how, [mine], [theirs]) for mine, theirs in pairs]
+        before = _without(before, (mine for mine, _ in pairs))
+        after = _without(after, (theirs for _, theirs in pairs))
+    for category in sorted({op.category for op in before if op.category} & {op.category for op in after}):
+        mine, theirs = ([op for op in ops if op.category == category] for ops in (before, after))
+        found.append(("category", mine, theirs))
+        before, after = _without(before, mine), _without(after, theirs)
+    return [*found, *(("vanished", [op], []) for op in before), *(("new", [], [op]) for op in after)]
+
+
+def _paired(before: Iterable[OpInfo], after: Iterable[OpInfo], key: Key) -> list[tuple[OpInfo, OpInfo]]:
+    """Ops with equal keys, one to one, in order of rank where several share a key."""
+    waiting: dict[Hashable, list[OpInfo]] = {}
+    for op in sorted(after, key=_rank, reverse=True):
+        waiting.setdefault(key(op), []).append(op)
+    return [(op, partners.pop()) for op in sorted(before, key=_rank) if (partners := waiting.get(key(op)))]
+
+
+def _rank(op: OpInfo) -> tuple[int, int]:
+    return op.rank, op.id
+
+
+def _without(ops: Sequence[OpInfo], gone: Iterable[OpInfo]) -> list[OpInfo]:
+    used = {op.id for op in gone}
+    return [op for op in ops if op.id not in used]

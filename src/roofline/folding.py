@@ -14,9 +14,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .columns.lazy_rows import ABSENT, LazyRows, at, by_key, column, entries, take, unsorted
+from .columns.op_columns import MANY
 from .cost import sum_or_unknown
-from .lazy_rows import ABSENT, LazyRows, at, by_key, column, entries, take, unsorted
-from .op_columns import MANY
 from .report import Amounts, CounterInfo, FoldInfo, OpInfo, Report
 from .selection import Words, chosen_devices, narrow, per_device, per_step, stem
 from .workload import feeds as is_feed
@@ -81,7 +81,7 @@ def _longest_first(ops: Sequence[OpInfo], groups: Iterable[list[int]], alone: It
         longest[leader] = next((total for total in totals if total is not None), 0.0)
     leaders = [*members, *alone]
     if len(leaders) > MANY:
-        from .many_rows import longest_first  # numpy, which only very many ops need
+        from .columns.many_rows import longest_first  # numpy, which only very many ops need
 
         return list(at(leaders, longest_first(at(longest, leaders), at(ranks, leaders)))), members
     leaders.sort(key=ranks.__getitem__)
@@ -107,7 +107,7 @@ def _same_work(ops: Sequence[OpInfo]) -> tuple[list[int], list[int]]:
     """The places of ops of the same kind and amounts as others, one kind after another, and a number for the kind of each."""
     words, amounts, counts = [column(ops, name) for name in _SAME], entries(ops, "amounts").values(), column(ops, "count")
     if len(ops) > MANY:
-        from .many_rows import same_rows  # numpy, which only very many ops need
+        from .columns.many_rows import same_rows  # numpy, which only very many ops need
 
         return same_rows(words, amounts, counts)
     keys = [*words, *(_rounded(each, counts) for each in amounts)]

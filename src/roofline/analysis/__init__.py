@@ -8,19 +8,19 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from ..calibration import Calibration
+from ..columns.lazy_rows import column
+from ..columns.op_columns import MANY
 from ..cost import Cost
 from ..dtypes import dtype, one_pass_note
 from ..folding import fold_infos
-from ..lazy_rows import column
 from ..ledger import Ledger
 from ..machine import Machine
 from ..machines import load
 from ..machines.calibrations import calibration_for
 from ..machines.detection import machine_for
-from ..op_columns import MANY
 from ..placement import IDEAL, Corrections, MinimumTimes
 from ..prediction import Prediction
+from ..prediction.calibration import Calibration
 from ..report import (
     CapacityInfo,
     CeilingInfo,

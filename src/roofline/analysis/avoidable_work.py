@@ -4,8 +4,8 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from msgspec import Struct
 
+from ..columns.lazy_rows import at, column
 from ..cost import NOTHING
-from ..lazy_rows import at, column
 from ..machine import LATENCY, Machine
 from ..placement import Corrections, MinimumTimes
 from ..units import plain

@@ -10,9 +10,9 @@ from ..checking import BudgetCheck, Check, check_conditions
 from ..checking.baselines import Baseline, baseline_of
 from ..checking.conditions import Condition, Quantity, parse_conditions, parse_limits
 from ..checking.quantities import amount_of
+from ..checking.report_changes import difference
 from ..machines import load
 from ..report import Report
-from ..report_changes import difference
 from ..sources.baseline_json import read_baseline
 from ..sources.report_json import as_recording
 from ..sources.samples import is_sample

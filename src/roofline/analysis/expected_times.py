@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from ..calibration import Calibration
 from ..machine import Machine
 from ..prediction import Prediction, predict
+from ..prediction.calibration import Calibration
 from ..report import Expected, OpInfo
 from ..workload import Op
 from .losses import COMPUTE, MEMORY

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from ..calibration import Calibration
 from ..errors import RooflineError
 from ..hlo.ir.module import HloModule
 from ..machine import Machine
+from ..prediction.calibration import Calibration
 from ..report import Finding, Point, Predicted, PredictedOp
 from ..resource import HBM
 from ..sources.embedded import programs_behind

@@ -7,7 +7,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from ..lazy_rows import at
+from ..columns.lazy_rows import at
 from ..report import Finding
 from ..workload import Op
 from .finding_kinds import OF_MOST, Kind

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from ..lazy_rows import take
+from ..columns.lazy_rows import take
 from ..machine import Machine
 from ..machines.architectures import capability_of
 from ..placement import IDEAL, Corrections

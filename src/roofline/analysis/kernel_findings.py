@@ -9,9 +9,9 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..lazy_rows import at
+from ..columns.lazy_rows import at
+from ..columns.op_columns import MANY
 from ..machine import LATENCY
-from ..op_columns import MANY
 from ..operation import Streamed
 from ..prediction import Prediction
 from ..report import Finding
@@ -241,7 +241,7 @@ def _spent_and_floor(op_times: OpTimes, ids: Sequence[int], clock: Clock) -> tup
 def _most_first(ids: Sequence[int], seconds: Sequence[float]) -> list[int]:
     """Ops by their seconds, the most first, those of equal time as they came."""
     if len(ids) > MANY:
-        from ..many_rows import longest_first  # numpy, which only very many ops need
+        from ..columns.many_rows import longest_first  # numpy, which only very many ops need
 
         return list(at(ids, longest_first(seconds)))
     return [ids[place] for place in sorted(range(len(ids)), key=seconds.__getitem__, reverse=True)]

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
+from ..columns.lazy_rows import ABSENT, Entries, at, column, mappings
 from ..cost import moves
-from ..lazy_rows import ABSENT, Entries, at, column, mappings
 from ..report import OpInfo
 from ..resource import HBM, Resource, named
 from .placed_ops import PlacedOps

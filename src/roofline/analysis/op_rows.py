@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from ..lazy_rows import ABSENT, Entries, LazyRows, at, column, take
-from ..op_columns import MANY, OpColumns, amounts_of
+from ..columns.lazy_rows import ABSENT, Entries, LazyRows, at, column, take
+from ..columns.op_columns import MANY, OpColumns, amounts_of
 from ..report import OpInfo
 from ..resource import Resource
 from .expected_times import with_expected_time
@@ -44,7 +44,7 @@ def rows_of(placed: PlacedOps, op_times: OpTimes) -> Sequence[OpInfo]:
 def _ranked(weights: Sequence[float]) -> tuple[list[int], list[int]]:
     """The ids of ops by their weights, largest first, and the rank of each."""
     if len(weights) > MANY:
-        from ..many_rows import longest_first, ranks_of  # numpy, which only very many ops need
+        from ..columns.many_rows import longest_first, ranks_of  # numpy, which only very many ops need
 
         return (order := longest_first(weights)), ranks_of(order)
     order = sorted(range(len(weights)), key=weights.__getitem__, reverse=True)

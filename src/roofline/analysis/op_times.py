@@ -5,8 +5,8 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from ..lazy_rows import column
-from ..op_columns import multiplies
+from ..columns.lazy_rows import column
+from ..columns.op_columns import multiplies
 from ..operation import Operation
 from ..prediction import Prediction
 from ..workload import Op

@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from msgspec import Struct
 
+from ..columns.cost_columns import Bools, Columns, Floats, place_columns, words_of
+from ..columns.lazy_rows import column
+from ..columns.op_columns import OpColumns, shared_costs
 from ..cost import Cost
-from ..cost_columns import Bools, Columns, Floats, place_columns, words_of
-from ..lazy_rows import column
 from ..machine import Machine
-from ..op_columns import OpColumns, shared_costs
 from ..resource import Resource
 from ..workload import Op
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ..lazy_rows import column
+from ..columns.lazy_rows import column
+from ..columns.op_columns import MANY, OpColumns, known_amounts
 from ..machine import Machine
-from ..op_columns import MANY, OpColumns, known_amounts
 from ..placement import IDEAL, Corrections, Placement, place_op
 from ..resource import HBM, Resource
 from ..workload import Op

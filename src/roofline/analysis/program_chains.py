@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import compress
 
+from ..columns.lazy_rows import column, take
 from ..cost import Cost
-from ..lazy_rows import column, take
 from ..resource import HBM
 from ..units import plain
 from ..workload import Avoidable, Op

@@ -5,7 +5,7 @@ from typing import Self
 
 from msgspec import Struct
 
-from ..lazy_rows import at
+from ..columns.lazy_rows import at
 from ..report import Point
 from ..units import rounded, show
 from ..workload import Step

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from ..columns.lazy_rows import at, column, take
+from ..columns.op_columns import MANY, OpColumns
 from ..cost import Amount, Cost, part_of, tidy
-from ..lazy_rows import at, column, take
 from ..machine import Machine
-from ..op_columns import MANY, OpColumns
 from ..placement import Corrections, place, place_op
 from ..report import Amounts, Point
 from ..resource import PCIE, Resource, named

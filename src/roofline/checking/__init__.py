@@ -11,12 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import MachineError, UsageError
-from ..op_filter import COMPARE
 from ..report import Number, OpInfo, Report
 from ..units import show
 from .baselines import ROUNDING, Baseline, BaselineOp, kind_of
 from .conditions import Condition, Quantity, parse_conditions
 from .finding_causes import explaining
+from .op_filter import COMPARE
 from .quantities import Amount, amount_of, counted_ops, whole_of
 from .regression_causes import changes_since, more_idle
 

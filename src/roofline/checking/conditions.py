@@ -17,9 +17,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import RooflineError, UnitError, UsageError, did_you_mean, excerpt
-from ..op_filter import FilterError, parse_filter
 from ..resource import Resource, check_known
 from ..units import parse, parse_count, plain
+from .op_filter import FilterError, parse_filter
 
 # quantity -> (its dimension, whether it is measured)
 QUANTITIES: dict[str, tuple[str, bool]] = {

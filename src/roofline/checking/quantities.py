@@ -5,11 +5,11 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..op_filter import filtered
 from ..report import Number, OpInfo, Point, Report
 from ..resource import Resource
 from ..selection import chosen_devices, per_device, per_step
 from .conditions import Quantity
+from .op_filter import filtered
 
 
 class Amount(Struct, frozen=True, kw_only=True):

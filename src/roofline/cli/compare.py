@@ -14,6 +14,7 @@ from ..analysis.budgets import check_change, read_limits
 from ..analysis.throughput import with_throughput
 from ..checking import Check
 from ..checking.quantities import main_point
+from ..checking.report_changes import ReportChanges, Trend, report_changes, trend
 from ..comparison import Delta, compare
 from ..errors import MachineError, UsageError
 from ..machine import Machine
@@ -24,7 +25,6 @@ from ..render.comparison import changes_text, comparison_with_changes
 from ..render.export import Row
 from ..render.tables import Paper, table
 from ..report import Report
-from ..report_changes import ReportChanges, Trend, report_changes, trend
 from ..sources import PROGRAM, find
 from ..sources.files import all_of
 from ..sources.pipes import is_pipe

@@ -10,8 +10,8 @@ from itertools import combinations, takewhile
 from typing import Any, NoReturn, Protocol
 
 from ..errors import MachineError, RooflineError, UnitError, UsageError, excerpt
-from ..input_limits import DEFAULT as DEFAULT_LIMITS
-from ..input_limits import parse_limits, set_limits
+from ..files.input_limits import DEFAULT as DEFAULT_LIMITS
+from ..files.input_limits import parse_limits, set_limits
 from ..machine import Machine
 from ..machines import load, parse_settings
 from ..machines.catalogue import is_path

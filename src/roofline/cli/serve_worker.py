@@ -17,13 +17,13 @@ from typing import Any
 import msgspec
 
 from ..analysis import analyze
+from ..checking.report_changes import report_changes
 from ..comparison import compare
 from ..errors import RooflineError, SourceError
 from ..render.comparison import comparison_with_changes
 from ..render.export import to_json
 from ..render.page.large_reports import shortened, shortened_comparison
 from ..report import Report
-from ..report_changes import report_changes
 from ..sources import read
 from ..sources.files import all_of
 from ..sources.report_json import read_report

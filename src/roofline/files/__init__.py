@@ -1,1 +1,1 @@
-"""Files on disk: written whole or not at all, unfinished ones, and the folders of the user."""
+"""Files on disk: written whole or not at all, unfinished ones, the folders of the user, and how much an input may hold."""

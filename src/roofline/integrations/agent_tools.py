@@ -18,16 +18,16 @@ from ..analysis.budgets import check as check_report
 from ..analysis.budgets import check_change, on_another_chip, read_conditions, read_limits
 from ..analysis.what_if import what_if as predict
 from ..checking import Check
+from ..checking.op_filter import filtered
 from ..checking.quantities import counted_ops, main_point
+from ..checking.report_changes import Change, OpChange, report_changes
 from ..errors import UsageError, did_you_mean
 from ..formulas import all_formulas, lookup
 from ..machines import catalogue, load
-from ..op_filter import filtered
 from ..render.budgets import check_text
 from ..render.change_comment import change_sentence
 from ..render.export import to_json
 from ..report import OpInfo, Report
-from ..report_changes import Change, OpChange, report_changes
 from ..sources.baseline_json import read_baseline
 from ..sources.report_json import stored_report
 from ..units import rounded

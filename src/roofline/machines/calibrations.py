@@ -9,9 +9,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ..calibration import REGIMES, Calibration, Family, Interval
 from ..errors import MachineError, UnitError
 from ..machine import Machine
+from ..prediction.calibration import REGIMES, Calibration, Family, Interval
 from ..units import parse
 from .catalogue import card as look_up
 from .catalogue import names

@@ -9,13 +9,13 @@ from functools import cache
 
 from msgspec import Struct
 
-from ..calibration import BORROWED, LATENCY_REGIME_S, WIDE, Calibration, Family
 from ..cost import Cost
 from ..machine import Machine
 from ..operation import Attention, Collective, Operation, Product, RowWise, Streamed
 from ..placement import Placement, place_op
 from ..resource import HBM, TRANSCENDENTAL
 from .attention import decode_time, prefill_time
+from .calibration import BORROWED, LATENCY_REGIME_S, WIDE, Calibration, Family
 from .collectives import collective_time
 from .products import product_time
 from .streams import pointwise_time, row_time

@@ -14,8 +14,8 @@ Decode, each key head of each sequence a block, split along the cache where ther
 
 from math import ceil
 
-from ..calibration import Calibration, Family
 from ..operation import Attention, width
+from .calibration import Calibration, Family
 from .terms import Estimate, Hardware, floor_of, joined
 
 BLOCK = 128

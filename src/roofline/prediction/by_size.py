@@ -17,12 +17,12 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from ..calibration import Calibration
 from ..errors import FormulaError, UsageError
 from ..ledger import Ledger
 from ..machine import Machine
 from ..placement import place_op
 from . import Prediction, predict
+from .calibration import Calibration
 
 DOUBLINGS = 40  # of the free size that are searched
 COMPUTING = (

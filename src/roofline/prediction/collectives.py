@@ -5,8 +5,8 @@
 The crossing is (n − 1)/n of the payload, twice that for an all-reduce; switches that add on their way carry less of it in groups of 8.
 """
 
-from ..calibration import Calibration, Family
 from ..operation import Collective
+from .calibration import Calibration, Family
 from .terms import Estimate, floor_of
 
 IN_SWITCH = 8  # devices in a group for which the switch adds

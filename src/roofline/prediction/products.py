@@ -12,8 +12,8 @@ longer than reading them; or a kernel before it does, and writes them.
 
 from functools import lru_cache
 
-from ..calibration import Calibration, Family
 from ..operation import Product, width
+from .calibration import Calibration, Family
 from .terms import Estimate, Hardware, floor_of, joined, sustained_share
 
 TILES = ((64, 64), (128, 128), (64, 128), (128, 64), (128, 256), (256, 128), (64, 256), (32, 64), (64, 32), (16, 64))

@@ -5,8 +5,8 @@ pointwise   floor + max(bytes / sustained bandwidth, special functions / (cores 
 row-wise    floor + ((bytes / sustained bandwidth)^p + (max(1, rows / (cores · rows at once)) · (start + columns · step))^p)^(1/p)
 """
 
-from ..calibration import Calibration, Family
 from ..operation import RowWise, Streamed
+from .calibration import Calibration, Family
 from .terms import Estimate, Hardware, floor_of, joined
 
 NARROWED = 9.0  # elements that a core converts to 8-bit floats a clock (XLA's kernels on H200: 7 to 10)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from ..calibration import Calibration, Family
+from .calibration import Calibration, Family
 
 
 class Hardware(Struct, frozen=True):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from ..checking import Check
-from ..report_changes import Change, OpChange, ReportChanges, Spread, Trend, signed_percent
+from ..checking.report_changes import Change, OpChange, ReportChanges, Spread, Trend, signed_percent
 from ..units import percent, plain
 from .budgets import amount_text, check_text, without_repeated_causes
 from .markdown import markdown_table, with_escapes

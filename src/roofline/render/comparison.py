@@ -7,9 +7,9 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from ..checking import Check
+from ..checking.report_changes import ReportChanges
 from ..comparison import TIME, Comparison, Delta, Figure, Side
 from ..cost import sum_or_unknown
-from ..report_changes import ReportChanges
 from ..units import percent, plain, show
 from .tables import Cell, Paper, facts, table
 from .text import notes_text

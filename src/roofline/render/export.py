@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
+from ..columns.lazy_rows import ABSENT, LazyRows, column, entries
 from ..errors import MissingExtra
 from ..grouping import Group
-from ..lazy_rows import ABSENT, LazyRows, column, entries
 from ..report import OpInfo, Report
 from .op_table import places
 

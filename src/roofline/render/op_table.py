@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from .. import lazy_rows
+from ..columns import lazy_rows
 from ..errors import UnitError, UsageError, did_you_mean
 from ..folding import TableRows
 from ..report import OpInfo, Point, Report

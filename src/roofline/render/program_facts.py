@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import compress, count
 
-from ..lazy_rows import column, take, unsorted
+from ..columns.lazy_rows import column, take, unsorted
 from ..report import OpInfo, Point, Report
 from ..resource import bound_words
 from ..units import approximate, percent, plain, show

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from math import fsum
 
+from ..columns.lazy_rows import at, column, places_of, unsorted
 from ..folding import TableRows, table_rows
 from ..grouping import Group
-from ..lazy_rows import at, column, places_of, unsorted
 from ..report import Expected, Finding, OpInfo, Report
 from ..resource import bound_words
 from ..units import percent, plain, rounded, show

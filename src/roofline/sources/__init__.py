@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import RooflineError, SourceError, UsageError
-from ..input_limits import limits
+from ..files.input_limits import limits
 from ..machine import Machine
 from ..workload import Recording
 from .files import files_of, head_of, local_file, profiles_in, traces_in

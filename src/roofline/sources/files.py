@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import SourceError, UsageError
-from ..input_limits import limits, too_much
+from ..files.input_limits import limits, too_much
 from ..units import parse
 from .pipes import opened_path
 from .remote import Progress, is_folder, is_remote, local_copy, remote_profiles

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..cost import Cost, sum_or_unknown
 from ..errors import FormulaError, SourceError
-from ..input_limits import check_limit
+from ..files.input_limits import check_limit
 from ..machine import Machine
 from ..resource import HBM, Resource
 from ..units import parse

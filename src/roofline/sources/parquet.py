@@ -11,7 +11,7 @@ from typing import IO
 import msgspec
 
 from ..errors import MissingExtra, SourceError
-from ..input_limits import Limits, check_limit, limits, set_limits
+from ..files.input_limits import Limits, check_limit, limits, set_limits
 from ..units import parse
 
 Cell = str | float | int | None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from ..errors import SourceError
-from ..input_limits import limits, too_much
+from ..files.input_limits import limits, too_much
 from ..units import parse
 
 if TYPE_CHECKING:

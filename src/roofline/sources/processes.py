@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from ..errors import RooflineError, SourceError
-from ..input_limits import set_limits
+from ..files.input_limits import set_limits
 from .cores import cores
 from .parts import Part
 from .reading import Known, OverallProgress, Reading, read_file

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ..input_limits import DEFAULT, Limits
+from ..files.input_limits import DEFAULT, Limits
 from ..machine import Machine
 from .parts import Part
 from .pipes import opened_path

@@ -7,7 +7,7 @@ from msgspec import MsgspecError
 
 from ..cost import Cost
 from ..errors import SourceError
-from ..input_limits import check_limit
+from ..files.input_limits import check_limit
 from ..machine import Machine
 from ..report import SCHEMA, OpInfo, Report
 from ..workload import Counters, Device, Op, Recording, Share, Step, StepsOnDevice, Workload

@@ -24,12 +24,12 @@ from typing import Any, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from ..columns.lazy_rows import column
+from ..columns.op_columns import MANY, OpColumns
 from ..cost import sum_or_unknown
 from ..dtypes import dtype
 from ..errors import RooflineError, SourceError, did_you_mean, excerpt
-from ..lazy_rows import column
 from ..machine import Machine
-from ..op_columns import MANY, OpColumns
 from ..resource import HBM, MEMORY_UNITS, UNNAMED_WORK, Resource, named
 from ..units import parse, parse_plain
 from ..workload import COST_PROVENANCES, Coverage, Op, Recording, Share, StepsOnDevice, Workload

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from ..errors import SourceError
-from ..input_limits import check_limit, limits, too_much
+from ..files.input_limits import check_limit, limits, too_much
 from .files import HEAD_BYTES, all_of
 from .json_pieces import check_rows_end
 

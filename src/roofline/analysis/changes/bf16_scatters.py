@@ -7,9 +7,9 @@ result is so small that threads want the same words, most of their tries are in 
     updates / (cores · clock · ADDS) · max(1, TRIES · updates in flight / words of the result)
 """
 
-from ...calibration import Calibration
 from ...hlo.ir.module import Computation, HloModule, Instruction
 from ...hlo.price.bodies import reads_target
+from ...prediction.calibration import Calibration
 from ...workload import Op
 
 ADDS = 0.48  # numbers that a core adds a clock if threads want different words (H200: 0.37 to 0.5 in most of 40 kernels, 0.15 at least)

@@ -6,7 +6,6 @@ from functools import cached_property
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...calibration import Calibration
 from ...cost import NOTHING, Cost
 from ...hlo.ir.module import HloModule
 from ...hlo.ir.platforms import named_platform, platform_of
@@ -18,6 +17,7 @@ from ...hlo.unneeded import Review
 from ...machine import Machine
 from ...operation import Convolution, Operation, Product, width
 from ...prediction import Prediction
+from ...prediction.calibration import Calibration
 from ...workload import Op, Recording
 from ..advice_rules import listed
 from ..expected_times import predict_op

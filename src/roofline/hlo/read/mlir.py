@@ -8,7 +8,7 @@ import re
 
 from msgspec import Struct, field
 
-from ...input_limits import excess, limits
+from ...files.input_limits import excess, limits
 from ..ir.malformed import Malformed, excerpt
 from .lexing import STRING
 from .mlir_attributes import end_of_nest, end_of_type, parse_dictionary, parse_value, skip, unescape

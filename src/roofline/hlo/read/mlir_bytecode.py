@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from msgspec import Struct, field
 
-from ...input_limits import excess, limits
+from ...files.input_limits import excess, limits
 from ..ir.malformed import Malformed
 from .mlir_writing import printable_text
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...errors import SourceError
-from ...input_limits import excess, limits
+from ...files.input_limits import excess, limits
 from ..ir.attributes import Alias, StackFrames
 from ..ir.malformed import Malformed, excerpt, placed
 from ..ir.module import Call, Computation, HloModule, Instruction, check_operands

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct, field
 
 from ...errors import SourceError
-from ...input_limits import excess, limits
+from ...files.input_limits import excess, limits
 from ..ir.attributes import Alias
 from ..ir.malformed import Malformed, excerpt, placed
 from ..ir.module import Call, Computation, HloModule, Instruction, check_operands, only

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ...errors import SourceError
-from ...input_limits import excess, limits
+from ...files.input_limits import excess, limits
 from ..ir.attributes import StackFrames
 from ..ir.malformed import Malformed, excerpt, placed
 from ..ir.module import Call, Computation, HloModule, Instruction, check_operands, only

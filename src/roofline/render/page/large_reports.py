@@ -4,8 +4,8 @@ from collections.abc import Container
 
 from msgspec.structs import replace
 
+from ...columns.lazy_rows import column, unsorted
 from ...comparison import Comparison
-from ...lazy_rows import column, unsorted
 from ...report import LaneInfo, Report
 from ...units import percent
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
+from ...checking.report_changes import Spread, Trend
 from ...errors import UsageError
-from ...report_changes import Spread, Trend
 from ...units import show
 from ..geometry import Extent, Tick
 from .frame import Axis

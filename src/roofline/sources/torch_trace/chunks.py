@@ -13,7 +13,7 @@ from typing import BinaryIO
 import msgspec
 
 from ...errors import SourceError
-from ...input_limits import limits
+from ...files.input_limits import limits
 from ...units import parse
 from .events import DOCUMENT, EVENTS, EXACT_EVENTS, HEAD, Event, Head
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from ...errors import SourceError
-from ...input_limits import check_limit
+from ...files.input_limits import check_limit
 from ..cores import cores
 from ..pipes import opened_path
 from .chunks import Chunks, blocks

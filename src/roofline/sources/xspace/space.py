@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from ...errors import SourceError
-from ...input_limits import DEFAULT, limits, too_much
+from ...files.input_limits import DEFAULT, limits, too_much
 from ...units import parse
 from ..pipes import opened_path
 

@@ -11,11 +11,11 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from .cost import Cost
-from .errors import FormulaError, MachineError
-from .machine import LATENCY, LATENCY_TIMES, Machine
-from .placement import IDEAL, Corrections, may_bind, tie_order
-from .resource import Resource
+from ..cost import Cost
+from ..errors import FormulaError, MachineError
+from ..machine import LATENCY, LATENCY_TIMES, Machine
+from ..placement import IDEAL, Corrections, may_bind, tie_order
+from ..resource import Resource
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

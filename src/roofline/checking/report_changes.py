@@ -12,12 +12,12 @@ from statistics import fmean, variance
 
 from msgspec import Struct
 
-from .checking.baselines import kind_of
-from .checking.conditions import Quantity
-from .checking.quantities import amount_of, counted_ops, part_of_op
-from .dtypes import DTYPES
-from .report import Number, OpInfo, Report
-from .units import percent, plain
+from ..dtypes import DTYPES
+from ..report import Number, OpInfo, Report
+from ..units import percent, plain
+from .baselines import kind_of
+from .conditions import Quantity
+from .quantities import amount_of, counted_ops, part_of_op
 
 SCHEMA = "roofline.changes/1"
 ROUNDING = 1e-9

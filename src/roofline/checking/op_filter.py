@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import translate
 from typing import NamedTuple, NoReturn
 
-from .errors import UnitError, UsageError, did_you_mean, excerpt
-from .report import OpInfo
-from .units import BINARY, DECIMAL, parse
+from ..errors import UnitError, UsageError, did_you_mean, excerpt
+from ..report import OpInfo
+from ..units import BINARY, DECIMAL, parse
 
 Totals = Mapping[str, float]
 Test = Callable[[OpInfo, Totals], bool]

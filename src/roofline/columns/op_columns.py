@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from .cost import Amount, Cost
+from ..cost import Amount, Cost
+from ..resource import Resource
+from ..workload import Op
 from .lazy_rows import ABSENT, LazyRows, at, column
-from .resource import Resource
-from .workload import Op
 
 MANY = 10_000  # ops: more are kept and placed in columns
 _NONE: frozenset[Resource] = frozenset()

@@ -7,8 +7,8 @@ They are one setting of the process. What is read elsewhere (by helper processes
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from .errors import SourceError, UnitError, UsageError, did_you_mean
-from .units import parse, parse_count
+from ..errors import SourceError, UnitError, UsageError, did_you_mean
+from ..units import parse, parse_count
 
 
 class Limits(Struct, frozen=True, kw_only=True):
