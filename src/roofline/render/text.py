@@ -231,7 +231,7 @@ def fine_line(report: Report) -> str:
     if not said:
         return ""
     *others, last = said
-    return f"Little to gain in {', '.join(others)}{' and ' if others else ''}{last}."
+    return f"Only less work helps in {', '.join(others)}{' and ' if others else ''}{last}: such kernels reach no more on this chip."
 
 
 def notes_text(notes: list[str], paper: Paper = PLAIN) -> str:
