@@ -57,6 +57,19 @@ def test_steps_are_told_by_launches_not_by_when_the_device_got_to_them(tmp_path:
     assert [point.flops_by_convention for point in steps] == [{"flop_counter": 3 * PRODUCT}] * 3
 
 
+def test_a_copy_that_runs_ahead_on_another_queue_does_not_begin_its_step(tmp_path: Path) -> None:
+    # The host launches a step every 50 µs, the device takes 100 µs for each; the copy of the next batch runs as soon as it is launched.
+    trace = training()
+    for step in range(3):
+        host = 50 * step
+        trace.op("aten::copy_", host + 10, 4, [(64, 32), (64, 32)])
+        trace.copy("HtoD (Pinned -> Device)", 4096, launched=host + 11, ran=host + 12, took=5)
+        trace.events[-1]["tid"] = trace.events[-1]["args"]["stream"] = 20
+    steps = report_on(trace, tmp_path).steps
+    assert [round(step.time_s * 1e6) for step in steps] == [100, 100, 52]
+    assert [round(step.busy_s * 1e6) for step in steps] == [36, 36, 36]  # 10 + 10 + 1 + 10, and 5 of the copy
+
+
 def test_modules_and_lines_come_from_the_stack_and_backward_has_those_of_forward(tmp_path: Path) -> None:
     ops = by_label(report_on(training(), tmp_path))
     for label in ("mm 64x32, 32x16 bf16 forward", "mm 32x64, 64x16 bf16 backward"):

@@ -343,6 +343,22 @@ def test_a_step_whose_streams_overlap_is_busy_once(tmp_path: Path) -> None:
     assert second.busy_s == pytest.approx(5e-6)
 
 
+def test_a_copy_that_runs_ahead_on_another_stream_does_not_begin_its_step(tmp_path: Path) -> None:
+    # The host launches both steps at once; the copy of the next batch runs then, the program of the second step after that of the first.
+    first = [annotation(0, 0, 4 * US), launch(1, US), launch(2, 2 * US)]
+    second = [annotation(1, 5 * US, 4 * US), launch(3, 6 * US), launch(4, 7 * US)]
+    one = [
+        kernel("a", 10 * US, 30 * US, hlo_op="add.1", program_id=7, scope_range_id=1, correlation_id=1),
+        kernel("a", 40 * US, 30 * US, hlo_op="add.1", program_id=7, scope_range_id=3, correlation_id=4),
+    ]
+    two = [
+        kernel("b", 3 * US, 2 * US, hlo_op="add.2", program_id=7, scope_range_id=2, correlation_id=2),
+        kernel("b", 8 * US, 2 * US, hlo_op="add.2", program_id=7, scope_range_id=4, correlation_id=3),
+    ]
+    recording = recorded(tmp_path, gpu(one, two), programs({7: TWICE}), host([*first, *second]))
+    assert [step.time_s for step in recording.steps] == [pytest.approx(30e-6), pytest.approx(30e-6)]
+
+
 def test_a_step_is_busy_with_its_own_work_only(tmp_path: Path) -> None:
     first = [annotation(0, 0, 10 * US), launch(1, US), launch(2, 2 * US), launch(3, 3 * US)]
     second = [annotation(1, 20 * US, 10 * US), launch(4, 21 * US)]

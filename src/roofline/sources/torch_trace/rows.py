@@ -19,7 +19,7 @@ from ...torch_prices.elementwise import ELEMENTWISE
 from ...torch_prices.inductor import FUSED
 from ..parts import UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
 from ..timeline import Span, busy_in, lane
-from .arrays import Integers, distinct
+from .arrays import Flags, Integers, distinct
 from .columns import KERNEL, MEMCPY, NONE, Numbered
 from .context import Contexts
 from .executions import Execution, Executions
@@ -278,18 +278,31 @@ class DeviceRows:
         return lane(span, spent, busy_in(buckets, (self.busy * PS).tolist()))
 
     def _extents(self, complete: Mapping[Mark, bool], marks: Integers) -> dict[Mark, Extent]:
-        """The work of each step: from its first event to its last, whatever else ran then."""
+        """The work of each step: from its first event on the main queue to its last on any, whatever else ran then."""
         found: dict[Mark, Extent] = {}
         mine = marks[self.events]
         order = np.argsort(mine, kind="stable")
         each, firsts = np.unique(mine[order], return_index=True)
-        for mark, places in zip(each.tolist(), np.split(order, firsts[1:]), strict=True):
-            if mark == NONE:
-                continue
+        parts = {mark: places for mark, places in zip(each.tolist(), np.split(order, firsts[1:]), strict=True) if mark != NONE}
+        main = self._on_main_queue(list(parts.values()))
+        for mark, places in parts.items():
             start, end = self.start[places], self.end[places]
             busy = int(uncovered(start, end).sum())
-            found[mark] = Extent(int(start.min()) * PS, int(end.max()) * PS, busy * PS, complete.get(mark, True))
+            begin = int(start[main[places]].min())
+            found[mark] = Extent(begin * PS, int(end.max()) * PS, busy * PS, complete.get(mark, True))
         return found
+
+    def _on_main_queue(self, parts: Sequence[Integers]) -> Flags:
+        """Which events tell when steps begin: those of the busiest queue with work in all of them, else all.
+
+        Work on other queues, such as a copy of the next batch, runs when the host launches it, long before the rest of its step.
+        """
+        queues, numbers = np.unique(self._work.queue[self.events], return_inverse=True)
+        spent = _sums(numbers, self.end - self.start, len(queues))
+        common = [queue for queue in range(len(queues)) if all((numbers[places] == queue).any() for places in parts)]
+        if not common:
+            return np.ones(len(numbers), bool)
+        return np.asarray(numbers == max(common, key=lambda queue: int(spent[queue])))
 
 
 def _sums(numbers: Integers, values: Integers, size: int) -> Integers:

@@ -2,12 +2,13 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence, Set
 
 from msgspec import Struct
 
 from ..parts import Extent, Mark
 from .scan import Totals, union
+from .steps import NO_MARK
 
 
 class _OnLine(Struct):
@@ -29,6 +30,7 @@ class _OnLine(Struct):
 def extents(tables: Sequence[Totals], mark_of: Callable[[int], Mark], complete: Collection[Mark]) -> dict[Mark, Extent]:
     """The extent of each step from the lines of a device, whose labels stand for marks. Several lines need their intervals."""
     mine: dict[Mark, list[_OnLine]] = {}
+    lines: list[dict[Mark, _OnLine]] = []
     for totals in tables:
         cells, found = totals.cells, dict[Mark, _OnLine]()
         for label, self_ps, first_ps, last_ps in zip(cells.label, cells.self_ps, cells.first_ps, cells.last_ps, strict=True):
@@ -36,20 +38,31 @@ def extents(tables: Sequence[Totals], mark_of: Callable[[int], Mark], complete: 
                 found.setdefault(mark_of(label), _OnLine(totals.intervals)).add(self_ps, first_ps, last_ps)
         for mark, part in found.items():
             mine.setdefault(mark, []).append(part)
-    return {mark: _extent(parts, mark in complete) for mark, parts in sorted(mine.items())}
+        lines.append(found)
+    main = _main_line(lines, mine.keys() - {NO_MARK})
+    return {mark: _extent(parts, main.get(mark), mark in complete) for mark, parts in sorted(mine.items())}
 
 
-def _extent(parts: Sequence[_OnLine], complete: bool) -> Extent:
-    """All of a step's work.
+def _main_line(lines: Sequence[dict[Mark, _OnLine]], steps: Set[Mark]) -> dict[Mark, _OnLine]:
+    """The line that tells when steps begin: the busiest of those with work in all of them; none if there is no such line.
+
+    Work on other lines, such as a copy of the next batch, runs when the host launches it, long before the rest of its step.
+    """
+    common = [line for line in lines if steps <= line.keys()]
+    return max(common, key=lambda line: sum(part.self_ps for part in line.values()), default={})
+
+
+def _extent(parts: Sequence[_OnLine], main: _OnLine | None, complete: bool) -> Extent:
+    """All of a step's work, from its first on the main line to its last on any.
 
     A line runs its launches in order: between the first and the last of a step it runs that step. Where another one's work comes between
     (launched by another thread), the sum of the step's own times still bounds the time.
     """
-    begin, end = min(part.begin_ps for part in parts), max(part.end_ps for part in parts)
-    busy = end - begin
+    first, end = min(part.begin_ps for part in parts), max(part.end_ps for part in parts)
+    busy = end - first
     if len(parts) > 1:
         busy = union(_within(part.intervals, part.begin_ps, part.end_ps) for part in parts)[1]
-    return Extent(begin, end, min(busy, sum(part.self_ps for part in parts)), complete)
+    return Extent(main.begin_ps if main else first, end, min(busy, sum(part.self_ps for part in parts)), complete)
 
 
 def _within(intervals: memoryview, begin: int, end: int) -> memoryview:
