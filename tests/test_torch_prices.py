@@ -376,6 +376,35 @@ def test_a_template_is_a_product_and_flex_attention_is_unknown() -> None:
     assert priced("triton_tem_fused_flex_attention_0", t(8, 4), t(8, 4), t(8, 4), extra={"kernel_flop": 0}).cost is None
 
 
+def test_a_template_may_add_to_its_product_and_take_weights_transposed() -> None:
+    # x (8 x 4) times weights (2 x 4), which are stored transposed: 2·8·4·2 FLOP. First comes what is added: a bias, or a residual.
+    for added in (t(2), t(8, 2)):
+        found = cost("triton_tem_fused_addmm_t_0", added, t(8, 4), t(2, 4), t(8, 2))
+        assert found.known(matrix("bf16")) == 2 * 8 * 4 * 2
+        assert found.bytes() == 2 * (added.elements + 32 + 8 + 16)
+    # Rows over two axes; a batch of products; and tensors that are no product.
+    assert cost("triton_tem_fused_mm_0", t(2, 4, 4), t(4, 2), t(8, 2)).known(matrix("bf16")) == 2 * 8 * 4 * 2
+    assert cost("triton_tem_fused_bmm_0", t(3, 8, 4), t(3, 4, 2), t(3, 8, 2)).known(matrix("bf16")) == 3 * 2 * 8 * 4 * 2
+    assert priced("triton_tem_fused_bmm_0", t(3, 8, 4), t(5, 4, 2), t(3, 8, 2)).cost is None
+    assert priced("triton_tem_fused_convolution_0", t(1, 3, 8, 8), t(4, 3, 3, 3), t(1, 4, 8, 8)).cost is None
+
+
+def test_a_triton_kernel_of_one_tensor_updates_it_unless_it_makes_it() -> None:
+    updated = priced("triton_poi_fused_gelu_0", t(8, 4), 32)
+    assert updated.cost is not None
+    assert (updated.cost.bytes(), updated.interval) == (2 * 2 * 32, None)
+    made = priced("triton_poi_fused_zeros_0", t(8, 4), 32)
+    assert made.cost is not None
+    assert (made.cost.bytes(), made.interval) == (2 * 32, (2 * 32, 2 * 2 * 32))
+
+
+def test_a_python_number_does_not_widen_a_scalar() -> None:
+    fp32, fp64 = dtype("fp32"), dtype("fp64")
+    assert priced("aten::div", t(of=fp32), t(of=fp64)).dtype == "fp32"
+    assert priced("aten::div", t(of=fp64), t(of=fp64)).dtype == "fp64"
+    assert priced("aten::div", t(8, of=fp64), t(of=fp32)).dtype == "fp64"
+
+
 @pytest.mark.parametrize("op", ["vllm::unified_attention_with_output", "vllm::moe_forward", "_vllm_fa3_C::fwd"])
 def test_what_a_recording_cannot_tell_is_unknown(op: str) -> None:
     found = priced(op, t(8, 4), t(10**6, 16), t(10**6, 16))

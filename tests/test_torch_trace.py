@@ -127,6 +127,17 @@ def test_an_op_without_a_price_goes_by_the_op_around_it(tmp_path: Path) -> None:
     assert (op.name, op.count, op.kernels, op.flops) == ("aten::mm", 1, 2, 128)
 
 
+def test_a_tensor_that_an_op_takes_twice_is_read_once(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    trace.op("aten::isnan", 10, 9, [(1024, 1024)])
+    trace.op("aten::ne", 11, 7, [(1024, 1024), (1024, 1024)])
+    trace.run("elementwise", launched=12, start=20, dur=5)
+    trace.op("aten::ne", 31, 7, [(1024, 1024), (1024, 1024)])
+    trace.run("elementwise", launched=32, start=40, dur=5)
+    # 2 B read and 1 B written an element; two tensors where nothing says that they are one
+    assert {op.name: op.bytes["hbm"] for op in report_on(trace, tmp_path).ops} == {"aten::isnan": 3 * 2**20, "aten::ne": 5 * 2**20}
+
+
 def test_an_op_nobody_can_price_keeps_its_time_and_the_report_says_what_would_tell(tmp_path: Path) -> None:
     trace = TorchTrace()
     trace.op("mylib::strange", 0, 5, [(8, 4)])

@@ -16,6 +16,7 @@ from .traffic import format_name, pointwise_work, traffic
 
 ELEMENTWISE = "elementwise"
 BOOL = dtype("bool")
+PYTHON_NUMBER = "fp64"
 
 
 class Rule(Struct, frozen=True):
@@ -104,14 +105,18 @@ _GELU = {"none": POINTWISE["gelu_erf"], "tanh": POINTWISE["gelu"]}
 
 
 def promoted(*tensors: Tensor) -> DType | None:
-    """The number format of a result: that of the dimensioned operands, then of 0-dim ones of a higher kind (bool, int, float, complex)."""
+    """The number format of a result: that of the dimensioned operands, then of 0-dim ones of a higher kind (bool, int, float, complex).
+
+    A Python number is recorded as a 0-dim double, which widens no other 0-dim float.
+    """
     if any(one.dtype is None for one in tensors):
         return None
     formats = [(bool(one.shape), one.dtype) for one in tensors if one.dtype is not None]
     if not formats:
         return None
     large = [number for dimensioned, number in formats if dimensioned] or [number for _, number in formats]
-    best = _widest(large)
+    narrower = [number for number in large if number.name != PYTHON_NUMBER and _kind(number) == 2]
+    best = _widest(narrower if narrower and not any(dimensioned for dimensioned, _ in formats) else large)
     scalars = [number for dimensioned, number in formats if not dimensioned and _kind(number) > _kind(best)]
     return _widest(scalars) if scalars else best
 

@@ -3,10 +3,11 @@
 ``poi`` are pointwise, ``red`` and ``per`` reductions, ``for`` foreach kernels, ``tem`` templates (products, attention). ``addmm`` or
 ``convolution`` in the name of a pointwise kernel or reduction is only the epilogue of a product that ran elsewhere. Without recorded bytes,
 each tensor is read or written at most once for each of the kernel's positions; one that is read and written in place, which a trace
-cannot tell, would count twice: hence the interval.
+tells only of a kernel without other tensors, would count twice: hence the interval.
 """
 
 import re
+from itertools import pairwise
 from math import prod
 
 from ..cost import Cost
@@ -25,6 +26,7 @@ COMPILED_KERNELS = "inductor::compiled kernels "  # and the beginning of their g
 _NAME = re.compile(r"triton_(poi|red|per|for|tem|spl|sca|mix)_")
 _WORDS = {"poi": "pointwise fusion", "red": "reduction fusion", "per": "reduction fusion", "for": "foreach fusion", "tem": "template"}
 _SCATTERS = re.compile(r"_(?:index_put|index_add|scatter|scatter_add|scatter_reduce|embedding_dense_backward)(?:_|$)")
+_MAKES = re.compile(r"_(?:zeros?|ones|full|fill|empty|arange|iota|linspace|eye|scalar|rand\w*|bernoulli|normal|uniform)(?:_|$)")
 _BLOCK = re.compile(r"\b([XYZ])BLOCK=(\d{1,9})\b")
 VECTOR_UNKNOWN = "FLOP of its pointwise part are not recorded"
 RECORDED = "bytes as Inductor recorded them"
@@ -77,7 +79,9 @@ def capped(call: Call) -> tuple[int, int] | None:
     if None in sizes:
         return None
     known = [size for size in sizes if size is not None]
-    return sum(known), sum(known) + known[0]
+    most = sum(known) + known[0]
+    is_updated = len(tensors) == 1 and not _MAKES.search(call.op)  # there is nothing else to read
+    return (most if is_updated else sum(known)), most
 
 
 def _positions(call: Call) -> int | None:
@@ -97,21 +101,21 @@ def _at_most(one: Tensor, positions: int | None) -> Tensor:
 
 
 def _template(call: Call) -> Priced | None:
-    """A product from a template: A and B are the first two tensors, the result the last. FlexAttention's FLOP stay unknown."""
+    """A product from a template: two of its tensors, and the last one as the result. FlexAttention's FLOP stay unknown."""
     if "flex_attention" in call.op:
         return flex(call)
     tensors = call.all_tensors
     if len(tensors) < 3:
         return None
-    a, b, out = tensors[0], tensors[1], tensors[-1]
-    number, notes = product_format(call, a, b)
+    fitting = {pair: count for pair in pairwise(tensors[:-1]) if (count := _multiplied(*pair, tensors[-1]))}
+    number, notes = product_format(call, *next(iter(fitting), tensors[:2]))
     flops = call.extra.get("kernel_flop")
     if not isinstance(flops, (int, float)) or flops <= 0:
-        if len(a.shape) < 2 or len(b.shape) != len(a.shape) or a.shape[-1] != b.shape[-2]:
+        if len(set(fitting.values())) != 1:
             return Priced(cost=None, category="matmul", missing=KERNEL_METADATA)
-        flops = 2 * prod(a.shape) * b.shape[-1]
+        flops = next(iter(fitting.values()))
     recorded = recorded_bytes(call)
-    moved = Cost.of({HBM: recorded}) if recorded is not None else traffic((a, b, *tensors[2:-1]), (out,))
+    moved = Cost.of({HBM: recorded}) if recorded is not None else traffic(tensors[:-1], tensors[-1:])
     return Priced(
         cost=matrix_work(int(flops), number) + moved,
         category="matmul",
@@ -119,3 +123,18 @@ def _template(call: Call) -> Priced | None:
         by_convention={"flop_counter": int(flops)},
         notes=notes,
     )
+
+
+def _multiplied(a: Tensor, b: Tensor, out: Tensor) -> int:
+    """The FLOP of a product of two tensors with this result, the second one transposed or not; 0 where they do not fit.
+
+    Rows may be split over several axes; a second operand with as many axes as the first is a batch.
+    """
+    if min(len(a.shape), len(b.shape), len(out.shape)) < 2 or a.elements * out.elements == 0:
+        return 0
+    k, n = a.shape[-1], out.shape[-1]
+    batch = prod(b.shape[:-2])
+    fits = b.shape[-2:] in ((k, n), (n, k)) and a.elements // k == out.elements // n
+    if not fits or (batch > 1 and not a.shape[:-2] == b.shape[:-2] == out.shape[:-2]):
+        return 0
+    return 2 * a.elements * n

@@ -11,6 +11,8 @@ from .arrays import Integers
 from .columns import NONE, OP, Columns
 from .host import Host, Launches
 
+TAKEN_TWICE = ("aten::isnan",)
+
 
 class Work(Struct):
     """Events of all devices in order of time: the launch each came from, and the op around that, where there are.
@@ -53,10 +55,20 @@ def work_of(columns: Columns, origin: int, host: Host, launches: Launches) -> Wo
     used = used_launches(launch, launches)
     inside = np.full(len(launches.start) + 1, NONE)  # the last one for NONE itself
     inside[used] = host.nearest(host.enclosing(launches.thread[used], launches.start[used]), OP)
-    op = inside[launch]
+    op = _told_whole(inside, columns, host)[launch]
     rest = {name: table.take(name)[order] for name in ("device", "queue", "kernel", "extra")}
     kernels = np.array(list(columns.kernels) or [(NONE,) * 4], np.int64)
     return Work(start=start, end=end, launch=launch, op=op, kernels=kernels, **rest)
+
+
+def _told_whole(ops: Integers, columns: Columns, host: Host) -> Integers:
+    """Ops, with the one around them in place of those that get one tensor twice, which a recording does not tell: isnan is x != x."""
+    names = [number for number, name in enumerate(columns.names) if str(name) in TAKEN_TWICE]
+    inner = np.flatnonzero(ops != NONE)
+    outer = host.parent[ops[inner]]
+    twice = (outer != NONE) & np.isin(host.name[outer], names)
+    ops[inner[twice]] = outer[twice]
+    return ops
 
 
 def used_launches(launch: Integers, launches: Launches) -> Integers:
