@@ -50,6 +50,19 @@ def test_a_chain_of_elementwise_operators_would_fuse(tmp_path: Path) -> None:
     assert "torch.compile" in found.levers[0]
 
 
+def test_operands_that_are_broadcast_begin_a_chain_as_large_as_their_result(tmp_path: Path) -> None:
+    pairs = (4096, 512, 32)
+
+    def distances(trace: TorchTrace, at: float) -> None:
+        steps = (("aten::sub", [(4096, 1, 32), (1, 512, 32)]), ("aten::pow", [pairs]), ("aten::sum", [pairs]))
+        for place, (name, tensors) in enumerate(steps):
+            trace.op(name, at + 10 * place, 5, tensors, values=[] if place == 0 else ["2"])
+            trace.run("kernel", launched=at + 10 * place + 1, start=at + 100 * place, dur=100)
+
+    # Nothing of the pairs is left: sub reads points and centres, sum writes less than all pairs.
+    assert finding(steps_of(distances, tmp_path), "unfused-chain").saving_per_step_s == pytest.approx(300e-6, rel=0.05)
+
+
 def test_a_product_between_them_breaks_a_chain(tmp_path: Path) -> None:
     def broken(trace: TorchTrace, at: float) -> None:
         for place, name in enumerate(("aten::relu", "aten::mm", "aten::relu")):

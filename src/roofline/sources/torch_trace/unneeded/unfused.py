@@ -40,7 +40,7 @@ FUSED_LISTS = {"aten::_foreach_addcdiv_": (4, 7), "aten::_foreach_add_": (3, 5)}
 
 
 def result_of(priced: PricedOp) -> Tensor | None:
-    """The tensor that an op made, by its largest operand; ``None`` for one that makes a smaller one."""
+    """The tensor that an op made: as large as its operands broadcast together; ``None`` for one that makes a smaller one."""
     if priced.priced.category not in GIVING:
         return None
     tensors = tensors_of(priced)
@@ -48,7 +48,15 @@ def result_of(priced: PricedOp) -> Tensor | None:
     if largest is None:
         return None
     named = [one.dtype for one in tensors if one.dtype is not None and one.dtype.name == priced.priced.dtype]
-    return Tensor(largest.shape, named[0] if named else largest.dtype)
+    return Tensor(_broadcast(tensors) or largest.shape, named[0] if named else largest.dtype)
+
+
+def _broadcast(tensors: Sequence[Tensor]) -> tuple[int, ...]:
+    """The shape of tensors that are broadcast to each other; empty where they are not."""
+    rank = max(len(one.shape) for one in tensors)
+    padded = [(1,) * (rank - len(one.shape)) + one.shape for one in tensors]
+    sizes = [set(axis) - {1} for axis in zip(*padded, strict=True)]
+    return tuple(next(iter(size), 1) for size in sizes) if all(len(size) < 2 for size in sizes) else ()
 
 
 class Spared(Struct, frozen=True):
