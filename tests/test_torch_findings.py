@@ -89,6 +89,15 @@ def test_an_optimizer_of_many_operators_would_be_one_kernel(tmp_path: Path) -> N
     assert found.saving_s == pytest.approx(3 * 5 * 90e-6 * 8 / 15, rel=0.01)
 
 
+def test_fp32_products_beside_tf32_ones_are_no_setting(tmp_path: Path) -> None:
+    def products(trace: TorchTrace, at: float) -> None:
+        for place, kernel in enumerate(("sm80_xmma_gemm_f32f32_tf32f32_f32_tn", "sm80_xmma_gemm_f32f32_f32f32_f32_tn_ffma")):
+            trace.op("aten::bmm", at + 10 * place, 5, [(16, 1024, 1024)] * 2, dtype="float")
+            trace.run(kernel, launched=at + 10 * place + 1, start=at + 400 * place, dur=400)
+
+    assert not [one for one in steps_of(products, tmp_path).findings if one.kind == "wide-format"]
+
+
 @pytest.mark.parametrize(("kernel", "is_wide"), [("ampere_sgemm_128x128_nn", True), ("sm80_xmma_gemm_f32f32_tf32f32_f32_tn", False)])
 def test_fp32_products_without_tf32_are_in_a_wide_format(tmp_path: Path, kernel: str, is_wide: bool) -> None:
     def product(trace: TorchTrace, at: float) -> None:

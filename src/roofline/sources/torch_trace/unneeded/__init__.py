@@ -4,10 +4,11 @@ Each rule is a module here. Those of `RULES` look at the executions of the first
 by itself. `second_passes` runs before them, as passes that run again have contexts of their own.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from ....cost import NOTHING
+from ....resource import matrix
 from ....torch_prices import Call
 from ....torch_prices.avoidable import RECOMPUTED, avoidable
 from ....workload import Avoidable
@@ -46,6 +47,7 @@ RULES: tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], 
     unused_gradients,
 )
 SHOWN = 2  # lines that ask for checkpoints
+TF32, FP32 = matrix("tf32"), matrix("fp32")
 
 
 class Patterns:
@@ -68,7 +70,9 @@ class Patterns:
         self._scores = written_attention(in_order)
         self._forward = {id(priced) for one, priced in in_order if self._is_kept(one)}
         self._turned = converted_shares(in_order, lambda event: str(prices.names[prices.kernel(event)[0]]), time)
-        self._weights = weight_shapes(prices.ops[number] for number in priced)
+        ops = [prices.ops[number] for number in priced]
+        self._allow_tf32 = {one.priced.category for one in ops if one.priced.cost and one.priced.cost.known(TF32)}
+        self._weights = weight_shapes(ops)
         self._operands = operand_casts(in_order, self._weights)
         self._in_place: dict[tuple[int, int], dict[str, Avoidable]] = {}  # of ops in a place of the program, by kind
         recorded = Recorded(in_order, prices, contexts)
@@ -86,11 +90,18 @@ class Patterns:
             *((repeated_pass(context.again, backward=context.backward),) if context.again is not None else ()),
             *((self._again,) if context.recomputed and id(priced) in self._forward else ()),
             *self._in_place.get((id(priced), id(context)), {}).values(),
-            *(() if _is_forced(priced, context) else avoidable(Call(priced.name, args=priced.args), priced.priced)),
+            *(() if _is_forced(priced, context) else self._alone(priced)),
             *weight_cast(priced, self._weights, self._operands),
             *channels_first(priced, self._turned.get(id(priced), 0.0), converting=bool(self._turned)),
             *(self._scores.get(id(priced)) or self._unfused(priced, context)),
         )
+
+    def _alone(self, priced: PricedOp) -> Iterator[Avoidable]:
+        """What one op shows by itself. Where some products run in tf32, those in fp32 are no setting: linear algebra rules tf32 out."""
+        allowed = priced.priced.category in self._allow_tf32 and priced.priced.cost is not None and priced.priced.cost.known(FP32)
+        for found in avoidable(Call(priced.name, args=priced.args), priced.priced):
+            if not (allowed and found.kind == "wide-format"):
+                yield found
 
     def _unfused(self, priced: PricedOp, context: Context) -> tuple[Avoidable, ...]:
         spared = None if _is_forced(priced, context) else self._spared.get(id(priced))
