@@ -4,6 +4,8 @@ Forward: two products. Backward: five, one of which computes the scores again; t
 square. Heads of q count for FLOP, heads of k and v for bytes. PyTorch's FlopCounterMode counts the full square and five products.
 """
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from ..cost import Cost
@@ -12,7 +14,7 @@ from ..errors import FormulaError
 from ..formulas.fused_attention import Attention
 from ..operation import Attention as Measured
 from ..resource import matrix
-from .call import Call, Priced, Tensor
+from .call import Argument, Call, Priced, Tensor
 from .op_table import op
 from .product_formats import product_format
 from .traffic import result, traffic
@@ -83,6 +85,15 @@ def _forward_variant(call: Call) -> Variant:
     arguments, quantized = QUANTIZED.get(call.op, (0, _WRAPPER))
     is_quantized = len(call.args) == arguments if call.overload is None else call.overload == "quantized"
     return quantized if is_quantized else FORWARD[call.op]
+
+
+def mask_of(name: str, args: Sequence[Argument]) -> Tensor | None:
+    """The mask that a call of attention takes as a tensor, if it does."""
+    variant = FORWARD.get(name) or BACKWARD.get(name)
+    if variant is None or variant.bias is None or variant.bias >= len(args):
+        return None
+    found = args[variant.bias]
+    return found if isinstance(found, Tensor) and len(found.shape) > 1 else None
 
 
 def _sizes(call: Call, one: Tensor, layout: str) -> tuple[int, int, int, int]:

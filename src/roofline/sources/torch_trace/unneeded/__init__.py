@@ -17,6 +17,7 @@ from ..context import Context, Contexts
 from ..executions import Execution
 from ..pricing import PricedOp, Prices
 from .all_experts import all_experts
+from .causal_masks import causal_masks
 from .channel_order import channels_first, converted_shares
 from .few_rows import few_rows
 from .frozen_gradients import unused_gradients
@@ -36,6 +37,7 @@ from .written_attention import written_attention
 # Of two rules that find the same kind of an op in a place, the later one's words and cost are kept.
 RULES: tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], ...] = (
     all_experts,
+    causal_masks,
     one_hot_products,
     unused_rows,
     sorted_parts,

@@ -15,7 +15,8 @@ from .recorded import PricedExecution, tensors_of
 KIND, MASKED = "stored-attention", "masked-attention"
 NEAR = 12  # executions between a softmax and its products
 _SOFTMAX = re.compile(r"(?<!log)(?:_|::)(?:safe_|masked_)?softmax(?!_backward)")
-_PRODUCT, _TRIANGLES = "matmul", ("aten::triu", "aten::tril", "aten::triu_", "aten::tril_")
+_PRODUCT, TRIANGLES = "matmul", ("aten::triu", "aten::tril", "aten::triu_", "aten::tril_")
+WHY_MASKED = "computes scores that the causal mask removes"
 
 
 class Scores(Struct, frozen=True):
@@ -45,7 +46,7 @@ def written_attention(ordered: Sequence[PricedExecution]) -> dict[int, list[Avoi
 
 def _all_scores(ordered: Sequence[PricedExecution]) -> Iterator[Scores]:
     """Scores: the result of a batched product, of which a softmax along the keys is taken, for another batched product."""
-    triangles = {one.shape[-2:] for _, priced in ordered if priced.name in _TRIANGLES for one in tensors_of(priced) if len(one.shape) > 1}
+    triangles = {one.shape[-2:] for _, priced in ordered if priced.name in TRIANGLES for one in tensors_of(priced) if len(one.shape) > 1}
     known: set[int] = set()
     for place, (_, priced) in enumerate(ordered):
         if id(priced) in known or not _SOFTMAX.search(priced.name):
@@ -105,6 +106,6 @@ def _spared(priced: PricedOp, scores: Scores) -> Iterator[Avoidable]:
     if scores.is_causal:
         amounts = {resource: amount / 2 if resource.unit == "matrix" else amount for resource, amount in amounts.items()}
         half = Cost.of(amounts)
-        yield Avoidable(kind=MASKED, instead=half, why="computes scores that the causal mask removes", unneeded="masked")
+        yield Avoidable(kind=MASKED, instead=half, why=WHY_MASKED, unneeded="masked")
     amounts[HBM] = max(amounts.get(HBM, 0) - stored, 0)
     yield Avoidable(kind=KIND, instead=Cost.of(amounts), why=why)
