@@ -179,6 +179,19 @@ def test_products_of_tokens_that_were_filled_up(tmp_path: Path, how: str, filled
         assert mine[0].saving_per_step_s == pytest.approx((0.41 + 0.41 + 0.66) * 100e-6, rel=0.1)
 
 
+def test_the_gradient_of_a_slice_is_no_padding(tmp_path: Path) -> None:
+    whole, part = (BATCH, LONG, WIDTH), (BATCH, 64, WIDTH)
+
+    def train(kernels: Kernels) -> None:
+        kernels.op("aten::mul", [part, part], sequence_number=7)
+        kernels.node("SliceBackward0", 2, sequence_number=7)
+        kernels.op("aten::fill_", [whole], values=["0"], thread=BACKWARD)
+        kernels.op("aten::copy_", [part, part], strides=[(LONG * WIDTH, WIDTH, 1), (64 * WIDTH, WIDTH, 1)], thread=BACKWARD)
+        kernels.op("aten::mm", [(BATCH * LONG, WIDTH), (WIDTH, WIDTH)], thread=BACKWARD)
+
+    assert not findings_on(steps_of(train), tmp_path, "padding")
+
+
 @pytest.mark.parametrize("how", ["twice", "once", "gradients of gradients"])
 def test_a_backward_pass_that_runs_again_through_the_same_ops(tmp_path: Path, how: str) -> None:
     numbers = range(10, 16)

@@ -74,7 +74,8 @@ def _of_step(ordered: Sequence[PricedExecution]) -> Iterator[tuple[PricedExecuti
     known: list[Padded] = []
     seen: set[int] = set()  # rows of products so far
     for place, held in enumerate(ordered):
-        made = _padded(ordered[max(place - NEAR, 0) : place], held)
+        # What a backward pass fills up is the gradient of a slice.
+        made = None if held[0].context.backward else _padded(ordered[max(place - NEAR, 0) : place], held)
         if made is not None and made.rows not in seen and len(known) < MOST and made not in known:
             known.append(made)
         seen |= _rows(held[1])
