@@ -136,7 +136,7 @@ def test_a_baseline_that_is_missing_is_an_error() -> None:
         ("step < inf s", "at 'inf s' (character 8): not a finite amount"),
         ("mfu > 45", "at '45' (character 7): mfu is a ratio, 1 is 100%; write '45%' or '4,500%'"),  # else it would never hold
         ("excess < 5", "at '5' (character 10): write '5%' of the step, or a time like '5 ms'"),  # else it would always hold
-        ("no finding dense-expert", "did you mean 'dense-experts'?"),
+        ("no finding dense-expert", "did you mean 'dense-experts' or 'dense-gradient'?"),
         ("hbm < 3 ms", "is in s, not in B"),
         ("step < 5%", "step is a total, which has no percentage"),
         ("step on h100 < 5 ms", "expected step on h100"),

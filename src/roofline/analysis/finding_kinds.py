@@ -166,6 +166,11 @@ KINDS: dict[str, Kind] = {
             "jax.nn.dot_product_attention, which takes fewer key heads than query heads as they are",
         ),
     ),
+    "dense-gradient": Kind(
+        "the updates of all rows of a table, of which a step looks up few",
+        "Update the rows that were looked up",
+        levers=("gather those rows of the table and of the optimizer's state, update them, and scatter them back",),
+    ),
     "unused-results": Kind(
         "the results of which a part is never used",
         "Select before computing",

@@ -39,6 +39,7 @@ TORCH_LEVERS: dict[str, tuple[str, ...]] = {
     ),
     "product-order": ("A @ (B @ x) instead of (A @ B) @ x; torch.linalg.multi_dot chooses the order itself",),
     "repeated-operand": ("F.scaled_dot_product_attention(enable_gqa=True) instead of repeat_interleave of keys and values",),
+    "dense-gradient": ("nn.Embedding or nn.EmbeddingBag with sparse=True, and SparseAdam, Adagrad or SGD for the table",),
     "duplicated-work": ("return the value from the first use",),
     "layout-copies": (
         "drop .contiguous() and .clone(), as matmuls and attention take strided operands; or make a transposed tensor contiguous once",

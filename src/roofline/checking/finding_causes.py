@@ -17,7 +17,17 @@ WORK = (  # those that add FLOP
     "unused-results",
     "duplicated-work",
 )
-BYTES = (*WORK, "missing-donation", "stored-attention", "wide-format", "tile-padding", "repeated-operand", "layout-copies", "unfused-chain")
+BYTES = (
+    *WORK,
+    "dense-gradient",
+    "missing-donation",
+    "stored-attention",
+    "wide-format",
+    "tile-padding",
+    "repeated-operand",
+    "layout-copies",
+    "unfused-chain",
+)
 KERNELS = ("unfused-chain", "layout-copies", "stored-attention", "missing-donation", "recomputation", "duplicated-work", "idle-dispatch")
 MEMORY = ("out-of-memory", "missing-donation", "stored-attention", "wide-format", "one-hot-product", "dense-experts", "padding")
 _COUNTS = ("launches", "executions", "ops", "fusions")

@@ -19,6 +19,7 @@ from ..pricing import PricedOp, Prices
 from .all_experts import all_experts
 from .causal_masks import causal_masks
 from .channel_order import channels_first, converted_shares
+from .dense_gradients import dense_gradients
 from .few_rows import few_rows
 from .frozen_gradients import unused_gradients
 from .one_hot import one_hot_products
@@ -47,6 +48,7 @@ RULES: tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], 
     stored_repeats,
     padded_tensors,
     unused_gradients,
+    dense_gradients,
 )
 SHOWN = 2  # lines that ask for checkpoints
 TF32, FP32 = matrix("tf32"), matrix("fp32")
