@@ -424,6 +424,19 @@ def test_the_device_waits_for_memory_that_steps_allocate(tmp_path: Path, call: s
         assert "empty_cache" in found[0].levers[0]
 
 
+def test_memory_that_is_freed_outside_of_ops_is_told_without_stacks(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for step in range(4):  # without annotations either: the optimizer tells steps
+        at = 2000 * step
+        trace.product(at + 10, 10, launched=at + 12, ran=at + 15, took=370)
+        trace.annotation("Optimizer.step#SGD.step", at + 30, 20)
+        for begin in range(at + 400, at + 1900, 100):
+            trace.launch(begin, "cudaFree", dur=99)
+    (found,) = findings_on(trace, tmp_path, "idle-sync")
+    assert "in code that allocates or frees memory of the device" in found.message
+    assert (found.saving_per_step_s or 0) > 1400e-6
+
+
 def test_compiled_code_that_graph_breaks_cut_into_parts(tmp_path: Path) -> None:
     trace = TorchTrace()
     for begin in trace.steps(4, 1000):

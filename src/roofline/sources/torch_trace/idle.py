@@ -161,7 +161,7 @@ class _Threads:
         if stack not in self._known:
             self._known[stack] = self._activity(stack) if stack else NOTHING
         found = self._known[stack]
-        if found.kind in ("launch", "copy", "python") and self._allocates(stack):
+        if found.kind in ("", "launch", "copy", "python") and self._allocates(stack):
             return Activity("wait", found.function, found.location, detail=MEMORY)
         if found.kind in ("launch", "copy") and (own := self._own_work(line, instant // PS)):
             kind, word = own
