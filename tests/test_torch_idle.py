@@ -7,7 +7,7 @@ import pytest
 
 from roofline.analysis import analyze
 from roofline.report import Finding
-from torch_writer import BACKWARD, TorchTrace, findings_on, report_on
+from torch_writer import BACKWARD, NODE, TorchTrace, findings_on, report_on
 
 
 def launched_late(frames: int, tmp_path: Path, **head: object) -> Finding:
@@ -435,6 +435,30 @@ def test_memory_that_is_freed_outside_of_ops_is_told_without_stacks(tmp_path: Pa
     (found,) = findings_on(trace, tmp_path, "idle-sync")
     assert "in code that allocates or frees memory of the device" in found.message
     assert (found.saving_per_step_s or 0) > 1400e-6
+
+
+@pytest.mark.parametrize(("checked", "is_told"), [(4, True), (1, False)])
+def test_anomaly_detection_checks_what_every_node_returns(tmp_path: Path, checked: int, is_told: bool) -> None:
+    trace = TorchTrace()
+    for begin in trace.steps(4, 2000):
+        trace.frame("train.py(7): step", begin, 1998)
+        if is_told:
+            trace.frame("torch/fx/traceback.py(415): format_stack", begin + 5, 300)
+        trace.product(begin + 400, 10, launched=begin + 402, ran=begin + 405, took=5)
+        for node in range(4):
+            at = begin + 500 + 300 * node
+            trace.op(f"{NODE}MmBackward0", at, 290, thread=BACKWARD)
+            trace.product(at + 1, 10, launched=at + 2, ran=at + 5, took=5, thread=BACKWARD)
+            if node < checked:
+                trace.op("aten::isnan", at + 100, 20, [(8, 4)], thread=BACKWARD)
+                trace.run("elementwise", launched=at + 101, start=at + 105, dur=5, thread=BACKWARD)
+                trace.op("aten::item", at + 150, 130, thread=BACKWARD)
+    found = [one for one in report_on(trace, tmp_path).findings if "anomaly detection" in one.message]
+    assert bool(found) == is_told
+    if found:
+        assert found[0].kind == "idle-sync"
+        assert (found[0].saving_per_step_s or 0) > 1200e-6
+        assert "set_detect_anomaly" in found[0].levers[0]
 
 
 def test_compiled_code_that_graph_breaks_cut_into_parts(tmp_path: Path) -> None:

@@ -338,7 +338,7 @@ IDLE_KINDS = ("input", "sync", "callback", "compile", "dispatch", "transfer", "d
 
 # What may be known of a wait beyond its kind: the length of a boolean mask is read, memory of the device is allocated or freed, the
 # host's code is not recorded, or what was compiled is cut into parts.
-BY_A_MASK, ALLOCATES, UNSEEN, GRAPH_BREAK = "mask", "memory", "unseen", "graph break"
+BY_A_MASK, ALLOCATES, CHECKS_GRADIENTS, UNSEEN, GRAPH_BREAK = "mask", "memory", "anomaly", "unseen", "graph break"
 
 
 class IdleReason(Struct, frozen=True, kw_only=True):
@@ -349,7 +349,7 @@ class IdleReason(Struct, frozen=True, kw_only=True):
     closely (``latency``), or ``unknown``. ``time_s`` is the device-seconds of its ``gaps``; those of all reasons add up to wall less busy
     time. ``by_step`` has gaps and device-seconds of each step, by the step in which a gap began. About ``recording_s`` of it the profiler
     took itself, to record so many events of the host (``recorded``); without it the gaps are that much shorter. ``cause`` is `BY_A_MASK`,
-    `ALLOCATES`, `UNSEEN` or nothing.
+    `ALLOCATES`, `CHECKS_GRADIENTS`, `UNSEEN` or nothing.
     """
 
     kind: str

@@ -252,6 +252,13 @@ MASKED = Kind(
     "the host was in {activity}",
     ("masks and torch.where instead of nonzero and boolean indexing",),
 )
+# Of idle-sync where every gradient is checked.
+CHECKED = Kind(
+    "anomaly detection, which checks every gradient while the device waits",
+    "Turn anomaly detection on only to look for NaN",
+    "the host was in {activity}",
+    ("no torch.autograd.set_detect_anomaly(True) or detect_anomaly() in steps that should be fast",),
+)
 # Of idle-dispatch where torch.compile could not take a function whole.
 BROKEN = Kind(
     "the compiled code between graph breaks, which the host launches piece by piece",

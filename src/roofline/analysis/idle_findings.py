@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from ..machine import LATENCY
 from ..units import parse, rounded, show
-from ..workload import ALLOCATES, BY_A_MASK, GRAPH_BREAK, UNSEEN
+from ..workload import ALLOCATES, BY_A_MASK, CHECKS_GRADIENTS, GRAPH_BREAK, UNSEEN
 from .finding_drafts import FindingDraft, StepSaving
-from .finding_kinds import ALLOCATED, BROKEN, MASKED, ONE_PROGRAM, UNSEEN_CODE, Kinds
+from .finding_kinds import ALLOCATED, BROKEN, CHECKED, MASKED, ONE_PROGRAM, UNSEEN_CODE, Kinds
 from .finding_words import LISTED, source_line
 from .idle_time import Waiting
 from .program_clock import NOTABLE, Clock
@@ -19,6 +19,7 @@ MOST_RECORDED = 0.5  # of such a gap: it varies with the host
 BY_CAUSE = {
     BY_A_MASK: MASKED,
     ALLOCATES: ALLOCATED,
+    CHECKS_GRADIENTS: CHECKED,
     UNSEEN: UNSEEN_CODE,
     GRAPH_BREAK: BROKEN,
 }  # kinds of findings for what is known beyond the kind of wait

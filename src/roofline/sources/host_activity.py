@@ -63,7 +63,7 @@ LIBRARY = sys.stdlib_module_names | _words(
 SHARED = _words("api array config core debugging dispatch func layout loops mesh path profiler tree util")
 LOADING = r"(?i)load|batch|data|input|augment|preprocess|tokeni|sample|shuffle|collate|fetch|__next__|__getitem__"
 
-INSIDE, MASK, MEMORY = "inside", "mask", "memory"
+INSIDE, MASK, MEMORY, ANOMALY = "inside", "mask", "memory", "anomaly"
 _FRAME = r"\$(?P<file>\S+\.py|<[^>]*>):(?P<line>\d+) (?P<function>.*)"
 _BUILTIN = r"\$(?P<module>\S+) (?P<function>.*)"
 
@@ -72,9 +72,9 @@ class Activity(Struct, frozen=True):
     """What a thread did: its kind, the user's function and its place, and what that function had called.
 
     ``kind`` is ``compile``, ``callback``, ``wait``, ``copy``, ``launch``, ``python``, or nothing where no event tells. ``detail`` is the
-    function that was compiled, how a value was read (`MASK`: to index with it; `MEMORY`: none was, but memory allocated), or `INSIDE`
-    where the function is the callback itself. ``caller`` is the function of the user's, with its place, that called the model which the
-    function is a part of.
+    function that was compiled, how a value was read (`MASK`: to index with it; `MEMORY`: none was, but memory allocated; `ANOMALY`: to
+    look for NaN), or `INSIDE` where the function is the callback itself. ``caller`` is the function of the user's, with its place, that
+    called the model which the function is a part of.
     """
 
     kind: str = ""

@@ -14,8 +14,8 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from ..units import parse
-from ..workload import ALLOCATES, BY_A_MASK, GRAPH_BREAK, UNSEEN
-from .host_activity import INSIDE, MASK, MEMORY, Activity, loads_data
+from ..workload import ALLOCATES, BY_A_MASK, CHECKS_GRADIENTS, GRAPH_BREAK, UNSEEN
+from .host_activity import ANOMALY, INSIDE, MASK, MEMORY, Activity, loads_data
 from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
 from .xspace.scan import gaps
 from .xspace.tables import Integers
@@ -270,7 +270,7 @@ def _key(kind: str, gap: Gap, seen: Sequence[Activity], waited: Activity, thread
 def _cause(kind: str, one: Activity) -> str:
     """What is known beyond the kind of a reason."""
     if kind == "sync":
-        return {MASK: BY_A_MASK, MEMORY: ALLOCATES}.get(one.detail, "")
+        return {MASK: BY_A_MASK, MEMORY: ALLOCATES, ANOMALY: CHECKS_GRADIENTS}.get(one.detail, "")
     if kind == "dispatch":
         return GRAPH_BREAK if one.function.endswith(GRAPH_BREAK) else ""
     return UNSEEN if kind == "input" and not one.callee and not one.function else ""
@@ -301,6 +301,8 @@ def _sync(one: Activity, gap: Gap, threads: Threads) -> str:
         reads = "indexes with a boolean mask, whose length it reads from the device"
     elif one.detail == MEMORY:
         reads = "allocates or frees memory of the device"
+    elif one.detail == ANOMALY:
+        reads = "checks every gradient for NaN and keeps stack traces, as anomaly detection does"
     return f"{one.function}, which {reads}" if one.function else f"code that {reads}"
 
 

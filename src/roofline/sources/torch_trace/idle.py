@@ -12,13 +12,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...workload import GRAPH_BREAK
-from ..host_activity import MASK, MEMORY, NOTHING, WAITS, Activity, Frame, activity, loads_data
+from ..host_activity import ANOMALY, MASK, MEMORY, NOTHING, WAITS, Activity, Frame, activity, loads_data
 from ..idle import LARGE_COPY, Gap, Idle, explained, gaps_between, unexplained
 from ..parts import DevicePart
 from .arrays import Integers, distinct
 from .columns import ANNOTATION, MEMCPY, NONE, OP, PYTHON
 from .compilations import compiles
-from .context import MODULE, users_line
+from .context import BACKWARD, MODULE, users_line
 from .host import Host, Launches
 from .host_reads import mark_lost_leads, mark_reads
 from .linking import Work
@@ -54,6 +54,9 @@ _PLANNED = re.compile(r"aten::_?(?:cudnn|miopen)_|aten::_\w+_(?:cudnn|miopen)_")
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")  # how torch.compile calls what is left of a function
 _ALLOCATION = re.compile(r"(?:cuda|hip)(?:Malloc|Free)(?!Async|Host)|cuMem(?:Alloc|Free|Create|Map|Unmap|Release|SetAccess)(?!Async|Host)")
 _COMPUTED = re.compile(r"aten::(?!(?:new_)?empty|resize|set_|detach|record_stream)")  # those wait for memory, if they take long
+_KEEPS_STACK = re.compile(r"torch/fx/traceback\.py\(\d+\): format_stack")  # of each op, for anomaly detection
+_CHECK = "aten::isnan"
+CHECKED = 0.5  # of the nodes of backward passes that look for NaN: a program's own checks are of a few gradients
 COMPUTES = 200_000  # nanoseconds from which on an op that launches nothing computes on the host: others take microseconds
 PLANNED = 64  # calls of the runtime in an op that builds a plan: a recurrent network, which makes thousands, takes its time for them
 PLANS = 2_000_000  # nanoseconds from which on the host's part of such an op builds a plan: with one at hand it takes microseconds
@@ -161,6 +164,8 @@ class _Threads:
         if stack not in self._known:
             self._known[stack] = self._activity(stack) if stack else NOTHING
         found = self._known[stack]
+        if found.kind != "compile" and self._detects_anomalies(stack):
+            return Activity("wait", found.function, found.location, detail=ANOMALY)
         if found.kind in ("", "launch", "copy", "python") and self._allocates(stack):
             return Activity("wait", found.function, found.location, detail=MEMORY)
         if found.kind in ("launch", "copy") and (own := self._own_work(line, instant // PS)):
@@ -171,6 +176,25 @@ class _Threads:
         if (quiet or (not found.kind and not self.has_frames)) and self._between_ops(line, instant // PS):
             return Activity("launch", found.function, found.location, caller=found.caller)
         return found
+
+    @cached_property
+    def _checks_gradients(self) -> bool:
+        """Whether backward passes check what their nodes return, as they do to detect anomalies."""
+        numbers = [number for number, name in enumerate(self._names) if str(name).startswith(BACKWARD)]
+        nodes = np.isin(self._host.name, numbers)
+        checks = [number for number, name in enumerate(self._names) if str(name) == _CHECK]
+        around = self._host.parent[np.isin(self._host.name, checks) & (self._host.parent != NONE)]
+        return len(distinct(around[nodes[around]])) > CHECKED * int(nodes.sum())
+
+    def _detects_anomalies(self, stack: tuple[tuple[int, int], ...]) -> bool:
+        """Whether a thread checks a gradient, or keeps the stack of an op, to say later where a NaN came from."""
+        for kind, number in stack:
+            name = str(self._names[number])
+            if kind == PYTHON and _KEEPS_STACK.search(name):
+                return True
+            if kind == OP and name.startswith(BACKWARD):
+                return self._checks_gradients
+        return False
 
     def _allocates(self, stack: tuple[tuple[int, int], ...]) -> bool:
         """Whether a thread allocates or frees memory, which waits for the device."""
