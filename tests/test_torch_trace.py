@@ -138,6 +138,20 @@ def test_a_tensor_that_an_op_takes_twice_is_read_once(tmp_path: Path) -> None:
     assert {op.name: op.bytes["hbm"] for op in report_on(trace, tmp_path).ops} == {"aten::isnan": 3 * 2**20, "aten::ne": 5 * 2**20}
 
 
+def test_what_a_compiler_measures_is_no_work_of_the_program(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    trace.op("CachingAutotuner.benchmark_all_configs", 10, 50)
+    for at in (12, 22):
+        trace.op("aten::zero_", at, 8, [(1024, 1024)])
+        trace.op("aten::fill_", at + 1, 6, [(1024, 1024)])
+        trace.run("fill", launched=at + 2, start=at + 20, dur=5)
+    trace.op("aten::fill_", 71, 7, [(1024, 1024)])
+    trace.run("fill", launched=72, start=80, dur=5)
+    ops = {op.name: op for op in report_on(trace, tmp_path).ops}
+    assert ops["aten::fill_"].bytes == {"hbm": 2 * 2**20}
+    assert (ops["autotuning"].count, ops["autotuning"].bytes, ops["autotuning"].category) == (2, {}, "autotuning")
+
+
 def test_an_op_nobody_can_price_keeps_its_time_and_the_report_says_what_would_tell(tmp_path: Path) -> None:
     trace = TorchTrace()
     trace.op("mylib::strange", 0, 5, [(8, 4)])

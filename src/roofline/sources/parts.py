@@ -61,6 +61,10 @@ class Subject(Struct, frozen=True, kw_only=True):
         return self.cost.is_known
 
 
+# What a compiler ran to choose among candidates, which is no work of the program.
+AUTOTUNING = Subject(name="autotuning", category="autotuning", notes=("kernels and copies that the compiler ran for autotuning",))
+
+
 class Share(Struct):
     """What an operation did in one step."""
 

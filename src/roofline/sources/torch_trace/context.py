@@ -36,6 +36,10 @@ _GENERATED = re.compile(r"c[a-z2-7]{51}")  # Inductor's files are called by thei
 _OPTIMIZER = re.compile(r"Optimizer\.step#(.*)")
 _NORM = re.compile(r"aten::(?:native_)?(?:group|instance)_norm")  # the kernels take one layout only
 _CONVOLUTION = re.compile(r"aten::(?:cudnn_|miopen_|_)?convolution")
+_TRIES = re.compile(  # Inductor, and Triton's own autotuner
+    r"CachingAutotuner\.(?:benchmark|coordinate)|\w*Benchmarker\.benchmark|benchmark_fused_nodes"
+    r"|(?:.*/)?(?:torch/_inductor/runtime/benchmarking|triton/testing)\.py\(|(?:.*/)?triton/runtime/autotuner\.py\(\d+\): _bench"
+)
 
 
 class Context(Struct, frozen=True):
@@ -49,6 +53,7 @@ class Context(Struct, frozen=True):
     recomputed: bool = False  # a forward op that a backward pass runs again
     again: str | None = None  # where a pass is called from that repeats another
     fixed_layout: bool = False  # inside of an op that takes a layout which the program does not choose
+    tried: bool = False  # a compiler measures a kernel that it may choose
 
 
 NOWHERE = Context()
@@ -193,6 +198,8 @@ class Contexts:
         name, kind = str(self._names[self._host.name[place]]), self._host.kind[place]
         if outer.backward and not outer.recomputed and self._runs_again(place, name):
             outer = replace(outer, recomputed=True)
+        if _TRIES.match(name):
+            return replace(outer, tried=True)
         if kind == PYTHON:
             if outer.location and not outer.backward and _ASKED.match(name):
                 self.checkpoints[outer.location] = None

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ...errors import SourceError
 from ..idle import source_files
-from ..parts import NAME_LOST, UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
+from ..parts import AUTOTUNING, NAME_LOST, UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
 from ..timeline import Span, spans, with_host, with_lanes, with_timeline
 from .commands import launching
 from .compilation import Compilations, changed_shapes
@@ -28,7 +28,6 @@ from .scan import Plane, Progress, Space, Totals, read_totals, union
 from .steps import NO_MARK, Host, is_last, mark_of, step_lookup, was_tried
 from .timeline import lanes
 
-AUTOTUNING = Subject(name="autotuning", category="autotuning", notes=("kernels and copies that the compiler ran for autotuning",))
 Cells = Mapping[Key, Mapping[Mark, tuple[int, int]]]
 
 
