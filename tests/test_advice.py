@@ -247,6 +247,14 @@ def test_the_unpriced_share_of_time_is_told() -> None:
     assert finding.ops == (1,)
 
 
+def test_how_to_record_an_unknown_cost_comes_first() -> None:
+    ways = ["unpriced: record with the first", "unpriced: record with the second", "no PyTorch op launched it"]
+    ops = [op(id, {"hbm": None}, id + 1.0, notes=(ways[id],)) for id in range(3)]
+    finding = next(finding for finding in advise(ops, toy()) if finding.kind == "unknown")
+    assert finding.levers[:2] == ("record with the second", "record with the first")
+    assert "give their FLOP and bytes" in finding.levers[2]
+
+
 def test_a_hundredth_of_unknown_time_is_not_worth_a_line() -> None:
     assert "unknown" not in kinds(op(0, MEMORY, 1000.0), op(1, {"hbm": None}, 3.0))
     assert "unknown" in kinds(op(0, MEMORY, None), op(1, {"hbm": None}, None))

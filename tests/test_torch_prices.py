@@ -634,3 +634,7 @@ def test_parts_without_a_number_format_say_why_their_bytes_are_unknown() -> None
     assert not found.is_priced
     assert found.notes == ("traces do not have the number formats of lists of tensors",)
     assert not priced("aten::cat", (t(4, 32), t(4, 64)), 1).notes
+
+
+def test_a_note_on_a_misfit_does_not_repeat_the_operator() -> None:
+    assert priced("aten::mm", t(8, 4), None).notes == ("the recording lacks an operand's shape",)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from roofline.analysis import analyze
+from roofline.cost import Cost
 from roofline.errors import SourceError, UsageError
 from roofline.report import OpInfo, Report
 from roofline.sources import find, read
@@ -15,6 +16,7 @@ from roofline.sources.packing import pack, unpack
 from roofline.sources.torch_trace import chunks
 from roofline.sources.torch_trace.capture_files import capture_files
 from roofline.sources.torch_trace.recording import read_part
+from roofline.torch_prices import forget, register
 from roofline.workload import Recording
 from torch_writer import BACKWARD, TorchTrace, report_on, training
 
@@ -169,6 +171,19 @@ def test_a_kernel_that_python_launched_without_an_op_is_a_row_of_its_own(tmp_pat
     trace.run("my_triton_kernel", launched=45, start=1060, dur=5)
     op = next(op for op in report_on(trace, tmp_path).ops if op.name == "my_triton_kernel")
     assert (op.count, op.category, op.bytes) == (1, "kernel", {"hbm": None})
+
+
+def test_a_kernel_without_an_op_may_have_a_price_of_the_users(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    trace.run("my_triton_kernel", launched=10, start=20, dur=5, grid=(16, 1, 1))
+    register("my_triton_kernel", lambda call: Cost.of({"hbm": 1024 * call.kernels[0].grid[0]}))
+    try:
+        (priced,) = report_on(trace, tmp_path).ops
+    finally:
+        forget("my_triton_kernel")
+    assert (priced.name, priced.bytes, priced.notes) == ("my_triton_kernel", {"hbm": 16 * 1024}, ("priced by a registered function",))
+    (unpriced,) = report_on(trace, tmp_path).ops
+    assert unpriced.bytes == {"hbm": None}
 
 
 def test_a_server_without_profiler_steps_has_its_recurring_annotation_as_steps(tmp_path: Path) -> None:

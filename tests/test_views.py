@@ -11,7 +11,7 @@ import pytest
 
 import roofline as rl
 from roofline.cost import Cost
-from roofline.render.text import report_text
+from roofline.render.text import op_notes, report_text
 from roofline.workload import COUNTED, Op, Recording, Workload
 from toys import toy
 
@@ -142,3 +142,10 @@ def test_caveats_of_ops_reach_the_terminal_and_how_they_were_counted_does_not() 
     assert "note: copy: trip count of while.3 unknown" in text
     assert "from start to done" not in text
     assert report.ops[0].notes == notes  # JSON and the page have both
+
+
+def test_a_note_names_an_operator_once_however_many_rows_have_it() -> None:
+    names = ("aten::mm", "aten::mm and 3 more", "aten::bmm")  # the second is a row of ops that are alike
+    ops = tuple(Op(name=name, cost=Cost.of({"hbm": 10}), time_s=2.0, notes=("careful",)) for name in names)
+    made = rl.analyze(Recording(workload=Workload(ops), format="table"), toy())
+    assert op_notes(made.ops) == ["aten::mm, aten::bmm: careful"]

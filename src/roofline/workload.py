@@ -13,6 +13,7 @@ COST_PROVENANCES = ("counter", "profile", "compiler", "shape", "formula", "user"
 RECORDED_ALLOCATIONS = "allocations in the profile"  # how the peak memory is found of a program that ran
 IN_PROGRAM_ORDER = "liveness in program order"  # how the peak memory is found of a program that is not compiled
 COUNTED = "counted: "  # begins a note that only says how an op was counted
+UNPRICED = "unpriced: "  # begins a note that says how to record what the cost of an op needs
 FEEDS = ("infeed", "outfeed")  # in the categories of ops that only move data from or to the host
 
 

@@ -276,14 +276,16 @@ def _advice(
     if recording.format == "formula" or not made:
         return advise([placed[id] for id in range(len(op_times))], machine)
     clock = clock_of(made, recording.steps)
+    unpriced = list(compress(count(), map(not_, placed.priced)))
     program = Program(
         names=column(placed.ops, "name"),
         times=placed.time_s,
         unrated=placed.unrated,
-        unpriced=list(compress(count(), map(not_, placed.priced))),
+        unpriced=unpriced,
         machine=machine,
         count=len(op_times),
         time_s=clock.whole_s if clock.measured else 0.0,
+        notes={id: placed.ops[id].notes for id in unpriced},
     )
     return in_order([*doubts(program, placed.doubts(), placed.__getitem__), *diagnose(op_times, recording, machine, clock, corrections)])
 

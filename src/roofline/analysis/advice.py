@@ -41,6 +41,7 @@ def advise(placed: Iterable[Placed], machine: Machine) -> tuple[Finding, ...]:
         machine=machine,
         count=len(ops),
         time_s=sum(one.placement.time_s or 0.0 for one in ops),
+        notes={one.id: one.op.notes for one in ops if not one.op.priced},
     )
     by_id = {one.id: one for one in ops}
     return findings(program, drafts(ops), by_id.__getitem__)

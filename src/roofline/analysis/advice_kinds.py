@@ -175,7 +175,7 @@ KINDS: dict[str, Kind] = {
     "unknown": Kind(
         "have an unknown cost",
         (
-            "give their FLOP and bytes: in the columns of a table, else with the option or function that their notes name",
+            "give their FLOP and bytes: columns of a table, rl.register_op for PyTorch, else the option or function that their notes name",
             "collect hardware counters for them",
         ),
     ),

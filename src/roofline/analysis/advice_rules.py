@@ -15,7 +15,7 @@ from ..placement import Placement, may_bind
 from ..report import Finding
 from ..resource import COMPUTE_UNITS, HBM, Resource, bound_words, named
 from ..units import percent, plain, show
-from ..workload import Op
+from ..workload import UNPRICED, Op
 from .advice_kinds import CLOSE, FAR, FAR_BELOW, KINDS
 
 NEAR_RIDGE = 1.25
@@ -50,7 +50,8 @@ class Draft(Struct, frozen=True):
 class Program(Struct, frozen=True):
     """What is asked about all ops at once: their names and times by their ids, how many there are, and their time together.
 
-    ``unrated`` has the resources without a known rate of those that use any, ``unpriced`` are those whose cost is not wholly known.
+    ``unrated`` has the resources without a known rate of those that use any, ``unpriced`` are those whose cost is not wholly known, and
+    ``notes`` has what is said about these.
     """
 
     names: Mapping[int, str] | Sequence[str]
@@ -60,6 +61,7 @@ class Program(Struct, frozen=True):
     machine: Machine
     count: int
     time_s: float
+    notes: Mapping[int, tuple[str, ...]] = {}
 
 
 Rule = Callable[[Placed], Draft | None]
@@ -287,7 +289,18 @@ def unknown(program: Program) -> Finding | None:
     names = listed([short_name(program.names[id]) for id in mine[:LISTED]], len(mine))
     share = f"{percent(spent / total)} of the measured time ({show(spent, 's')})" if total else f"{len(mine)} of {program.count} ops"
     message = f"The cost of {share} is not known: {names}."
-    return Finding(kind="unknown", message=message, ops=tuple(mine), levers=KINDS["unknown"].levers)
+    return Finding(kind="unknown", message=message, ops=tuple(mine), levers=(*_recorded_by(program), *KINDS["unknown"].levers))
+
+
+def _recorded_by(program: Program) -> list[str]:
+    """How to record what is not known, first what tells most of the time."""
+    spent: dict[str, float] = {}
+    for id, notes in program.notes.items():
+        for note in notes:
+            if note.startswith(UNPRICED):
+                way = note.removeprefix(UNPRICED)
+                spent[way] = spent.get(way, 0.0) + (program.times[id] or 0.0)
+    return sorted(spent, key=lambda way: -spent[way])
 
 
 DOUBTS: tuple[Rule, ...] = (between_roofs, above_roof)

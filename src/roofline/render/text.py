@@ -1,5 +1,6 @@
 """Reports as text, for a terminal or a pipe."""
 
+import re
 from collections.abc import Sequence
 from math import fsum
 
@@ -15,6 +16,7 @@ from .program_facts import machine_line, program_facts
 from .tables import PLAIN, Cell, Paper, facts, table
 from .time_bar import WIDEST, bar_text, main_point, time_parts
 
+_FOLDED = re.compile(r" and [\d,]+ more$")  # in the name of ops that share a row
 OP_NOTES = 6  # notes on ops shown in a terminal
 FINE = 0.01  # of the time of all ops, from which it is worth saying that they are fine
 FINDINGS = 5  # shown in a terminal; the report has them all
@@ -65,7 +67,7 @@ def op_notes(ops: Sequence[OpInfo]) -> list[str]:
     for notes, name in zip(each, column(ops, "name"), strict=True) if any(each) else ():
         for note in notes:
             if is_caveat(note):
-                about.setdefault(note, []).append(name)
+                about.setdefault(note, []).append(_FOLDED.sub("", name))
     lines = []
     for note, names in list(about.items())[:OP_NOTES]:
         named = list(dict.fromkeys(names))

@@ -7,6 +7,18 @@
 """
 
 from .call import CPP_TYPES, SCALAR_TYPES, Call, Kernel, Priced, Tensor
-from .registry import forget, has_price, price, register
+from .registry import forget, has_price, has_users_price, price, register
 
-__all__ = ["CPP_TYPES", "SCALAR_TYPES", "Call", "Kernel", "Priced", "Tensor", "forget", "has_price", "price", "register"]
+__all__ = [
+    "CPP_TYPES",
+    "SCALAR_TYPES",
+    "Call",
+    "Kernel",
+    "Priced",
+    "Tensor",
+    "forget",
+    "has_price",
+    "has_users_price",
+    "price",
+    "register",
+]

@@ -54,7 +54,12 @@ def forget(name: str) -> None:
 
 def has_price(name: str) -> bool:
     """Whether some function prices this operator, though a recording may lack what it needs."""
-    return _find(name, _USERS) is not None or _own_function(name) is not None
+    return has_users_price(name) or _own_function(name) is not None
+
+
+def has_users_price(name: str) -> bool:
+    """Whether a function that a user registered prices an operator, or a kernel that no operator launched."""
+    return _find(name, _USERS) is not None
 
 
 def known_ops() -> tuple[str, ...]:
@@ -72,7 +77,7 @@ def price(call: Call) -> Priced:
     try:
         found = function(call) if function else None
     except FormulaError as misfit:
-        return Priced(cost=None, notes=(str(misfit),))
+        return Priced(cost=None, notes=(str(misfit).removeprefix(f"{call.op}: "),))
     if found is None and call.kernels and all(kernel.kind != "kernel" for kernel in call.kernels):
         found = copied(call)  # an operator that only copies, whatever it is
     if found is None:

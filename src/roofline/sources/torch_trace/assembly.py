@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ...errors import SourceError
 from ...machine import Machine
 from ...units import percent
-from ...workload import Hardware
+from ...workload import UNPRICED, Hardware
 from ..merging import warm_up
 from ..parts import DevicePart, Mark, Part
 from ..timeline import spans, with_host, with_lanes, with_timeline
@@ -28,7 +28,7 @@ from .pricing import Prices, priced_executions
 from .properties import device_of, rank_of, unrecorded_steps, world_size_of
 from .ranks import waiting_included
 from .reading import Trace
-from .rows import NO_CAPTURE, PS, UNPRICED, DeviceRows
+from .rows import PS, DeviceRows
 from .steps import steps_of
 
 NOTABLE = 0.001  # of the busy time, from which a note tells what is not priced
@@ -161,10 +161,10 @@ def _missing(devices: Sequence[DevicePart]) -> list[str]:
     for device in devices:
         for subject, tally in device.rows.items():
             for note in subject.notes:
-                if note.startswith(UNPRICED) or note == NO_CAPTURE:
+                if note.startswith(UNPRICED):
                     lost[note] = lost.get(note, 0) + tally.self_ps
     return [
-        f"{percent(time_ps / busy)} of busy time has no known cost: {note.removeprefix('unpriced: ')}"
+        f"{percent(time_ps / busy)} of busy time has no known cost: {note.removeprefix(UNPRICED)}"
         for note, time_ps in sorted(lost.items(), key=lambda one: -one[1])
         if time_ps > NOTABLE * busy
     ]

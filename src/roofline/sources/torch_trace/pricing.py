@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from ...formulas.network import Network
-from ...torch_prices import Call, Kernel, Priced, Tensor, has_price, price
+from ...torch_prices import Call, Kernel, Priced, Tensor, has_price, has_users_price, price
 from ...torch_prices.inductor import COMPILED_KERNELS
 from .arrays import Integers
 from .columns import KERNEL, MEMCPY, MEMSET, NONE, OP, Columns, Numbered
@@ -138,7 +138,8 @@ class Prices:
                 self.ops.append(self._priced(own, self._arguments(args), keys, extra))
                 continue
             kernel = self._kernel(keys[0])  # no op launched it: copies, memsets and collectives carry their own sizes
-            op = "record_param_comms" if beside != NONE else {"memcpy": "aten::copy_", "memset": "aten::zero_"}.get(kernel.kind, "")
+            own = kernel.name if has_users_price(kernel.name) else ""
+            op = "record_param_comms" if beside != NONE else {"memcpy": "aten::copy_", "memset": "aten::zero_"}.get(kernel.kind, own)
             self.ops.append(PricedOp(kernel.name, (), self._priced(op, (), keys, extra).priced if op else UNKNOWN))
 
     def _priced(self, name: str, args: tuple[Any, ...], keys: Sequence[int], extra: dict[str, Any]) -> PricedOp:

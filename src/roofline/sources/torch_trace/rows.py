@@ -17,6 +17,7 @@ from ...resource import PCIE
 from ...torch_prices.call import RECORD_SHAPES
 from ...torch_prices.elementwise import ELEMENTWISE
 from ...torch_prices.inductor import FUSED
+from ...workload import UNPRICED
 from ..parts import AUTOTUNING, UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
 from ..timeline import Span, busy_in, lane
 from .arrays import Flags, Integers, distinct
@@ -35,9 +36,8 @@ FIRST_STEPS = 2  # whose launches tell the order of kernels
 MOST_IN_ORDER = 100_000  # executions among which chains are looked for
 MOST_IN_STEP = 500  # launches of one kernel by one operation in a step that are told apart
 GRAPH = "graph replay"
-NO_CAPTURE = "the capture of this graph was not recorded: profile the step that captures it, in this trace or another"
+NO_CAPTURE = f"{UNPRICED}profile the step that captures the graph, in this trace or another"
 NO_LAUNCH = "its launch was not recorded, and no recorded kernel matches it"
-UNPRICED = "unpriced: record with "
 EAGER = Streamed(kind="eager")
 NO_OP = "no PyTorch op launched it"
 _COLLECTIVE = re.compile(r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|sendrecv|cross_device")
@@ -232,7 +232,7 @@ class DeviceRows:
             notes.append(NO_LAUNCH if lost else NO_OP)
         missing = found.missing or (RECORD_SHAPES if one.op != NONE and not priced.args and found.category != FUSED else "")
         if missing and not found.is_priced:
-            notes.append(f"{UNPRICED}{missing}")
+            notes.append(f"{UNPRICED}record with {missing}")
         return Subject(
             name=priced.name,
             label=label(priced.name, priced.args) if one.op != NONE else "",
