@@ -54,10 +54,21 @@ def loss(x: Any, head: Any, labels: Any) -> Any:
     return -jnp.take_along_axis(jax.nn.log_softmax((jnp.tanh(x) @ head).astype(FP32)), labels[..., None], -1).mean()
 
 
+def long_convolution(x: Any, kernel: Any) -> Any:
+    size = 2 * x.shape[-1]
+    return jnp.fft.irfft(jnp.fft.rfft(x, size) * jnp.fft.rfft(kernel, size), size)[..., : x.shape[-1]]
+
+
+def complex_convolution(x: Any, kernel: Any) -> Any:
+    size = 2 * x.shape[-1]
+    return jnp.fft.ifft(jnp.fft.fft(x, size) * jnp.fft.fft(kernel, size)).real[..., : x.shape[-1]]
+
+
 PROMPTS = [of(16, 1024, 1024), of(1024, 65536), of(16, dtype="int32")]
 LABELS = [*PROMPTS[:2], of(16, 1024, dtype="int32")]
 WIDE = [of(16, 4096), of(4096, 16384, dtype=FP32), of(16384, 4096, dtype=FP32)]
 NARROW = [of(16, 4096), of(4096, 16384), of(16384, 4096)]
+SIGNALS = [of(512, 16384, dtype=FP32), of(512, 16384, dtype=FP32)]
 SCORES = [of(4096, 32768, dtype=FP32)]
 
 
@@ -74,6 +85,7 @@ def told(function: Callable[..., Any], args: list[Any]) -> list[Finding]:
         (lambda x: jnp.sort(x, -1)[:, ::-1][:, :8], SCORES, "unused-results", "sorts rows of 32768 elements, of which it uses 8"),
         (cumulated, [of(8192, 8192)], "one-hot-product", "multiplies by a triangle of ones"),
         (last_of_each, PROMPTS, "unused-results", "times the needed work"),
+        (complex_convolution, SIGNALS, "wide-format", "transforms real numbers as complex ones, 2 times the needed work"),
     ],
 )
 def test_the_first_finding_names_the_fault(function: Callable[..., Any], args: list[Any], kind: str, words: str) -> None:
@@ -104,6 +116,9 @@ def test_the_line_that_widens_is_named() -> None:
         (lambda x: (jnp.sort(x, -1)[:, -8:], jnp.sort(x, -1).mean(-1)), SCORES, "unused-results"),
         (lambda x: jnp.cumsum(x, 0), [of(8192, 8192)], "one-hot-product"),
         (one_of_each, PROMPTS, "unused-results"),
+        (long_convolution, SIGNALS, "unused-results"),  # every element of a transform needs all of its input
+        (long_convolution, SIGNALS, "wide-format"),
+        (lambda x: jnp.fft.ifft(jnp.fft.fft(x) * 1j), [of(512, 16384, dtype="complex64")], "wide-format"),
         (loss, LABELS, "unused-results"),  # one element of every row is read, and all of them to normalise it
         (cumulated, [of(256, 65536)], "one-hot-product"),  # short sums: a matmul is as fast
     ],

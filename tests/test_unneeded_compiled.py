@@ -97,3 +97,34 @@ ENTRY %main (x: bf16[16,4096], w: f32[4096,4096], old: f32[4096,4096]) -> (bf16[
 """
     ops = [(op, one) for op in reviewed_program(parse(program), "gpu") for one in op.avoidable if one.group == "arguments"]
     assert [float(op.cost.known(HBM)) - float(one.instead.known(HBM)) for op, one in ops] == ([less] if less else [])
+
+
+def transformed(length: int, then: str) -> list[Avoidable]:
+    """What could be avoided in a transform of real numbers as complex ones, a product with a real filter, and the transform back."""
+    return found(f"""HloModule filter
+ENTRY %main (x: f32[64,{length}], h: f32[64,{length}]) -> f32[64,{length}] {{
+  %x = f32[64,{length}]{{1,0}} parameter(0)
+  %h = f32[64,{length}]{{1,0}} parameter(1)
+  %wide = c64[64,{length}]{{1,0}} convert(%x)
+  %spectrum = c64[64,{length}]{{1,0}} fft(%wide), fft_type=FFT, fft_length={{{length}}}
+  %factor = c64[64,{length}]{{1,0}} convert(%h)
+  %filtered = c64[64,{length}]{{1,0}} multiply(%spectrum, %factor)
+  %back = c64[64,{length}]{{1,0}} fft(%filtered), fft_type=IFFT, fft_length={{{length}}}
+  ROOT %made = f32[64,{length}]{{1,0}} {then}(%back)
+}}
+""")
+
+
+@pytest.mark.parametrize(
+    ("length", "said"), [(16384, ""), (127 * 128, ""), (16381, "which is a prime"), (131 * 128, "the prime factor 131")]
+)
+def test_lengths_of_transforms_with_a_large_prime_factor(length: int, said: str) -> None:
+    told = [one.why for one in transformed(length, "real") if one.kind == "odd-sizes"]
+    assert len(told) == (2 if said else 0)
+    assert all(said in why for why in told)
+
+
+def test_the_way_back_from_any_product_with_a_spectrum_may_be_complex() -> None:
+    # The filter is an argument, which need not be symmetric: what it makes of a spectrum is not that of a real signal.
+    halved = [one for one in transformed(16384, "real") if one.group == "complex"]
+    assert [one.factor for one in halved] == [2, 2]  # the conversion and the transform of real numbers

@@ -19,7 +19,7 @@ from .op_times import OpTime, OpTimes
 from .program_chains import KIND as CHAIN
 from .program_chains import unfused_chains
 from .program_clock import INHERENT, NOTABLE, Clock, Saving
-from .reachable import REACHABLE
+from .reachable import REACHABLE, reachable
 from .torch_finding_kinds import TORCH_GROUPS
 
 NEARLY = 0.6  # of the most that a reason would spare of an op
@@ -139,13 +139,14 @@ def _spared(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:
     if not one.floor_s:
         return one.spent_s
     if reason.kind == ODD_SIZES:
-        return max(one.spent_s - one.floor_s / REACHABLE["matrix"], 0.0) if one.floor_s < ODD * one.spent_s else 0.0
+        good = reachable(one.op.category, one.unit) if reason.group else REACHABLE["matrix"]
+        return max(one.spent_s - one.floor_s / good, 0.0) if one.floor_s < ODD * one.spent_s else 0.0
     if reason.kind == "repeated-operand" and not reason.group:
         return max(one.spent_s - one.floor_s / REACHABLE["hbm"], 0.0) if one.floor_s < ODD * one.spent_s else 0.0
     if reason.kind == "low-batch" and one.cause != MEMORY:
         return 0.0
     floor = minimum_s(reason.instead if one.op.count == 1 else reason.instead * one.op.count)
-    if reason.kind == "wide-format" and not any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts):
+    if reason.group == "fp64" and not any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts):
         return max(one.spent_s - floor / REACHABLE["vector"], 0.0)  # its functions (tanh, exp) take many more FLOP than are counted
     return one.spent_s * max(1 - floor / one.floor_s, 0.0)
 

@@ -16,6 +16,17 @@ IN_FP64 = Kind(
         "fp64 only where it is needed: a long sum, or one step of iterative refinement of a solution in fp32",
     ),
 )
+COMPLEX = Kind(
+    "the Fourier transforms of real numbers as complex ones",
+    "Use the transforms for real numbers, rfft and irfft",
+    "transforms real numbers as complex ones",
+    levers=("jnp.fft.irfft(jnp.fft.rfft(x, n) * jnp.fft.rfft(k, n), n) instead of jnp.fft.ifft(…).real: half of each spectrum is enough",),
+)
+LENGTHS = Kind(
+    "the Fourier transforms of lengths with a large prime factor",
+    "Pad to the next length with small prime factors only",
+    levers=("jnp.fft.rfft(x, n) with n the next power of 2, or product of 2, 3, 5 and 7 (scipy.fft.next_fast_len)",),
+)
 SORTED = Kind(
     "the sort of which few elements are used",
     "Select the largest, without sorting the rest",
@@ -42,6 +53,8 @@ GROUPS = {
     ("one-hot-product", "diagonal"): DIAGONAL,
     ("wide-format", "arguments"): CAST_ARGUMENTS,
     ("wide-format", "fp64"): IN_FP64,
+    ("wide-format", "complex"): COMPLEX,
+    ("odd-sizes", "transforms"): LENGTHS,
     ("unused-results", "sorted"): SORTED,
     ("one-hot-product", "running"): RUNNING_SUM,
 }

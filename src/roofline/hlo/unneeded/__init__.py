@@ -49,6 +49,7 @@ from .stacked_arguments import stacked_arguments
 from .stored_repeats import stored_repeats
 from .summed_products import summed_products
 from .tile_padding import padded_tiles
+from .transforms import complex_transforms, odd_transforms
 from .unused import unused_gradients, unused_results
 from .unused_in_loops import unused_in_loops
 from .values import Value, Values
@@ -70,6 +71,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     wide_products,
     wide_arguments,
     fp64_kernels,
+    complex_transforms,
     unused_gradients,
     padding,
     unused_results,
@@ -81,6 +83,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     layout_copies,
     low_batches,
     odd_sizes,
+    odd_transforms,
     repeated_rows,
     costly_orders,
     summed_products,

@@ -49,23 +49,9 @@ def _row(instruction: Instruction, dims: tuple[int, ...]) -> int:
 def _kept(kernels: Kernels, value: Value, row: int) -> int:
     """How many elements of each sorted row are taken of a value at one end; all of them unless they are only cut off."""
     kept = []
-    for use in _uses(kernels, value):
+    for use in kernels.values.uses(value):
         kept.append(_cut(kernels, use, row) if use.opcode == "slice" else _kept(kernels, use, row) if use.opcode in _PASSED else row)
     return max(kept, default=row)
-
-
-def _uses(kernels: Kernels, value: Value) -> Iterator[Value]:
-    """The instructions that take a value, in the bodies of fusions those that take their parameter."""
-    for place in kernels.values.users(value.computation, value.index):
-        use = Value(value.computation, place, value.inside)
-        body = kernels.values.body(use.instruction)
-        if body is None:
-            yield use
-            continue
-        inside = (*value.inside, (value.computation, use.instruction))
-        for number, operand in enumerate(use.instruction.operands):
-            if operand == value.index and number < len(body.parameters):
-                yield from _uses(kernels, Value(body, body.parameters[number], inside))
 
 
 def _cut(kernels: Kernels, cut: Value, row: int) -> int:

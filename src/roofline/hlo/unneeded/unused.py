@@ -20,7 +20,8 @@ MOST_USED = 0.75  # of a result: above that nothing is reported
 _ONE_ARRAY = 3  # operands of a scatter: the array, the places, the updates
 _WHOLE_OPERANDS = ("custom-call", "while", "conditional", "call", "all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 _IN_PARTS = ("get-tuple-element", "tuple", "fusion")
-_ORDERING = frozenset(("sort", "topk", "custom-call"))  # all of what they order has to be looked at, however little is kept
+# All of what they order or transform has to be looked at, however little of the result is kept.
+_UNDIVIDED = frozenset(("sort", "topk", "fft", "custom-call"))
 _INDICES = frozenset(("s32", "s64", "u32", "u64"))
 _Demand = dict[Path, Region]
 
@@ -61,7 +62,7 @@ def _shares_used(kernels: Kernels) -> Iterator[tuple[int, float]]:
     bodies, computation = kernels.pricer.bodies, kernels.computation
     for index, wanted in demands_on(bodies, kernels.number).items():
         cost = kernels.costs.get(index)
-        if cost is None or not cost.amounts or _is_whole(computation[index].shape, wanted) or _orders(bodies, computation[index]):
+        if cost is None or not cost.amounts or _is_whole(computation[index].shape, wanted) or _is_undivided(bodies, computation[index]):
             continue
         used = share_used(computation[index].shape, wanted)
         if used < MOST_USED:
@@ -93,13 +94,13 @@ def _is_whole(shape: Shape, wanted: _Demand) -> bool:
     return shape.is_tuple and all(wanted.get((place,), NOTHING).whole for place in range(len(shape.parts)))
 
 
-def _orders(bodies: Bodies, instruction: Instruction) -> bool:
-    """Whether a kernel sorts, searches for a position (an argmax reduces pairs), or is a call of which nothing is known."""
+def _is_undivided(bodies: Bodies, instruction: Instruction) -> bool:
+    """Whether a kernel sorts, transforms, searches for a position (an argmax reduces pairs), or is a call of which nothing is known."""
     if instruction.opcode == "custom-call":
         return not instruction.custom_call_target.startswith("__cublas$")
     bodies_of = [bodies.module.computations[call.computation] for call in instruction.calls]
     parts = [instruction, *(one for body in bodies_of for one in body)]
-    return any(one.opcode in _ORDERING or (one.opcode == "reduce" and one.shape.is_tuple) for one in parts)
+    return any(one.opcode in _UNDIVIDED or (one.opcode == "reduce" and one.shape.is_tuple) for one in parts)
 
 
 def share_used(shape: Shape, wanted: _Demand) -> float:

@@ -93,6 +93,19 @@ class Values:
         """All operands of a value's instruction."""
         return [Value(value.computation, index, value.inside) for index in value.instruction.operands]
 
+    def uses(self, value: Value) -> Iterator[Value]:
+        """The instructions that take a value, in the bodies of fusions those that take their parameter."""
+        for place in self.users(value.computation, value.index):
+            use = Value(value.computation, place, value.inside)
+            body = self.body(use.instruction)
+            if body is None:
+                yield use
+                continue
+            inside = (*value.inside, (value.computation, use.instruction))
+            for number, operand in enumerate(use.instruction.operands):
+                if operand == value.index and number < len(body.parameters):
+                    yield from self.uses(Value(body, body.parameters[number], inside))
+
     def made_by(self, value: Value) -> Value:
         """The instruction that makes a value, across the borders of fusions: from a fusion into its body, from a parameter out of it."""
         for _ in range(_MOST_STEPS):

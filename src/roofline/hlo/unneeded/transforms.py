@@ -1,0 +1,114 @@
+"""Fourier transforms that cost more than they have to: of real numbers as complex ones, and of lengths with a large prime factor."""
+
+from collections.abc import Iterator
+
+from ...workload import Avoidable
+from ..ir.module import Computation
+from ..ir.shapes import Shape
+from .kernels import Kernels
+from .number_formats import CLASS as WIDE
+from .number_formats import KIND as WIDE_FORMAT
+from .odd_sizes import KIND as ODD_SIZES
+from .values import LAYOUT, Value
+
+COMPLEX, LENGTHS = "complex", "transforms"  # the groups
+_LARGEST_FACTOR = 127  # cuFFT has kernels for smaller ones, and computes others as a convolution of at least twice the length
+# What keeps the second half of a real signal's spectrum the mirror image of the first, if all that it takes are such spectra.
+_SYMMETRIC = LAYOUT | {"multiply", "divide", "add", "subtract", "negate", "broadcast", "parameter"}
+
+
+def complex_transforms(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The transforms of real numbers that were made complex, what is computed of their spectra, and the way back to real numbers.
+
+    Transforms for real numbers take, and give, half of each spectrum.
+    """
+    if "fft" not in kernels.module.opcodes:
+        return
+    values, computation = kernels.values, kernels.computation
+    spectra: set[int] = set()  # kernels that make the spectrum of a real signal
+    for index in kernels.costs:
+        instruction = computation[index]
+        transform = instruction.word("fft_type").upper() if instruction.opcode == "fft" else ""
+        if transform == "FFT":
+            made = values.origin(Value(computation, instruction.operands[0]), LAYOUT)
+            if not _is_widened(kernels, made):
+                continue
+            spectra.add(index)
+            yield index, _halved(kernels, index)
+            maker = kernels.holding(made)
+            if maker in kernels.costs and values.users(computation, maker) == [index]:
+                yield maker, _halved(kernels, maker)
+        elif transform == "IFFT":
+            if _source(computation, instruction.operands[0]) in spectra and _is_taken_real(kernels, Value(computation, index)):
+                yield index, _halved(kernels, index)
+        elif _is_complex(instruction.shape) and _keeps_symmetry(kernels, index, spectra):
+            spectra.add(index)
+            yield index, _halved(kernels, index)
+
+
+def odd_transforms(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The transforms of lengths that have a large prime factor."""
+    if "fft" not in kernels.module.opcodes:
+        return
+    for index, cost in kernels.costs.items():
+        instruction = kernels.computation[index]
+        lengths = instruction.integers("fft_length") if instruction.opcode == "fft" else ()
+        length = max(lengths, key=largest_prime_factor, default=1)
+        factor = largest_prime_factor(length)
+        if factor > _LARGEST_FACTOR:
+            said = "which is a prime" if factor == length else f"which has the prime factor {factor}"
+            yield index, Avoidable(kind=ODD_SIZES, instead=cost, why=f"transforms arrays of length {length}, {said}", group=LENGTHS)
+
+
+def largest_prime_factor(number: int) -> int:
+    """The largest prime that divides a number.
+
+    >>> largest_prime_factor(16384), largest_prime_factor(16381), largest_prime_factor(2 * 3 * 131), largest_prime_factor(1)
+    (2, 16381, 131, 1)
+    """
+    largest, divisor = 1, 2
+    while divisor * divisor <= number:
+        while number % divisor == 0:
+            largest, number = divisor, number // divisor
+        divisor += 1
+    return max(largest, number)
+
+
+def _halved(kernels: Kernels, index: int) -> Avoidable:
+    why = "transforms real numbers as complex ones"
+    return Avoidable(kind=WIDE_FORMAT, instead=kernels.costs[index] * 0.5, why=why, unneeded=WIDE, group=COMPLEX, factor=2)
+
+
+def _is_complex(shape: Shape) -> bool:
+    return shape.is_array and shape.dtype in ("c64", "c128")
+
+
+def _is_widened(kernels: Kernels, made: Value) -> bool:
+    """Whether a complex value was made of a real one."""
+    operands = kernels.values.operands(made)
+    if made.opcode == "convert":
+        return operands[0].shape.is_array and not _is_complex(operands[0].shape)
+    if made.opcode == "pad":
+        return _is_widened(kernels, kernels.values.origin(operands[0], LAYOUT))
+    return False
+
+
+def _source(computation: Computation, index: int) -> int:
+    while computation[index].opcode in ("bitcast", "get-tuple-element", "reshape") and computation[index].operands:
+        index = computation[index].operands[0]
+    return index
+
+
+def _keeps_symmetry(kernels: Kernels, index: int, spectra: set[int]) -> bool:
+    """Whether a kernel computes, element by element, from nothing but spectra of real signals."""
+    instruction = kernels.computation[index]
+    body = kernels.values.body(instruction)
+    opcodes = kernels.values.opcodes(body) if body is not None else {instruction.opcode}
+    taken = {_source(kernels.computation, operand) for operand in instruction.operands}
+    return opcodes <= _SYMMETRIC and taken <= spectra
+
+
+def _is_taken_real(kernels: Kernels, value: Value) -> bool:
+    """Whether nothing but the real part of a value is used."""
+    uses = list(kernels.values.uses(value))
+    return bool(uses) and all(use.opcode == "real" or (use.opcode in (*LAYOUT, "slice") and _is_taken_real(kernels, use)) for use in uses)
