@@ -64,11 +64,41 @@ def complex_convolution(x: Any, kernel: Any) -> Any:
     return jnp.fft.ifft(jnp.fft.fft(x, size) * jnp.fft.fft(kernel, size)).real[..., : x.shape[-1]]
 
 
+def shifted(image: Any, sizes: range) -> list[Any]:
+    _, height, width, _ = image.shape
+    filled = jnp.pad(image, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    return [filled[:, row : row + height, column : column + width] for row in sizes for column in sizes]
+
+
+def convolved_as_patches(image: Any, weight: Any) -> Any:
+    return jnp.concatenate(shifted(image, range(3)), -1) @ weight
+
+
+def shifted_twice(image: Any, weight: Any) -> Any:
+    """Two neighbours of each pixel: no patch."""
+    return jnp.concatenate(shifted(image, range(3))[:2], -1) @ weight[:256]
+
+
+def attended(query: Any, keys: Any) -> Any:
+    return jnp.einsum("bhd,bkhd->bhk", query, keys)
+
+
+def attended_in_pages(query: Any, pages: Any, table: Any) -> Any:
+    return attended(query, pages[table].reshape(64, -1, 8, 128))
+
+
+def attended_rows(query: Any, rows: Any, table: Any) -> Any:
+    """Rows of a table are looked up, as of an embedding."""
+    return jnp.einsum("bd,bkd->bk", query, rows[table])
+
+
 PROMPTS = [of(16, 1024, 1024), of(1024, 65536), of(16, dtype="int32")]
 LABELS = [*PROMPTS[:2], of(16, 1024, dtype="int32")]
 WIDE = [of(16, 4096), of(4096, 16384, dtype=FP32), of(16384, 4096, dtype=FP32)]
 NARROW = [of(16, 4096), of(4096, 16384), of(16384, 4096)]
 SIGNALS = [of(512, 16384, dtype=FP32), of(512, 16384, dtype=FP32)]
+PIXELS = [of(64, 64, 64, 128), of(9 * 128, 128)]
+PAGES = [of(64, 8, 128), of(8192, 16, 8, 128), of(64, 128, dtype="int32")]
 SCORES = [of(4096, 32768, dtype=FP32)]
 
 
@@ -85,6 +115,8 @@ def told(function: Callable[..., Any], args: list[Any]) -> list[Finding]:
         (lambda x: jnp.sort(x, -1)[:, ::-1][:, :8], SCORES, "unused-results", "sorts rows of 32768 elements, of which it uses 8"),
         (cumulated, [of(8192, 8192)], "one-hot-product", "multiplies by a triangle of ones"),
         (last_of_each, PROMPTS, "unused-results", "times the needed work"),
+        (convolved_as_patches, PIXELS, "repeated-operand", "stores overlapping patches of an array for a matmul"),
+        (attended_in_pages, PAGES, "layout-copies", "gathers blocks of an array, such as pages of a cache"),
         (complex_convolution, SIGNALS, "wide-format", "transforms real numbers as complex ones, 2 times the needed work"),
     ],
 )
@@ -118,6 +150,9 @@ def test_the_line_that_widens_is_named() -> None:
         (one_of_each, PROMPTS, "unused-results"),
         (long_convolution, SIGNALS, "unused-results"),  # every element of a transform needs all of its input
         (long_convolution, SIGNALS, "wide-format"),
+        (shifted_twice, PIXELS, "repeated-operand"),
+        (attended, [of(64, 8, 128), of(64, 2048, 8, 128)], "layout-copies"),
+        (attended_rows, [of(64, 1024), of(8192, 1024), of(64, 128, dtype="int32")], "layout-copies"),
         (lambda x: jnp.fft.ifft(jnp.fft.fft(x) * 1j), [of(512, 16384, dtype="complex64")], "wide-format"),
         (loss, LABELS, "unused-results"),  # one element of every row is read, and all of them to normalise it
         (cumulated, [of(256, 65536)], "one-hot-product"),  # short sums: a matmul is as fast

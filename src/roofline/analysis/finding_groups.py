@@ -43,12 +43,25 @@ STACKED = Kind(
     "copies slices out of stacked arguments before matmuls read them",
     levers=("a list of weights, one array per layer, and a Python loop over the layers, which takes longer to compile than a scan",),
 )
+BLOCKS = Kind(
+    "the blocks that are gathered into one piece before matmuls read them",
+    "Use a kernel that reads the blocks where they lie",
+    "gathers blocks of an array, such as pages of a cache, into one piece before matmuls read them",
+    levers=("a kernel for attention over pages, which follows the page table: jax.experimental.pallas.ops.gpu.paged_attention",),
+)
+PATCHES = Kind(
+    "the patches of a convolution, which are stored for a matmul",
+    "Use a convolution, which reads overlapping patches in place",
+    levers=("jax.lax.conv_general_dilated, with the weights as [height, width, channels, features]",),
+)
 GROUPS = {
     ("missing-donation", "donated"): COPIED_ALL_THE_SAME,
     ("missing-donation", "shifted"): SHIFTED,
     ("missing-donation", "rebuilt"): REBUILT,
     ("layout-copies", "stacked"): STACKED,
+    ("layout-copies", "blocks"): BLOCKS,
     ("repeated-operand", "gathered"): GATHERED,
+    ("repeated-operand", "patches"): PATCHES,
     ("repeated-operand", "rows"): REPEATED_ROWS,
     ("one-hot-product", "diagonal"): DIAGONAL,
     ("wide-format", "arguments"): CAST_ARGUMENTS,

@@ -26,6 +26,7 @@ from .exchanged import exchanged, results_of
 from .experts import dense_experts
 from .fingerprints import Fingerprints
 from .gated_experts import gated_experts
+from .gathered_blocks import gathered_blocks
 from .kernels import Kernels, Product
 from .labels import Wording, label, wording
 from .layout import layout_copies
@@ -80,6 +81,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     sorted_parts,
     duplicates,
     stacked_arguments,
+    gathered_blocks,
     layout_copies,
     low_batches,
     odd_sizes,

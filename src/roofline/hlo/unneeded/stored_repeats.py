@@ -1,4 +1,5 @@
-"""Arrays that are stored several times for a product: keys repeated for each query head, weights gathered for each token.
+"""Arrays that are stored several times for a product: keys repeated for each query head, weights gathered for each token, and the
+overlapping patches of an image, where a convolution would read it once.
 
 A kernel writes the copies, and the product reads them all, where one over the groups that share an array would read it once.
 """
@@ -14,14 +15,16 @@ from .kernels import Kernels
 from .repeated import KIND
 from .values import LAYOUT, Value
 
-STORED, GATHERED = "stored", "gathered"  # the groups: copies in order, copies by index
+STORED, GATHERED, PATCHES = "stored", "gathered", "patches"  # the groups: copies in order, copies by index, shifted copies side by side
 _LEAST = parse("1 MB", "B")  # of the array that is repeated
+_LEAST_PATCHES = 4  # of 2 by 2
 _PASSED = LAYOUT | {"convert"}
+_FILLED = _PASSED | {"pad"}
 
 
 def stored_repeats(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products that read an array several times over because it was stored so, and the kernels that store it."""
-    if kernels.module.opcodes.isdisjoint(("broadcast", "gather")):
+    if kernels.module.opcodes.isdisjoint(("broadcast", "gather", "concatenate")):
         return
     told: set[int] = set()
     for index, found in kernels.products.items():
@@ -31,10 +34,11 @@ def stored_repeats(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             maker = kernels.holding(made)
             matrix = (found.depth, found.rows if side is found.left else found.columns)
             is_stored = maker is not None and maker != index and maker in kernels.costs
-            less = _repeated_bytes(kernels, made, found.batch, matrix) if is_stored else 0
+            less = _spared_bytes(kernels, made, found.batch, matrix) if is_stored else 0
             if not less or maker is None:
                 continue
-            spared, group = spared + less, GATHERED if made.opcode == "gather" else STORED
+            group = _GROUPS[made.opcode]
+            spared += less if group != PATCHES else 0  # a convolution takes about as long as the matmul
             if maker not in told:
                 told.add(maker)
                 yield maker, Avoidable(kind=KIND, instead=NOTHING, why=_WHY[group], group=group)
@@ -44,7 +48,29 @@ def stored_repeats(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=_WHY[group], group=group)
 
 
-_WHY = {STORED: "stores an array several times over for a matmul", GATHERED: "gathers a matrix for each row of a matmul"}
+_GROUPS = {"broadcast": STORED, "gather": GATHERED, "concatenate": PATCHES}
+_WHY = {
+    STORED: "stores an array several times over for a matmul",
+    GATHERED: "gathers a matrix for each row of a matmul",
+    PATCHES: "stores overlapping patches of an array for a matmul",
+}
+
+
+def _spared_bytes(kernels: Kernels, made: Value, batch: int, matrix: tuple[int, int]) -> int:
+    return _overlapping_bytes(kernels, made) if made.opcode == "concatenate" else _repeated_bytes(kernels, made, batch, matrix)
+
+
+def _overlapping_bytes(kernels: Kernels, joined: Value) -> int:
+    """By how many bytes an operand is larger than the array whose shifted copies it has side by side; 0 where it has none."""
+    values = kernels.values
+    parts = [values.origin(operand, _PASSED) for operand in values.operands(joined)]
+    sources = [values.origin(values.operand(part, 0) if part.opcode == "slice" else part, _FILLED) for part in parts]
+    cuts = {part.instruction.slices for part in parts if part.opcode == "slice"}
+    source = sources[0].shape
+    if len({one.key for one in sources}) != 1 or len(cuts) + 1 < _LEAST_PATCHES or not source.is_array or not source.is_bounded:
+        return 0
+    is_repeated = source.bytes >= _LEAST and joined.shape.elements >= 2 * source.elements
+    return max(joined.shape.bytes - source.bytes, 0) if is_repeated else 0
 
 
 def _repeated_bytes(kernels: Kernels, made: Value, batch: int, matrix: tuple[int, int]) -> int:

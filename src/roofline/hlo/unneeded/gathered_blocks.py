@@ -1,0 +1,49 @@
+"""Blocks of an array that are gathered into one piece before products read them: the pages of a cache, for attention to each sequence.
+
+A kernel for attention over pages reads them where they lie.
+"""
+
+from collections.abc import Iterator
+from math import prod
+
+from ...cost import NOTHING
+from ...units import parse
+from ...workload import Avoidable
+from .kernels import Kernels
+from .layout import KIND
+from .product_order import users_of
+from .stacked_arguments import CLASS
+from .values import LAYOUT, Value
+
+GROUP = "blocks"
+_LEAST = parse("1 MB", "B")  # of what is gathered
+_MOVED = LAYOUT | {"convert", "parameter", "gather"}
+
+
+def gathered_blocks(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The kernels that only gather blocks of an array, each of them once, where nothing but batched products takes the result."""
+    if "gather" not in kernels.module.opcodes:
+        return
+    for index in kernels.costs:
+        made = kernels.values.origin(Value(kernels.computation, index), LAYOUT | {"convert"})
+        if made.opcode != "gather" or kernels.holding(made) != index or not _are_blocks(kernels, made) or not _only_gathers(kernels, index):
+            continue
+        users = users_of(kernels, index)
+        if users and all(user in kernels.products and kernels.products[user].batch > 1 for user in users):
+            why = "gathers blocks of an array into one piece before matmuls read them"
+            yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=GROUP)
+
+
+def _are_blocks(kernels: Kernels, gather: Value) -> bool:
+    """Whether a gather takes blocks of several rows, and no more of them than there are: what it takes several times is repeated."""
+    source, sizes = kernels.values.operand(gather, 0).shape, gather.instruction.integers("slice_sizes")
+    if not (source.is_array and source.is_bounded and gather.shape.is_bounded) or gather.shape.bytes < _LEAST:
+        return False
+    return len([size for size in sizes if size > 1]) > 1 and prod(sizes) < source.elements and gather.shape.elements < 2 * source.elements
+
+
+def _only_gathers(kernels: Kernels, index: int) -> bool:
+    """Whether a kernel does nothing but gather, apart from working out where."""
+    body = kernels.values.body(kernels.computation[index])
+    least = kernels.computation[index].shape.elements
+    return body is None or all(one.opcode in _MOVED for one in body if one.shape.is_array and one.shape.elements >= least)
