@@ -92,6 +92,25 @@ def attended_rows(query: Any, rows: Any, table: Any) -> Any:
     return jnp.einsum("bd,bkd->bk", query, rows[table])
 
 
+def step_of_table(table: Any, moment: Any, ids: Any) -> Any:
+    gradient = jax.grad(lambda table: jnp.tanh(table[ids]).sum())(table)
+    moment = 0.9 * moment + gradient
+    return table - 0.1 * moment, moment
+
+
+def step_of_tied_table(table: Any, moment: Any, ids: Any) -> Any:
+    """The table is the output layer too, so that all of its rows have a gradient."""
+    gradient = jax.grad(lambda table: jnp.tanh(table[ids] @ table.T).sum())(table)
+    moment = 0.9 * moment + gradient
+    return table - 0.1 * moment, moment
+
+
+def step_of_rows(table: Any, moment: Any, ids: Any) -> Any:
+    gradient = jax.grad(lambda rows: jnp.tanh(rows).sum())(table[ids])
+    rows = 0.9 * moment[ids] + gradient
+    return table.at[ids].add(-0.1 * rows), moment.at[ids].set(rows)
+
+
 PROMPTS = [of(16, 1024, 1024), of(1024, 65536), of(16, dtype="int32")]
 LABELS = [*PROMPTS[:2], of(16, 1024, dtype="int32")]
 WIDE = [of(16, 4096), of(4096, 16384, dtype=FP32), of(16384, 4096, dtype=FP32)]
@@ -99,6 +118,7 @@ NARROW = [of(16, 4096), of(4096, 16384), of(16384, 4096)]
 SIGNALS = [of(512, 16384, dtype=FP32), of(512, 16384, dtype=FP32)]
 PIXELS = [of(64, 64, 64, 128), of(9 * 128, 128)]
 PAGES = [of(64, 8, 128), of(8192, 16, 8, 128), of(64, 128, dtype="int32")]
+TABLE = [of(1_000_000, 64, dtype=FP32), of(1_000_000, 64, dtype=FP32), of(50_000, dtype="int32")]
 SCORES = [of(4096, 32768, dtype=FP32)]
 
 
@@ -117,6 +137,7 @@ def told(function: Callable[..., Any], args: list[Any]) -> list[Finding]:
         (last_of_each, PROMPTS, "unused-results", "times the needed work"),
         (convolved_as_patches, PIXELS, "repeated-operand", "stores overlapping patches of an array for a matmul"),
         (attended_in_pages, PAGES, "layout-copies", "gathers blocks of an array, such as pages of a cache"),
+        (step_of_table, TABLE, "table-update", "updates all rows of a table, of which at most 5% have a gradient"),
         (complex_convolution, SIGNALS, "wide-format", "transforms real numbers as complex ones, 2 times the needed work"),
     ],
 )
@@ -151,6 +172,9 @@ def test_the_line_that_widens_is_named() -> None:
         (long_convolution, SIGNALS, "unused-results"),  # every element of a transform needs all of its input
         (long_convolution, SIGNALS, "wide-format"),
         (shifted_twice, PIXELS, "repeated-operand"),
+        (step_of_rows, TABLE, "table-update"),
+        (step_of_table, [*TABLE[:2], of(500_000, dtype="int32")], "table-update"),  # half of the rows
+        (step_of_tied_table, [of(50_000, 64, dtype=FP32), of(50_000, 64, dtype=FP32), of(2_000, dtype="int32")], "table-update"),
         (attended, [of(64, 8, 128), of(64, 2048, 8, 128)], "layout-copies"),
         (attended_rows, [of(64, 1024), of(8192, 1024), of(64, 128, dtype="int32")], "layout-copies"),
         (lambda x: jnp.fft.ifft(jnp.fft.fft(x) * 1j), [of(512, 16384, dtype="complex64")], "wide-format"),

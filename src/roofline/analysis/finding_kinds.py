@@ -176,6 +176,14 @@ KINDS: dict[str, Kind] = {
         "Select before computing",
         levers=("slice the inputs, not the result",),
     ),
+    "table-update": Kind(
+        "the update of a whole table, of which each step looks up a few rows",
+        "Update the rows that the step looked up, if the optimizer may skip the others",
+        levers=(
+            "differentiate by table[ids], not by the table, and write back: table.at[ids].add(…), and the same rows of the moments",
+            "an optimizer for sparse gradients: lazy Adam, Adagrad, one moment per row; sum the gradients of ids that occur twice first",
+        ),
+    ),
     "duplicated-work": Kind(
         "the work that is done twice",
         "Compute it once and pass it on",

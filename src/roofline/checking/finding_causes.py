@@ -20,6 +20,7 @@ WORK = (  # those that add FLOP
 BYTES = (
     *WORK,
     "dense-gradient",
+    "table-update",
     "missing-donation",
     "stored-attention",
     "wide-format",

@@ -49,6 +49,7 @@ from .sorted_parts import sorted_parts
 from .stacked_arguments import stacked_arguments
 from .stored_repeats import stored_repeats
 from .summed_products import summed_products
+from .table_updates import table_updates
 from .tile_padding import padded_tiles
 from .transforms import complex_transforms, odd_transforms
 from .unused import unused_gradients, unused_results
@@ -78,6 +79,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     unused_results,
     unused_in_loops,
     diagonals_of_products,
+    table_updates,
     sorted_parts,
     duplicates,
     stacked_arguments,
