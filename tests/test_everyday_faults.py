@@ -64,6 +64,16 @@ def complex_convolution(x: Any, kernel: Any) -> Any:
     return jnp.fft.ifft(jnp.fft.fft(x, size) * jnp.fft.fft(kernel, size)).real[..., : x.shape[-1]]
 
 
+def reordered(cache: Any, new: Any, beams: Any) -> Any:
+    """A cache follows its beams after every token."""
+    return cache.at[:, 5].set(new)[beams]
+
+
+def looked_up(cache: Any, new: Any, beams: Any) -> Any:
+    """A few rows of an array, as of a table."""
+    return cache.at[:, 5].set(new), cache[beams[:4]]
+
+
 def shifted(image: Any, sizes: range) -> list[Any]:
     _, height, width, _ = image.shape
     filled = jnp.pad(image, ((0, 0), (1, 1), (1, 1), (0, 0)))
@@ -118,6 +128,7 @@ NARROW = [of(16, 4096), of(4096, 16384), of(16384, 4096)]
 SIGNALS = [of(512, 16384, dtype=FP32), of(512, 16384, dtype=FP32)]
 PIXELS = [of(64, 64, 64, 128), of(9 * 128, 128)]
 PAGES = [of(64, 8, 128), of(8192, 16, 8, 128), of(64, 128, dtype="int32")]
+BEAMS = [of(64, 1024, 8, 128), of(64, 8, 128), of(64, dtype="int32")]
 TABLE = [of(1_000_000, 64, dtype=FP32), of(1_000_000, 64, dtype=FP32), of(50_000, dtype="int32")]
 SCORES = [of(4096, 32768, dtype=FP32)]
 
@@ -138,6 +149,7 @@ def told(function: Callable[..., Any], args: list[Any]) -> list[Finding]:
         (convolved_as_patches, PIXELS, "repeated-operand", "stores overlapping patches of an array for a matmul"),
         (attended_in_pages, PAGES, "layout-copies", "gathers blocks of an array, such as pages of a cache"),
         (step_of_table, TABLE, "table-update", "updates all rows of a table, of which at most 5% have a gradient"),
+        (reordered, BEAMS, "layout-copies", "copies arguments in full to put their rows in another order"),
         (complex_convolution, SIGNALS, "wide-format", "transforms real numbers as complex ones, 2 times the needed work"),
     ],
 )
@@ -172,6 +184,7 @@ def test_the_line_that_widens_is_named() -> None:
         (long_convolution, SIGNALS, "unused-results"),  # every element of a transform needs all of its input
         (long_convolution, SIGNALS, "wide-format"),
         (shifted_twice, PIXELS, "repeated-operand"),
+        (looked_up, BEAMS, "layout-copies"),
         (step_of_rows, TABLE, "table-update"),
         (step_of_table, [*TABLE[:2], of(500_000, dtype="int32")], "table-update"),  # half of the rows
         (step_of_tied_table, [of(50_000, 64, dtype=FP32), of(50_000, 64, dtype=FP32), of(2_000, dtype="int32")], "table-update"),

@@ -25,7 +25,7 @@ COMPLEX = Kind(
 LENGTHS = Kind(
     "the Fourier transforms of lengths with a large prime factor",
     "Pad to the next length with small prime factors only",
-    levers=("jnp.fft.rfft(x, n) with n the next power of 2, or product of 2, 3, 5 and 7 (scipy.fft.next_fast_len)",),
+    levers=("jnp.fft.rfft(x, n) with n the next power of 2, or the next length of which 2, 3, 5 and 7 are the only prime factors",),
 )
 SORTED = Kind(
     "the sort of which few elements are used",
@@ -36,6 +36,15 @@ RUNNING_SUM = Kind(
     "the running sum that is computed as a matmul",
     "Add up along the rows, with jnp.cumsum",
     levers=("jnp.cumsum(x, axis) instead of tril(ones) @ x",),
+)
+REORDERED = Kind(
+    "the arguments that are copied in full to put their rows in another order",
+    "Leave the rows in place, and follow their order by index",
+    "copies arguments in full to put their rows in another order",
+    levers=(
+        "for beams: a table of the row that each position of a beam's cache is in, by which attention reads it; pages that beams share",
+        "rows that all beams have in common, such as the prompt's, in an array of their own",
+    ),
 )
 STACKED = Kind(
     "the slices that are copied out of stacked weights for every matmul",
@@ -58,6 +67,7 @@ GROUPS = {
     ("missing-donation", "donated"): COPIED_ALL_THE_SAME,
     ("missing-donation", "shifted"): SHIFTED,
     ("missing-donation", "rebuilt"): REBUILT,
+    ("layout-copies", "reordered"): REORDERED,
     ("layout-copies", "stacked"): STACKED,
     ("layout-copies", "blocks"): BLOCKS,
     ("repeated-operand", "gathered"): GATHERED,

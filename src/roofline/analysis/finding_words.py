@@ -50,12 +50,15 @@ def at_place(op_times: OpTimes, ids: Sequence[int]) -> str:
 
 
 def places(op_times: OpTimes, ids: Sequence[int]) -> str:
-    """Where ops were written: scopes with their numbers starred, source lines, else programs. Nowhere, if most of the time has no place."""
+    """Where ops were written: scopes with their numbers starred, source lines, else programs.
+
+    Nowhere, if less than a third of the time has a place.
+    """
     scope, location, module = (op_times.words(name) for name in ("scope", "location", "module"))
     placed = ids if all(scope) else [id for id in ids if scope[id] or location[id]]
     if placed and len(placed) < len(ids):
         known_s, whole_s = (sum([op_times.spent_s[id] for id in some]) for some in (placed, ids))
-        if 2 * known_s < whole_s:
+        if 3 * known_s < whole_s:
             return ""
     shown = ", ".join(_first_few(map(scope.__getitem__, placed), lambda word: re.sub(r"\d+", "*", word), LISTED))
     lines = _first_few(map(location.__getitem__, placed), source_line, LISTED + 1) if any(location) else []

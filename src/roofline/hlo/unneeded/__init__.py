@@ -39,6 +39,7 @@ from .padded import padding
 from .product_order import costly_orders
 from .rebuilt import rebuilt_arrays
 from .recomputed import recomputed
+from .reordered import reordered_arguments
 from .repeated import repeated_operands
 from .repeated_rows import repeated_rows
 from .row_chains import Chain, row_chains
@@ -67,6 +68,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     selected_products,
     missing_donations,
     shifted_arguments,
+    reordered_arguments,
     rebuilt_arrays,
     recomputed,
     stored_attention,

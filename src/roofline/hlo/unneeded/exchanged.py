@@ -10,8 +10,9 @@ _SMALL = 1 << 20  # bytes: smaller arrays are ignored
 
 def results_of(entry: Computation) -> set[int]:
     """The instructions of an entry whose values the program returns."""
-    results = {source(entry, operand, ())[0] for operand in entry.root_instruction.operands}
-    return results | {entry.root, source(entry, entry.root, ())[0]}
+    root = entry.root_instruction
+    parts = [entry.root, *(root.operands if root.opcode == "tuple" else ())]
+    return {entry.root, *(source(entry, place, ())[0] for place in parts)}
 
 
 def exchanged(entry: Computation, index: int, results: set[int]) -> tuple[tuple[Array, ...], tuple[Array, ...]]:

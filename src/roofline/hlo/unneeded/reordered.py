@@ -1,0 +1,67 @@
+"""Arguments whose rows are put in another order in full: the cache of a beam search, which follows its beams after every token."""
+
+from collections.abc import Iterator
+
+from ...cost import NOTHING, Cost
+from ...resource import HBM
+from ...workload import Avoidable
+from .exchanged import results_of
+from .kernels import Kernels
+from .layout import KIND
+from .product_order import users_of
+from .stacked_arguments import CLASS
+from .values import LAYOUT, Value
+
+GROUP = "reordered"
+_PASSED = LAYOUT | {"convert"}
+_UPDATES = ("dynamic-update-slice", "scatter")
+_MOST_UPDATES = 16  # of an argument before it is reordered
+
+
+def reordered_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The kernels of a program's entry that gather all rows of arguments, which the program returns, and those that copy the result."""
+    if not kernels.are_in_entry or "gather" not in kernels.module.opcodes:
+        return
+    results = results_of(kernels.computation)
+    for index, cost in kernels.costs.items():
+        moved = 2 * sum(made.shape.bytes for made in _written(kernels, index) if _is_reordered(kernels, made))
+        copies = [user for user in users_of(kernels, index) if kernels.computation[user].opcode == "copy"] if moved else []
+        if not moved or results.isdisjoint((index, *copies)):
+            continue
+        amounts = dict(cost.amounts)
+        amounts[HBM] = max(amounts.get(HBM, 0) - moved, 0)
+        why = "copies all of an argument to put its rows in another order"
+        yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=GROUP)
+        for copy in copies:
+            yield copy, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=GROUP)
+
+
+def _written(kernels: Kernels, index: int) -> Iterator[Value]:
+    """What a kernel gathers and writes."""
+    instruction = kernels.computation[index]
+    body = kernels.values.body(instruction)
+    if body is None:
+        written = [Value(kernels.computation, index)]
+    else:
+        root, inside = body.root_instruction, ((kernels.computation, instruction),)
+        written = [Value(body, place, inside) for place in (root.operands if root.opcode == "tuple" else (body.root,))]
+    for value in written:
+        made = kernels.values.origin(value, _PASSED)
+        if made.opcode == "gather" and kernels.holding(made) == index:
+            yield made
+
+
+def _is_reordered(kernels: Kernels, gather: Value) -> bool:
+    """Whether a gather takes as many whole rows as an argument has, updated before or not."""
+    source = kernels.values.origin(kernels.values.operand(gather, 0), _PASSED)
+    dims, sizes = source.shape.dims, gather.instruction.integers("slice_sizes")
+    if (
+        source.shape.elements != gather.shape.elements
+        or len([size for size in sizes if size > 1]) < len([size for size in dims if size > 1]) - 1
+    ):
+        return False
+    for _ in range(_MOST_UPDATES):
+        if source.opcode not in _UPDATES:
+            break
+        source = kernels.values.origin(kernels.values.operand(source, 0), _PASSED)
+    return source.opcode == "parameter" and source.computation is kernels.computation
