@@ -128,3 +128,62 @@ def test_the_way_back_from_any_product_with_a_spectrum_may_be_complex() -> None:
     # The filter is an argument, which need not be symmetric: what it makes of a spectrum is not that of a real signal.
     halved = [one for one in transformed(16384, "real") if one.group == "complex"]
     assert [one.factor for one in halved] == [2, 2]  # the conversion and the transform of real numbers
+
+
+CACHE = """HloModule decode
+%turned (p: bf16[32,8,2048,128], new: bf16[32,8,ROWS,128], at: s32[]) -> bf16[32,2048,8,128] {
+  %p = bf16[32,8,2048,128]{3,2,1,0} parameter(0)
+  %new = bf16[32,8,ROWS,128]{3,2,1,0} parameter(1)
+  %at = s32[] parameter(2)
+  %first = s32[] constant(0)
+  %scaled = bf16[32,8,ROWS,128]{3,2,1,0} add(%new, %new)
+  %updated = bf16[32,8,2048,128]{3,2,1,0} dynamic-update-slice(%p, %scaled, %first, %first, %at, %first)
+  ROOT %back = bf16[32,2048,8,128]{3,2,1,0} transpose(%updated), dimensions={0,2,1,3}
+}
+
+ENTRY %main (cache: bf16[32,2048,8,128], new: bf16[32,8,ROWS,128], at: s32[]) -> (bf16[32,2048,8,128], bf16[32,8,2048,128]) {
+  %cache = bf16[32,2048,8,128]{3,2,1,0} parameter(0)
+  %new = bf16[32,8,ROWS,128]{3,2,1,0} parameter(1)
+  %at = s32[] parameter(2)
+  %turn = bf16[32,8,2048,128]{3,2,1,0} transpose(%cache), dimensions={0,2,1,3}
+  %kept = bf16[32,8,2048,128]{3,2,1,0} copy(%turn)
+  %back = bf16[32,2048,8,128]{3,2,1,0} fusion(%turn, %new, %at), kind=kLoop, calls=%turned
+  ROOT %made = (bf16[32,2048,8,128]{3,2,1,0}, bf16[32,8,2048,128]{3,2,1,0}) tuple(%back, %kept)
+}
+"""
+
+
+@pytest.mark.parametrize(("rows", "kernels"), [(5, 3), (1024, 2)])
+def test_a_cache_that_is_turned_for_a_matmul_and_back(rows: int, kernels: int) -> None:
+    # The turn, a copy of what it made, and the turn back with the new rows, unless those are a large part of the cache.
+    moved = [one for one in found(CACHE.replace("ROWS", str(rows))) if one.kind == "layout-copies"]
+    assert len(moved) == kernels
+    left = [int(one.instead.known(HBM)) for one in moved]
+    assert left == [0, 0, 2 * 32 * 8 * 5 * 128 * 2 + 4][:kernels]  # the new rows are read and written, and their position is read
+
+
+def test_rows_that_are_spread_over_experts_and_turned() -> None:
+    program = """HloModule experts
+%spread (x: bf16[4096,1024], chosen: pred[16,4096,1024]) -> bf16[16,4096,1024] {
+  %x = bf16[4096,1024]{1,0} parameter(0)
+  %chosen = pred[16,4096,1024]{2,1,0} parameter(1)
+  %zero = bf16[] constant(0)
+  %none = bf16[16,4096,1024]{2,1,0} broadcast(%zero), dimensions={}
+  %each = bf16[16,4096,1024]{2,1,0} broadcast(%x), dimensions={1,2}
+  ROOT %rows = bf16[16,4096,1024]{2,1,0} select(%chosen, %each, %none)
+}
+
+ENTRY %main (x: bf16[4096,1024], chosen: pred[16,4096,1024], w: bf16[16,1024,2048]) -> bf16[4096,2048] {
+  %x = bf16[4096,1024]{1,0} parameter(0)
+  %chosen = pred[16,4096,1024]{2,1,0} parameter(1)
+  %w = bf16[16,1024,2048]{2,1,0} parameter(2)
+  %rows = bf16[16,4096,1024]{2,1,0} fusion(%x, %chosen), kind=kLoop, calls=%spread
+  %turned = bf16[4096,16,1024]{2,1,0} transpose(%rows), dimensions={1,0,2}
+  %left = bf16[4096,16384]{1,0} bitcast(%turned)
+  %right = bf16[16384,2048]{1,0} bitcast(%w)
+  ROOT %made = bf16[4096,2048]{1,0} dot(%left, %right), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+      metadata={op_name="jit(f)/ragged_dot_general"}
+}
+"""
+    told = {op.name: op.avoidable[0].kind for op in reviewed_program(parse(program), "gpu") if op.avoidable}
+    assert told == dict.fromkeys(("rows", "turned", "made"), "dense-experts")

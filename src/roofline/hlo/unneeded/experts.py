@@ -9,6 +9,7 @@ from .kernels import DOTS, Kernels
 from .values import LAYOUT, Value, Values
 
 KIND, CLASS = "dense-experts", "dense"
+_PASSED = LAYOUT | {"convert"}
 
 
 def dense_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -26,10 +27,9 @@ def dense_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             spread = _spread(kernels, side, groups)
             if spread is not None:
                 bytes_less += (side.shape.bytes or 0) * (groups - 1) // groups
-                yield (
-                    spread,
-                    Avoidable(kind=KIND, instead=NOTHING, why=f"spreads rows over {groups} experts", unneeded=CLASS, group=str(groups)),
-                )
+                why = f"spreads rows over {groups} experts"
+                for place in {spread, *_turning(kernels, side)} - {index}:
+                    yield place, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=str(groups))
         amounts = {resource: amount / groups if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
         amounts[HBM] = max(amounts.get(HBM, 0) - bytes_less, 0)
         yield (
@@ -48,7 +48,7 @@ def dense_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 def _groups(values: Values, left: Value, right: Value, made: Value) -> int | None:
     """How many groups: the leading dimension of the weights, which have one matrix a group."""
     for side in (right, left):
-        origin = values.origin(side, LAYOUT | {"convert"})
+        origin = values.origin(side, _PASSED)
         if origin.opcode in ("parameter", "get-tuple-element") and len(origin.shape.dims) == 3:
             return origin.shape.dims[0]
     shapes = [side.shape.dims for side in (right, left, made)]
@@ -57,9 +57,19 @@ def _groups(values: Values, left: Value, right: Value, made: Value) -> int | Non
 
 def _spread(kernels: Kernels, side: Value, groups: int) -> int | None:
     """The kernel whose only purpose is to repeat each row for every group, with zeros in all but its own."""
-    made = kernels.values.origin(side, LAYOUT | {"convert"})
+    made = kernels.values.origin(side, _PASSED)
     holder = kernels.holding(made)
     body = kernels.values.body(kernels.computation[holder]) if holder is not None else None
     if made.opcode != "select" or groups not in made.shape.dims or body is None or any(one.opcode in DOTS for one in body):
         return None
     return holder
+
+
+def _turning(kernels: Kernels, side: Value) -> Iterator[int]:
+    """The kernels that only change the layout of an operand after it was made."""
+    value = kernels.values.made_by(side)
+    while value.opcode in _PASSED and value.instruction.operands:
+        place = kernels.holding(value)
+        if place in kernels.costs:
+            yield place
+        value = kernels.values.made_by(kernels.values.operand(value, 0))

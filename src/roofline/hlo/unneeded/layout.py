@@ -1,11 +1,12 @@
 """Kernels that only change the layout of an array: transposes and copies that move every byte and compute nothing.
 
-A copy that keeps the layout is none of them: the compiler makes it where a buffer is written while its old value is still needed.
+A copy that keeps the layout is none of them, unless it is of an array that was turned: the compiler makes it where a buffer is written
+while its old value is still needed.
 """
 
 from collections.abc import Iterator
 
-from ...cost import NOTHING
+from ...cost import NOTHING, Cost
 from ...resource import HBM
 from ...workload import Avoidable
 from ..ir.module import Computation, Instruction
@@ -19,20 +20,41 @@ _ALLOWED = frozenset(
 )
 
 
+_WHY = "moves arrays only to change their layout"
+_SMALL = 1 / 16  # of an array that is turned: what is computed for an update of that size comes with the turn
+
+
 def layout_copies(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels of a computation that only change a layout."""
+    """The kernels of a computation that only change a layout, those that update a small part on the way, and copies of what they made."""
+    found: set[int] = set()
     for index, cost in kernels.costs.items():
-        if [resource for resource, _ in cost.amounts] != [HBM] or cost.unknown:
-            continue
         instruction = kernels.computation[index]
         body = kernels.values.body(instruction)
-        parts = body.instructions if body is not None else (instruction,)
-        if body is not None and not kernels.values.opcodes(body) <= _ALLOWED:
+        if instruction.opcode == "copy" and instruction.operands[0] in found:
+            yield index, Avoidable(kind=KIND, instead=NOTHING, why=_WHY, unneeded=CLASS)
             continue
+        parts = body.instructions if body is not None else (instruction,)
         within = body if body is not None else kernels.computation
         turned = max((one.shape.elements for one in parts if turns(within, one)), default=0)
-        if turned and 2 * turned >= instruction.shape.elements:
-            yield index, Avoidable(kind=KIND, instead=NOTHING, why="moves arrays only to change their layout", unneeded=CLASS)
+        if not turned or 2 * turned < instruction.shape.elements or cost.unknown:
+            continue
+        only_moves = [resource for resource, _ in cost.amounts] == [HBM] and (body is None or kernels.values.opcodes(body) <= _ALLOWED)
+        if only_moves:
+            found.add(index)
+            yield index, Avoidable(kind=KIND, instead=NOTHING, why=_WHY, unneeded=CLASS)
+        elif body is not None and (updated := _updated_bytes(body, turned)):
+            amounts = dict(cost.amounts)
+            amounts[HBM] = max(amounts.get(HBM, 0) - 2 * (instruction.shape.bytes - updated), 0)
+            yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=_WHY, unneeded=CLASS)
+
+
+def _updated_bytes(body: Computation, turned: int) -> int:
+    """How much of an array that a body turns it updates, if it does nothing else to it; 0 otherwise."""
+    updates = [one for one in body if one.opcode == "dynamic-update-slice" and one.shape.elements == turned]
+    large = [one for one in body if one.shape.is_array and one.shape.elements > _SMALL * turned and one not in updates]
+    if any(one.opcode not in _ALLOWED for one in large):
+        return 0
+    return sum(body[one.operands[1]].shape.bytes for one in updates)
 
 
 def turns(computation: Computation, instruction: Instruction) -> bool:
