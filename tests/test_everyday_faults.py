@@ -64,6 +64,19 @@ def complex_convolution(x: Any, kernel: Any) -> Any:
     return jnp.fft.ifft(jnp.fft.fft(x, size) * jnp.fft.fft(kernel, size)).real[..., : x.shape[-1]]
 
 
+def distances(x: Any, y: Any) -> Any:
+    return jnp.sum((x[:, None] - y[None]) ** 2, -1)
+
+
+def distances_by_matmul(x: Any, y: Any) -> Any:
+    return (x * x).sum(-1)[:, None] + (y * y).sum(-1) - 2 * x @ y.T
+
+
+def absolute_distances(x: Any, y: Any) -> Any:
+    """No matmul computes these."""
+    return jnp.sum(jnp.abs(x[:, None] - y[None]), -1)
+
+
 def reordered(cache: Any, new: Any, beams: Any) -> Any:
     """A cache follows its beams after every token."""
     return cache.at[:, 5].set(new)[beams]
@@ -128,6 +141,7 @@ NARROW = [of(16, 4096), of(4096, 16384), of(16384, 4096)]
 SIGNALS = [of(512, 16384, dtype=FP32), of(512, 16384, dtype=FP32)]
 PIXELS = [of(64, 64, 64, 128), of(9 * 128, 128)]
 PAGES = [of(64, 8, 128), of(8192, 16, 8, 128), of(64, 128, dtype="int32")]
+POINTS = [of(131072, 128, dtype=FP32), of(1024, 128, dtype=FP32)]
 BEAMS = [of(64, 1024, 8, 128), of(64, 8, 128), of(64, dtype="int32")]
 TABLE = [of(1_000_000, 64, dtype=FP32), of(1_000_000, 64, dtype=FP32), of(50_000, dtype="int32")]
 SCORES = [of(4096, 32768, dtype=FP32)]
@@ -150,6 +164,7 @@ def told(function: Callable[..., Any], args: list[Any]) -> list[Finding]:
         (attended_in_pages, PAGES, "layout-copies", "gathers blocks of an array, such as pages of a cache"),
         (step_of_table, TABLE, "table-update", "updates all rows of a table, of which at most 5% have a gradient"),
         (reordered, BEAMS, "layout-copies", "copies arguments in full to put their rows in another order"),
+        (distances, POINTS, "repeated-operand", "subtracts all pairs of rows, squares and sums"),
         (complex_convolution, SIGNALS, "wide-format", "transforms real numbers as complex ones, 2 times the needed work"),
     ],
 )
@@ -184,6 +199,8 @@ def test_the_line_that_widens_is_named() -> None:
         (long_convolution, SIGNALS, "unused-results"),  # every element of a transform needs all of its input
         (long_convolution, SIGNALS, "wide-format"),
         (shifted_twice, PIXELS, "repeated-operand"),
+        (distances_by_matmul, POINTS, "repeated-operand"),
+        (absolute_distances, POINTS, "repeated-operand"),
         (looked_up, BEAMS, "layout-copies"),
         (step_of_rows, TABLE, "table-update"),
         (step_of_table, [*TABLE[:2], of(500_000, dtype="int32")], "table-update"),  # half of the rows

@@ -141,11 +141,11 @@ def _spared(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:
     if reason.kind == ODD_SIZES:
         good = reachable(one.op.category, one.unit) if reason.group else REACHABLE["matrix"]
         return max(one.spent_s - one.floor_s / good, 0.0) if one.floor_s < ODD * one.spent_s else 0.0
-    if reason.kind == "repeated-operand" and not reason.group:
-        return max(one.spent_s - one.floor_s / REACHABLE["hbm"], 0.0) if one.floor_s < ODD * one.spent_s else 0.0
     if reason.kind == "low-batch" and one.cause != MEMORY:
         return 0.0
     floor = minimum_s(reason.instead if one.op.count == 1 else reason.instead * one.op.count)
+    if reason.kind == "repeated-operand" and reason.group in ("", "pairs"):
+        return max(one.spent_s - floor / REACHABLE["hbm"], 0.0) if floor < ODD * one.spent_s else 0.0
     if reason.group == "fp64" and not any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts):
         return max(one.spent_s - floor / REACHABLE["vector"], 0.0)  # its functions (tanh, exp) take many more FLOP than are counted
     return one.spent_s * max(1 - floor / one.floor_s, 0.0)

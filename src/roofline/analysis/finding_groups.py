@@ -58,6 +58,14 @@ BLOCKS = Kind(
     "gathers blocks of an array, such as pages of a cache, into one piece before matmuls read them",
     levers=("a kernel for attention over pages, which follows the page table: jax.experimental.pallas.ops.gpu.paged_attention",),
 )
+PAIRS = Kind(
+    "the differences of all pairs of rows",
+    "Compute squared distances with a matmul",
+    levers=(
+        "(x * x).sum(-1)[:, None] + (y * y).sum(-1) - 2 * x @ y.T",
+        "precision='highest' for the matmul where points lie close together: their distance is a small difference of large numbers",
+    ),
+)
 PATCHES = Kind(
     "the patches of a convolution, which are stored for a matmul",
     "Use a convolution, which reads overlapping patches in place",
@@ -71,6 +79,7 @@ GROUPS = {
     ("layout-copies", "stacked"): STACKED,
     ("layout-copies", "blocks"): BLOCKS,
     ("repeated-operand", "gathered"): GATHERED,
+    ("repeated-operand", "pairs"): PAIRS,
     ("repeated-operand", "patches"): PATCHES,
     ("repeated-operand", "rows"): REPEATED_ROWS,
     ("one-hot-product", "diagonal"): DIAGONAL,

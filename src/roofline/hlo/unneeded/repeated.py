@@ -1,35 +1,71 @@
 """Arrays that are repeated for a product: keys and values of a few heads, copied for many query heads, are read once for each.
 
 A kernel that broadcasts the largest array it reads, and then adds products with it up, reads that array as often as it is repeated, from a
-cache at best. A product over the groups reads it once.
+cache at best. A product over the groups reads it once. Squared differences of all pairs of rows are such sums too: they are a product and
+the squares of the rows.
 """
 
 from collections.abc import Iterator
 
+from ...cost import Cost
+from ...resource import HBM
 from ...units import parse
 from ...workload import Avoidable
-from ..ir.module import Computation
+from ..ir.module import Computation, Instruction
+from ..price.contractions import default_unit
 from .kernels import DOTS, Kernels
 from .values import RENAMED
 
-KIND = "repeated-operand"
+KIND, PAIRS = "repeated-operand", "pairs"
 _LEAST = parse("1 MB", "B")  # of an array: smaller ones stay in the cache
 _SUMMED = frozenset((*DOTS, "reduce"))
 
 
 def repeated_operands(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels that repeat the largest array they read for a sum of products, with how often."""
-    known: dict[str, int] = {}  # several kernels may have one body
+    """The kernels that repeat the largest array they read for a sum of products, with how often; those of squared differences apart."""
+    known: dict[str, tuple[int, Instruction | None]] = {}  # several kernels may have one body
     for index, cost in kernels.costs.items():
         body = kernels.values.body(kernels.computation[index])
         if body is None or _SUMMED.isdisjoint(kernels.values.opcodes(body)):
             continue
         if body.name not in known:
-            known[body.name] = _repeated(body)
-        times = known[body.name]
-        if times >= 2:
+            known[body.name] = _repeated(body), _squared_difference(body)
+        times, difference = known[body.name]
+        if times < 2:
+            continue
+        if difference is None:
             why = f"reads an array {times} times because it is repeated for a matmul"
             yield index, Avoidable(kind=KIND, instead=cost, why=why)
+        else:
+            unit = default_unit(difference.shape.number, kernels.platform)
+            instead = Cost.of({unit: 2 * difference.shape.elements, HBM: cost.known(HBM)})
+            yield index, Avoidable(kind=KIND, instead=instead, why="subtracts all pairs of rows, squares and sums", group=PAIRS)
+
+
+def _squared_difference(body: Computation) -> Instruction | None:
+    """The difference of two arrays that are repeated for each other, which a body squares and sums up; ``None`` if there is none."""
+    for one in body:
+        if one.opcode != "multiply" or one.operands[0] != one.operands[1] or not one.shape.is_bounded:
+            continue
+        difference = _renamed(body, body[one.operands[0]])
+        if difference.opcode == "subtract" and all(_is_spread(body, body[operand]) for operand in difference.operands):
+            return difference
+    return None
+
+
+def _is_spread(body: Computation, value: Instruction) -> bool:
+    value = _renamed(body, value)
+    return value.opcode == "broadcast" and bool(value.operands) and 1 < body[value.operands[0]].shape.elements < value.shape.elements
+
+
+def _renamed(body: Computation, value: Instruction) -> Instruction:
+    """What a value was before it was only renamed, or given a dimension of 1."""
+    while value.operands:
+        before = body[value.operands[0]]
+        if value.opcode not in RENAMED and not (value.opcode == "broadcast" and before.shape.elements == value.shape.elements):
+            break
+        value = before
+    return value
 
 
 def _repeated(body: Computation) -> int:
@@ -42,9 +78,7 @@ def _repeated(body: Computation) -> int:
     for one in body.instructions:
         if one.opcode != "broadcast" or not one.operands or not one.shape.is_bounded:
             continue
-        source = body[one.operands[0]]
-        while source.opcode in RENAMED and source.operands:
-            source = body[source.operands[0]]
+        source = _renamed(body, body[one.operands[0]])
         if source is largest and "multiply" in {user.opcode for user in body.instructions}:
             found = max(found, one.shape.elements // max(source.shape.elements, 1))
     return found
