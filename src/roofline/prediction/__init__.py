@@ -107,7 +107,8 @@ def _estimate(operation: Operation | None, cost: Cost, machine: Machine, calibra
     family = calibration.family("pointwise", operation.kind) if isinstance(operation, Streamed) else None
     if family is None or not isinstance(operation, Streamed):
         return None, None
-    return family, pointwise_time(moved, functions, operation, family, chip, calibration)
+    integers = sum(float(amount or 0) for resource, amount in cost.amounts if resource.unit == "vector" and resource.kind.startswith("int"))
+    return family, pointwise_time(moved, functions, integers, operation, family, chip, calibration)
 
 
 def _attention(operation: Attention, machine: Machine, chip: Hardware, calibration: Calibration) -> tuple[Family | None, Estimate | None]:

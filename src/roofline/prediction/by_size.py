@@ -30,6 +30,7 @@ COMPUTING = (
     "feed",
     "exponentials",
     "functions",
+    "integers",
     "matrix",
     "vector",
     "transcendental",
