@@ -187,3 +187,20 @@ ENTRY %main (x: bf16[4096,1024], chosen: pred[16,4096,1024], w: bf16[16,1024,204
 """
     told = {op.name: op.avoidable[0].kind for op in reviewed_program(parse(program), "gpu") if op.avoidable}
     assert told == dict.fromkeys(("rows", "turned", "made"), "dense-experts")
+
+
+@pytest.mark.parametrize(
+    ("window", "made", "told"), [("128x128", "256,4,4,256", True), ("4x4", "16,128,128,256", False), ("31x31", "16,64,64,256", False)]
+)
+def test_gradients_of_weights_that_run_as_forward_convolutions(window: str, made: str, told: bool) -> None:
+    program = f"""HloModule upsampled
+ENTRY %main (x: bf16[256,258,258,16], w: bf16[256,{window.replace("x", ",")},16]) -> bf16[{made}] {{
+  %x = bf16[256,258,258,16]{{3,2,1,0}} parameter(0)
+  %w = bf16[256,{window.replace("x", ",")},16]{{3,2,1,0}} parameter(1)
+  %call = (bf16[{made}]{{3,2,1,0}}, u8[0]{{0}}) custom-call(%x, %w), window={{size={window} rhs_dilate=2x2}}, dim_labels=b01f_o01i->b01f,
+      custom_call_target="__cudnn$convForward"
+  ROOT %y = bf16[{made}]{{3,2,1,0}} get-tuple-element(%call), index=0
+}}
+"""
+    said = [one.why for one in found(program) if one.group == "windows"]
+    assert said == (["computes the gradient of weights of 4×4 as a convolution with a window of 128×128"] if told else [])

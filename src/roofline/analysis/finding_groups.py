@@ -27,6 +27,14 @@ LENGTHS = Kind(
     "Pad to the next length with small prime factors only",
     levers=("jnp.fft.rfft(x, n) with n the next power of 2, or the next length of which 2, 3, 5 and 7 are the only prime factors",),
 )
+WINDOWS = Kind(
+    "the gradients of weights that run as convolutions with windows as large as the image",
+    "Write the convolution without dilation, so that the library has a kernel for its gradient",
+    levers=(
+        "transposed: a plain convolution to stride × stride × features channels, then a reshape of these into pixels (depth to space)",
+        "dilated: plain convolutions of dilation × dilation interleaved images (a reshape and a transpose before and after)",
+    ),
+)
 SORTED = Kind(
     "the sort of which few elements are used",
     "Select the largest, without sorting the rest",
@@ -87,6 +95,7 @@ GROUPS = {
     ("wide-format", "fp64"): IN_FP64,
     ("wide-format", "complex"): COMPLEX,
     ("odd-sizes", "transforms"): LENGTHS,
+    ("odd-sizes", "windows"): WINDOWS,
     ("unused-results", "sorted"): SORTED,
     ("one-hot-product", "running"): RUNNING_SUM,
 }

@@ -32,7 +32,7 @@ from .labels import Wording, label, wording
 from .layout import layout_copies
 from .low_batch import is_split, low_batches
 from .number_formats import fp64_kernels, wide_products
-from .odd_sizes import odd_sizes
+from .odd_sizes import large_windows, odd_sizes
 from .one_hot import one_hot_products
 from .operations import operation
 from .padded import padding
@@ -88,6 +88,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     gathered_blocks,
     layout_copies,
     low_batches,
+    large_windows,
     odd_sizes,
     odd_transforms,
     repeated_rows,

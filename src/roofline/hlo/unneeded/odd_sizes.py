@@ -1,11 +1,15 @@
-"""Products and convolutions of sizes that no matrix unit loads well: rows of elements that do not fill 16 bytes."""
+"""Products and convolutions of sizes that kernels are not made for: rows of elements that do not fill 16 bytes, windows like images."""
 
 from collections.abc import Iterator
+from math import prod
 
 from ...workload import Avoidable
 from .kernels import Kernels
+from .values import Value
 
-KIND = "odd-sizes"
+KIND, WINDOWS = "odd-sizes", "windows"
+_FORWARD = ("__cudnn$convForward", "__cudnn$convBiasActivationForward")
+_LARGE_WINDOW = 16 * 16
 _LOAD_BITS = 128  # one load of a row: 8 elements of bf16
 _SMALL = 64
 
@@ -23,3 +27,22 @@ def odd_sizes(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             word = " and ".join(str(size) for size in dict.fromkeys(odd))
             why = f"multiplies {what} ({word}) that are not multiples of {step}"
             yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why)
+
+
+def large_windows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The library's forward convolutions whose window is larger than their result: gradients of weights that the compiler did not know.
+
+    A convolution with dilation or input dilation (a transposed one) has such gradients; those of others run as backward convolutions.
+    """
+    for index in kernels.convolutions:
+        instruction = kernels.computation[index]
+        labels = instruction.convolution
+        sizes = [one.size for one in instruction.window]
+        if instruction.custom_call_target not in _FORWARD or labels is None or prod(sizes) < _LARGE_WINDOW:
+            continue
+        made = Value(kernels.computation, index).shape.dims
+        image = [made[axis] for axis in labels.output_spatial if axis < len(made)]
+        if prod(image) < prod(sizes):
+            window, weights = ("×".join(map(str, some)) for some in (sizes, image))
+            why = f"computes the gradient of weights of {weights} as a convolution with a window of {window}"
+            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why, group=WINDOWS)
