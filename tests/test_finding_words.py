@@ -56,6 +56,7 @@ def test_host_code_that_the_profile_does_not_show_is_not_called_the_next_batch()
         ({"category": "optimizer"}, "moments"),
         ({"category": "input fusion", "label": "mlp.py:7  sum bf16[8]"}, "a vector of ones"),
         ({"category": "gather"}, "gather whole rows"),
+        ({"category": "custom call", "label": "norm  pallas call bf16[8]"}, "tune the kernel"),
         ({"category": "loop fusion"}, "fuse neighbours"),
     ],
 )
@@ -127,3 +128,8 @@ ENTRY %main (x: f64[4096,4096], w: f64[4096,4096]) -> f64[4096,4096] {
 @pytest.mark.parametrize(("category", "said"), [("sort", "only the largest"), ("fft", "rfft")])
 def test_what_cannot_be_fused_is_not_told_to_be(category: str, said: str) -> None:
     assert said in _of(report_on(an_op("op", {"hbm": 10}, 1e4, category=category)), "memory").levers[0]
+
+
+def test_a_top_k_is_not_told_to_be_one() -> None:
+    found = _of(report_on(an_op("op", {"hbm": 10}, 1e4, category="sort", label="f  gpu TopK fp32[8,8]")), "memory")
+    assert "each part of a long row" in found.levers[0]

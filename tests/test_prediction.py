@@ -211,6 +211,14 @@ def test_a_slow_product_is_the_first_excess_and_clean_calls_have_none() -> None:
     assert "times the usual time of such ops" in finding.message
 
 
+def test_a_slow_kernel_of_a_compiler_is_not_told_to_be_of_a_library() -> None:
+    recording = read(PAIRS / "mlp_bf16.xplane.pb.gz")
+    fusion = next(op.name for op in recording.workload if op.category.endswith("fusion"))
+    for name, said in ((fusion, "fuses in another way"), ("custom-call.3", "another kernel")):
+        report = assemble(slowed(recording, name, 9.0), load("h200"))
+        assert said in next(finding.levers[0] for finding in report.findings if finding.kind == "excess")
+
+
 def test_a_device_with_half_its_clock_is_told_from_a_slow_kernel() -> None:
     recording = read(PAIRS / "mlp_bf16.xplane.pb.gz")
     one, every = (assemble(slowed(recording, name, 2.2), load("h200")) for name in ("custom-call.3", ""))

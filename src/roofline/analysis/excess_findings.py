@@ -8,7 +8,7 @@ from ..report import Finding
 from ..units import approximate
 from .excess_causes import Seen
 from .finding_kinds import Kinds
-from .finding_words import at_place, op_name, with_saving
+from .finding_words import COMPILED, at_place, op_name, with_saving
 from .op_times import OpTime, OpTimes
 from .program_clock import Clock, Saving
 
@@ -36,6 +36,8 @@ def excess_findings(
         seen = why(ops)
         reasons = "".join(f"{one.sentence} " for one in seen)
         message = f"{told} the usual time of such ops on this chip: {spent}. {reasons}{kind.change}: {clock.after(saving.steps_s)}."
+        if kind.compiled and ops[0].op.category.endswith(COMPILED):
+            kind = replace(kind, levers=kind.compiled)
         if seen:
             kind = replace(kind, levers=tuple(one.lever for one in seen))
         found.append(with_saving("excess", kind, message, ids, saving, clock))

@@ -24,6 +24,7 @@ Kinds = Mapping[str, Kind]  # by their names
 # What helps against an excess, by what the profile shows of it.
 CLOCK = "compare clocks and power with those of another run: a throttled device is slow in every op"
 KERNEL = "another kernel for the same op: autotuning, the vendor's library, operands with the contracted dimension last"
+FUSED = "another form of the computation, which the compiler fuses in another way: sum along the last dimension, or apart from what follows"
 COUNT = "count what it really moves: roofline analyze --counters FILE.csv"
 REUSE = "larger tiles, or another order of them, so that operands are read from cache"
 TURN = "store both operands with the contracted dimension last, as 8-bit kernels of the vendor's library need them"
@@ -230,6 +231,7 @@ KINDS: dict[str, Kind] = {
         "the ops that take longer than usual on this chip",
         "At the usual time of such ops",
         levers=(KERNEL, COUNT, CLOCK),
+        compiled=(FUSED, COUNT, CLOCK),
     ),
     "memory": Kind(
         "the memory-bound kernels",
@@ -363,6 +365,14 @@ OF_MOST = {
     ("memory", "sort"): (
         "if only the largest are used: jax.lax.top_k, torch.topk",
         "fewer and narrower keys, and fewer arrays that are sorted with them",
+    ),
+    ("memory", "top-k"): (
+        "the top k of each part of a long row first, then of what these give: few long rows keep few units busy",
+        "jax.lax.approx_max_k where not every one of the largest matters",
+    ),
+    ("memory", "custom call"): (
+        "tune the kernel: more rows per block, more warps, loads of 16 bytes, more stages in flight",
+        "fuse neighbours, so that intermediates never reach memory",
     ),
     ("memory", "fft"): (
         "transforms of real data as rfft and irfft, along the last dimension, of sizes with small prime factors",

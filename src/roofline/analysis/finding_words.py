@@ -21,6 +21,7 @@ REDUCTIONS = ("sum ", "reduce ")  # what labels of a compiler's reductions begin
 LOOKED_AT = 10_000  # ops, the longest of those that a finding is about, whose places may be named
 LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousands
 MATMULS, CONVOLUTIONS, ATTENTION = "matmuls", "convolutions", "attention kernels"  # what runs on a matrix unit
+_TOP_K = r"(?i)(gpu )?top.?k\b"
 _GRAPH = r"## Call CompiledFxGraph (\w+) ##"
 
 
@@ -121,6 +122,8 @@ def categories_of(op_times: OpTimes, ids: Sequence[int]) -> list[str]:
 def _category(category: str, label: str) -> str:
     what = label.rpartition("  ")[2]
     category = next((word for word in ("scatter", "gather") if what.startswith(word)), category)
+    if category == "sort" and re.match(_TOP_K, what):
+        return "top-k"
     if category.endswith(COMPILED):
         return "reduction" if what.startswith(REDUCTIONS) else COMPILED
     return category

@@ -14,6 +14,7 @@ OF_CATEGORIES = {
     "attention": 0.55,
     "convolution": 0.4,
     "sort": 0.04,
+    "top-k": 0.04,
     "fft": 0.12,
     "recurrent": 0.02,
     "linear algebra": 0.001,
