@@ -162,7 +162,7 @@ def told(function: Callable[..., Any], args: list[Any]) -> list[Finding]:
         (last_of_each, PROMPTS, "unused-results", "times the needed work"),
         (convolved_as_patches, PIXELS, "repeated-operand", "stores overlapping patches of an array for a matmul"),
         (attended_in_pages, PAGES, "layout-copies", "gathers blocks of an array, such as pages of a cache"),
-        (step_of_table, TABLE, "table-update", "updates all rows of a table, of which at most 5% have a gradient"),
+        (step_of_table, TABLE, "dense-gradient", "updates all rows of a table, of which at most 5% have a gradient"),
         (reordered, BEAMS, "layout-copies", "copies arguments in full to put their rows in another order"),
         (distances, POINTS, "repeated-operand", "subtracts all pairs of rows, squares and sums"),
         (complex_convolution, SIGNALS, "wide-format", "transforms real numbers as complex ones, 2 times the needed work"),
@@ -202,9 +202,9 @@ def test_the_line_that_widens_is_named() -> None:
         (distances_by_matmul, POINTS, "repeated-operand"),
         (absolute_distances, POINTS, "repeated-operand"),
         (looked_up, BEAMS, "layout-copies"),
-        (step_of_rows, TABLE, "table-update"),
-        (step_of_table, [*TABLE[:2], of(500_000, dtype="int32")], "table-update"),  # half of the rows
-        (step_of_tied_table, [of(50_000, 64, dtype=FP32), of(50_000, 64, dtype=FP32), of(2_000, dtype="int32")], "table-update"),
+        (step_of_rows, TABLE, "dense-gradient"),
+        (step_of_table, [*TABLE[:2], of(500_000, dtype="int32")], "dense-gradient"),  # half of the rows
+        (step_of_tied_table, [of(50_000, 64, dtype=FP32), of(50_000, 64, dtype=FP32), of(2_000, dtype="int32")], "dense-gradient"),
         (attended, [of(64, 8, 128), of(64, 2048, 8, 128)], "layout-copies"),
         (attended_rows, [of(64, 1024), of(8192, 1024), of(64, 128, dtype="int32")], "layout-copies"),
         (lambda x: jnp.fft.ifft(jnp.fft.fft(x) * 1j), [of(512, 16384, dtype="complex64")], "wide-format"),

@@ -169,21 +169,16 @@ KINDS: dict[str, Kind] = {
     ),
     "dense-gradient": Kind(
         "the updates of all rows of a table, of which a step looks up few",
-        "Update the rows that were looked up",
-        levers=("gather those rows of the table and of the optimizer's state, update them, and scatter them back",),
-    ),
-    "unused-results": Kind(
-        "the results of which a part is never used",
-        "Select before computing",
-        levers=("slice the inputs, not the result",),
-    ),
-    "table-update": Kind(
-        "the update of a whole table, of which each step looks up a few rows",
         "Update the rows that the step looked up, if the optimizer may skip the others",
         levers=(
             "differentiate by table[ids], not by the table, and write back: table.at[ids].add(…), and the same rows of the moments",
             "an optimizer for sparse gradients: lazy Adam, Adagrad, one moment per row; sum the gradients of ids that occur twice first",
         ),
+    ),
+    "unused-results": Kind(
+        "the results of which a part is never used",
+        "Select before computing",
+        levers=("slice the inputs, not the result",),
     ),
     "duplicated-work": Kind(
         "the work that is done twice",

@@ -20,7 +20,6 @@ WORK = (  # those that add FLOP
 BYTES = (
     *WORK,
     "dense-gradient",
-    "table-update",
     "missing-donation",
     "stored-attention",
     "wide-format",

@@ -19,6 +19,7 @@ from ..price.collectives import Network
 from ..price.pricing import Pricer, even_share
 from ..price.program import Origin, Running, op_of, running
 from .attention import stored_attention
+from .dense_gradients import dense_gradients
 from .diagonals import diagonals_of_products
 from .donation import missing_donations
 from .duplicates import duplicates
@@ -50,7 +51,6 @@ from .sorted_parts import sorted_parts
 from .stacked_arguments import stacked_arguments
 from .stored_repeats import stored_repeats
 from .summed_products import summed_products
-from .table_updates import table_updates
 from .tile_padding import padded_tiles
 from .transforms import complex_transforms, odd_transforms
 from .unused import unused_gradients, unused_results
@@ -81,7 +81,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     unused_results,
     unused_in_loops,
     diagonals_of_products,
-    table_updates,
+    dense_gradients,
     sorted_parts,
     duplicates,
     stacked_arguments,

@@ -11,13 +11,13 @@ from .kernels import Kernels
 from .product_order import users_of
 from .values import LAYOUT, Value
 
-KIND = "table-update"
+KIND = "dense-gradient"
 _MOST_ROWS = 1 / 8  # of a table: looking more of them up, and writing them back, takes as long as going through all
 _ONE_ARRAY = 3  # operands of a scatter: the array, the places, the updates
 _PASSED = LAYOUT | {"convert"}
 
 
-def table_updates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+def dense_gradients(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels that update a table from the gradient of a few of its rows, and those that fill the rest of the gradient with zeros."""
     if not kernels.are_in_entry or "scatter" not in kernels.module.opcodes:
         return
