@@ -22,6 +22,15 @@ def feeds(category: str) -> bool:
     return any(word in category for word in FEEDS)
 
 
+def source_line(location: str) -> str:
+    """A location without its folders.
+
+    >>> source_line("/home/me/train.py:12"), source_line("C:\\\\me\\\\train.py:12")
+    ('train.py:12', 'train.py:12')
+    """
+    return location.replace("\\", "/").rpartition("/")[2]
+
+
 def is_caveat(note: str) -> bool:
     """Whether a note says that a figure may be off, rests on an assumption, or can be improved by the reader."""
     return not note.startswith(COUNTED)

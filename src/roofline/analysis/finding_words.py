@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ..columns.lazy_rows import at
 from ..report import Finding
-from ..workload import Op
+from ..workload import Op, source_line
 from .finding_kinds import OF_MOST, Kind
 from .op_times import OpTimes
 from .program_clock import Clock, Saving
@@ -89,10 +89,6 @@ def _program(module: str) -> str:
     """
     found = re.fullmatch(_GRAPH, module)
     return f"compiled graph {found[1][:6]}" if found else module.removeprefix("jit_")
-
-
-def source_line(location: str) -> str:
-    return location.replace("\\", "/").rpartition("/")[2]
 
 
 def fitting(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int], won: Sequence[float]) -> Kind:

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 
 from ..machine import LATENCY
 from ..units import parse, rounded, show
-from ..workload import ALLOCATES, BY_A_MASK, CHECKS_GRADIENTS, GRAPH_BREAK, UNSEEN
+from ..workload import ALLOCATES, BY_A_MASK, CHECKS_GRADIENTS, GRAPH_BREAK, UNSEEN, source_line
 from .finding_drafts import FindingDraft, StepSaving
 from .finding_kinds import ALLOCATED, BROKEN, CHECKED, MASKED, ONE_PROGRAM, UNSEEN_CODE, Kinds
-from .finding_words import LISTED, source_line
+from .finding_words import LISTED
 from .idle_time import Waiting
 from .program_clock import NOTABLE, Clock
 

@@ -8,7 +8,7 @@ from ..operation import Convolution, Product, width
 from ..report import CounterInfo, LedgerRow, Number, OpInfo
 from ..resource import HBM, matrix
 from ..selection import ROUNDING
-from ..workload import Op
+from ..workload import Op, source_line
 from .advice_rules import Placed
 from .counters import LaunchCounters, model_against_counters
 from .needed_work import Needed
@@ -104,7 +104,7 @@ def time_above(own_s: float, floor_s: float) -> float:
 
 def plain_label(scope: str, location: str, name: str) -> str:
     """The label of an op that its source did not label: where it was written, and its name."""
-    where = scope or location.replace("\\", "/").rpartition("/")[2]
+    where = scope or source_line(location)
     return f"{where}  {name}" if where else name
 
 

@@ -13,8 +13,8 @@ from ..columns.lazy_rows import column, take
 from ..cost import Cost
 from ..resource import HBM
 from ..units import plain
-from ..workload import Avoidable, Op
-from .finding_words import LISTED, source_line
+from ..workload import Avoidable, Op, source_line
+from .finding_words import LISTED
 from .losses import MEMORY
 from .op_times import OpTime, OpTimes
 

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from ..cost import NOTHING
-from ..workload import Avoidable, Op
-from .finding_words import source_line
+from ..workload import Avoidable, Op, source_line
 
 KIND, CLASS = "duplicated-work", "duplicated"
 

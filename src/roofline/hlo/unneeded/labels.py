@@ -11,6 +11,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from ...dtypes import dtype
+from ...workload import source_line
 from ..ir.module import Instruction
 from ..ir.shapes import NUMBERS, Shape
 from ..price.program import Origin
@@ -72,11 +73,6 @@ def label(
     if product is None and origin.op_name.endswith(_PRODUCTS) and not _multiplies(instruction, parts):
         return f"{where}  {words.main} {words.sizes}"  # a cast or a transpose made for a product
     return f"{where}  {_word(origin.op_name, words.main)} {words.sizes}"
-
-
-def source_line(location: str) -> str:
-    """A source line without its folders."""
-    return location.replace("\\", "/").rpartition("/")[2]
 
 
 def _multiplies(instruction: Instruction, parts: Iterable[Instruction]) -> bool:

@@ -6,12 +6,11 @@ from functools import lru_cache
 from ...cost import NOTHING, Cost
 from ...dtypes import dtype
 from ...resource import HBM, Resource, vector
-from ...workload import Avoidable
+from ...workload import Avoidable, source_line
 from ..ir.module import Computation
 from ..ir.shapes import Shape
 from ..price.contractions import default_unit
 from .kernels import Convolution, Kernels, Product
-from .labels import source_line
 from .values import LAYOUT, Value, Values
 
 KIND, CLASS = "wide-format", "wide"
