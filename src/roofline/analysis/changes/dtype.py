@@ -30,7 +30,6 @@ HALF = 16  # bits of formats whose operands may lie either way in memory
 FLOATS = ("bf16", "fp16", "fp32", "tf32")  # formats that a whole program can be in
 NARROW = 8  # bits of formats that need the contracted dimension last
 CUTS = frozenset(("dynamic-slice", "slice"))
-MOST_SOURCES = 1_000  # of one operand that are followed
 COMPILED = 0.5  # of the products that XLA compiles itself, at least, which it leaves to a library in these formats: only that transposes
 
 
@@ -180,21 +179,8 @@ def _is_weight(state: State, op: Op, side: int) -> bool:
 
 
 def _sources(values: Values, side: Value) -> tuple[list[Value], list[Value]]:
-    """The values that an operand is put together from, before the loops that hand them on as they are, and the slices cut out of them."""
-    found, cuts, waiting = list[Value](), list[Value](), [side]
-    while waiting and len(found) + len(cuts) < MOST_SOURCES:
-        for one in values.pieces(waiting.pop()):
-            before = values.before_loop(one)
-            if before is not None:
-                waiting.append(before)
-            elif one.opcode in CUTS:
-                cuts.append(one)
-                waiting.append(values.operand(one, 0))
-            elif one.opcode == "get-tuple-element":
-                waiting.append(values.operand(one, 0))
-            else:
-                found.append(one)
-    return found, cuts
+    """The values that an operand is assembled from, and the slices taken of them."""
+    return values.sources(side, lambda one: values.operand(one, 0) if one.opcode in CUTS else None)
 
 
 def _are_arguments(module: HloModule, sources: list[Value]) -> bool:

@@ -18,7 +18,7 @@ FLOATS = ("f", "bf")
 MATRIX = 2  # dimensions of a matrix
 _NARROW = 8  # bits of weights that a program widens and multiplies by their scale
 _SCALING = ("multiply", "divide", "add", "subtract")
-_MOST_LOOKS = 200  # values behind a result
+_MOST_STEPS = 200  # values visited per result
 
 _Body = tuple[Computation, tuple[tuple[Computation, Instruction], ...]]
 
@@ -67,7 +67,7 @@ def _factors(module: HloModule, values: Values) -> Iterator[Factor]:
             if (one.opcode not in DOTS and one.opcode != "custom-call") or (dims := product_dimensions(one)) is None:
                 continue
             operands = [values.operand(Value(computation, index, inside), side) for side in (0, 1)]
-            sides = [tuple(arguments_behind(module, values, operand)) for operand in operands]
+            sides = [tuple(source_arguments(module, values, operand)) for operand in operands]
             parts = [_is_part(module, operand, side) for operand, side in zip(operands, sides, strict=True)]
             batches, contracted = (dims.lhs_batch, dims.rhs_batch), (dims.lhs_contracting, dims.rhs_contracting)
             for side, operand in enumerate(operands):
@@ -108,7 +108,7 @@ def _kernels(module: HloModule, values: Values) -> set[int]:
             if one.convolution is not None:
                 place = convolution_arrays(one)[1] if one.opcode == "custom-call" else 1
                 if place < len(one.operands[:2]):
-                    found |= set(arguments_behind(module, values, values.operand(Value(computation, index, inside), place)))
+                    found |= set(source_arguments(module, values, values.operand(Value(computation, index, inside), place)))
     return found
 
 
@@ -119,7 +119,7 @@ def tables_of(module: HloModule) -> set[int]:
         for index, one in enumerate(computation.instructions):
             value = Value(computation, index, inside)
             if (one.opcode == "gather" or _is_row(computation, one)) and _looked_up(module, values, value):
-                found |= set(arguments_behind(module, values, values.operand(value, 0)))
+                found |= set(source_arguments(module, values, values.operand(value, 0)))
     return {table for table in found if module.entry_computation[table].shape.dtype.startswith(FLOATS)}
 
 
@@ -191,7 +191,7 @@ def _is_returned(module: HloModule, values: Values, argument: int, opcodes: Coll
         if entry[place].shape.dims != entry[argument].shape.dims:
             continue
         waiting = [Value(entry, place)]
-        for _ in range(_MOST_LOOKS):
+        for _ in range(_MOST_STEPS):
             if not waiting:
                 break
             one = values.origin(waiting.pop())
@@ -253,31 +253,26 @@ def _is_kept(program: Program, one: Factor, shapes: set[tuple[int, ...]], kept: 
     return False
 
 
-def arguments_behind(module: HloModule, values: Values, value: Value) -> list[int]:
-    """The arguments of the program that a value is, or is put together from, but for its layout and format; none if it is computed.
+def source_arguments(module: HloModule, values: Values, value: Value) -> list[int]:
+    """The arguments of the program that a value is assembled from, whatever its layout and format; none if anything in it is computed.
 
-    Also those that it is one part of, as of stacked weights that of one layer, with what is written into them before, and those of 8 bits
-    that are widened and scaled.
+    The value may be one part of an argument, such as one layer's of stacked weights, an argument after a dynamic-update-slice, or an 8-bit
+    argument that is widened and scaled.
     """
-    found, waiting, narrow = list[int](), [value], False
-    while waiting and len(found) < _MOST_LOOKS:
-        one = values.origin(waiting.pop())
-        if one.opcode == "parameter" and one.computation is module.entry_computation:
-            found.append(one.index)
-        elif one.opcode == "concatenate":
-            waiting += reversed(values.operands(one))
-        elif (before := values.before_loop(one)) is not None:
-            waiting.append(before)
-        elif one.opcode in ("get-tuple-element", "dynamic-update-slice") or _takes_one(one):
-            waiting.append(values.operand(one, 0))
-        elif one.opcode in _SCALING and (scaled := _scaled(values, one)) is not None:
-            waiting.append(scaled)
-            narrow = True
-        else:
-            return []
-    if narrow and any(module.entry_computation[one].shape.number.bits > _NARROW for one in found):
+
+    def through(one: Value) -> Value | None:
+        if one.opcode == "dynamic-update-slice" or _takes_one(one):
+            return values.operand(one, 0)
+        return _scaled(values, one) if one.opcode in _SCALING else None
+
+    entry = module.entry_computation
+    found, passed = values.sources(value, through)
+    if any(one.opcode != "parameter" or one.computation is not entry for one in found):
         return []
-    return found
+    is_scaled = any(one.opcode in _SCALING for one in passed)
+    if is_scaled and any(one.shape.number.bits > _NARROW for one in found):
+        return []
+    return [one.index for one in found]
 
 
 def _takes_one(value: Value) -> bool:

@@ -5,7 +5,7 @@ the fusions it is inside of, so that a fusion's parameter leads back to the oper
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from msgspec import Struct
@@ -17,6 +17,7 @@ from .scores import Scores
 LAYOUT = frozenset(("bitcast", "reshape", "transpose", "copy", "optimization-barrier", "opt-barrier"))
 RENAMED = LAYOUT | {"convert", "bitcast-convert", "reduce-precision"}
 _BORDERS = frozenset(("fusion", "parameter", "get-tuple-element", "async-start", "async-done"))
+_MOST_SOURCES = 1_000  # of one value
 _MOST_STEPS = 10_000  # of one search: programs are graphs, and a value is looked at once a path
 
 
@@ -157,6 +158,28 @@ class Values:
             else:
                 found.append(one)
         return found
+
+    def sources(self, value: Value, through: Callable[[Value], Value | None]) -> tuple[list[Value], list[Value]]:
+        """The values that a value is assembled from, and the instructions on the way that ``through`` accepts.
+
+        The search goes back through changes of layout and format, concatenations, tuples, and loops whose trips leave the value unchanged.
+        At any other instruction ``through`` returns the operand to continue with, or None if the instruction is a source.
+        """
+        found, passed, waiting = list[Value](), list[Value](), [value]
+        while waiting and len(found) + len(passed) < _MOST_SOURCES:
+            one = self.origin(waiting.pop())
+            if one.opcode == "concatenate":
+                waiting += reversed(self.operands(one))
+            elif (before := self.before_loop(one)) is not None:
+                waiting.append(before)
+            elif one.opcode == "get-tuple-element":
+                waiting.append(self.operand(one, 0))
+            elif (operand := through(one)) is not None:
+                passed.append(one)
+                waiting.append(operand)
+            else:
+                found.append(one)
+        return found, passed
 
     def behind(self, value: Value, stop: frozenset[str], most: int = 200) -> Iterator[Value]:
         """Every instruction behind a value, nearest first, down to those of ``stop``, which are given and not passed."""
