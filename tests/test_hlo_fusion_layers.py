@@ -6,7 +6,8 @@ import pytest
 
 from roofline.hlo.fusion import compiler_model
 from roofline.hlo.fusion.compiler_model import fuse
-from roofline.hlo.fusion.groups import Group, grouped
+from roofline.hlo.fusion.grouping import grouped
+from roofline.hlo.fusion.groups import Group
 from roofline.hlo.fusion.groups_by_layer import equal_layers, groups_in_layers, groups_of
 from roofline.hlo.fusion.rules import RULES
 from roofline.hlo.ir.layers import KEPT, Stretch, lengthened, shortened

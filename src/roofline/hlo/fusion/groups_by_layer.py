@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from ..ir.layers import MIDDLE, REACH, Stretch, layer_length, lengthened, repeated_layers, shortened, takes_the_same
 from ..ir.module import Computation, Instruction
-from .groups import Copied, Group, grouped, in_order
+from .grouping import grouped
+from .groups import Copied, Group, in_order
 from .rules import LOOPS, Rules
 
 
@@ -62,7 +63,7 @@ def _form(group: Group, layers: Stretch, number: int) -> Hashable:
     parts = (group.members, group.outputs, group.inputs, group.prologue)
     near = [frozenset([one - base for one in part if one >= layers.start]) for part in parts]
     far = [frozenset([one for one in part if one < layers.start]) for part in parts]
-    return (group.kind, group.space, group.rows, group.lines, group.repeated, group.needs_memory, *near, *far)
+    return (group.kind, group.space, group.rows, group.reduced, group.repeated, group.needs_memory, *near, *far)
 
 
 def _moved(layers: Stretch, group: Group, by: int) -> Group:

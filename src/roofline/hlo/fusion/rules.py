@@ -1,6 +1,6 @@
 """What may share a kernel with what: the opcodes by the part they play, and the predicates on shapes.
 
-Values here are facts about one instruction; which instructions come together is decided in `groups`.
+Values here are facts about one instruction; which instructions come together is decided in `grouping`.
 """
 
 from functools import lru_cache
