@@ -8,12 +8,12 @@ its own, and an array filled with constants would need a copy where two loops or
 
 from msgspec.structs import replace
 
-from ..ir.equality import EACH_ITS_OWN, is_equal
+from ..ir.equality import NEVER_EQUAL, is_equal
 from ..ir.module import Computation, HloModule
 from ..ir.shapes import Shape
 from .inlining import busy_computations, computations_that_run, with_effects, without_dead_code
 
-_KEPT_APART = EACH_ITS_OWN | {"opt-barrier"}
+_KEPT_APART = NEVER_EQUAL | {"opt-barrier"}
 _NO_ARITHMETIC = frozenset(("convert", "bitcast", "bitcast-convert", "broadcast", "reshape", "transpose", "slice"))
 
 

@@ -1,4 +1,4 @@
-"""Instructions with attributes that no file has: replaced, added, or of instructions that are new."""
+"""Attributes of instructions that are not in the file: replaced or added ones, and those of new instructions."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -8,7 +8,7 @@ from .module import Dialect, Instruction
 
 
 class Made(Struct, frozen=True):
-    """Attributes of instructions that no program had: a mapping by name."""
+    """The dialect of new instructions, whose ``raw`` is a mapping of attributes by name."""
 
     where: str
 
@@ -26,7 +26,7 @@ class Made(Struct, frozen=True):
 
 
 class Amended(Struct, frozen=True):
-    """Attributes of an instruction, some of them replaced or added: ``raw`` is what it had, and a mapping of what is new."""
+    """The dialect of amended instructions, whose ``raw`` is a pair: the original ``raw``, and a mapping of replaced or added attributes."""
 
     base: Dialect
 

@@ -93,12 +93,12 @@ class Mesh(Struct, frozen=True):
     """Named axes over devices, and the axes a collective runs along; an axis may be split into (before, size) parts."""
 
     axes: tuple[tuple[str, int], ...]
-    along: tuple[tuple[str, int, int], ...]  # axis, what lies before the part within it, size of the part
+    along: tuple[tuple[str, int, int], ...]  # axis, product of the parts before this one within the axis, size of this part
     devices: tuple[int, ...] = ()  # in reading order of the axes; empty is 0, 1, 2, …
 
 
 class ReplicaGroups(Struct, frozen=True):
-    """Which devices take part together in a collective; ``count`` groups of ``size``.
+    """The groups of devices of a collective: ``count`` groups of ``size``.
 
     Written as lists (``{{0,1},{2,3}}``), as a grid (``[2,4]<=[8]``) or as mesh axes. ``count`` is 0 when all devices form one group
     without being named (``{}``); ``size`` is the largest group's.

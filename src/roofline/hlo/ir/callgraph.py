@@ -12,7 +12,7 @@ def callees_first(module: HloModule) -> tuple[int, ...]:
     order: list[int] = []
     depth: dict[int, int] = {}
     for root in range(len(module.computations)):
-        if not called_by[root] and root not in depth:  # as of nearly all: bodies of fusions
+        if not called_by[root] and root not in depth:  # nearly all computations are bodies of fusions, which call nothing
             depth[root] = 1
             order.append(root)
             continue

@@ -1,35 +1,35 @@
-"""Instructions that make the same value of the same operands."""
+"""Whether two instructions compute the same value from the same operands."""
 
 from .module import HloModule, Instruction
 
-# Each makes a value of its own: another one every time, one from outside, or one whose making is work that no comparison here looks into.
-EACH_ITS_OWN = frozenset(
+# Never equal: their values are random, come from outside, or come from computations that are not compared here.
+NEVER_EQUAL = frozenset(
     ("rng", "rng-bit-generator", "rng-get-and-update-state", "parameter", "infeed", "recv", "while", "conditional", "call")
 )
-_ABOUT = ("metadata", "frontend_attributes", "backend_config", "sharding", "origin")  # attributes that change no value
+_DESCRIPTIVE = ("metadata", "frontend_attributes", "backend_config", "sharding", "origin")  # attributes that do not change the value
 
 
 def is_equal(module: HloModule, one: Instruction, other: Instruction) -> bool:
-    """Whether two instructions make the same value of the same operands."""
-    if one.opcode != other.opcode or one.shape != other.shape or one.opcode in EACH_ITS_OWN:
+    """Whether two instructions compute the same value from the same operands."""
+    if one.opcode != other.opcode or one.shape != other.shape or one.opcode in NEVER_EQUAL:
         return False
     if one.opcode == "constant" and (one.literal is None or one.literal != other.literal):
         return False
     if one.opcode == "custom-call" and one.backend_config_text != other.backend_config_text:
         return False
-    if not _say_the_same(one, other) or len(one.calls) != len(other.calls):
+    if not _have_same_attributes(one, other) or len(one.calls) != len(other.calls):
         return False
     return all(_is_equal_body(module, ours.computation, theirs.computation) for ours, theirs in zip(one.calls, other.calls, strict=True))
 
 
-def _say_the_same(one: Instruction, other: Instruction) -> bool:
-    """Whether the attributes of two instructions say the same; those that are written in the same words do."""
-    words = one.dialect.unread(one.raw)
-    return (words is not None and words == other.dialect.unread(other.raw)) or _said(one) == _said(other)
+def _have_same_attributes(one: Instruction, other: Instruction) -> bool:
+    """Whether two instructions have the same attributes. Those with the same text do, so most need not be parsed."""
+    text = one.dialect.unread(one.raw)
+    return (text is not None and text == other.dialect.unread(other.raw)) or _attributes(one) == _attributes(other)
 
 
-def _said(instruction: Instruction) -> list[tuple[str, str]]:
-    return [(name, str(instruction.attribute(name))) for name in instruction.attributes if name not in _ABOUT]
+def _attributes(instruction: Instruction) -> list[tuple[str, str]]:
+    return [(name, str(instruction.attribute(name))) for name in instruction.attributes if name not in _DESCRIPTIVE]
 
 
 def _is_equal_body(module: HloModule, one: int, other: int) -> bool:

@@ -1,7 +1,7 @@
-"""Layers that an unrolled program repeats: found by comparing instructions one layer apart, so that one of them stands for the others.
+"""Equal layers of an unrolled program, found by comparing instructions one layer apart, so that only a few of them need to be analysed.
 
-A `Stretch` is a run of equal layers. `shortened` leaves most of them out, and `lengthened` puts what was found for one of those that are
-left in the place of every layer that was not.
+A `Stretch` is a run of equal layers. `shortened` removes most of them, and `lengthened` copies the results of one remaining layer to the
+removed ones.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from .module import Computation, Instruction
 
 _LEAST_PERIOD, _MOST_PERIOD = 8, 2048  # instructions of a layer
-KEPT = 32  # layers of a shortened program: what a layer's values are made from has settled long before the last of them
-MIDDLE = range(20, 26)  # those of them that have to be equal; the first of them stands for the layers that are left out
-REACH = 2  # layers that an instruction or a kernel may go back
-_FAR = frozenset(("parameter", "constant"))  # which every layer may read where they are
+KEPT = 32  # layers of a shortened program: enough for the results of the middle ones not to depend on where the program begins or ends
+MIDDLE = range(20, 26)  # the layers of a shortened program that must give equal results; those of the first are copied
+REACH = 2  # how many layers back an instruction or a kernel may read
+_FAR = frozenset(("parameter", "constant"))  # may be read from any distance: every layer reads the same one
 
 Found = TypeVar("Found")
 Alike = Callable[[Sequence[Instruction], int, int], bool]  # whether an instruction does the same as the one a period later
@@ -31,7 +31,7 @@ class Stretch(Struct, frozen=True):
 
     @property
     def left_out(self) -> int:
-        """The instructions of the layers that a shortened program does without."""
+        """How many instructions the removed layers have."""
         return (self.count - KEPT) * self.period
 
     def layer(self, index: int) -> int:
@@ -40,27 +40,27 @@ class Stretch(Struct, frozen=True):
 
     @property
     def left_out_places(self) -> range:
-        """The instructions of those layers."""
+        """The indices of the instructions of the removed layers."""
         cut = self.start + MIDDLE[0] * self.period
         return range(cut, cut + self.left_out)
 
-    def standing(self, count: int) -> list[int]:
-        """For each of so many instructions the place of the one that stands for it: of layers left out, one of the first of them."""
+    def representatives(self, count: int) -> list[int]:
+        """For each of ``count`` instructions of the program the index of an equal one: in the removed layers, that of the first of them."""
         left_out = self.left_out_places
         return [*range(left_out.start), *[*left_out[: self.period]] * (self.count - KEPT), *range(left_out.stop, count)]
 
     def shortened_places(self, count: int) -> list[int]:
-        """For each of so many instructions the place of the one in a shortened program that stands for it."""
+        """For each of ``count`` instructions of the program the index of an equal one in the shortened program."""
         left_out = self.left_out_places
-        return [*self.standing(count)[: left_out.stop], *range(left_out.start, count - self.left_out)]
+        return [*self.representatives(count)[: left_out.stop], *range(left_out.start, count - self.left_out)]
 
     def moved(self, index: int, by: int) -> int:
-        """An instruction so many further on; those before the stretch, which all layers share, stay."""
+        """The instruction ``by`` places later; one before the layers, which they all share, stays the same."""
         return index + by if index >= self.start else index
 
 
 def layer_length(computation: Computation, is_alike: Alike) -> int | None:
-    """How many instructions after the middle of a computation the same ones begin again."""
+    """The instructions per layer: after how many the ones from the middle of a computation repeat. None if they do not."""
     instructions = computation.instructions
     middle = len(instructions) // 2
     for period in range(_LEAST_PERIOD, min(_MOST_PERIOD, (len(instructions) - middle) // 2)):
@@ -70,7 +70,7 @@ def layer_length(computation: Computation, is_alike: Alike) -> int | None:
 
 
 def repeated_layers(computation: Computation, period: int, is_alike: Alike) -> Stretch | None:
-    """The equal layers of so many instructions around the middle of a computation, if leaving some out is worth it."""
+    """The equal layers of ``period`` instructions around the middle of a computation; None if they are too few to remove any."""
     instructions = computation.instructions
     start = end = middle = len(instructions) // 2
     shared = _shared(instructions, middle, period)
@@ -83,7 +83,7 @@ def repeated_layers(computation: Computation, period: int, is_alike: Alike) -> S
 
 
 def _shared(instructions: Sequence[Instruction], middle: int, period: int) -> int:
-    """The place after all values that every layer reads where they are."""
+    """The index after the last value that two neighbouring layers both read."""
     one_layer = range(middle, middle + period)
     same = [operand for index in one_layer for operand in instructions[index].operands if operand in instructions[index + period].operands]
     return max(same, default=-1) + 1
@@ -103,7 +103,7 @@ def takes_the_same(instructions: Sequence[Instruction], index: int, period: int)
 
 
 def _is_closed(computation: Computation, stretch: Stretch) -> bool:
-    """Whether what follows the layers uses values of the last few alone, or of what came before them, and orders nothing else."""
+    """Whether the instructions after the layers read only the last few layers or what precedes them all, without control dependencies."""
     start, last = stretch.start, stretch.start + stretch.count * stretch.period
     after = computation.instructions[last:]
     used = [operand for one in after for operand in one.operands if start <= operand < last - REACH * stretch.period]
@@ -125,7 +125,10 @@ def shortened(computation: Computation, stretch: Stretch) -> Computation:
 def lengthened(
     found: Iterable[Found], stretch: Stretch, layer: Callable[[Found], int], moved: Callable[[Found, int], Found]
 ) -> list[Found]:
-    """What was found in the shortened program, for every layer: of the layer in the middle once for each that was left out besides."""
+    """The results found in a shortened program, for all layers: those of the first middle layer are copied for each removed layer.
+
+    ``layer`` gives the layer of a result, and ``moved`` a copy of it some instructions later.
+    """
     done: list[Found] = []
     for one in found:
         number = layer(one)

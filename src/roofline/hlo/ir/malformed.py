@@ -8,7 +8,7 @@ __all__ = ["Malformed", "excerpt", "placed"]
 class Malformed(SourceError):
     """A program that breaks its own grammar; the reader adds the line or the byte with `placed`.
 
-    ``offset`` is the byte in a protobuf, when it is known where the error is met.
+    ``offset`` is the byte in a protobuf, if it is known where the error is raised.
     """
 
     def __init__(self, message: str, offset: int | None = None) -> None:
@@ -17,7 +17,7 @@ class Malformed(SourceError):
 
 
 def placed(error: Malformed, where: str, unit: str, number: int) -> SourceError:
-    """The same complaint with its place.
+    """The same error with its place in the file.
 
     >>> str(placed(Malformed("no shape after '='"), "step.hlo", "line", 12))
     "step.hlo: line 12: no shape after '='"

@@ -46,13 +46,13 @@ class Dialect(Protocol):
         """The attributes that are present."""
 
     def unread(self, raw: object) -> Hashable | None:
-        """All attributes but the metadata as they were written: equal ones say the same. ``None`` where they would have to be read."""
+        """All attributes but the metadata, unparsed, to compare instructions quickly. ``None`` if this form has no such text."""
 
     def place(self, place: int) -> str:
-        """Where an instruction stands, for an error message."""
+        """An instruction's position in the file, for an error message."""
 
 
-_RECORDER = re.compile(r"(^|[\\/])roofline_hook\w*\.py$")  # of roofline capture, through which a recorded program calls its functions
+_RECORDER = re.compile(r"(^|[\\/])roofline_hook\w*\.py$")  # files of roofline capture, which are in the call stacks of recorded programs
 _INTEGERS = frozenset((int, bool))
 
 
@@ -66,8 +66,7 @@ class Call(Struct, frozen=True):
 class Instruction(Struct, frozen=True, gc=False):  # no instruction is part of a cycle, and a program has many
     """One HLO instruction. Its operands are indices of instructions in the same computation.
 
-    ``place`` is the line or the byte where it stands. Accessors of attributes give the value that HLO itself assumes when the
-    program does not say.
+    ``place`` is its line or byte in the file. Accessors of attributes return HLO's default where the program does not give a value.
     """
 
     name: str
@@ -305,7 +304,7 @@ def _check_calls(computations: tuple[Computation, ...]) -> None:
 
 
 def check_operands(computations: Sequence[Computation]) -> None:
-    """Refuses operations without the operands that they compute with."""
+    """Refuses instructions with fewer operands than their opcode needs."""
     for computation in computations:
         for instruction in computation.instructions:
             if len(instruction.operands) < LEAST_OPERANDS.get(instruction.opcode, 0):
@@ -314,12 +313,12 @@ def check_operands(computations: Sequence[Computation]) -> None:
 
 
 class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its cached properties
-    """A whole program: its computations, the one it starts in, and what the header says.
+    """A whole program: its computations, its entry computation, and the contents of its header.
 
     ``form`` is ``hlo text``, ``hlo proto`` or ``stablehlo``. ``id`` is the compiler's number of the module, when the form has it.
-    ``parameter_shapes`` and ``result_shape`` carry the entry's layouts, which the instructions' own need not. ``buffer_assignment`` is the
-    compiler's BufferAssignmentProto, where the program came with it. ``marks_entry`` is false for a text that has a header and marks none
-    of its computations, as one may that was written by hand: the entry is the last one then.
+    ``parameter_shapes`` and ``result_shape`` carry the entry's layouts, which its instructions' shapes may lack. ``buffer_assignment`` is
+    the compiler's BufferAssignmentProto, if the file has it. ``marks_entry`` is false for a text with a header but without an ENTRY
+    computation, such as one written by hand: the entry is then the last computation.
     """
 
     name: str
@@ -380,7 +379,7 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
         return computation, computation.instructions[place[1]]
 
     def place(self, name: str) -> tuple[int, int] | None:
-        """The instruction with this name, by the index of its computation and its own there; compilers keep names unique in a module."""
+        """The index of the computation of the instruction with this name, and its index there. Compilers keep names unique in a module."""
         return self._places.get(name)
 
     def trace(self, instruction: Instruction) -> tuple[Frame, ...]:
@@ -398,7 +397,7 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
         return self.located(instruction.metadata)
 
     def located(self, metadata: Metadata) -> str:
-        """The same by the metadata of an instruction."""
+        """The innermost source line of an instruction with this metadata."""
         key = (metadata.stack_frame_id, metadata.source_file, metadata.source_line)
         known = self._locations.get(key)
         if known is None:
@@ -428,7 +427,7 @@ MOST_NAMED = 4  # programs that an error names
 
 
 def only(modules: Sequence[HloModule], where: str) -> HloModule:
-    """The one program of a file; that there are several is an error."""
+    """The only program of a file; several are an error."""
     if len(modules) > 1:
         names = ", ".join(module.name for module in modules[:MOST_NAMED]) + (", …" if len(modules) > MOST_NAMED else "")
         raise SourceError(f"{where}: {len(modules)} programs in one file ({names}); put the one you mean in a file of its own")

@@ -60,8 +60,7 @@ def asynchronous(opcode: str) -> tuple[str, str] | None:
     return (f"async-{half}", base) if dash and half in ("start", "update", "done") else None
 
 
-# How many operands an operation has at least, where that is more than none; opcodes that are not listed take any number. One of atan2:
-# StableHLO's atan is read as that.
+# The fewest operands of an opcode; those not listed may have none. One for atan2, because StableHLO's atan is read as atan2.
 _UNARY = """
     abs acos acosh asin asinh atan2 atanh bitcast bitcast-convert broadcast cbrt ceil cholesky convert copy copy-start copy-done cosine
     cosh count-leading-zeros dynamic-slice erf exponential exponential-minus-one fft floor get-dimension-size get-tuple-element imag

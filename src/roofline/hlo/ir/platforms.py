@@ -8,7 +8,7 @@ from .module import HloModule
 
 Platform = Literal["gpu", "tpu", "cpu"]
 
-_MOST_LOOKS = 20_000  # most instructions that are searched: a compiled program shows its platform early
+_MOST_SEARCHED = 20_000  # instructions: a compiled program shows its platform early
 _GPU_TARGET = re.compile(r"__cu|__triton|triton|cu(?:dnn|blas|solver|sparse|fft)|__gpu|__onednn\$gpu|xla\.gpu|hip|roc|cub", re.IGNORECASE)
 _TPU_TARGET = re.compile(r"tpu_custom_call|tpu|mosaic|megascale|Sparsecore", re.IGNORECASE)
 _CPU_TARGET = re.compile(r"lapack_|xla_(?:ffi_)?python_cpu|__onednn|__xla_cpu|xla_cpu|__ynn|EigenMatMul|ducc_fft|TopK\Z", re.IGNORECASE)
@@ -18,18 +18,18 @@ _CPU_CONFIG = ("outer_dimension_partitions", "onednn_", "ynn_")
 
 
 def platform_of(machine: Machine) -> Platform:
-    """The kind of compiler that a machine's programs come from."""
+    """The platform that programs for a machine are compiled for."""
     kinds: dict[str, Platform] = {"tpu": "tpu", "cpu": "cpu"}
     return kinds.get(machine.kind, "gpu")
 
 
 def detect_platform(module: HloModule) -> Platform:
-    """The platform a module was compiled for: a schedule without any sign is a CPU's; a program not compiled is taken for a GPU's."""
+    """The platform a module was compiled for. If nothing in it tells, a scheduled module is taken for a CPU's, any other for a GPU's."""
     return named_platform(module) or ("cpu" if module.is_scheduled else "gpu")
 
 
 def named_platform(module: HloModule) -> Platform | None:
-    """The platform whose compiler left a sign in a module.
+    """The platform that a module's contents show it was compiled for; None if they do not.
 
     TPU programs have tiled layouts, GPU and CPU ones name their libraries or carry their backend's configuration.
     """
@@ -48,7 +48,7 @@ def named_platform(module: HloModule) -> Platform | None:
             for signs, platform in _CONFIGS:
                 if config and any(sign in config for sign in signs):
                     return platform
-            if looked > _MOST_LOOKS:
+            if looked > _MOST_SEARCHED:
                 break
     return None
 

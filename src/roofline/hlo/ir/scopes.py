@@ -21,7 +21,7 @@ _DROPPED = ("jit", "pjit", "pmap", "xla_pmap", "core_call", "remat", "checkpoint
 def scope(op_name: str) -> str:
     """The named scopes of an instruction, outermost first, without jitted functions, transformations and the primitive.
 
-    Of an instruction that a compiler made from several, whose names it joins by semicolons, the scopes of the first.
+    A compiler that merges instructions joins their names by semicolons: the scopes are then those of the first.
 
     >>> scope("jit(step)/while/body/transpose(jvp(layer0))/attn/bhqd,bhkd->bhqk/dot_general"), scope("jit(f)/add"), scope("x")
     ('layer0/attn', '', '')
@@ -45,7 +45,7 @@ def _scope(outer: str) -> str:
 
 
 def direction(op_name: str) -> str:
-    """Which pass of a differentiated program an instruction belongs to; nothing when it was not differentiated.
+    """Which pass of a differentiated program an instruction belongs to; empty if it was not differentiated.
 
     >>> direction("jit(step)/transpose(jvp(layer0))/mul"), direction("jit(step)/jvp(layer0)/mul"), direction("jit(step)/mul")
     ('backward', 'forward', '')
@@ -58,7 +58,7 @@ def direction(op_name: str) -> str:
 def _segments(name: str) -> list[str]:
     """The parts between slashes that no parenthesis encloses."""
     found: list[str] = []
-    depth = 0  # of parentheses at the end of what was found
+    depth = 0  # open parentheses in the last segment so far
     for piece in name.split("/"):
         if depth > 0:
             found[-1] += f"/{piece}"
@@ -69,7 +69,7 @@ def _segments(name: str) -> list[str]:
 
 
 def _unwrapped(segment: str) -> str:
-    """What transformations are applied to; nothing for a jitted function."""
+    """The name inside the transformations of a segment; empty for a jitted function."""
     while match := _WRAPPED.fullmatch(segment):
         if match[1] in _DROPPED:
             return ""

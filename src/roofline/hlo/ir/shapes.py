@@ -1,4 +1,4 @@
-"""Shapes of HLO values: arrays with their layout, tuples, tokens; parsed once a spelling and shared.
+"""Shapes of HLO values: arrays with their layout, tuples, tokens. Each spelling is parsed once, and equal shapes are one object.
 
 >>> shape = parse_shape("(bf16[8,<=128]{1,0:T(8,128)(2,1)S(1)}, s32[])", {})
 >>> shape.parts[0].elements, shape.parts[0].bytes, shape.parts[0].layout.memory_space, shape.bytes
@@ -173,7 +173,7 @@ class Shape(Struct, frozen=True, dict=True, cache_hash=True):  # dict: for its c
 
     @cached_property
     def minor_axis(self) -> int:
-        """The dimension along which neighbours lie beside each other in memory; those of size 1 do not count."""
+        """The dimension whose elements are contiguous in memory; dimensions of size 1 do not count."""
         order = self.layout.minor_to_major if self.layout is not None else tuple(reversed(range(len(self.dims))))
         return next((axis for axis in order if self.dims[axis] != 1), len(self.dims) - 1)
 
@@ -214,7 +214,7 @@ _GROUP = re.compile(r"\(([^()]*)\)")
 
 
 def parse_shape(text: str, known: dict[str, Shape]) -> Shape:
-    """A shape from its spelling; ``known`` keeps every spelling met, so that equal shapes are one object."""
+    """A shape from its spelling; ``known`` caches the shapes by their spelling, so that equal ones are one object."""
     found = known.get(text)
     if found is None:
         found = known[text] = _parse(text, known)

@@ -1,1 +1,1 @@
-"""Memory: the most that a program holds in main memory at once, and what that is."""
+"""Memory: the peak of a program's main memory, and which arrays are live then."""

@@ -1,7 +1,7 @@
 """Buffer assignments: where a compiler put every array, from the HloProto that holds the program.
 
-An allocation is one piece of memory: an argument, a result (both, where the argument is donated), a constant, or room for temporary
-arrays. For the last the compiler wrote down in which order it gave out and took back the arrays in it.
+An allocation is one piece of memory: an argument, a result (both, where the argument is donated), a constant, or a heap for temporary
+arrays. For a heap the compiler recorded the order in which arrays were allocated and freed.
 """
 
 from msgspec import Struct
@@ -15,11 +15,11 @@ from ..read.wire import unpack
 # (events = 1: kind = 1, buffer_id = 2, share_with_canonical_id = 5; buffer_allocation_index = 3)
 _ASSIGNMENT = "1(1i 2i 3(2t 3i* 4i))* 3(1i 2i 3i 5i 7i 8i 9(1i 2i 3i)* 11i 12i)* 4(1(1i 2i 5i)* 3i)*"
 _ALLOCATE, _FREE = 0, 1  # of HeapSimulatorTrace.Event.Kind; 2 shares the memory of another array
-_IDENTITY = "35i"  # id of HloInstructionProto
+_ID = "35i"  # id of HloInstructionProto
 
 
 class Array(Struct, frozen=True):
-    """An array of the program: its bytes, and the instruction that makes it, by name or number, with the part of its result."""
+    """An array of the program: its bytes, the instruction that makes it, by name or number, and its ``path`` in that one's result."""
 
     bytes: int
     name: str
@@ -28,9 +28,9 @@ class Array(Struct, frozen=True):
 
 
 class Allocation(Struct, frozen=True, kw_only=True):
-    """A piece of memory, and the arrays in it at the moment when they take the most.
+    """A piece of memory, and the arrays that are live in it at its peak.
 
-    ``is_traced`` is false for room of several arrays of which the compiler did not write down when they are there.
+    ``is_traced`` is false for several arrays whose lifetimes the compiler did not record.
     """
 
     bytes: int
@@ -44,7 +44,7 @@ class Allocation(Struct, frozen=True, kw_only=True):
 
 
 def read_assignment(data: bytes) -> tuple[Allocation, ...]:
-    """The allocations of a BufferAssignmentProto but for those on the stacks of threads."""
+    """The allocations of a BufferAssignmentProto, except thread-local ones."""
     buffers, allocations, traces = unpack(_ASSIGNMENT, data)
     arrays = {identity: Array(size, name, path, number) for identity, size, (name, path, number) in buffers}
     peaks = {index: _at_peak(events, arrays) for events, index in traces}
@@ -72,8 +72,8 @@ def read_assignment(data: bytes) -> tuple[Allocation, ...]:
 
 
 def _at_peak(events: tuple[tuple[int, int, int], ...], arrays: dict[int, Array]) -> tuple[Array, ...]:
-    """The arrays that are in an allocation when they take the most; those that share memory count once."""
-    holders: dict[int, set[int]] = {}  # by the array that the memory was allocated for, the arrays that share it
+    """The arrays that are live in an allocation at its peak; those that share memory count once."""
+    holders: dict[int, set[int]] = {}  # array that memory was allocated for -> the arrays that share it
     shared: dict[int, int] = {}
     now = most = 0
     peak: list[int] = []
@@ -116,5 +116,5 @@ class Instructions:
             return found[1] if found else None
         if self._numbers is None:
             every = [one for computation in self._module for one in computation]
-            self._numbers = {unpack(_IDENTITY, one.raw)[0]: one for one in every if isinstance(one.raw, bytes)}
+            self._numbers = {unpack(_ID, one.raw)[0]: one for one in every if isinstance(one.raw, bytes)}
         return self._numbers.get(array.number)

@@ -1,8 +1,8 @@
-"""Liveness: the arrays that a program must hold at once, found by following its order of execution.
+"""Liveness: the arrays that are live at the same time, found by following the order of execution.
 
 Arguments and results of the program are held throughout; a donated argument and its result are one. Every other array lives from the
-instruction that makes it to its last use. Elementwise work and updates write over an operand that nothing needs afterwards. What a
-loop, branch or call holds of its own comes on top of what is live around it.
+instruction that makes it to its last use. Elementwise work and updates write over an operand that is not used again. The arrays inside a
+loop, branch or call are live in addition to those around it.
 """
 
 from bisect import bisect_left
@@ -19,19 +19,19 @@ from ..price.traffic import in_place_parameters
 from .values import Value, Values, ValuesOf, leaves, paths
 
 _ELEMENTWISE = ELEMENTWISE | {"copy", "all-reduce", "sort"}
-_RESULTS_TRIED = 64  # for one array
+_RESULTS_TRIED = 64  # results whose memory is tried for one temporary array
 _IN_BODIES = ELEMENTWISE | {"bitcast", "copy", "tuple"}
 
 
 class Live(Struct, frozen=True):
-    """An array that is live, and the computation whose instruction made it."""
+    """A live array, and the computation that made it."""
 
     computation: int
     value: Value
 
 
 class Held(Struct, frozen=True):
-    """The most that a computation holds of its own at once."""
+    """The arrays that a computation allocates itself, at their peak."""
 
     bytes: int
     live: tuple[Live, ...]
@@ -41,9 +41,9 @@ NOTHING_HELD = Held(0, ())
 
 
 class _Slot(Struct, eq=False):
-    """A piece of memory that arrays hold one after another, the first of them ``over`` a parameter that it is the last use of.
+    """A piece of memory that arrays use one after another. ``over`` is the parameter that the first of them is written over, if any.
 
-    It costs nothing where the caller has it already, for its own array or for the result.
+    It ``is_free`` where the caller has allocated it already, for its own array or for the result.
     """
 
     over: Value | None = None
@@ -54,7 +54,7 @@ class _Slot(Struct, eq=False):
     is_result: bool = False
 
     def add(self, value: Value) -> None:
-        """Puts an array in it, after the others."""
+        """Adds an array that uses the memory after the others."""
         self.values.append(value)
         if value.bytes > self.bytes:
             self.bytes = value.bytes
@@ -62,7 +62,7 @@ class _Slot(Struct, eq=False):
             self.end = value.last
 
     def fits(self, before: Value | None, value: Value) -> bool:
-        """Whether its arrays and another after them can all be where a parameter was."""
+        """Whether its arrays, and ``value`` after them, can all use the memory of the parameter ``before``."""
         return before is None or self.over is before or before.last < (self.start if self.values else value.made)
 
     @property
@@ -75,7 +75,7 @@ class _Slot(Struct, eq=False):
 
 
 class Liveness:
-    """What the computations of a module hold."""
+    """The live arrays of each computation of a module."""
 
     def __init__(self, module: HloModule, platform: Platform) -> None:
         self.module = module
@@ -84,17 +84,17 @@ class Liveness:
         self._donated = {places[path]: leaf for leaf, path in self.values.donated.items() if path in places}
         self._held: dict[tuple[int, str], Held] = {}
         self._over: dict[int, frozenset[int]] = {}
-        self._elementwise: dict[tuple[object, ...], frozenset[int]] = {}  # by the form of a body, which layers repeat
+        self._elementwise: dict[tuple[object, ...], frozenset[int]] = {}  # by the contents of a fused body, which layers repeat
 
     def held(self, number: int, role: str = "call") -> Held:
-        """The most that a computation holds at once besides its parameters and its result; ``role`` is ``body`` in a loop."""
+        """The peak of a computation's arrays, without its parameters and its result; ``role`` is ``body`` in a loop."""
         key = (number, "body" if role == "body" else "call")
         if key not in self._held:
             self._held[key] = self._simulate(number, key[1])
         return self._held[key]
 
     def kept_results(self) -> list[Value]:
-        """The program's results but for those in the memory of a donated argument."""
+        """The program's results, except those in the memory of a donated argument."""
         results = leaves(self.values[self.module.entry].root)
         return [value for place, value in enumerate(results) if value is not None and place not in self._donated]
 
@@ -129,7 +129,7 @@ class Liveness:
         return Held(most, (*live, *inner.live))
 
     def _called(self, instruction: Instruction) -> Held:
-        """The most that the computations an instruction runs hold of their own."""
+        """The largest peak of the computations that an instruction calls."""
         if instruction.opcode not in ("while", "conditional", "call", "async-start"):
             return NOTHING_HELD
         found = [self.held(call.computation, call.role) for call in instruction.calls]
@@ -168,7 +168,7 @@ class Liveness:
         return None if leaf is None else found.parameters[leaf]
 
     def _taken_over(self, found: Values, number: int, instruction: Instruction, value: Value, gone: set[int]) -> Value | None:
-        """The operand whose memory a result takes over, because the instruction that makes it is its last use; ``gone`` are those taken."""
+        """The operand that a result is written over, because its instruction is the last use; ``gone`` are operands already taken."""
         for operand in self._candidates(found, instruction):
             tree = found.trees[operand]
             for old in (tree,) if isinstance(tree, Value) else leaves(tree):  # nearly all are one array
@@ -205,9 +205,9 @@ class Liveness:
 
 
 def _elementwise_parameters(body: Computation) -> list[int]:
-    """The parameters of which an element of a body's result needs no element but its own."""
-    reached = [0] * len(body)  # for each instruction the parameters it follows from, as bits
-    other = 0  # the parameters that more is made of than elementwise work
+    """The parameters that a body uses elementwise: an element of the result needs only the same element of them."""
+    reached = [0] * len(body)  # for each instruction the parameters it depends on, as bits
+    other = 0  # the parameters with a use that is not elementwise
     for bit, parameter in enumerate(body.parameters):
         reached[parameter] = 1 << bit
     for index in in_order(body):
@@ -232,7 +232,7 @@ def _place_in_results(slots: list[_Slot]) -> None:
 
 
 def _claimed(busy: list[tuple[int, int]], start: int, end: int) -> bool:
-    """Puts a stretch of time among others, in order and apart from each other, if it overlaps none of them."""
+    """Inserts an interval into a sorted list of disjoint ones, if it overlaps none of them; whether it did."""
     after = bisect_left(busy, (start, end))
     if (after and busy[after - 1][1] >= start) or (after < len(busy) and busy[after][0] <= end):
         return False

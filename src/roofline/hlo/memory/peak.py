@@ -1,4 +1,4 @@
-"""Peak memory: the most that a program holds in main memory at once, by the compiler's buffer assignment or else by liveness."""
+"""Peak memory of a program, from the compiler's buffer assignment or else by liveness analysis."""
 
 from collections.abc import Iterable
 
@@ -20,7 +20,7 @@ ASSIGNED, SCHEDULED = "buffer assignment", "liveness over the schedule"
 
 
 def peak_memory(module: HloModule, platform: Platform) -> PeakMemory | None:
-    """The peak memory of one device that runs a program; ``None`` where a dimension has no bound."""
+    """The peak memory of a program on one device; ``None`` if a dimension has no bound."""
     if not all(one.shape.is_bounded for computation in module for one in computation):
         return None
     return (_assigned(module, platform) if module.buffer_assignment else None) or _by_liveness(module, platform)
@@ -93,7 +93,7 @@ def _by_liveness(module: HloModule, platform: Platform) -> PeakMemory:
 
 
 def _temporaries(module: HloModule, liveness: Liveness) -> list[LiveBuffer]:
-    """The temporary arrays that are live when they take the most."""
+    """The temporary arrays that are live at the peak."""
     held = [(module.computations[one.computation][one.value.index], one.value) for one in liveness.held(module.entry).live]
     return [_buffer("temporary", maker, value.shape, value.bytes) for maker, value in held]
 

@@ -1,7 +1,7 @@
-"""Values: the arrays that the instructions of a computation make, under however many names, and when each is last used.
+"""Values: the arrays that the instructions of a computation make, and when each is last used. One array may have many names.
 
 Tuples, their elements, bitcasts and the halves of asynchronous operations only rename arrays. A loop updates its operand in place, and so
-does an instruction that says which operand its result takes over.
+does an instruction whose result aliases an operand.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,19 +20,19 @@ RENAMING = frozenset(
     ("add-dependency", "all-reduce-done", "async-update", "bitcast", "domain", "opt-barrier", "reshape", "set-dimension-size")
 )
 NAMES_ONLY = RENAMING | {"tuple", "get-tuple-element", "parameter"}
-# Of the tuple that the first half of an asynchronous operation gives, the part that its second half passes on.
+# The start of an asynchronous operation returns a tuple: which part of it the done half returns.
 _DONE = {"copy-done": 0, "all-gather-done": 1, "collective-permute-done": 1, "async-done": 1, "recv-done": 0}
-# Of the same tuple, the part that is the operand itself.
+# Which part of that tuple is the operand itself.
 _SOURCE = {"copy-start": 1, "all-gather-start": 0, "collective-permute-start": 0, "async-start": 0}
-# Those whose result may be an array of an operand; any other instruction makes its own.
+# Opcodes whose result may be an array of an operand; any other instruction makes a new array.
 _PASSING_ON = frozenset((*RENAMING, "tuple", "get-tuple-element", *_DONE, *_SOURCE, "while", "call", "fusion", "custom-call"))
 
 
 class Value(Struct, eq=False):
     """One array in main memory: where it was made and how large it is.
 
-    ``bytes`` is 0 where a dimension has no bound. ``made`` and ``last`` are places in the order of execution. ``leaf`` is its number among
-    the arrays of a computation's parameters.
+    ``bytes`` is 0 if a dimension has no bound. ``made`` and ``last`` (its last use) are positions in the order of execution. ``leaf`` is
+    its number among the arrays of the computation's parameters, if it is one of them.
     """
 
     index: int
@@ -125,7 +125,7 @@ class ValuesOf:
         return found
 
     def _fresh(self, found: Values, index: int, shape: Shape, time: int, renamed: Renamed | None = None, path: Path = ()) -> Tree:
-        """Arrays of a shape, new but for the parts that are ``renamed``; without an instruction's time they are a parameter's."""
+        """New arrays of a shape, except for the parts in ``renamed``; with the time `BEFORE` they are a parameter's."""
         if renamed and path in renamed:
             return renamed[path]
         if shape.parts:
@@ -141,7 +141,7 @@ class ValuesOf:
         return value
 
     def _size(self, shape: Shape) -> int | None:
-        """The bytes that an array takes in main memory; ``None`` for other values and memories."""
+        """Bytes of an array in main memory; ``None`` for tokens and for arrays in other memories."""
         if id(shape) not in self._sizes:
             is_there = shape.is_array and level(shape, self.platform, "write") == HBM
             self._sizes[id(shape)] = (bytes_of(shape, shape.elements) if shape.is_bounded else 0) if is_there else None
@@ -179,7 +179,7 @@ class ValuesOf:
         return {one.output: at(found.trees[operands[one.operand]], one.index) for one in aliases}
 
     def _loop(self, found: Values, number: int, instruction: Instruction, index: int, time: int) -> Tree:
-        """The loop's operand, updated in place; an array that must stay as it was is copied where the loop changes it."""
+        """The result of a loop: its operand, updated in place. An array that must not change is copied if the loop changes it."""
         changed = iter(self.changed(instruction))
 
         def result(tree: Tree) -> Tree:
@@ -204,7 +204,7 @@ class ValuesOf:
         return self.module.computations[number][value.index].opcode == "constant"
 
     def _passed_on(self, found: Values, instruction: Instruction) -> Renamed:
-        """The parts of a call's result that are arrays it was given."""
+        """The parts of a call's result that are arrays of its operands."""
         called = self[instruction.calls[0].computation]
         given = [value for operand in instruction.operands for value in leaves(found.trees[operand])]
         passed = {}

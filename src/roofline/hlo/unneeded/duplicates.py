@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ...cost import NOTHING
 from ...workload import Avoidable
-from ..ir.equality import EACH_ITS_OWN, is_equal
+from ..ir.equality import NEVER_EQUAL, is_equal
 from .kernels import Kernels
 
 KIND, CLASS = "duplicated-work", "duplicated"
@@ -17,7 +17,7 @@ def duplicates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     alike: dict[object, list[int]] = {}  # by what is quickly compared
     same: dict[int, int] = {}  # an instruction, and the first that makes the same value
     for index, instruction in enumerate(computation.instructions):
-        if instruction.opcode in EACH_ITS_OWN:
+        if instruction.opcode in NEVER_EQUAL:
             continue
         operands = instruction.operands
         if not same.keys().isdisjoint(operands):
