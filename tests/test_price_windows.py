@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from roofline.errors import FormulaError
 from roofline.hlo.ir.attributes import WindowDimension
-from roofline.hlo.price.windows import met, pairs, pairs_within, touched
+from roofline.hlo.price.windows import inputs_read, outputs_with_input, pairs, pairs_within
 
 SMALL = st.integers(1, 4)
 
@@ -35,10 +35,10 @@ def test_pairs_are_those_one_meets_on_the_way(case: tuple[WindowDimension, int, 
     each = [walked(window, size, place) for place in range(out)]
     assert pairs(window, size, out) == sum(map(len, each))
     assert pairs_within(window, size, range(out)) == pairs(window, size, out)
-    assert met(window, size, out) == sum(map(bool, each))
+    assert outputs_with_input(window, size, out) == sum(map(bool, each))
     inputs = len({place for places in each for place in places})
     # With holes between the inputs the count may over-state, never under-state.
-    assert touched(window, size, out) == inputs or (window.base_dilation > 1 and touched(window, size, out) > inputs)
+    assert inputs_read(window, size, out) == inputs or (window.base_dilation > 1 and inputs_read(window, size, out) > inputs)
 
 
 def test_reversing_a_window_changes_nothing() -> None:
@@ -68,12 +68,12 @@ def test_every_window_is_counted_as_if_walked(size: int, stride: int, low: int, 
         if 0 <= o * stride - low + j * dilation <= (inputs - 1) * base and (o * stride - low + j * dilation) % base == 0
     }
     assert pairs(window, inputs, out) == len(places)
-    assert met(window, inputs, out) == len({o for o, _ in places})
-    assert base > 1 or touched(window, inputs, out) == len({*places.values()})
+    assert outputs_with_input(window, inputs, out) == len({o for o, _ in places})
+    assert base > 1 or inputs_read(window, inputs, out) == len({*places.values()})
     assert pairs_within(window, inputs, range(1, out, 2)) == sum(o % 2 for o, _ in places)
 
 
 def test_windows_of_any_length_are_counted_at_once() -> None:
     # A file may claim any size; walking this one would take longer than the universe has lasted.
     huge = WindowDimension(10**17, 3, 5, 5, 7, 11)
-    assert pairs(huge, 10**18, 10**17) > met(huge, 10**18, 10**17) > 0
+    assert pairs(huge, 10**18, 10**17) > outputs_with_input(huge, 10**18, 10**17) > 0

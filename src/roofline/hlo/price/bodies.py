@@ -1,7 +1,7 @@
-"""Computations as one piece of work: what a fused body computes, and which elements of its parameters it needs.
+"""The arithmetic of a fused body, and which elements of its parameters it needs.
 
-Demand is carried from the root to the parameters. Every instruction counts once for each of its elements that is needed, however
-often a compiler's loop may compute it again.
+The elements that are needed are found from the root back to the parameters. Each needed element of an instruction counts once, even if the
+compiled loop computes it several times.
 """
 
 from collections.abc import Mapping
@@ -25,26 +25,26 @@ from .reductions import REDUCTIONS, windows_within
 from .types import Site
 from .work import NO_WORK, Rule, Sum, Work
 
-Path = tuple[int, ...]  # which part of a tuple; nothing for an array, or for all of a tuple
+Path = tuple[int, ...]  # which part of a tuple; empty for an array, or for a whole tuple
 Demand = Mapping[Path, Region]
 
 WORK: dict[str, Rule] = {**dict.fromkeys(ELEMENTWISE, elementwise), **PRODUCTS, **REDUCTIONS}
-# Opcodes that make each element of their result by itself.
+# Opcodes that can compute each element of their result without the others.
 SEPARABLE = ELEMENTWISE | PRODUCTS.keys() | {"map", "reduce", "reduce-window"}
-OPAQUE = ("custom-call", "while", "conditional")  # in a body, where no compiler but a library's puts them
+OPAQUE = ("custom-call", "while", "conditional")  # opcodes whose elements cannot be traced; XLA itself never fuses them
 INLINE = ("fusion", "call", "async-start")  # instructions that run the computation they call as their own
-# Opcodes that pass a value on as it is.
+# Opcodes whose result is their operand, unchanged.
 TRANSPARENT = ("bitcast", "opt-barrier", "domain", "add-dependency", "async-done", "async-update")
 NAMING = frozenset(("tuple", "get-tuple-element", *TRANSPARENT))  # opcodes that may only give values another name
 MOVING = OPCODES - WORK.keys() - set(OPAQUE)  # opcodes without arithmetic
-# Opcodes whose dimensions say which elements of an operand some of the result needs.
+# Opcodes with a `dimensions` attribute, on which it depends which elements of the operands are needed.
 _ALONG = frozenset(("broadcast", "concatenate", "reduce", "reverse", "transpose"))
-# Opcodes whose cost follows from shapes, called computations and the attributes that `said` returns.
+# Opcodes whose cost depends on nothing but shapes, called computations and the attributes that `cost_attributes` returns.
 PLAIN = ELEMENTWISE | _ALONG | {"bitcast", "constant", "copy", "dot", "iota", "parameter", "reshape", "slice", "tuple"}
 
 
 class Body(Struct, frozen=True):
-    """What a computation does when some of its result is needed: arithmetic, demand on its parameters, and bytes of its constants."""
+    """What a computation does if some of its result is needed: arithmetic, the elements it needs of its parameters, bytes of constants."""
 
     work: Work
     parameters: tuple[Demand, ...]
@@ -53,7 +53,7 @@ class Body(Struct, frozen=True):
 
 
 class Bodies:
-    """The computations of one module on one platform, each walked once for each demand."""
+    """The computations of one module on one platform; results are cached by computation and needed elements."""
 
     def __init__(self, module: HloModule, platform: Platform) -> None:
         self.module, self.platform = module, platform
@@ -66,14 +66,14 @@ class Bodies:
 
     def arithmetic(self, number: int) -> Work:
         """The arithmetic of one execution of a computation, all of its result being needed."""
-        like = self._standing_for(number)
+        like = self._first_like(number)
         known = self._arithmetic.get(like)
         if known is None:
             known = self._arithmetic[like] = self.walk(number, {(): WHOLE}).work
         return known
 
     def like(self, number: int) -> int | None:
-        """The first computation with the same `PLAIN` instructions on the same shapes, so of the same cost; ``None`` for one not plain.
+        """The first computation of the same cost: with the same instructions on the same shapes. ``None`` if any is not in `PLAIN`.
 
         A program repeats a fused body for each layer and each weight.
         """
@@ -86,19 +86,19 @@ class Bodies:
         opcodes = {one.opcode for one in computation.instructions}
         if not opcodes <= PLAIN:
             return None
-        # Only what feeds a slice is needed in part, and then the axes matter.
-        asked = {"dot", "slice"} | _ALONG if "slice" in opcodes else {"dot"}
+        # Only operands of a slice are needed in part, and then the axes matter.
+        with_attributes = {"dot", "slice"} | _ALONG if "slice" in opcodes else {"dot"}
         # Readers share equal shapes, and the module keeps them: comparing the objects' ids is faster than comparing their fields.
         form = [(one.opcode, id(one.shape), one.operands, one.calls and self.called(one)) for one in computation.instructions]
-        attributes = [said(one) for one in computation.instructions if one.opcode in asked]
+        attributes = [cost_attributes(one) for one in computation.instructions if one.opcode in with_attributes]
         return self._forms.setdefault((computation.root, computation.parameters, *form, *attributes), number)
 
     def called(self, instruction: Instruction) -> tuple[tuple[str, int], ...]:
-        """The computations that an instruction calls, equivalent ones under one number."""
-        return tuple((call.role, self._standing_for(call.computation)) for call in instruction.calls)
+        """The computations that an instruction calls, each by the number of the first equivalent one."""
+        return tuple((call.role, self._first_like(call.computation)) for call in instruction.calls)
 
-    def _standing_for(self, number: int) -> int:
-        """The number under which what is known of a computation is kept."""
+    def _first_like(self, number: int) -> int:
+        """The first computation of the same cost, or the computation itself."""
         like = self.like(number)
         return number if like is None else like
 
@@ -111,9 +111,9 @@ class Bodies:
         return _opaque(site) if opcode in OPAQUE or opcode not in OPCODES else NO_WORK
 
     def walk(self, number: int, wanted: Demand, in_place: tuple[int, ...] = ()) -> Body:
-        """A computation of whose root ``wanted`` is needed; updates ``in_place`` are computed whole, but what they update is not read."""
+        """The body of a computation if ``wanted`` of its root is needed. Updates ``in_place`` are computed without reading their target."""
         if not in_place and all(region.whole for region in wanted.values()):
-            number = self._standing_for(number)
+            number = self._first_like(number)
         key = (number, frozenset(wanted.items()), in_place)
         known = self._known.get(key)
         if known is None:
@@ -169,11 +169,11 @@ class Bodies:
         return Body(done.work, tuple([demand[index] for index in computation.parameters]), constants, frozenset(opcodes))
 
     def _do(self, computation: Computation, instruction: Instruction, region: Region, done: Sum) -> None:
-        """Adds the arithmetic of the part of an instruction that is needed; all of it where no part can be computed by itself."""
+        """Adds the arithmetic of the needed part of an instruction, or of all of it if parts cannot be computed alone."""
         shape = instruction.shape
         if instruction.opcode in ELEMENTWISE:
             if each := each_element(computation, instruction):
-                elements = shape.elements  # refuses a dimension without bound
+                elements = shape.elements  # raises for a dimension without bound
                 done.add_each(each, elements if region.whole else count(region, shape.dims))
             return
         site = Site(self.module, computation, instruction, self.platform)
@@ -187,8 +187,8 @@ class Bodies:
             done.add(work.cost, notes=work.notes)
 
 
-def said(instruction: Instruction) -> object:
-    """The attributes of a `PLAIN` instruction that its cost depends on, when all of its result is needed."""
+def cost_attributes(instruction: Instruction) -> object:
+    """The attributes that the cost of a `PLAIN` instruction depends on, if all of its result is needed."""
     if instruction.opcode == "dot":
         return instruction.dot, instruction.word("algorithm"), instruction.operand_precision
     return instruction.slices if instruction.opcode == "slice" else instruction.dimensions
@@ -205,7 +205,7 @@ def _opaque(site: Site) -> Work:
 
 
 def _passed_on(demand: list[dict[Path, Region]], instruction: Instruction, here: Demand) -> bool:
-    """Whether an instruction only names values, so that the demand on it is demand on its operands."""
+    """Whether an instruction only renames values: then what is needed of it is added to what is needed of its operands."""
     opcode, operands = instruction.opcode, instruction.operands
     if opcode == "tuple":
         for path, region in here.items():
@@ -232,7 +232,7 @@ def _want(demand: list[dict[Path, Region]], index: int, path: Path, region: Regi
 
 
 def _all_of(shape: Shape, here: Demand) -> Region:
-    """The demand on an instruction as one region: on a tuple's parts together where they have the same dimensions, else all of it."""
+    """What is needed of an instruction as one region: the union over a tuple's parts if their dimensions are equal, else all of it."""
     if not shape.is_tuple:
         return here.get((), WHOLE)
     dims = {leaf.dims for leaf in shape.leaves if leaf.is_array}
@@ -245,23 +245,23 @@ def _all_of(shape: Shape, here: Demand) -> Region:
 
 
 def _share(shape: Shape, region: Region) -> tuple[int, int]:
-    """The elements of a region, and of how many."""
+    """How many elements a region has, and how many the whole array."""
     dims = result_dims(shape)
     return count(region, dims), prod(dims) or 1
 
 
 def _scaled(cost: Cost, part: int, whole: int) -> Cost:
-    """A share of a cost in whole operations, rounded up: a floor from the other side, which is exact."""
+    """The fraction ``part / whole`` of a cost, rounded up to whole operations."""
     return Cost(tuple((resource, ceil(-(-amount * part // whole))) for resource, amount in cost.amounts if part), cost.unknown)
 
 
 def _bytes_read(shape: Shape, here: Demand) -> int:
-    """Bytes of a constant that is read from memory: single numbers are part of the program."""
+    """Bytes read of a constant; none for a scalar, which is part of the kernel's code."""
     return bytes_of(shape, count(_all_of(shape, here), shape.dims)) if prod(shape.dims) > 1 else 0
 
 
 def bytes_of(shape: Shape, elements: int) -> int:
-    """Bytes of a number of elements of an array, with their part of the padding that its tiles add."""
+    """Bytes of some elements of an array, with the padding of its tiles in proportion."""
     if not shape.is_array:
         return 0
     bits = (shape.layout.element_bits if shape.layout is not None else 0) or shape.number.bits
@@ -271,7 +271,7 @@ def bytes_of(shape: Shape, elements: int) -> int:
 
 
 def updates(instruction: Instruction) -> tuple[int, ...]:
-    """The operands of an update in place that are read in any case: all but the arrays that are updated."""
+    """The operands that an update in place always reads: all but the arrays that it updates."""
     if instruction.opcode == "dynamic-update-slice":
         return instruction.operands[1:]
     return instruction.operands[_targets(instruction) :]

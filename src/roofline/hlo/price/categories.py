@@ -5,8 +5,8 @@ from ...resource import PCIE
 from .elementwise import ELEMENTWISE
 from .types import Site
 
-# What a kernel is called after when it holds one of these, first come first.
-_SIGNS = {
+# Opcodes that decide a fused kernel's category, in order of precedence.
+_DECISIVE = {
     "matmul": frozenset(("dot", "ragged-dot", "scaled-dot")),
     "convolution": frozenset(("convolution",)),
     "sort": frozenset(("sort", "topk")),
@@ -28,8 +28,8 @@ def category(site: Site, opcodes: frozenset[str], cost: Cost) -> str:
     """The category of a kernel: by the products in it, by its kind of fusion, or by its opcode."""
     if cost.known(PCIE) and cost.flops == 0:
         return "host transfer"
-    for word, signs in _SIGNS.items():
-        if not signs.isdisjoint(opcodes):
+    for word, decisive in _DECISIVE.items():
+        if not decisive.isdisjoint(opcodes):
             return word
     if site.instruction.opcode == "fusion":
         kind = site.instruction.fusion_kind.removeprefix("k").lower()

@@ -17,7 +17,7 @@ from .work import Sum
 
 
 def group_size(site: Site) -> int:
-    """How many devices take part together: the largest replica group's, or all there are."""
+    """Devices per replica group: of the largest group, or all devices if no groups are given."""
     groups = site.instruction.replica_groups
     if groups is None or not groups.count or not groups.size:
         return max(1, site.module.replica_count * site.module.num_partitions)
@@ -59,12 +59,12 @@ def receive(site: Site, network: Network) -> Price:
 
 
 def infeed(site: Site, network: Network) -> Price:
-    """What the host feeds in, over PCIe."""
+    """An infeed: bytes from the host over PCIe."""
     return Price(Cost.of({PCIE: site.instruction.shape.bytes}), "infeed")
 
 
 def outfeed(site: Site, network: Network) -> Price:
-    """What the host takes out, over PCIe."""
+    """An outfeed: bytes to the host over PCIe."""
     total = Sum()
     for operand in site.operands:
         total.add(Cost.of({PCIE: operand.shape.bytes}))

@@ -2,7 +2,7 @@
 
 A product's number format is the operands', unless the program or the platform chooses another: an algorithm it names; tf32 for fp32
 on GPUs, unless it requests the highest precision; bf16 for fp32 on TPUs, in one, three or six passes by precision. FLOP are the
-product's own, once; passes divide the rate they run at (``matrix/bf16x3``), and a note says how many.
+counted once, not per pass; several passes divide the rate (``matrix/bf16x3``), and a note says how many.
 """
 
 import re
@@ -34,9 +34,9 @@ def dot(site: Site, inner: Inner) -> Work:
 
 
 def ragged_dot(site: Site, inner: Inner) -> Work:
-    """2 · elements of the result in one group · contracted elements FLOP: each row, or each contracted element, meets one group.
+    """2 · elements of the result in one group · contracted elements FLOP: each row, or each contracted element, belongs to one group.
 
-    That all groups together are as long as the ragged dimension is assumed; rows beyond them do nothing.
+    Assumes that the groups fill the ragged dimension; rows beyond them would do nothing.
     """
     left, right, sizes = site.operands[:3]
     ragged = site.instruction.integers("lhs_ragged_dims")
@@ -77,10 +77,10 @@ def product(site: Site, flops: int, left: Shape, right: Shape) -> Work:
     if left.dtype in _COMPLEX or right.dtype in _COMPLEX:
         flops *= 4
     unit = unit_of(site, left.number, right.number)
-    said = passes_note(unit.kind)
+    note = passes_note(unit.kind)
     if site.platform == "tpu" and not site.instruction.word("algorithm"):
-        said = said or one_pass_note(wider(left.number, right.number), unit.kind)
-    return Work(Cost.of({unit: flops}), (said,) if said else ())
+        note = note or one_pass_note(wider(left.number, right.number), unit.kind)
+    return Work(Cost.of({unit: flops}), (note,) if note else ())
 
 
 def unit_of(site: Site, left: DType, right: DType) -> Resource:
@@ -90,7 +90,7 @@ def unit_of(site: Site, left: DType, right: DType) -> Resource:
         return algorithm_unit(named[1], named[2], site.platform)
     number = wider(left, right)
     if number.rate in _WIDE_INTEGERS or left.name == right.name == "bool":
-        return vector(number)  # no matrix unit takes these
+        return vector(number)  # no matrix unit has these formats
     asked = [word for word in site.instruction.operand_precision if word in _PRECISIONS]
     precision = max(asked, key=_PRECISIONS.index, default="default")
     return _UNITS[site.platform](number.rate, precision)

@@ -1,7 +1,7 @@
-"""What an instruction needs of its operands, when only some of its result is needed: demand, carried from results to operands.
+"""Which elements of its operands an instruction needs, if only some of its result is needed.
 
-Elementwise work that feeds a slice is done for the slice alone, and a parameter that is only sliced is only read there. What a rule
-cannot give exactly it over-estimates: the whole operand, or a number of elements at unknown positions.
+Elementwise work before a slice is done for the slice alone, and of a parameter that is only sliced, only the slice is read. A rule that
+cannot be exact over-estimates: it returns the whole operand, or a number of elements at unknown positions.
 """
 
 from collections.abc import Callable
@@ -26,14 +26,14 @@ from .index_sets import (
     reshaped_lines,
     reversed_range,
 )
-from .windows import touched
+from .windows import inputs_read
 
 Operands = tuple[Instruction, ...]
 Rule = Callable[[Instruction, Operands, Region], tuple[Region, ...]]
 
 
 def needs(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """The region of each operand that a region of the result needs. A tuple's region is that of its parts, which are of one size."""
+    """The region of each operand that a region of the result needs. For a tuple, the region is the same for all its parts."""
     if not region:
         return (NOTHING,) * len(operands)
     if region.whole and instruction.opcode not in SELECTIVE:
@@ -47,7 +47,7 @@ def result_dims(shape: Shape) -> Dims:
 
 
 def _elementwise(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """Operands of the result's dimensions as far as the result; others, such as the bounds of a clamp, whole."""
+    """The same elements of operands with the result's dimensions; others, such as the bounds of a clamp, whole."""
     dims = result_dims(instruction.shape)
     return tuple(region if operand.shape.dims == dims else WHOLE for operand in operands)
 
@@ -57,22 +57,22 @@ def _everything(instruction: Instruction, operands: Operands, region: Region) ->
 
 
 def _first(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """The first operand as far as the result, nothing of those that only order the program."""
+    """The same elements of the first operand; nothing of the others, which only order the program."""
     return (region, *(NOTHING for _ in operands[1:]))
 
 
 def _sizes(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """A shape is known without the elements."""
+    """Nothing: the sizes of an array are known without reading it."""
     return (NOTHING, *(WHOLE for _ in operands[1:]))
 
 
 def _broadcast(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """The elements that are repeated, and the sizes that a program works out when it runs."""
+    """The elements that are broadcast, and operands that are sizes computed at run time."""
     dims = operands[0].shape.dims
     axes = instruction.dimensions
 
     def back(box: Box) -> Box:
-        # HLO only adds dimensions; StableHLO also widens those of one element.
+        # HLO only adds dimensions; StableHLO also broadcasts dimensions of size 1.
         return tuple(range(1) if size == 1 else box[axis] for axis, size in zip(axes, dims, strict=True))
 
     kept = {axis for axis, size in zip(axes, dims, strict=True) if size != 1}
@@ -144,14 +144,14 @@ def _concatenate(instruction: Instruction, operands: Operands, region: Region) -
             kept = common(box[axis], here)
             return (*box[:axis], range(kept.start - here.start, kept.stop - here.start, kept.step), *box[axis + 1 :])
 
-        # Loose elements may lie in any operand: by its share.
+        # Elements at unknown positions are divided among the operands by size.
         found.append(moved(region, dims, back, -(-region.loose * dims[axis] // max(1, total))))
         offset += dims[axis]
     return tuple(found)
 
 
 def _reshape(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """The same elements in the same order, row-major for a reshape, in memory for a bitcast; and sizes that are known when it runs."""
+    """The same elements in the same order (row-major for a reshape, in memory for a bitcast), and operands that are sizes."""
     source = operands[0].shape
     result = result_dims(instruction.shape)
     in_memory = instruction.opcode == "bitcast"
@@ -165,7 +165,7 @@ def _reshape(instruction: Instruction, operands: Operands, region: Region) -> tu
             loose += prod(map(len, box))
         else:
             kept.append(tuple(sides[there.index(axis)] for axis in range(len(there))))
-    if prod(before) != prod(after):  # a bitcast between formats: as large a share of the bytes
+    if prod(before) != prod(after):  # a bitcast between formats: the same fraction of the bytes
         loose = -(-count(region, result) * prod(after) // max(1, prod(before)))
         kept = []
     lines = reshaped_lines(frozenset(map(here.index, region.lines)), before, after) if loose == region.loose else ()
@@ -188,12 +188,12 @@ def _dynamic_slice(instruction: Instruction, operands: Operands, region: Region)
 
 
 def _taken_whole(taken: Dims, dims: Dims) -> Axes:
-    """The dimensions of an array of which slices at unknown places take all."""
+    """The dimensions of an array that slices at unknown positions take whole."""
     return frozenset(axis for axis, (part, size) in enumerate(zip(taken, dims, strict=False)) if part == size)
 
 
 def _dynamic_update_slice(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """What the update does not cover of the operand, and the update."""
+    """The part of the operand that is not overwritten, and the update."""
     total, wanted = prod(instruction.shape.dims), count(region, instruction.shape.dims)
     update = prod(operands[1].shape.dims)
     kept = loosely(total - update) if region.whole else loosely(min(wanted, total - update))
@@ -211,7 +211,7 @@ def _gather(instruction: Instruction, operands: Operands, region: Region) -> tup
 
 
 def _reduce(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """Whole lines along the reduced dimensions, and the first values."""
+    """All elements along the reduced dimensions, and the initial values."""
     half = len(operands) // 2
     dims = operands[0].shape.dims
     gone = set(instruction.dimensions)
@@ -227,13 +227,15 @@ def _reduce(instruction: Instruction, operands: Operands, region: Region) -> tup
 
 
 def _windowed(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """Inputs that some window meets: all of them, unless windows step over some."""
+    """Inputs that lie in some window: all of them, unless windows skip some."""
     half = max(1, len(operands) // 2)
     dims = operands[0].shape.dims
-    met = prod(touched(side, size, out) for side, size, out in zip(instruction.window, dims, result_dims(instruction.shape), strict=True))
+    read = prod(
+        inputs_read(side, size, out) for side, size, out in zip(instruction.window, dims, result_dims(instruction.shape), strict=True)
+    )
     if not region.whole:
-        met = min(met, count(region, result_dims(instruction.shape)) * prod(side.size for side in instruction.window))
-    inputs = WHOLE if met >= prod(dims) else loosely(met)
+        read = min(read, count(region, result_dims(instruction.shape)) * prod(side.size for side in instruction.window))
+    inputs = WHOLE if read >= prod(dims) else loosely(read)
     return (inputs,) * half + (WHOLE,) * (len(operands) - half)
 
 
@@ -242,14 +244,14 @@ def _convolution(instruction: Instruction, operands: Operands, region: Region) -
     if labels is None:
         return (WHOLE,) * len(operands)
     dims = operands[0].shape.dims
-    met = dims[labels.input_batch] * dims[labels.input_feature]
+    read = dims[labels.input_batch] * dims[labels.input_feature]
     for side, place, out in zip(instruction.window, labels.input_spatial, labels.output_spatial, strict=True):
-        met *= touched(side, dims[place], instruction.shape.dims[out])
-    return (WHOLE if met >= prod(dims) else loosely(met), *(WHOLE for _ in operands[1:]))
+        read *= inputs_read(side, dims[place], instruction.shape.dims[out])
+    return (WHOLE if read >= prod(dims) else loosely(read), *(WHOLE for _ in operands[1:]))
 
 
 def _dot(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """Whole lines along the contracted dimensions. A result's dimensions are batches, the left's free ones, the right's."""
+    """All elements along the contracted dimensions. A result's dimensions are batches, then the left's free ones, then the right's."""
     if region.loose or len(operands) != 2:
         return (WHOLE,) * len(operands)
     numbers = instruction.dot
@@ -263,7 +265,7 @@ def _dot(instruction: Instruction, operands: Operands, region: Region) -> tuple[
         dims = operand.shape.dims
         free = [axis for axis in range(len(dims)) if axis not in batch and axis not in contracted]
         where = {axis: place for place, axis in enumerate(batch)} | {axis: start + place for place, axis in enumerate(free)}
-        if start + len(free) > len(result_dims(instruction.shape)):  # a result that has fewer dimensions than such a product
+        if start + len(free) > len(result_dims(instruction.shape)):  # the result has fewer dimensions than such a product
             return (WHOLE,) * len(operands)
 
         def back(box: Box, where: dict[int, int] = where, dims: Dims = dims) -> Box:
@@ -275,7 +277,7 @@ def _dot(instruction: Instruction, operands: Operands, region: Region) -> tuple[
 
 
 def _ragged_dot(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """Weights of at most as many groups as there are rows; which ones, the sizes of the groups say."""
+    """Weights of at most as many groups as there are rows; which groups depends on their sizes at run time."""
     groups = instruction.integers("rhs_group_dims")
     rows = prod(operands[0].shape.dims[axis] for axis in instruction.integers("lhs_ragged_dims"))
     dims = operands[1].shape.dims
@@ -285,7 +287,7 @@ def _ragged_dot(instruction: Instruction, operands: Operands, region: Region) ->
 
 
 def _sort(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """Whole lines along the sorted dimension."""
+    """All elements along the sorted dimension."""
     dims = operands[0].shape.dims
     axes = set(instruction.dimensions)
 
@@ -304,7 +306,7 @@ def _triangle(instruction: Instruction, operands: Operands, region: Region) -> t
     return (loosely(half), *(WHOLE for _ in operands[1:]))
 
 
-# Opcodes that leave some of their operands out even when all of the result is needed; whatever another does, it needs them whole.
+# Opcodes that do not need all of their operands even if all of the result is needed. All other opcodes do.
 SELECTIVE = frozenset(
     (
         "add-dependency",

@@ -1,9 +1,8 @@
-"""Elementwise opcodes: what each does to one element, and under which convention.
+"""Elementwise opcodes: FLOP and transcendentals per element, and the convention for counting them.
 
 A multiply, an add or a division is 1 FLOP on the vector unit, in the number format of the result; integers count too, in theirs. A
-comparison, a selection, a sign flip, a conversion or a rounding is none, nor is logic between truth values. A transcendental is 1
-on ``vector/transcendental``. XLA's own cost analysis counts every one of these as 1: `CONVENTIONS` names the difference, opcode by
-opcode.
+comparison, a selection, a sign flip, a conversion or a rounding is 0 FLOP, and so is logic between booleans. A transcendental is 1 on
+``vector/transcendental``. XLA's own cost analysis counts each of these as 1: `CONVENTIONS` gives the difference for each opcode.
 """
 
 from functools import cache
@@ -58,7 +57,7 @@ CONVENTIONS: dict[str, str] = {
     **dict.fromkeys(CONVERSIONS, "conversions"),
     "logistic": "logistic",
 }
-PREDICATES = "predicates"  # logic between truth values, for opcodes that are arithmetic on integers
+PREDICATES = "predicates"  # logic between booleans, by opcodes that are arithmetic on integers
 COMPLEX = "complex"  # a complex operation is several real ones
 
 # Complex operations in real ones. Division multiplies by the conjugate (6), squares the modulus (3) and divides twice (2).
@@ -75,7 +74,7 @@ _COMPLEX_ROOT = PerElement(0, 2)
 
 
 def per_element(opcode: str, dtype: str) -> PerElement:
-    """What an elementwise opcode does to make one element of this number format."""
+    """The work of an elementwise opcode per element of this number format."""
     if dtype == "pred":
         return _FREE
     if dtype in ("c64", "c128"):
@@ -88,14 +87,14 @@ def per_element(opcode: str, dtype: str) -> PerElement:
 
 
 def each_element(computation: Computation, instruction: Instruction) -> Amounts:
-    """The work of an elementwise instruction for one element of its result; nothing where it only compares or converts."""
+    """The work of an elementwise instruction per element of its result; empty if it only compares or converts."""
     if instruction.opcode == "abs" and any(operand.shape.dtype in ("c64", "c128") for operand in computation.operands(instruction)[:1]):
-        return _billed("complex abs", instruction.shape.dtype)  # whose result is real
-    return _billed(instruction.opcode, instruction.shape.dtype)
+        return _amounts("complex abs", instruction.shape.dtype)  # its result is real
+    return _amounts(instruction.opcode, instruction.shape.dtype)
 
 
 def elementwise(site: Site, inner: Inner) -> Work:
-    """As many FLOP and transcendentals per element as `per_element` says."""
+    """`per_element` times the elements of the result."""
     each = each_element(site.computation, site.instruction)
     if not each:
         return NO_WORK
@@ -104,8 +103,8 @@ def elementwise(site: Site, inner: Inner) -> Work:
 
 
 @cache
-def _billed(opcode: str, dtype: str) -> Amounts:
-    """An opcode on a number format, in order of resource: a program repeats a few such pairs thousands of times."""
+def _amounts(opcode: str, dtype: str) -> Amounts:
+    """The work of an opcode per element, sorted by resource; cached, because a program repeats a few such pairs thousands of times."""
     each = _COMPLEX["abs"] if opcode == "complex abs" else per_element(opcode, dtype)
     if each is _FREE:
         return ()

@@ -1,7 +1,7 @@
-"""Kernels of equal layers: in a program of very many instructions, those of one layer stand for the others.
+"""Equal layers of a program with very many instructions: only the kernels of one layer need to be priced and reviewed.
 
-Two kernels a layer apart are alike where nothing tells them apart that a price or a finding follows from: their opcodes, shapes and
-attributes, the bodies they call, the values of their own layer that they take, and their names but for numbers.
+Two kernels one layer apart are equal if everything is that prices and findings depend on: opcodes, shapes, attributes, called
+computations, operands in their own layer, and names without their numbers.
 """
 
 from collections.abc import Hashable, Sequence
@@ -9,9 +9,9 @@ from collections.abc import Hashable, Sequence
 from ..ir.layers import Stretch, layer_length, repeated_layers, takes_the_same
 from ..ir.module import Computation, HloModule, Instruction
 
-MANY = 10_000  # instructions of an entry: in fewer no layers are looked for
-_RUN = frozenset(("while", "conditional", "call", "async-start"))  # whose work is that of other computations
-_NAMED = frozenset(("pad", "scatter"))  # of which the framework's name tells who wrote them
+MANY = 10_000  # instructions of an entry computation from which on equal layers are searched
+_RUN = frozenset(("while", "conditional", "call", "async-start"))  # opcodes that run other computations
+_NAMED = frozenset(("pad", "scatter"))  # opcodes whose framework name says whether the user or the compiler wrote them
 _DIGITS = b"0123456789"
 
 
@@ -25,7 +25,7 @@ def equal_layers(module: HloModule) -> Stretch | None:
 
 
 class _Forms:
-    """The bodies of a module by what they do: equal ones have one number."""
+    """Numbers for the instructions and computations of a module: those that do the same have the same number."""
 
     def __init__(self, module: HloModule) -> None:
         self._module = module
@@ -38,12 +38,12 @@ class _Forms:
         return self._kind(instructions, index) == self._kind(instructions, index + period) and takes_the_same(instructions, index, period)
 
     def _kind(self, instructions: Sequence[Instruction], index: int) -> int:
-        """A number for what a kernel of the entry does, whatever it takes."""
+        """The number of an instruction of the entry, regardless of its operands."""
         known = self._kinds.get(index)
         if known is None:
             one = instructions[index]
             names = _without_digits(f"{one.name} {one.op_name}")
-            form = (one.opcode, id(one.shape), names, self._said(one), one.calls and self._called(one), one.opcode in _RUN and index)
+            form = (one.opcode, id(one.shape), names, self._attributes(one), one.calls and self._called(one), one.opcode in _RUN and index)
             known = self._kinds[index] = self._known.setdefault(form, len(self._known))
         return known
 
@@ -62,7 +62,7 @@ class _Forms:
                 one.opcode,
                 id(one.shape),  # readers share equal shapes, and the module keeps them
                 one.operands,
-                self._said(one),
+                self._attributes(one),
                 one.calls and self._called(one),
                 _without_digits(one.op_name) if one.opcode in _NAMED else b"",
             )
@@ -70,17 +70,17 @@ class _Forms:
         ]
         return body.root, body.parameters, *each
 
-    def _said(self, instruction: Instruction) -> Hashable:
-        """The attributes of an instruction but for the names of what it calls; its own where nothing compares them."""
-        words = instruction.dialect.unread(instruction.raw)
-        if words is None and isinstance(instruction.raw, dict):
+    def _attributes(self, instruction: Instruction) -> Hashable:
+        """The attributes of an instruction without the names of the computations it calls; its id if the attributes cannot be compared."""
+        text = instruction.dialect.unread(instruction.raw)
+        if text is None and isinstance(instruction.raw, dict):
             return tuple([(name, str(value)) for name, value in instruction.raw.items() if name != "metadata"])
-        if instruction.calls and isinstance(words, str):
+        if instruction.calls and isinstance(text, str):
             for call in instruction.calls:
-                words = words.replace(f"%{self._module.computations[call.computation].name}", "%")
-        return id(instruction) if words is None else words
+                text = text.replace(f"%{self._module.computations[call.computation].name}", "%")
+        return id(instruction) if text is None else text
 
 
 def _without_digits(name: str) -> bytes:
-    """A name but for its numbers; bytes, in which deleting takes a fifth of the time."""
+    """A name without its digits; as bytes, because deleting from those takes a fifth of the time."""
     return name.encode(errors="surrogatepass").translate(None, _DIGITS)

@@ -1,7 +1,7 @@
-"""Which elements of an array are needed: whole arrays, boxes whose place is known, and loose elements whose place is not.
+"""Which elements of an array are needed: all of it, boxes at known positions, and loose elements at unknown positions.
 
-A slice needs a box, a gather a number of elements whose positions are known only at run time, in whole lines where it takes rows. Boxes may
-overlap and have strides; the union of a few is counted exactly.
+A slice needs a box; a gather needs a number of elements whose positions are known only at run time, in whole rows if it takes rows. Boxes
+may overlap and have strides; the union of a few is counted exactly.
 
 >>> halves = joined(boxed(((range(0, 6),),), (10,)), boxed(((range(4, 10),),), (10,)))
 >>> count(halves, (10,)), count(loosely(3), (10,)), count(WHOLE, (10,))
@@ -19,11 +19,11 @@ Dims = tuple[int, ...]
 Axes = frozenset[int]
 NO_AXES: Axes = frozenset()
 
-MOST_BOXES = 8  # their union is counted by inclusion and exclusion: 2^8 intersections at most; further boxes are taken as disjoint
+MOST_BOXES = 8  # whose union is counted by inclusion and exclusion, over up to 2^8 intersections; further boxes count as disjoint
 
 
 class Region(Struct, frozen=True):
-    """Some elements of an array: all of it, or ``boxes`` and ``loose`` more. Along ``lines`` the loose ones are whole dimensions."""
+    """Some elements of an array: all of it, or ``boxes`` and ``loose`` more elements, which extend over all of the dimensions ``lines``."""
 
     boxes: tuple[Box, ...] = ()
     loose: int = 0
@@ -39,12 +39,12 @@ WHOLE = Region(whole=True)
 
 
 def loosely(elements: int, lines: Axes = NO_AXES) -> Region:
-    """A number of elements at unknown positions, whole dimensions along ``lines``."""
+    """A number of elements at unknown positions, which extend over all of the dimensions ``lines``."""
     return Region(loose=max(0, elements), lines=lines)
 
 
 def boxed(boxes: tuple[Box, ...], dims: Dims, loose: int = 0, lines: Axes = NO_AXES) -> Region:
-    """The elements in these boxes of an array; a box that covers it is the whole of it, an empty one nothing."""
+    """The elements in these boxes of an array; `WHOLE` if one box covers it, without boxes that are empty."""
     kept = tuple(dict.fromkeys(box for box in boxes if all(box)))
     if any(all(len(side) >= size for side, size in zip(box, dims, strict=True)) for box in kept):
         return WHOLE
@@ -52,7 +52,7 @@ def boxed(boxes: tuple[Box, ...], dims: Dims, loose: int = 0, lines: Axes = NO_A
 
 
 def joined(one: Region, other: Region) -> Region:
-    """The elements in either. Loose ones add up: an upper bound, which `count` holds to the size of the array."""
+    """The union of two regions. Loose elements add up: an upper bound, which `count` limits to the size of the array."""
     if one.whole or other.whole:
         return WHOLE
     if not one or not other:
@@ -79,9 +79,10 @@ def full_box(dims: Dims) -> Box:
 def moved(
     region: Region, dims: Dims, step: Callable[[Box], Box | None], loose: int | None = None, lines: Iterable[int] = NO_AXES
 ) -> Region:
-    """The region with each box carried to an array of other dimensions; ``None`` is nowhere. Loose elements stay as many, or ``loose``.
+    """The region of another array: ``step`` maps each box to a box there, or to ``None`` if it has no elements there.
 
-    ``lines`` are the dimensions there along which loose elements are whole.
+    ``dims`` are the other array's dimensions, ``loose`` the number of its loose elements (by default as many), and ``lines`` the dimensions
+    over which they extend.
     """
     if region.whole:
         return WHOLE
@@ -140,7 +141,7 @@ def common(one: range, other: range) -> range:
 
 
 def reversed_range(side: range, size: int) -> range:
-    """A progression seen from the other end of a dimension."""
+    """The indices of a range after a dimension is reversed."""
     last = side[-1] if side else 0
     return range(size - 1 - last, size - side.start, side.step) if side else range(0)
 
@@ -165,7 +166,7 @@ def reshaped(box: Box, before: Dims, after: Dims) -> Box | None:
 
 
 def runs(before: Dims, after: Dims) -> Iterator[tuple[slice, slice]]:
-    """The shortest runs of dimensions on either side of a reshape that hold the same number of elements; none where sizes differ.
+    """The shortest runs of dimensions before and after a reshape that have equally many elements; none if the sizes differ.
 
     >>> [(here.stop, there.stop) for here, there in runs((16, 1024, 8), (16384, 8))]
     [(2, 1), (3, 2)]
@@ -187,7 +188,7 @@ def runs(before: Dims, after: Dims) -> Iterator[tuple[slice, slice]]:
 
 
 def reshaped_lines(lines: Axes, before: Dims, after: Dims) -> set[int]:
-    """The dimensions along which elements are whole under other dimensions, if they are along ``lines``."""
+    """The dimensions ``lines`` after a reshape: those over all of which elements extend."""
     found: set[int] = set()
     for here, there in runs(before, after):
         if all(axis in lines or before[axis] == 1 for axis in range(here.start, here.stop)):
@@ -206,7 +207,7 @@ def _reshaped_run(sides: Box, before: Dims, after: Dims) -> Box | None:
 
 
 def _interval(sides: Box, dims: Dims) -> range | None:
-    """The box as consecutive elements in row-major order, if it is that: single indices, one stretch, then whole dimensions."""
+    """The box as a range of row-major positions, if it is contiguous: single indices, then one range, then whole dimensions."""
     first, length, stride = 0, 1, 1
     open_ended = True
     for side, size in zip(reversed(sides), reversed(dims), strict=True):
@@ -220,7 +221,7 @@ def _interval(sides: Box, dims: Dims) -> range | None:
 
 
 def _box(run: range, dims: Dims) -> Box | None:
-    """Consecutive elements in row-major order as a box, if they are one."""
+    """A range of row-major positions as a box, if it is one."""
     start, length = run.start, len(run)
     sides: list[range] = []
     for size in reversed(dims):

@@ -1,4 +1,4 @@
-"""Counting pairs of integers whose weighted sum lies in a range and is divisible: in time that grows with the digits of the numbers."""
+"""Counting pairs of integers whose weighted sum lies in a range and is divisible, in time logarithmic in the numbers."""
 
 from math import gcd
 
@@ -41,7 +41,7 @@ def _between(lowers: list[Line], uppers: list[Line], scale: int, count: int) -> 
             begin, end = _where_not_negative((high[0] - low[0], high[1] - low[1]), begin, end)
     total, at = 0, begin
     while at < end:
-        # The tightest lines, and how far they stay the tightest. Of lines that meet here, the one that turns inward counts.
+        # The tightest bounds at this u, and how far they stay the tightest. Of bounds that are equal here, the slope decides.
         low = max(lowers, key=lambda line: (line[0] + line[1] * at, line[1]))
         high = min(uppers, key=lambda line: (line[0] + line[1] * at, line[1]))
         stop = end

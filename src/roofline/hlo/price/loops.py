@@ -1,8 +1,8 @@
-"""Loops: how often a while runs, from the compiler's own note or by reading the program.
+"""Trip counts of while loops, from the compiler's annotation or by analysing the program.
 
-A counted loop carries an induction variable in one slot of its tuple: the condition compares it with a bound that stays, the body adds
-a constant, and the loop starts from a constant; fusions, calls, copies, conversions and enclosing loops may lie between. A loop over
-whole numbers of any other kind (``i *= 2``) is run on nothing but those numbers, as far as `MOST_STEPS`.
+A counted loop carries an induction variable in one slot of its tuple: it starts from a constant, the body adds a constant, and the
+condition compares it with a bound that does not change; fusions, calls, copies, conversions and enclosing loops may be in between. Any
+other loop over integers (``i *= 2``) is run on those integers alone, for up to `MOST_STEPS` steps.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,8 +14,8 @@ from ..ir.module import HloModule, Instruction
 from ..read.backend_config import known_trip_count
 
 MOST_STEPS = 2**16
-_MOST_LOOKS = 2**18  # values looked at for one loop
-_MAX_DEPTH = 100  # values within values; beyond it they count as unknown
+_MOST_VALUES = 2**18  # evaluated for one loop
+_MAX_DEPTH = 100  # of nested evaluations; deeper values count as unknown
 _MAX_BITS = 64
 
 Slot = tuple[int, ...]
@@ -28,7 +28,7 @@ class Value(Struct, frozen=True):
     slot: Slot | None = None
 
 
-Bind = Callable[[int, Slot], Value | None]  # what is known of a part of a parameter
+Bind = Callable[[int, Slot], Value | None]  # the value of a part of a parameter, if it is known
 
 _COMPARE: Mapping[str, Callable[[int, int], bool]] = {"LT": lt, "LE": le, "GT": gt, "GE": ge, "EQ": eq, "NE": ne}
 _MIRROR = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE", "EQ": "EQ", "NE": "NE"}
@@ -54,10 +54,10 @@ class Loops(Struct):
 
     module: HloModule
     _callers: dict[int, list[tuple[int, Instruction]]] = field(default_factory=dict)
-    _looks: int = 0
+    _evaluated: int = 0
 
     def _calling(self, called: int) -> list[tuple[int, Instruction]]:
-        """The instructions that call a computation, and where they stand."""
+        """The instructions that call a computation, each with the number of its own computation."""
         if not self._callers:
             for number, computation in enumerate(self.module.computations):
                 for instruction in computation.instructions:
@@ -66,29 +66,30 @@ class Loops(Struct):
         return self._callers.get(called, [])
 
     def trip_count(self, number: int, loop: Instruction) -> int | None:
-        """How often a while in a computation runs; ``None`` when only the data decide."""
+        """The trip count of a while in a computation; ``None`` if it depends on data."""
         known = known_trip_count(loop)
         if known is not None:
             return known
         if not (loop.called("body") and loop.called("condition") and loop.operands):
             return None
-        self._looks = 0
+        self._evaluated = 0
         counted = self._counted(number, loop)
         if counted is not None:
             return _steps(*counted)
         return self._run(number, loop)
 
     def _start(self, number: int, loop: Instruction, slot: Slot, depth: int = 0) -> int | None:
-        """What a slot holds before the first step, if that is a constant."""
+        """The value of a slot before the first iteration, if it is a constant."""
         found = self._value(number, loop.operands[0], slot, self._outer(number, depth), depth + 1)
         return found.constant if found is not None and found.slot is None else None
 
     def _next(self, loop: Instruction, slot: Slot, bind: Bind, depth: int = 0) -> Value | None:
-        """What a slot holds after a step."""
+        """The value of a slot after an iteration."""
         body = loop.called("body")[0]
         return self._value(body, self.module.computations[body].root, slot, bind, depth + 1)
 
     def _stays(self, loop: Instruction, slot: Slot, depth: int = 0) -> bool:
+        """Whether no iteration changes a slot."""
         return self._next(loop, slot, _slots, depth) == Value(0, slot)
 
     def _counted(self, number: int, loop: Instruction) -> tuple[int, int, int, str] | None:
@@ -114,44 +115,44 @@ class Loops(Struct):
         return start + left.constant, bound, after.constant, direction
 
     def _run(self, number: int, loop: Instruction) -> int | None:
-        """The trip count of a loop over whole numbers that are all known, by running it on them."""
+        """The trip count of a loop whose condition depends on known integers alone, by running it on them."""
         condition = loop.called("condition")[0]
         root = self.module.computations[condition].root
         state: dict[Slot, int] = {}
-        asked: dict[Slot, None] = {}
+        needed: dict[Slot, None] = {}
 
-        def note(parameter: int, slot: Slot) -> Value | None:
-            asked[slot] = None
+        def record(parameter: int, slot: Slot) -> Value | None:
+            needed[slot] = None
             return None
 
-        def look(parameter: int, slot: Slot) -> Value | None:
+        def current(parameter: int, slot: Slot) -> Value | None:
             return Value(state[slot]) if slot in state else None
 
-        self._value(condition, root, (), note, 0)
+        self._value(condition, root, (), record, 0)
         slots: list[Slot] = []
-        while len(asked) > len(slots):
-            slots = list(asked)
+        while len(needed) > len(slots):
+            slots = list(needed)
             for slot in slots:
-                self._next(loop, slot, note)
+                self._next(loop, slot, record)
         for slot in slots:
             first = self._start(number, loop, slot)
             if first is None:
                 return None
             state[slot] = first
         for step in range(MOST_STEPS + 1):
-            goes_on = self._value(condition, root, (), look, 0)
-            if goes_on is None or self._looks > _MOST_LOOKS:
+            continues = self._value(condition, root, (), current, 0)
+            if continues is None or self._evaluated > _MOST_VALUES:
                 return None
-            if not goes_on.constant:
+            if not continues.constant:
                 return step
-            after = {slot: self._next(loop, slot, look) for slot in slots}
+            after = {slot: self._next(loop, slot, current) for slot in slots}
             if any(value is None or value.constant.bit_length() > _MAX_BITS for value in after.values()):
                 return None
             state.update((slot, value.constant) for slot, value in after.items() if value is not None)
         return None
 
     def _outer(self, number: int, depth: int) -> Bind:
-        """What is known of the parameters of a computation from the one place that calls it."""
+        """The known parameters of a computation, from its only caller."""
 
         def bind(parameter: int, slot: Slot) -> Value | None:
             callers = self._calling(number)
@@ -176,7 +177,7 @@ class Loops(Struct):
         return bind
 
     def _comparison(self, number: int, index: int, bind: Bind, depth: int) -> tuple[Value | None, Value | None, str] | None:
-        """The comparison that decides a condition, wherever it is fused."""
+        """The operands and direction of the comparison that is a condition's result, fused or not."""
         computation = self.module.computations[number]
         instruction = computation[index]
         if depth > _MAX_DEPTH or not instruction.operands:
@@ -195,7 +196,7 @@ class Loops(Struct):
         return left, right, direction
 
     def _inside(self, number: int, instruction: Instruction, bind: Bind, depth: int) -> Bind:
-        """What is known of the parameters of a computation that an instruction runs."""
+        """The known parameters of a computation that an instruction calls."""
 
         def inner(parameter: int, slot: Slot) -> Value | None:
             if parameter >= len(instruction.operands):
@@ -205,9 +206,9 @@ class Loops(Struct):
         return inner
 
     def _value(self, number: int, index: int, slot: Slot, bind: Bind, depth: int) -> Value | None:
-        """What is known of a part of an instruction's value."""
-        self._looks += 1
-        if depth > _MAX_DEPTH or self._looks > _MOST_LOOKS:
+        """The value of a part of an instruction's result, if it is known."""
+        self._evaluated += 1
+        if depth > _MAX_DEPTH or self._evaluated > _MOST_VALUES:
             return None
         computation = self.module.computations[number]
         instruction = computation[index]
@@ -235,7 +236,7 @@ class Loops(Struct):
 
 
 def _slots(parameter: int, slot: Slot) -> Value | None:
-    """A loop's tuple, each slot known by its name only."""
+    """A loop's tuple with symbolic slots: the value of each is the slot itself."""
     return Value(0, slot) if parameter == 0 else None
 
 
@@ -274,7 +275,7 @@ def _applied(instruction: Instruction, values: list[Value | None]) -> Value | No
 
 
 def _steps(first: int, bound: int, step: int, direction: str) -> int | None:
-    """How often a number that starts at ``first`` and grows by ``step`` stays in the given relation to a bound; ``None`` is for ever.
+    """How many times a number that starts at ``first`` and grows by ``step`` compares true with a bound; ``None`` if for ever.
 
     >>> _steps(0, 10, 3, "LT"), _steps(0, 9, 3, "LE"), _steps(10, 0, -1, "GT"), _steps(0, 6, 3, "NE"), _steps(5, 5, 1, "LT")
     (4, 4, 10, 2, 0)

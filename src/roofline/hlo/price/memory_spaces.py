@@ -1,7 +1,7 @@
-"""Memory spaces: the memory, or the link to it, that an array's bytes cross.
+"""Memory spaces: the memory that an array is in, or the link to it.
 
 On TPUs memory space 1 is VMEM, and 2, 4 and 6 hold flags and scalars, for which no rate is published. Anywhere but on CPUs space 5 is
-host memory, behind PCIe.
+host memory, reached over PCIe.
 """
 
 from ...resource import HBM, PCIE, Resource
@@ -13,12 +13,12 @@ _VMEM_SPACE, _SCALAR_SPACES, _HOST_SPACE = 1, (2, 4, 6), 5
 
 
 def level(shape: Shape, platform: Platform, access: str) -> Resource | None:
-    """The memory an array lies in, or the link to it; ``None`` for scalar memory."""
+    """The memory that an array is in, or the link to it; ``None`` for scalar memory."""
     return level_of_space(shape.memory_space, platform, access)
 
 
 def level_of_space(space: int, platform: Platform, access: str) -> Resource | None:
-    """The memory with a compiler's number, or the link to it; ``None`` for scalar memory."""
+    """The memory with this number in layouts, or the link to it; ``None`` for scalar memory."""
     if not space or platform == "cpu":
         return HBM
     if space == _HOST_SPACE:

@@ -21,25 +21,24 @@ from ..ir.module import Computation, HloModule, Instruction
 from ..ir.platforms import Platform
 from ..ir.shapes import Shape
 from .bodies import WORK, Bodies
-from .calls import call_likeness, price_call, price_fused_call
+from .calls import call_key, price_call, price_fused_call
 from .categories import category
 from .collectives import Network, collective, infeed, outfeed, receive, send
 from .equal_layers import equal_layers
 from .index_sets import WHOLE
 from .loops import Loops
-from .traffic import Kernel, Likeness, Traffic, fused_kernel, kernel, likeness, lone_likeness
+from .traffic import Kernel, KernelKey, Traffic, fused_kernel, fusion_key, instruction_key, kernel
 from .types import Price, Site
 from .work import Sum
 
-# A branch ranks by the time of its bytes and of its FLOP, with this many FLOP in the time of a byte: round figures of accelerators'
-# ridges. They only choose the most expensive branch.
+# FLOP in the time of one byte: round ridge points of accelerators, used only to choose the most expensive branch of a conditional.
 _FLOPS_A_BYTE = {"matrix": 250, "vector": 15, "compute": 15}
 
 EVEN_SHARE = "even_share"  # an attribute: over how many devices an instruction is taken to be spread evenly
 
 
 def even_share(instruction: Instruction) -> int:
-    """Over how many devices an instruction is taken to be spread evenly; 1 where nothing is assumed."""
+    """The number of devices over which an instruction is assumed to be divided evenly; 1 if nothing is assumed."""
     return (instruction.integer(EVEN_SHARE) or 1) if isinstance(instruction.dialect, Amended) else 1
 
 
@@ -49,7 +48,7 @@ def price(site: Site, link: str | Network | None = None) -> Price:
 
 
 class Total(Struct, frozen=True):
-    """A computation run once: its cost, and the least it can be when it branches."""
+    """The cost of one run of a computation: with the most expensive branch of its conditionals, and with the cheapest (``least``)."""
 
     cost: Cost
     least: Cost
@@ -58,7 +57,7 @@ class Total(Struct, frozen=True):
 class Pricer:
     """Prices the instructions of one module.
 
-    ``trips`` are trip counts by the name of the while, for loops whose length only the data decide.
+    ``trips`` are trip counts by the name of the while, for loops whose trip count depends on data.
     """
 
     def __init__(self, module: HloModule, platform: Platform, network: Network, trips: Mapping[str, int] | None = None) -> None:
@@ -67,12 +66,12 @@ class Pricer:
         self.loops = Loops(module)
         self._totals: dict[int, Total] = {}
         self._numbers = {computation.name: number for number, computation in enumerate(module.computations)}
-        self._launches: dict[Likeness, Price] = {}
-        self.lone: dict[Likeness, Price] = {}
-        self._prices: dict[tuple[int, int], Price] = {}  # by computation and instruction, which the module keeps
+        self._launches: dict[KernelKey, Price] = {}
+        self.lone: dict[KernelKey, Price] = {}
+        self._prices: dict[tuple[int, int], Price] = {}  # by the ids of computation and instruction, which live as long as the module
 
     def price(self, site: Site) -> Price:
-        """The cost of one execution of an instruction; an inconsistent instruction is a `SourceError` with its place."""
+        """The cost of one execution of an instruction; raises `SourceError` for an inconsistent one."""
         key = (id(site.computation), id(site.instruction))
         known = self._prices.get(key)
         if known is None:
@@ -89,10 +88,10 @@ class Pricer:
         """The equal layers of the program's entry, where it has very many instructions."""
         return equal_layers(self.module)
 
-    def standing(self, number: int) -> Sequence[int]:
-        """For each instruction of a computation the place of the one that stands for it: of equal layers, one in an early layer."""
+    def representatives(self, number: int) -> Sequence[int]:
+        """For each instruction of a computation the index of an equal one that is priced for it: of equal layers, one in an early layer."""
         count = len(self.module.computations[number])
-        return range(count) if number != self.module.entry or self.layers is None else self.layers.standing(count)
+        return range(count) if number != self.module.entry or self.layers is None else self.layers.representatives(count)
 
     def _price(self, site: Site) -> Price:
         instruction = site.instruction
@@ -103,7 +102,7 @@ class Pricer:
             # A dimension without bound, a window that cannot be counted: the program is valid, its cost is unknown.
             return Price(Cost.of({UNNAMED_WORK: None, HBM: None}), instruction.opcode, (str(error),))
         except (IndexError, KeyError, ValueError, ArithmeticError) as error:
-            # Attributes that do not fit the operands' shapes; no compiler writes such a program.
+            # Attributes that contradict the operands' shapes: no compiler writes such a program.
             where = f"{instruction.dialect.where}: {instruction.dialect.place(instruction.place)}: {instruction.name}"
             raise SourceError(f"{where}: its attributes do not fit its operands ({error}); is the file damaged?") from None
         if (devices := even_share(instruction)) > 1:
@@ -114,14 +113,14 @@ class Pricer:
         return found
 
     def sites(self, computation: Computation) -> list[Site]:
-        """The instructions of a computation that may cost something, where they stand."""
+        """The instructions of a computation that may cost something."""
         return [Site(self.module, computation, one, self.platform) for one in computation.instructions if one.opcode not in FREE]
 
     def total(self, number: int) -> Total:
         """One run of a computation: the sum of its instructions."""
         known = self._totals.get(number)
         if known is None:
-            self.bodies.order(number)  # refuses values that need themselves
+            self.bodies.order(number)  # raises for values that depend on themselves
             cost, least = Sum(), Sum()
             for site in self.sites(self.module.computations[number]):
                 found = self.price(site)
@@ -130,31 +129,31 @@ class Pricer:
             known = self._totals[number] = Total(cost.cost, least.cost)
         return known
 
-    def launch(self, site: Site, alike: Likeness) -> Price:
+    def launch(self, site: Site, key: KernelKey) -> Price:
         """The price of a fusion, computed once for all equivalent ones."""
-        known = self._launches.get(alike)
+        known = self._launches.get(key)
         if known is None:
-            known = self._launches[alike] = _launched(site, fused_kernel(self.bodies, site))
+            known = self._launches[key] = _launched(site, fused_kernel(self.bodies, site))
         return known
 
     def trip_count(self, site: Site) -> int | None:
-        """How often a while runs; ``None`` when it depends on data and the user did not give it."""
+        """The trip count of a while; ``None`` if it depends on data and the user did not give it."""
         if site.instruction.name in self.trips:
             return self.trips[site.instruction.name]
         return self.loops.trip_count(self._numbers[site.computation.name], site.instruction)
 
-    def dearest(self, branches: tuple[int, ...]) -> int:
-        """The branch that takes the longest on an accelerator of common proportions; the first of equals."""
+    def most_expensive(self, branches: tuple[int, ...]) -> int:
+        """The branch that takes the longest on a typical accelerator; the first of equals."""
         return max(branches, key=lambda number: (_weight(self.total(number).cost), -branches.index(number)))
 
 
 def _weight(cost: Cost) -> float:
-    """Bytes, and FLOP in bytes that take as long."""
+    """Bytes, plus FLOP as the bytes that take the same time."""
     return float(sum(amount / _FLOPS_A_BYTE.get(resource.unit, 1) for resource, amount in cost.amounts))
 
 
 def uncertain(cost: Cost) -> Cost:
-    """The same amounts, each marked as not wholly known."""
+    """The same amounts as lower bounds: each is marked as partly unknown."""
     return Cost(cost.amounts, cost.unknown | {resource for resource, _ in cost.amounts})
 
 
@@ -165,12 +164,12 @@ def _nothing(pricer: Pricer, site: Site) -> Price:
 
 def _computes(pricer: Pricer, site: Site) -> Price:
     """One kernel for one instruction; priced once for all equivalent ones."""
-    alike = lone_likeness(pricer.bodies, site)
-    if alike is None:
+    key = instruction_key(pricer.bodies, site)
+    if key is None:
         return _launched(site, kernel(pricer.bodies, site))
-    known = pricer.lone.get(alike)
+    known = pricer.lone.get(key)
     if known is None:
-        known = pricer.lone[alike] = _launched(site, kernel(pricer.bodies, site))
+        known = pricer.lone[key] = _launched(site, kernel(pricer.bodies, site))
     return known
 
 
@@ -180,7 +179,7 @@ def _moves(pricer: Pricer, site: Site) -> Price:
 
 
 def _reshapes(pricer: Pricer, site: Site) -> Price:
-    """Nothing where the elements keep their places in memory, else a kernel that moves them."""
+    """Free if the elements keep their positions in memory, else a kernel that moves them."""
     before, after = site.operands[0].shape, site.instruction.shape
     if site.instruction.opcode == "transpose":
         order = site.instruction.dimensions
@@ -193,7 +192,7 @@ def _reshapes(pricer: Pricer, site: Site) -> Price:
 
 
 def _major_to_minor(shape: Shape) -> tuple[int, ...]:
-    """The dimensions in the order in which they lie in memory."""
+    """The dimensions from major to minor, by the layout."""
     if shape.layout is None or len(shape.layout.minor_to_major) != len(shape.dims):
         return tuple(range(len(shape.dims)))
     return tuple(reversed(shape.layout.minor_to_major))
@@ -204,11 +203,11 @@ def _tiles(shape: Shape) -> tuple[tuple[int, ...], ...]:
 
 
 def _fused(pricer: Pricer, site: Site) -> Price:
-    """One kernel that does all of its body; TPUs fuse collectives too, whose bytes cross links besides."""
+    """One kernel for the whole body. TPUs fuse collectives too: their link bytes are added."""
     if not site.instruction.calls:
         return _unknown(pricer, site)
-    if (alike := likeness(pricer.bodies, site)) is not None:
-        return pricer.launch(site, (*alike, site.instruction.fusion_kind))
+    if (key := fusion_key(pricer.bodies, site)) is not None:
+        return pricer.launch(site, (*key, site.instruction.fusion_kind))
     if (wrapped := price_fused_call(site)) is not None:
         return wrapped
     launch = fused_kernel(pricer.bodies, site)
@@ -266,7 +265,7 @@ def _branches(pricer: Pricer, site: Site) -> Price:
     if not branches:
         return _unknown(pricer, site)
     totals = [pricer.total(number) for number in branches]
-    cost = pricer.total(pricer.dearest(branches)).cost
+    cost = pricer.total(pricer.most_expensive(branches)).cost
     least = min((found.least for found in totals), key=_weight)
     # A branch with an unknown cost might be the most expensive.
     unknown = frozenset().union(*(found.cost.unknown for found in totals))
@@ -274,14 +273,14 @@ def _branches(pricer: Pricer, site: Site) -> Price:
 
 
 def trips_note(loop: str) -> str:
-    """What is said about a loop whose length only the data decide."""
+    """The note about a loop whose trip count depends on data."""
     return (
         f"the trip count of {loop} is known only at run time: one iteration is counted, the rest is unknown; give it with --trips {loop}=N"
     )
 
 
 def branch_note(count: int, least: Cost) -> str:
-    """What is said about a conditional."""
+    """The note about a conditional."""
     return f"most expensive of {count} branches; cheapest: {show(_float(least.flops), 'FLOP')} and {show(_float(least.bytes()), 'B')}"
 
 
@@ -290,7 +289,7 @@ def _float(amount: object) -> float | None:
 
 
 def _called(pricer: Pricer, site: Site) -> Price:
-    """A computation run in place."""
+    """A call: the cost of the computation it runs."""
     if not site.instruction.calls:
         return _unknown(pricer, site)
     found = pricer.total(site.instruction.calls[0].computation)
@@ -314,12 +313,12 @@ def _started(pricer: Pricer, site: Site) -> Price:
 
 def _custom(pricer: Pricer, site: Site) -> Price:
     """A library's or a user's kernel, priced by the function registered for its target."""
-    alike = call_likeness(site)
-    if alike is None:
+    key = call_key(site)
+    if key is None:
         return price_call(site) or _unknown(pricer, site)
-    known = pricer.lone.get(alike)
+    known = pricer.lone.get(key)
     if known is None:
-        known = pricer.lone[alike] = price_call(site) or _unknown(pricer, site)
+        known = pricer.lone[key] = price_call(site) or _unknown(pricer, site)
     return known
 
 
@@ -353,7 +352,7 @@ _RENAMES = """
 add-dependency after-all async-done async-update bitcast constant copy-done all-gather-done all-reduce-done collective-permute-done domain
 get-dimension-size get-tuple-element opt-barrier parameter partition-id recv-done replica-id send-done set-dimension-size tuple
 """
-FREE = frozenset(_RENAMES.split())  # of no cost wherever they stand
+FREE = frozenset(_RENAMES.split())  # opcodes that never cost anything
 _MOVERS = """
 broadcast concatenate copy dynamic-reshape dynamic-slice dynamic-update-slice gather iota pad reverse rng-get-and-update-state slice
 """

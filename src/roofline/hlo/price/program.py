@@ -1,4 +1,4 @@
-"""Programs: a module as a workload, one op for each instruction that runs, however deep in loops and calls it stands.
+"""Programs: a module as a workload, with one op for each instruction that runs, those in loops and calls included.
 
 Fusions are one op; of an asynchronous pair the start is the op. An op's cost is the total over its executions: the product of the trip
 counts around it, summed over the places that call it. Instructions that cost nothing are left out.
@@ -21,9 +21,9 @@ from .types import Price, Site
 
 
 class Executed(Struct, frozen=True):
-    """An instruction that runs: its price once, how often it runs, and the op that comes of it.
+    """An instruction that runs: its price per execution, how often it runs, and its op.
 
-    ``is_certain`` is false inside loops of unknown trip count: ``runs`` counts one iteration of those.
+    ``is_certain`` is false inside loops of unknown trip count: ``runs`` then counts one iteration.
     """
 
     site: Site
@@ -38,7 +38,7 @@ class Executed(Struct, frozen=True):
 
 
 class _Runs(Struct):
-    """How often a computation runs, and notes about that."""
+    """How often a computation runs, and notes on that number."""
 
     count: int = 0
     is_certain: bool = True
@@ -46,7 +46,7 @@ class _Runs(Struct):
 
 
 class Running(Struct, frozen=True, gc=False):
-    """An instruction that runs and costs something: its computation and its place there, its price once, and how often it runs."""
+    """An instruction that runs and costs something: its computation and index, its price per execution, and how often it runs."""
 
     computation: int
     index: int
@@ -64,8 +64,8 @@ def program(
 ) -> Workload:
     """The operations a module runs, with their costs.
 
-    ``platform`` is read from the program when it is not given, ``link`` is the platform's usual one; ``trips`` are trip counts by the
-    name of the while, for loops whose length depends on data.
+    ``platform`` is detected from the program unless given, ``link`` is by default the platform's usual one; ``trips`` are trip counts by
+    the name of the while, for loops whose trip count depends on data.
     """
     return Workload(tuple(found.op for found in executed(module, platform, link=link, trips=trips)))
 
@@ -124,7 +124,7 @@ def _count(pricer: Pricer) -> dict[int, _Runs]:
 
 
 def _steps(pricer: Pricer, site: Site) -> Iterator[tuple[int, int, bool, str]]:
-    """The computations that an instruction runs: how often each, whether that is certain, and a note."""
+    """The computations that an instruction runs, each with how often, whether that is certain, and a note."""
     instruction = site.instruction
     if instruction.opcode == "call":
         yield instruction.calls[0].computation, 1, True, ""
@@ -133,7 +133,7 @@ def _steps(pricer: Pricer, site: Site) -> Iterator[tuple[int, int, bool, str]]:
         priced = pricer.price(site)
         if branches:
             note = f"{instruction.name}: {branch_note(len(branches), priced.least or NOTHING)}"
-            yield pricer.dearest(branches), 1, True, note
+            yield pricer.most_expensive(branches), 1, True, note
     else:
         trips = pricer.trip_count(site)
         note = "" if trips is not None else trips_note(instruction.name)
@@ -146,9 +146,9 @@ def _emit(pricer: Pricer, runs: dict[int, _Runs], number: int, done: set[int]) -
     """The instructions of a computation and of those it runs, each computation once."""
     done.add(number)
     here = runs[number]
-    pricer.bodies.order(number)  # refuses values that need themselves
-    prices: dict[int, Price] = {}  # by the place of the instruction that stands for others
-    standing = pricer.standing(number)
+    pricer.bodies.order(number)  # raises for values that depend on themselves
+    prices: dict[int, Price] = {}  # by the index of the representative instruction
+    representatives = pricer.representatives(number)
     for index, instruction in enumerate(pricer.module.computations[number].instructions):
         if instruction.opcode in FREE:
             continue
@@ -157,9 +157,9 @@ def _emit(pricer: Pricer, runs: dict[int, _Runs], number: int, done: set[int]) -
                 if call.computation not in done and runs[call.computation].count:
                     yield from _emit(pricer, runs, call.computation, done)
             continue
-        priced = prices.get(standing[index])
+        priced = prices.get(representatives[index])
         if priced is None:
-            priced = prices[standing[index]] = pricer.price_at(number, standing[index])
+            priced = prices[representatives[index]] = pricer.price_at(number, representatives[index])
         if priced.cost != NOTHING:
             yield Running(number, index, instruction, priced, here)
 
@@ -188,7 +188,7 @@ def op_of(
     gives: tuple[Array, ...] = (),
     operation: Operation | None = None,
 ) -> Op:
-    """The op of an instruction that runs, with what was found of it."""
+    """The op of an instruction that runs, with the findings about it."""
     priced, runs = one.price, one.runs
     cost = priced.cost if runs.count == 1 else priced.cost * runs.count
     return Op(

@@ -1,7 +1,6 @@
-"""Opcodes that gather many elements into few, or apply a computation of their own: reductions, windows, scans, sorts, transforms.
+"""The arithmetic of opcodes that reduce elements or apply a computation to them: reductions, windows, scans, sorts, transforms.
 
-A reduction applies its computation once for every element that disappears. Comparisons are not FLOP, here as everywhere: a sort or a
-maximum moves data only.
+A reduction of n elements to one applies its computation n − 1 times. Comparisons are not FLOP: a sort or a maximum only moves data.
 """
 
 from math import log2, prod
@@ -16,7 +15,7 @@ from .contractions import algorithm_unit
 from .demand import result_dims
 from .index_sets import Box
 from .types import Site
-from .windows import met, pairs, pairs_within
+from .windows import outputs_with_input, pairs, pairs_within
 from .work import NO_WORK, Inner, Rule, Work
 
 
@@ -42,20 +41,20 @@ def mapped(site: Site, inner: Inner) -> Work:
 
 
 def reduce_window(site: Site, inner: Inner) -> Work:
-    """(valid taps − 1) applications a window that meets an input: padding is the starting value, and adds nothing.
+    """(valid taps − 1) applications per window that contains an input; padding adds nothing.
 
-    A window as long as its dimension, moved from one end to the other, is a running total: one application per element but the first.
+    A window as long as its dimension, moved from one end to the other, is a cumulative sum: one application per element but the first.
     """
     running = _running_total(site)
     if running is not None:
         return _times(_applied(site, inner), running)
     sides = _sides(site)
     taps = prod(pairs(side, size, out) for side, size, out in sides)
-    return _times(_applied(site, inner), taps - prod(met(side, size, out) for side, size, out in sides))
+    return _times(_applied(site, inner), taps - prod(outputs_with_input(side, size, out) for side, size, out in sides))
 
 
 def windows_within(site: Site, inner: Inner, boxes: tuple[Box, ...]) -> Work:
-    """The same for the windows in some boxes of the result; of a running total no more than all of it takes."""
+    """The arithmetic of the windows in some boxes of the result; of a cumulative sum at most that of all of it."""
     sides = _sides(site)
     each = (
         prod(pairs_within(side, size, outputs) for (side, size, _), outputs in zip(sides, box, strict=True)) - prod(map(len, box))
@@ -71,7 +70,7 @@ def _sides(site: Site) -> tuple[tuple[WindowDimension, int, int], ...]:
 
 
 def _running_total(site: Site) -> int | None:
-    """Applications of a window that makes running totals, one pass along each such dimension; ``None`` for any other window."""
+    """Applications of a window that computes cumulative sums, one pass along each such dimension; ``None`` for any other window."""
     source, window = site.operands[0].shape.dims, site.instruction.window
     running = [axis for axis, side in enumerate(window) if _is_running(side, source[axis])]
     if not running or not all(side.size == 1 or axis in running for axis, side in enumerate(window)):
@@ -85,20 +84,20 @@ def _is_running(side: WindowDimension, size: int) -> bool:
 
 
 def scan(site: Site, inner: Inner) -> Work:
-    """One application a step along the scanned dimension; the computation takes a whole slice at a time."""
+    """One application per step along the scanned dimension; the computation takes a whole slice at a time."""
     inputs = site.operands[: len(site.operands) - (site.instruction.integer("num_carries") or 0)]
     shape = inputs[0].shape if inputs else site.instruction.shape.leaves[0]
     return _times(_applied(site, inner), shape.dims[site.instruction.dimensions[0]])
 
 
 def scatter(site: Site, inner: Inner) -> Work:
-    """One application an update."""
+    """One application per update."""
     updates = site.operands[-1].shape
     return _times(_applied(site, inner), prod(updates.dims))
 
 
 def select_and_scatter(site: Site, inner: Inner) -> Work:
-    """(valid taps − 1) selections a window, and one scatter per element of the source."""
+    """(valid taps − 1) selections per window, and one scatter per element of the source."""
     source, result = site.operands[0].shape.dims, site.operands[1].shape.dims
     sides = tuple(zip(site.instruction.window, source, result, strict=True))
     taps = prod(pairs(side, size, out) for side, size, out in sides)
@@ -108,7 +107,7 @@ def select_and_scatter(site: Site, inner: Inner) -> Work:
 
 
 def sort(site: Site, inner: Inner) -> Work:
-    """Comparisons only: about n log2 n a line of n elements."""
+    """Comparisons only: about n log2 n per row of n elements."""
     dims = site.operands[0].shape.dims
     axis = site.instruction.dimensions[0] if site.instruction.dimensions else len(dims) - 1
     line = dims[axis] if dims else 1
@@ -122,11 +121,11 @@ def topk(site: Site, inner: Inner) -> Work:
 
 
 def fft(site: Site, inner: Inner) -> Work:
-    """5 n log2 n FLOP a complex transform of n points, half of it when one side is real."""
+    """5 n log2 n FLOP per complex transform of n points, half of it if one side is real."""
     lengths = site.instruction.integers("fft_length")
     points = prod(lengths)
     half = site.instruction.word("fft_type").upper() in ("RFFT", "IRFFT")
-    # Of a real transform the real side holds all the points, the other about half.
+    # In a real transform the real side has all the points, the complex side about half.
     elements = max(prod(site.operands[0].shape.dims), site.instruction.shape.elements)
     each = 5 * points * log2(points) / (2 if half else 1) if points > 1 else 0
     flops = round(elements // max(1, points) * each)
@@ -134,7 +133,7 @@ def fft(site: Site, inner: Inner) -> Work:
 
 
 def cholesky(site: Site, inner: Inner) -> Work:
-    """n(n + 1)(n + 2)/6 multiplications, divisions and roots and n(n² − 1)/6 additions a matrix, n³/3 in all when n is large.
+    """n(n + 1)(n + 2)/6 multiplications, divisions and roots and n(n² − 1)/6 additions per matrix: n³/3 in all for large n.
 
     In full precision, on the matrix unit where that has it; LAPACK Working Note 41.
     """
@@ -145,7 +144,7 @@ def cholesky(site: Site, inner: Inner) -> Work:
 
 
 def triangular_solve(site: Site, inner: Inner) -> Work:
-    """n² FLOP a right-hand side of n elements: n(n − 1)/2 multiplications, as many additions, n divisions unless the diagonal is 1."""
+    """n² FLOP per right-hand side of n elements: n(n − 1)/2 multiplications and additions each, n divisions unless the diagonal is 1."""
     triangle, sides = (operand.shape for operand in site.operands[:2])
     size = triangle.dims[-1]
     lines = prod(sides.dims) // size if size else 0
@@ -158,12 +157,12 @@ def _in_full(site: Site, shape: Shape, multiplications: int, additions: int) -> 
     """Operations in the number format of an array; between complex numbers a multiplication is 6 FLOP and an addition 2."""
     each = (6, 2) if shape.dtype in ("c64", "c128") else (1, 1)
     unit = algorithm_unit(shape.number.rate, None, site.platform)
-    said = passes_note(unit.kind)
-    return Work(Cost.of({unit: each[0] * multiplications + each[1] * additions}), (said,) if said else ())
+    note = passes_note(unit.kind)
+    return Work(Cost.of({unit: each[0] * multiplications + each[1] * additions}), (note,) if note else ())
 
 
 def random(site: Site, inner: Inner) -> Work:
-    """Integer arithmetic that depends on the generator, and is left out."""
+    """None: the integer arithmetic depends on the generator and is not counted."""
     return Work(notes=(f"{COUNTED}no arithmetic for the random number generator",))
 
 

@@ -1,7 +1,7 @@
-"""Kernels: what one launch computes and the bytes it cannot avoid, by memory.
+"""Kernels: the arithmetic of one launch, and its compulsory bytes by memory.
 
-Every element of an operand that the kernel needs is read once, every element of a result written once. Slices and gathers read what
-they take, updates in place write what they change, and an operand that comes in twice, under two shapes even, is read once.
+Every element of an operand that the kernel needs is read once, every element of a result is written once. Slices and gathers read the
+elements they take, updates in place write the elements they change, and an array that is two operands, even under two shapes, is read once.
 """
 
 from math import prod
@@ -14,15 +14,15 @@ from ...units import show
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.platforms import Platform
 from ..ir.shapes import Shape
-from .bodies import PLAIN, TRANSPARENT, Bodies, Path, bytes_of, reads_target, said, updated, updates
+from .bodies import PLAIN, TRANSPARENT, Bodies, Path, bytes_of, cost_attributes, reads_target, updated, updates
 from .demand import needs
 from .index_sets import NOTHING, WHOLE, Region, count, joined, loosely
 from .memory_spaces import level
 from .types import Site
 from .work import Work
 
-# Equal for instructions whose kernels cost the same; shapes are known by the objects that a module's readers share.
-Likeness = tuple[object, ...]
+# Equal for kernels of equal cost. Shapes are compared by id: equal ones of a module are one object.
+KernelKey = tuple[object, ...]
 
 
 class Kernel(Struct, frozen=True):
@@ -34,7 +34,7 @@ class Kernel(Struct, frozen=True):
 
 
 class Traffic(Struct):
-    """Reads and writes of one launch while they are being found out."""
+    """Reads and writes of one launch, collected one by one."""
 
     platform: Platform
     reads: dict[tuple[int, Path], list[tuple[Shape, Region]]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Traffic(Struct):
     constants: int = 0
 
     def read(self, computation: Computation, index: int, path: Path, region: Region) -> None:
-        """Some of an operand; of all parts of a tuple when it is one."""
+        """Adds a read of a region of an operand; of a tuple, of all its parts."""
         if not region:
             return
         shape = part_of(computation[index].shape, path)
@@ -53,20 +53,20 @@ class Traffic(Struct):
             self.reads.setdefault(source(computation, index, path), []).append((shape, region))
 
     def write(self, shape: Shape, elements: int | None = None) -> None:
-        """A number of elements of a result, or all of it, and of all parts of a tuple."""
+        """Adds a write of some elements of a result, or of all of it; of a tuple, of all its parts."""
         for leaf in shape.leaves:
             if leaf.is_array:
                 self.writes.append((leaf, leaf.elements if elements is None else elements))
 
     @property
     def padding(self) -> int:
-        """Bytes of what is moved that only fill tiles."""
+        """How many of the bytes are padding of tiles."""
         moved = [(shape, _bytes_needed(uses)) for uses in self.reads.values() for shape, _ in uses[:1]]
         moved += [(shape, bytes_of(shape, elements)) for shape, elements in self.writes]
         return sum(size - size * shape.elements // shape.padded_elements for shape, size in moved if shape.padded_elements > shape.elements)
 
     def cost(self, moves_only: bool) -> Cost:
-        """The bytes by memory. A transfer between a device and its host is PCIe bytes alone, counted once."""
+        """The bytes by memory. A transfer between device and host counts once, as PCIe bytes."""
         moved = [(level(uses[0][0], self.platform, "read"), _bytes_needed(uses)) for uses in self.reads.values()]
         moved += [(level(shape, self.platform, "write"), bytes_of(shape, elements)) for shape, elements in self.writes]
         total: dict[Resource, int] = {HBM: self.constants}
@@ -79,7 +79,7 @@ class Traffic(Struct):
 
 
 def _bytes_needed(uses: list[tuple[Shape, Region]]) -> int:
-    """Bytes of one buffer that several uses need: the union where they see it under the same dimensions, else their sum up to its size."""
+    """Bytes of one buffer that several uses need: their union if the dimensions are the same, else their sum, at most the buffer's size."""
     found: dict[tuple[int, ...], tuple[Shape, Region]] = {}
     for shape, region in uses:
         found[shape.dims] = (shape, joined(found.get(shape.dims, (shape, NOTHING))[1], region))
@@ -88,7 +88,7 @@ def _bytes_needed(uses: list[tuple[Shape, Region]]) -> int:
 
 
 def part_of(shape: Shape, path: Path) -> Shape:
-    """The part of a tuple at a path; where the path leaves the shape, what it left."""
+    """The part of a tuple at a path; if the path is too long, the part where it ends."""
     for place in path:
         if place >= len(shape.parts):
             break
@@ -97,7 +97,7 @@ def part_of(shape: Shape, path: Path) -> Shape:
 
 
 def source(computation: Computation, index: int, path: Path) -> tuple[int, Path]:
-    """The instruction and the part of its result that a value is, followed through bitcasts and tuples."""
+    """Where a value comes from, through bitcasts and tuples: an instruction, and the part of its result."""
     instructions = computation.instructions
     while True:
         instruction = instructions[index]
@@ -133,28 +133,28 @@ def kernel(bodies: Bodies, site: Site) -> Kernel:
     return _launch(work, traffic, {instruction.opcode})
 
 
-def likeness(bodies: Bodies, site: Site) -> Likeness | None:
-    """What the kernel of a fusion follows from: its body, its shape, and which operands of which shapes are the same array.
+def fusion_key(bodies: Bodies, site: Site) -> KernelKey | None:
+    """What the cost of a fusion depends on: its body, its shape, its operands' shapes, and which operands are the same array.
 
-    ``None`` where more matters: attributes, or parts of tuples.
+    ``None`` if it depends on more: attributes, or parts of tuples.
     """
     like = bodies.like(site.instruction.calls[0].computation)
     operands = None if like is None else _operands_alike(site)
     return None if operands is None else (like, id(site.instruction.shape), *operands)
 
 
-def lone_likeness(bodies: Bodies, site: Site) -> Likeness | None:
-    """The same for an instruction that is a kernel by itself; ``None`` where its cost may follow from more."""
+def instruction_key(bodies: Bodies, site: Site) -> KernelKey | None:
+    """The same for an instruction that is a kernel by itself; ``None`` if its cost may depend on more."""
     instruction = site.instruction
     operands = _operands_alike(site) if instruction.opcode in PLAIN else None
     if operands is None:
         return None
-    attributes = said(instruction) if instruction.opcode in ("dot", "slice") else None
+    attributes = cost_attributes(instruction) if instruction.opcode in ("dot", "slice") else None
     return instruction.opcode, id(instruction.shape), instruction.calls and bodies.called(instruction), attributes, *operands
 
 
 def _operands_alike(site: Site) -> list[tuple[int, int]] | None:
-    """The shape of each operand, and which of them are the same array; ``None`` where one is a tuple."""
+    """The shape of each operand, and which of them are the same array; ``None`` if one is a tuple."""
     instructions = site.computation.instructions
     places: dict[tuple[int, Path], int] = {}
     operands = []
@@ -216,7 +216,7 @@ def _seen_through(body: Computation, index: int) -> int:
 
 
 def _base(body: Computation, index: int) -> int:
-    """The instruction whose memory an update, or one on another, writes to."""
+    """The instruction whose memory a chain of updates writes to."""
     index = _seen_through(body, index)
     while targets := updated(body[index]):
         index = _seen_through(body, targets[0])
@@ -224,7 +224,7 @@ def _base(body: Computation, index: int) -> int:
 
 
 def _updates_of_parameters(body: Computation, index: int) -> tuple[int, ...] | None:
-    """The updates in place that make a result, one on another, down to a parameter's memory; ``None`` when it is made anew."""
+    """The chain of updates that changes a parameter in place to make a result; ``None`` if the result is a new array."""
     chain = []
     index = _seen_through(body, index)
     while targets := updated(body[index]):

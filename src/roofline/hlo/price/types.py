@@ -1,4 +1,4 @@
-"""What pricing gives: a price for one instruction, where that instruction stands, and on which kind of hardware it runs."""
+"""The price of one instruction, and the site that is priced: an instruction in its program, on a platform."""
 
 from msgspec import Struct
 
@@ -21,7 +21,7 @@ class Price(Struct, frozen=True):
 
 
 class Site(Struct, frozen=True, gc=False):
-    """An instruction where it stands: in a computation, in a module, compiled for a platform."""
+    """An instruction to price: with its computation, its module and the platform that this is compiled for."""
 
     module: HloModule
     computation: Computation

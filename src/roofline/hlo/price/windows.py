@@ -1,7 +1,7 @@
-"""Sliding windows: how many pairs of an output and a tap meet an input that exists, along one dimension.
+"""Sliding windows: how many pairs of an output and a tap read an input that exists, along one dimension.
 
-Output o and tap j meet position o·stride − low + j·dilation of the input after dilation, where every base_dilation-th position is an
-element and the others are holes. Padding and holes are not counted; negative padding cuts inputs off.
+Output o and tap j read position o·stride − low + j·dilation of the dilated input, where every base_dilation-th position is an element and
+the others are holes. Padding and holes are not counted; negative padding removes inputs.
 """
 
 from math import gcd
@@ -27,13 +27,13 @@ def pairs_within(window: WindowDimension, size: int, outputs: range) -> int:
     return _hits(window, stride, low, len(outputs), window.size, (size - 1) * window.base_dilation)
 
 
-def touched(window: WindowDimension, size: int, out: int) -> int:
-    """Inputs that some window meets: all of them, unless windows step over some or padding cuts some off."""
+def inputs_read(window: WindowDimension, size: int, out: int) -> int:
+    """Inputs that some window reads: all of them, unless windows skip some or negative padding removes some."""
     _check(window)
     if window.base_dilation > 1:
         cut = sum(-(-max(0, -pad) // window.base_dilation) for pad in (window.low, window.high))
         return max(0, size - cut)
-    # Pairs that meet one input form a chain: so many outputs later, so many taps earlier. Those that end a chain are counted.
+    # The pairs that read one input form a chain: each is a fixed number of outputs later and taps earlier. The ends of chains are counted.
     shared = gcd(window.stride, window.window_dilation)
     later, earlier = window.window_dilation // shared, window.stride // shared
     going_on = _hits(
@@ -47,10 +47,10 @@ def touched(window: WindowDimension, size: int, out: int) -> int:
     return _hits(window, window.stride, window.low, out, window.size, size - 1) - going_on
 
 
-def met(window: WindowDimension, size: int, out: int) -> int:
-    """Outputs whose window meets an input: all of them, unless padding is as long as the window."""
+def outputs_with_input(window: WindowDimension, size: int, out: int) -> int:
+    """Outputs whose window reads an input: all of them, unless padding is as long as the window."""
     _check(window)
-    # The inputs that one output meets are so many taps apart; the last of them are counted.
+    # The inputs of one output are a fixed number of taps apart; the last input of each output is counted.
     step = window.base_dilation // gcd(window.base_dilation, window.window_dilation)
     last = (size - 1) * window.base_dilation
     going_on = _hits(window, window.stride, window.low, out, window.size - step, last - step * window.window_dilation)

@@ -24,7 +24,7 @@ Rule = Callable[[Site, Inner], Work]
 
 
 class Sum(Struct):
-    """Costs and notes while they are being added up: what adding `Cost`s one by one would give, for very many."""
+    """A running sum of costs and notes: faster than adding very many `Cost`s one by one."""
 
     amounts: dict[Resource, Amount] = field(default_factory=dict)
     unknown: set[Resource] = field(default_factory=set)
@@ -39,7 +39,7 @@ class Sum(Struct):
             self.notes[note] = None
 
     def add_each(self, amounts: Iterable[tuple[Resource, Amount]], times: int) -> None:
-        """Known amounts of a number of equal pieces of work."""
+        """Adds known amounts, each ``times`` over."""
         for resource, amount in amounts:
             self.amounts[resource] = self.amounts.get(resource, 0) + amount * times
 

@@ -5,6 +5,6 @@ that a fusion wraps with slices. `register_call` adds a user's function.
 """
 
 from .fused import price_fused_call
-from .pricing import CustomCall, call_likeness, forget_call, known_targets, price_call, register_call
+from .pricing import CustomCall, call_key, forget_call, known_targets, price_call, register_call
 
-__all__ = ["CustomCall", "call_likeness", "forget_call", "known_targets", "price_call", "price_fused_call", "register_call"]
+__all__ = ["CustomCall", "call_key", "forget_call", "known_targets", "price_call", "price_fused_call", "register_call"]

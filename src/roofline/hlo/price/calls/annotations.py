@@ -1,4 +1,4 @@
-"""Custom calls that are marks for the compiler and run nothing, and those that only move data or call back into the host."""
+"""Custom calls that only annotate the program for the compiler, only move data, or call back into the host."""
 
 from ....cost import NOTHING, Cost
 from ....resource import PCIE, UNNAMED_WORK
@@ -6,7 +6,7 @@ from ..types import Price, Site
 from .registry import call
 from .traffic import priced, results, traffic
 
-# Marks: shardings, memory placement, layouts, regions of a program. A compiled program that holds one does no work for it.
+# Annotations of shardings, memory placement, layouts, regions of a program. No kernel runs for them.
 ANNOTATIONS = (
     "Sharding",
     "SPMDFullToShardShape",
@@ -39,19 +39,19 @@ ANNOTATIONS = (
 
 @call(*ANNOTATIONS)
 def annotation(site: Site) -> Price:
-    """A mark: nothing runs."""
+    """An annotation: no kernel runs."""
     return Price(NOTHING, "annotation")
 
 
 @call("PadToStatic", "SliceToDynamic", "X64SplitLow", "X64SplitHigh", "X64Combine", "MemsetFromValue")
 def movement(site: Site) -> Price:
-    """Elements written in another place or form: every operand read and every result written once."""
+    """A copy or a change of layout or format: every operand is read and every result written once."""
     return priced(site, NOTHING, "data movement")
 
 
 @call("xla_python_cpu_callback", "xla_python_gpu_callback", "xla_ffi_python_*", "xla_ffi_partitioned_python_*", "xla_buffer_python_*")
 def callback(site: Site) -> Price:
-    """A call into Python on the host: operands and results cross its bus; what it computes is unknown."""
+    """A call into Python on the host: operands and results cross PCIe; its arithmetic is unknown."""
     own = traffic(site, results(site))
     crossed = sum(shape.bytes for shape in (*(one.shape for one in site.operands), *results(site)))
     cost = own + Cost.of({UNNAMED_WORK: None})

@@ -1,4 +1,4 @@
-"""MLIR bytecode of kernels, as far as counting needs it: operations with their names, operand and result types, constants and regions."""
+"""What is needed of the MLIR bytecode of kernels to count FLOP: names, operand and result types, constants and regions of operations."""
 
 from msgspec import Struct
 
@@ -29,8 +29,8 @@ class Type(Struct, frozen=True):
 class Operation(Struct, frozen=True):
     """One operation. ``operands`` and ``results`` are (number, type) of values.
 
-    ``constants`` are its properties, in order, where they are whole numbers; ``options`` the same, read as properties that may be left
-    out, which are encoded otherwise; ``words`` those that are strings.
+    ``constants`` are its integer properties, in order; ``options`` are the same bytes decoded as optional properties, whose encoding
+    differs; ``words`` are the properties that are strings.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Operation(Struct, frozen=True):
 
 
 class Block(Struct, frozen=True):
-    """Operations in order, behind the types of the block's arguments."""
+    """The operations of a block in order, and the types of its arguments."""
 
     arguments: tuple[Type, ...]
     operations: tuple[Operation, ...]
@@ -69,7 +69,7 @@ class _Builder:
         return self.types[number]
 
     def settings(self, data: bytes) -> Settings:
-        """The properties of an operation: indices of attributes, or of those that may be left out twice the index plus one."""
+        """The properties of an operation: indices of attributes, or for optional ones twice the index plus one."""
         if data not in self.properties:
             cursor = Cursor(data)
             numbers = []
@@ -85,7 +85,7 @@ class _Builder:
         return self.properties[data]
 
     def attribute(self, number: int) -> object:
-        """A number or a string; nothing for other attributes, or where there is none."""
+        """A number or a string; ``None`` for other attributes, or if there is none."""
         if number >= len(self.bytecode.attributes) or not self.bytecode.attributes[number].custom:
             return None
         return self.values.attribute(number)

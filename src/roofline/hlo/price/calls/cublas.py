@@ -1,7 +1,7 @@
-"""cuBLAS and cuBLASLt (hipBLAS and hipBLASLt answer to the same names): products, grouped and scaled ones, triangular solves.
+"""cuBLAS and cuBLASLt (hipBLAS and hipBLASLt have the same target names): products, grouped and scaled ones, triangular solves.
 
-FLOP = 2 · batch · m · n · k from the dimension numbers in the configuration, without the zeros that the compiler padded with; the
-epilogue runs on the vector unit; the workspace at the end of the result is not traffic.
+FLOP = 2 · batch · m · n · k from the dimension numbers in the configuration, without the compiler's zero padding; the epilogue runs on the
+vector unit; the workspace, the last part of the result, is not counted as traffic.
 """
 
 from functools import lru_cache
@@ -36,17 +36,17 @@ def gemm(site: Site) -> Price:
     left, right, made = operand(site, 0), operand(site, 1), output(site)
     ours, theirs = real_sizes(site, 0), real_sizes(site, 1)
     of_fp8 = instruction.custom_call_target == "__cublas$lt$matmul$f8"
-    work, said = _product(instruction.backend_config_text, of_fp8, left, right, made, ours, theirs, site.platform)
-    return priced(site, work, "matmul", said, PADDED if ours != left.dims or theirs != right.dims else "")
+    work, note = _product(instruction.backend_config_text, of_fp8, left, right, made, ours, theirs, site.platform)
+    return priced(site, work, "matmul", note, PADDED if ours != left.dims or theirs != right.dims else "")
 
 
 @lru_cache(maxsize=256)  # a program repeats its products for each layer
 def _product(
     text: str, of_fp8: bool, left: Shape, right: Shape, made: Shape, ours: Sizes, theirs: Sizes, platform: Platform
 ) -> tuple[Cost, str]:
-    """The arithmetic of a product with this configuration, and what to say about it; ``ours`` and ``theirs`` is what is not padding."""
+    """The arithmetic of a product with this configuration, and a note. ``ours`` and ``theirs`` are the operands' sizes without padding."""
     config: Config = parse_config(text)
-    if "gemm_backend_config" in config:  # older compilers wrote it alone
+    if "gemm_backend_config" in config:  # older compilers wrote its contents directly
         config = section(config, "gemm_backend_config")
     dims = dimensions(section(config, "dot_dimension_numbers"))
     check_dimensions(dims, left, right)
@@ -54,12 +54,12 @@ def _product(
     theirs_free = free(right.rank, dims.rhs_contracting, dims.rhs_batch)
     if sizes(left, dims.lhs_batch) * sizes(left, ours_free) * sizes(right, theirs_free) != made.elements:
         raise Misfit(f"{left} times {right} does not make {made}")
-    # Along a contraction, what either side padded is padding.
+    # Along a contracted dimension, padding of either side is padding of both.
     depth = prod(min(ours[a], theirs[b]) for a, b in zip(dims.lhs_contracting, dims.rhs_contracting, strict=True))
     batch = prod(min(ours[a], theirs[b]) for a, b in zip(dims.lhs_batch, dims.rhs_batch, strict=True))
     elements = batch * prod(ours[axis] for axis in ours_free) * prod(theirs[axis] for axis in theirs_free)
-    resource, said = unit(left.number, right.number, precision_of(config), platform)
-    return Cost.of({resource: multiply_adds(left.number) * elements * depth}) + _epilogue(config, of_fp8, made.number, elements), said
+    resource, note = unit(left.number, right.number, precision_of(config), platform)
+    return Cost.of({resource: multiply_adds(left.number) * elements * depth}) + _epilogue(config, of_fp8, made.number, elements), note
 
 
 def _epilogue(config: Config, of_fp8: bool, number: DType, made: int) -> Cost:
@@ -77,7 +77,7 @@ def _epilogue(config: Config, of_fp8: bool, number: DType, made: int) -> Cost:
 
 @call("__cublas$lt$groupedMatmul")
 def grouped(site: Site) -> Price:
-    """One product a group, each with rows (or contracted elements, or batches) of its own: 2 · elements of A · columns of B FLOP."""
+    """One product per group, each with rows (or contracted elements, or batches) of its own: 2 · elements of A · columns of B FLOP."""
     config = section(backend_config(site.instruction), "grouped_gemm_backend_config")
     ragged = section(config, "ragged_dot_dimension_numbers")
     left, right = operand(site, 0), operand(site, 1)
@@ -86,19 +86,19 @@ def grouped(site: Site) -> Price:
     check_dimensions(dims, left, right, groups)
     columns = sizes(right, free(right.rank, dims.rhs_contracting, dims.rhs_batch, groups))
     product = section(config, "gemm_backend_config")
-    resource, said = unit(left.number, right.number, precision_of(product), site.platform)
+    resource, note = unit(left.number, right.number, precision_of(product), site.platform)
     work = Cost.of({resource: multiply_adds(left.number) * left.elements * columns})
-    return priced(site, work, "matmul", said, "assuming the groups fill the ragged dimension")
+    return priced(site, work, "matmul", note, "assuming the groups fill the ragged dimension")
 
 
 @call("__cudnn$blockScaledDot", "__op$block_scaled_dot")
 def block_scaled(site: Site) -> Price:
-    """A product of operands with one scale a block along the contraction, their last dimension: 2 · elements of the result · k FLOP."""
+    """A product of operands with one scale per block of the contracted, last dimension: 2 · elements of the result · k FLOP."""
     left, right, result = operand(site, 0), operand(site, 1), output(site)
     if left.rank < 2 or right.rank < 2 or left.dims[-1] != right.dims[-1]:
         raise Misfit(f"{left} and {right} differ in size along their last dimensions")
-    resource, said = unit(left.number, right.number, {}, site.platform)
-    return priced(site, Cost.of({resource: 2 * result.elements * left.dims[-1]}), "matmul", said)
+    resource, note = unit(left.number, right.number, {}, site.platform)
+    return priced(site, Cost.of({resource: 2 * result.elements * left.dims[-1]}), "matmul", note)
 
 
 @call("__cublas$triangularSolve")

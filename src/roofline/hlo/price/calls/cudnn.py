@@ -1,7 +1,7 @@
-"""cuDNN (and MIOpen, under the same names): convolutions forward and backward, fused with what follows, and layer norms.
+"""cuDNN (and MIOpen, under the same names): forward and backward convolutions with fused epilogues, layer norms, recurrent layers.
 
-A convolution's FLOP leave out multiplications by padding, be it the window's or zeros that the compiler put around the operands. The
-backward calls carry the window and the labels of the forward one, and do the same multiplications.
+A convolution's FLOP do not include multiplications by padding, whether the window's or zeros that the compiler added to the operands. The
+backward calls have the window and the labels of the forward one, and do the same multiplications.
 """
 
 import re
@@ -28,7 +28,7 @@ from .settings import Config, real, section, word
 from .traffic import Misfit, operand, output, priced, results
 
 TF32 = "fp32 at default precision runs as tf32"
-# FLOP and transcendentals per element of each activation that cuDNN fuses; a comparison is none.
+# FLOP and transcendentals per element of each activation that cuDNN fuses; a comparison is 0 FLOP.
 _ACTIVATIONS = {
     "kNone": (0, 0),
     "kRelu": (0, 0),
@@ -46,7 +46,7 @@ _NODE = re.compile(r":\[\w+\](\w+)\(")
 
 
 class _Convolution(Struct, frozen=True):
-    """The three arrays of a convolution, whichever of them the call makes, and what of each is real."""
+    """The three arrays of a convolution, whichever of them the call computes, and the extents of each without padding."""
 
     source: Shape
     kernel: Shape
@@ -67,19 +67,19 @@ BACKWARD_INPUT, BACKWARD_FILTER = "__cudnn$convBackwardInput", "__cudnn$convBack
 
 @call(*FORWARD)
 def forward(site: Site) -> Price:
-    """Inputs and a kernel make outputs; then scales, a bias, a side input and an activation for each of them."""
+    """Outputs from inputs and a kernel; then scales, a bias, a side input and an activation per output."""
     return _convolution(site)
 
 
 @call(BACKWARD_INPUT)
 def backward_input(site: Site) -> Price:
-    """The gradient of the outputs and the kernel make the gradient of the inputs, of which the program may keep a slice."""
+    """The gradient of the inputs, from that of the outputs and the kernel; the program may use only a slice of it."""
     return _convolution(site)
 
 
 @call(BACKWARD_FILTER)
 def backward_filter(site: Site) -> Price:
-    """The inputs and the gradient of the outputs make the gradient of the kernel."""
+    """The gradient of the kernel, from the inputs and the gradient of the outputs."""
     return _convolution(site)
 
 
@@ -93,7 +93,7 @@ def _arrays(site: Site) -> _Convolution:
 
 
 def convolution_sizes(site: Site) -> tuple[int, int, int]:
-    """Of a call of a convolution: images, input channels of a group times output channels, and pairs of an output and a tap."""
+    """Sizes of a convolution call: images, input channels of a group times output channels, and pairs of an output and a tap."""
     arrays, labels = _arrays(site), site.instruction.convolution
     if labels is None:
         raise Misfit("a convolution without dim_labels")
@@ -128,7 +128,7 @@ def _window(site: Site, labels: ConvolutionDimensions, arrays: _Convolution) -> 
 
 
 def _taps(site: Site, labels: ConvolutionDimensions, arrays: _Convolution) -> int:
-    """Pairs of an output and a tap that meet a real input, over all spatial dimensions."""
+    """Pairs of an output and a tap that read an input that is not padding, over all spatial dimensions."""
     places = zip(_window(site, labels, arrays), labels.input_spatial, labels.kernel_spatial, labels.output_spatial, strict=True)
     return prod(
         pairs(
@@ -141,7 +141,7 @@ def _taps(site: Site, labels: ConvolutionDimensions, arrays: _Convolution) -> in
 
 
 def _real_window(side: WindowDimension, source: Extent, kernel: Extent, out: int) -> WindowDimension:
-    """The window over the inputs that are real, with the taps that are: what surrounds both becomes padding and holes."""
+    """The window over inputs and taps without the compiler's padding, which becomes padding and holes of the window."""
     dilation = side.window_dilation * kernel.step
     low = side.low + side.base_dilation * source.low - side.window_dilation * kernel.low
     reached = (out - 1) * side.stride + (kernel.size - 1) * dilation + 1
@@ -160,7 +160,7 @@ def _batch(labels: ConvolutionDimensions, arrays: _Convolution) -> int:
 
 
 def _features(site: Site, labels: ConvolutionDimensions, arrays: _Convolution) -> int:
-    """Input features of a group times output features. The kernel has as many elements at each tap, vectorised layouts included."""
+    """Input features of a group times output features: the elements of the kernel per tap, also in vectorised layouts."""
     spatial = prod(arrays.kernel.dims[axis] for axis in labels.kernel_spatial)
     each_tap = arrays.kernel.elements // spatial if spatial else 0
     ins, outs = labels.kernel_input_feature, labels.kernel_output_feature
@@ -175,7 +175,7 @@ def _features(site: Site, labels: ConvolutionDimensions, arrays: _Convolution) -
 
 
 def _epilogue(site: Site, made: int) -> Cost:
-    """What a fused convolution does to each output besides."""
+    """The work of a fused convolution on each output after the convolution itself."""
     config = section(backend_config(site.instruction), "cudnn_conv_backend_config")
     number = output(site).number
     if graph := word(config, "serialized_graph"):
@@ -203,13 +203,13 @@ def _node(name: str) -> int:
 
 @call("__cudnn$convReorderFilter", "__cudnn$convReorderFilterAndBias")
 def reorder(site: Site) -> Price:
-    """A kernel in another order: moves only."""
+    """A kernel copied to another layout."""
     return priced(site, NOTHING, "data movement")
 
 
 @call("__cudnn$norm")
 def norm(site: Site) -> Price:
-    """A layer norm: as many FLOP per element as the formula says, a root per row; backward 13 FLOP per element.
+    """A layer norm: FLOP per element by the formula, and a root per row; backward 13 FLOP per element.
 
     Backward, element by element: x̂ (2), g = dy·γ, Σg, g·x̂, Σ (4), the gradient of x from them (4), those of γ and β (3).
     """

@@ -10,23 +10,23 @@ from .traffic import Misfit, results, traffic
 
 ICI = Resource("ici")
 FIELDS = ("flops", "transcendentals", "bytes_accessed")
-# A kernel that does more than this for each element it touches has operands that meet more than once: a product.
+# A kernel with more FLOP than this per element of its arrays uses elements more than once: it contains a product.
 MATRIX_FLOPS_AN_ELEMENT = 16
 
 
 def estimated(site: Site, estimate: Config, category: str, precision: str = "default") -> Price:
-    """A call at the price its author wrote down, its products at a precision.
+    """A call priced by its author's cost estimate, with products at ``precision``.
 
-    Bytes are shared among the memories where its arrays lie, in proportion to the arrays. The unit is not written down: the matrix
+    Bytes are divided among the memories of its arrays in proportion to the arrays. The estimate does not name the unit: it is the matrix
     unit for more than 16 FLOP per element of its arrays, else the vector unit; the number format is that of the largest arrays.
     """
     flops, transcendentals, accessed = (integer(estimate, name) for name in FIELDS)
     remote = integer(estimate, "remote_bytes_transferred")
     if min(flops, transcendentals, accessed, remote) < 0:
         raise Misfit("a cost estimate below 0")
-    unit, said = _unit(site, flops, precision)
+    unit, notes = _unit(site, flops, precision)
     work = Cost.of({unit: flops, TRANSCENDENTAL: transcendentals, ICI: remote})
-    return Price(work + _shared(site, accessed), category, ("its author's cost estimate", *(said if flops else ())))
+    return Price(work + _shared(site, accessed), category, ("its author's cost estimate", *(notes if flops else ())))
 
 
 def _unit(site: Site, flops: int, precision: str) -> tuple[Resource, tuple[str, ...]]:

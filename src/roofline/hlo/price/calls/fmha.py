@@ -1,7 +1,7 @@
 """cuDNN's fused attention: forward and backward, with bias, dropout, fp8, sliding windows and paged keys.
 
-The configuration says which queries and keys meet: ``intermediate_tensor_shape`` is [batch, heads, queries, keys], ``mask_type`` the
-mask. Operands are q, k, v and then whatever the variant needs; backward, the fifth is the gradient of the output.
+Which pairs of queries and keys are computed is in the configuration: ``intermediate_tensor_shape`` is [batch, heads, queries, keys],
+``mask_type`` the mask. Operands are q, k, v and then those of the variant; backward, the fifth is the gradient of the output.
 """
 
 from ....formulas.fused_attention import FULL_LENGTHS, Attention
@@ -44,7 +44,7 @@ def backward(site: Site) -> Price:
 
 
 def attention_of(site: Site) -> Attention | None:
-    """What a call of cuDNN's attention computes; ``None`` of any other call."""
+    """The attention that a cuDNN call computes; ``None`` for any other call."""
     target = site.instruction.custom_call_target
     if target in _FORWARD:
         return _attention(site, output(site))
@@ -62,7 +62,7 @@ def _attention(site: Site, made: Shape) -> Attention:
         raise Misfit("attention without the shape of its scores")
     batch, heads, queries, keys = square
     if flag(config, "is_paged_attention"):
-        keys *= _pages(site)  # what the shape of the scores calls keys is one page
+        keys *= _pages(site)  # the shape of the scores has the keys of one page
     rows = batch * heads * queries
     query = operand(site, 0)
     if query.elements % rows or made.elements % rows:
@@ -94,7 +94,7 @@ def _pages(site: Site) -> int:
 
 
 def _lengths(site: Site) -> tuple[str, ...]:
-    """What is only known when the program runs."""
+    """The note on sequence lengths that are known only at run time."""
     config = _config(site)
     padded = "PADDING" in word(config, "mask_type") or integer(config, "max_seg_per_batch", 1) > 1 or flag(config, "is_paged_attention")
     return (FULL_LENGTHS,) if padded else ()

@@ -1,7 +1,7 @@
 """Library calls inside a fusion: XLA wraps a call with the slices it reads and the updates it writes, and runs the call alone.
 
-The kernel is the library's. It reads the slices where they lie and writes into the larger array, so the call's own price, whose
-operands are the slices, is the price of the whole.
+The kernel is the library's. It reads the slices in place and writes into the larger array, so the price of the call, whose operands are
+the slices, is the price of the fusion.
 """
 
 from ...ir.module import Instruction
@@ -36,5 +36,5 @@ def price_fused_call(site: Site) -> Price | None:
 
 
 def _is_small(instruction: Instruction) -> bool:
-    """Whether an instruction only moves, or works out where a slice starts."""
+    """Whether an instruction only moves data, or computes the start of a slice."""
     return instruction.opcode in _MOVES or (instruction.shape.is_array and instruction.shape.elements <= 1)

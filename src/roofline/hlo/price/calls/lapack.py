@@ -1,7 +1,7 @@
 """Dense linear algebra: LAPACK on CPUs, cuSOLVER, cuBLAS, cuSPARSE and hipSOLVER on GPUs, for every matrix of a batch.
 
-Counted on the matrix unit in the number format of the matrix: blocked algorithms spend most of their work in products. The two-sided
-reductions of eigenvalue problems spend half of it in products of a matrix and a vector, which no matrix unit helps.
+Counted on the matrix unit in the number format of the matrix: blocked algorithms spend most of their work in products. Two-sided
+reductions of eigenvalue problems spend half of it in matrix-vector products, which a matrix unit does not speed up.
 """
 
 import re
@@ -26,7 +26,7 @@ _YES, _LEFT = ("V", "A", "S", "O"), "L"
 
 @call("lapack_*", "cusolver_*", "hipsolver_*", "cublas_*", "hipblas_*")
 def routine(site: Site) -> Price | None:
-    """One routine by its name without the letter of its number format: ``lapack_dpotrf_ffi`` and ``cusolver_potrf_ffi`` are potrf."""
+    """The price of a routine, by its name without the number format: ``lapack_dpotrf_ffi`` and ``cusolver_potrf_ffi`` are potrf."""
     match = _ROUTINE.fullmatch(site.instruction.custom_call_target)
     if match is None:
         return None
@@ -38,8 +38,8 @@ def routine(site: Site) -> Price | None:
     number = matrices.number
     flops = count(site, matrices).flops(complex_numbers=number.name.startswith("complex"))
     work = Cost.of({matrix(accumulator(number)): prod(matrices.dims[:-2]) * flops})
-    said = f"{name} is iterative: FLOP estimated" if name in _ITERATIVE else f"{COUNTED}{name} by LAPACK Working Note 41"
-    return priced(site, work, "linear algebra", said)
+    note = f"{name} is iterative: FLOP estimated" if name in _ITERATIVE else f"{COUNTED}{name} by LAPACK Working Note 41"
+    return priced(site, work, "linear algebra", note)
 
 
 def _matrices(site: Site) -> Shape:
@@ -55,7 +55,7 @@ def _order(matrices: Shape) -> int:
 
 
 def _option(site: Site, name: str, default: str) -> str:
-    """A LAPACK option, which configurations write as a letter or as its code."""
+    """A LAPACK option, which configurations write as a letter or as its character code."""
     found = backend_config(site.instruction).get(name, default)
     return chr(found) if isinstance(found, int) and 0 < found < 128 else str(found)
 
@@ -85,7 +85,7 @@ def _singular_vectors(site: Site) -> str:
 
 
 def _reflections(site: Site, matrices: Shape) -> int:
-    """How many reflections a factor holds: as many as the scalars passed with it."""
+    """The number of reflections in a factor: that of the scalars passed with it."""
     return min(operand(site, 1).dims[-1], matrices.dims[-2]) if operand(site, 1).rank else 0
 
 
@@ -97,7 +97,7 @@ def _right_side(site: Site, matrices: Shape) -> int:
 
 
 def _applied(site: Site, matrices: Shape) -> lawn41.Count:
-    """Reflections applied to the matrix that the call makes anew."""
+    """Reflections applied to a matrix of the size of the result."""
     rows, columns = _square(output(site))
     return lawn41.apply_reflections(rows, columns, _reflections(site, matrices))
 
@@ -153,5 +153,5 @@ def tridiagonal(site: Site) -> Price:
 
 @call("cu_lu_pivots_to_permutation", "hip_lu_pivots_to_permutation")
 def pivots(site: Site) -> Price:
-    """Row swaps to the permutation they make: moves only."""
+    """Row swaps converted to a permutation: no arithmetic."""
     return priced(site, NOTHING, "data movement")

@@ -1,7 +1,7 @@
 """Multiplications and additions of dense linear algebra, from LAPACK Working Note 41 (Blackford and Dongarra, Appendix C).
 
-Between complex numbers a multiplication is 6 FLOP and an addition 2. Algorithms that iterate have no count of their own: what stands
-here for them are the usual estimates (Golub and Van Loan, Matrix Computations, sections 7.5, 8.3 and 8.6).
+Between complex numbers a multiplication is 6 FLOP and an addition 2. Iterative algorithms have no exact count: theirs are the usual
+estimates (Golub and Van Loan, Matrix Computations, sections 7.5, 8.3 and 8.6).
 """
 
 from fractions import Fraction
@@ -14,7 +14,7 @@ _THIRD, _SIXTH = Fraction(1, 3), Fraction(1, 6)
 
 
 class Count(Struct, frozen=True):
-    """Multiplications, divisions and roots on one side; additions on the other."""
+    """Numbers of multiplications (with divisions and roots) and of additions."""
 
     multiplications: int | Fraction
     additions: int | Fraction

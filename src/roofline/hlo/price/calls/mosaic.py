@@ -34,5 +34,5 @@ def _asks_for_fp32(config: Config) -> bool:
 
 @call("mosaic_gpu", "mosaic_gpu_v2")
 def gpu(site: Site) -> Price:
-    """A kernel of which the program holds machine-readable code and no estimate."""
+    """A Mosaic GPU kernel: its code is in the program, but no cost estimate."""
     return unpriced(site, "bytes from its shapes; FLOP unknown: Mosaic GPU kernels have no cost estimate")

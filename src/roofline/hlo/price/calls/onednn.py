@@ -1,4 +1,4 @@
-"""oneDNN on CPUs: products and convolutions with what is fused behind them, softmax, layer norm."""
+"""oneDNN on CPUs: products and convolutions with their fused epilogues, softmax, layer norm."""
 
 from math import prod
 
@@ -15,7 +15,7 @@ from .registry import call
 from .settings import Config, flag, integer, integers, section, words
 from .traffic import Misfit, operand, output, priced
 
-# What each fused operation is in the table of pointwise operations; SUM and BINARY_ADD add an array, LINEAR is a·x + b.
+# The pointwise operation of each fused one; SUM and BINARY_ADD add an array, LINEAR is a·x + b.
 _FUSED = {"BIAS": "bias", "RELU": "relu", "RELU6": "relu", "TANH": "tanh", "GELU_ERF": "gelu_erf", "GELU_TANH": "gelu"}
 _FUSED |= {"BINARY_ADD": "add", "SUM": "add", "SIGMOID": "sigmoid", "SWISH": "silu"}
 _COUNTED = {"ELU": (1, 1), "LINEAR": (2, 0), "UNDEFINED": (0, 0)}
@@ -42,14 +42,14 @@ def matmul(site: Site) -> Price:
     if left.rank < 1 or (flag(config, "transpose_a") and left.rank < 2):
         raise Misfit(f"{left} is not a matrix")
     depth = left.dims[-2] if flag(config, "transpose_a") else left.dims[-1]
-    resource, said = unit(left.number, right.number, {}, site.platform)
+    resource, note = unit(left.number, right.number, {}, site.platform)
     work = Cost.of({resource: multiply_adds(left.number) * output(site).elements * depth}) + _fused(site, config)
-    return priced(site, work, "matmul", said)
+    return priced(site, work, "matmul", note)
 
 
 @call("__onednn$matmul_reorder")
 def reorder(site: Site) -> Price:
-    """Weights in the order the library likes: moves only."""
+    """Weights copied to the library's layout."""
     return priced(site, NOTHING, "data movement")
 
 
@@ -73,8 +73,8 @@ def convolution(site: Site) -> Price:
     batch = source.dims[_axis(source, integer(data, "batch_dim") - start)]
     features = kernel.elements // max(1, prod(sizes))
     macs = batch * features * prod(pairs(side, size, out) for side, size, out in zip(sides, ins, outs, strict=True))
-    resource, said = unit(source.number, kernel.number, {}, site.platform)
-    return priced(site, Cost.of({resource: 2 * macs}) + _fused(site, config), "convolution", said)
+    resource, note = unit(source.number, kernel.number, {}, site.platform)
+    return priced(site, Cost.of({resource: 2 * macs}) + _fused(site, config), "convolution", note)
 
 
 _WINDOW = ("strides", "pad_left", "pad_right", "window_dilations")
@@ -99,7 +99,7 @@ def softmax(site: Site) -> Price:
 
 @call("__onednn$layernorm")
 def layernorm(site: Site) -> Price:
-    """As many FLOP per element as the formula says, and a root per row."""
+    """FLOP per element by the formula, and a root per row."""
     x, scale = operand(site, 0), operand(site, 1)
     rows = x.elements // scale.elements if scale.elements else 0
     work = pointwise("layernorm", x.elements, x.number) + Cost.of({TRANSCENDENTAL: rows * POINTWISE["layernorm"].per_row})

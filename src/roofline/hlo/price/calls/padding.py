@@ -1,8 +1,8 @@
-"""Zeros that a compiler put around the operands of a library call, and results it discards: work that is not part of the program.
+"""Zeros that a compiler added to the operands of a library call, and results that it discards: work that is not part of the program.
 
 Libraries require sizes that are multiples of 4, 8 or 16 and padding that is the same on both sides, so compilers pad operands with
-zeros and cut the result. A product's FLOP are those of the program, so the pads are looked through: as far as layout changes,
-conversions and the fusion that made the operand show a pad of zeros. A pad that the program's author wrote is data and stays.
+zeros and slice the result. A product's FLOP are those of the program, so its operands are followed back through layout changes,
+conversions and fusions to a pad with zeros. A pad that the program's author wrote counts as data.
 """
 
 import re
@@ -17,18 +17,18 @@ from .traffic import output
 _SAME_ELEMENTS = ("copy", "convert", "opt-barrier", "reduce-precision")
 # The framework's name of an operation that pads; a pad of the compiler's own is named after the product, or after its operand.
 _AUTHORED = re.compile(r"/pad(?:v2)?\Z|constant_pad", re.IGNORECASE)
-MOST_STEPS = 64  # most instructions followed between a call and a pad
+MOST_STEPS = 64  # instructions followed from a call back to a pad
 
 
 class Extent(Struct, frozen=True):
-    """What is real along one dimension: ``size`` elements, the first behind ``low`` zeros, one every ``step`` places."""
+    """The data along one dimension of a padded array: ``size`` elements, the first after ``low`` zeros, one every ``step`` positions."""
 
     size: int
     low: int = 0
     step: int = 1
 
     def inside(self, outer: "Extent") -> "Extent":
-        """This extent of an array inside a larger one, at the place that ``outer`` gives."""
+        """This extent, in the coordinates of a larger array in which ``outer`` is the extent of this one."""
         return Extent(self.size, outer.low + self.low * outer.step, self.step * outer.step)
 
 
@@ -60,14 +60,14 @@ class _Value(Struct, frozen=True):
 
 
 def sizes(site: Site, number: int) -> tuple[int, ...]:
-    """How much of an operand along each dimension is not padding that the compiler added."""
+    """The size of an operand along each dimension, without padding that the compiler added."""
     if "pad" not in site.module.opcodes and number < len(site.instruction.operands):
         return site.computation[site.instruction.operands[number]].shape.dims
     return tuple([extent.size for extent in extents(site, number)])
 
 
 def extents(site: Site, number: int) -> Extents:
-    """What of an operand is not padding that the compiler added."""
+    """The extents of an operand without padding that the compiler added."""
     value: _Value | None = _Value(site.computation, site.instruction).operand(number)
     if value is None:
         return ()
@@ -117,7 +117,7 @@ def _step(module: HloModule, value: _Value) -> tuple[_Value | None, tuple[int, .
 
 
 def _passed(parameter: _Value) -> _Value | None:
-    """What the caller of a computation passed for a parameter."""
+    """The caller's operand for a parameter."""
     if parameter.caller is None:
         return None
     places = parameter.computation.parameters
@@ -136,7 +136,7 @@ def _body(module: HloModule, value: _Value) -> _Value | None:
 
 
 def _permutation(shape: Shape, source: Shape) -> tuple[int, ...] | None:
-    """Which dimension of the source each dimension of a bitcast is, when the bitcast only renames them: by their order in memory."""
+    """The source's dimension for each dimension of a bitcast, matched by order in memory; ``None`` if it does more than permute them."""
     mine, theirs = _in_memory(shape), _in_memory(source)
     if [shape.dims[axis] for axis in mine] != [source.dims[axis] for axis in theirs] or shape.rank != source.rank:
         return None
@@ -152,7 +152,7 @@ def _in_memory(shape: Shape) -> list[int]:
 
 
 def _pad(value: _Value) -> Extents | None:
-    """Where the elements of a pad of zeros lie that the program's author did not write."""
+    """The extents of the data in a pad with zeros that the compiler added; ``None`` for other instructions."""
     instruction, source, filling = value.instruction, value.operand(0), value.operand(1)
     sides = instruction.padding
     if (
@@ -183,7 +183,7 @@ def _is_zero(value: _Value | None) -> bool:
 
 
 def kept(site: Site) -> Extents:
-    """What of its first result the program uses: as much as slices of it keep, when slices are all that become of it."""
+    """The extents of a call's first result that the program uses: those of its slices, if all its uses are slices, else all of it."""
     made = output(site)
     slices: list[tuple[range, ...]] = []
     for held in _values_of(site):
@@ -199,7 +199,7 @@ def kept(site: Site) -> Extents:
 
 
 def _values_of(site: Site) -> list[int]:
-    """Where in the computation the first result stands."""
+    """The instructions whose value is the first result of a call."""
     own = next(index for index, one in enumerate(site.computation) if one.name == site.instruction.name)
     if not site.instruction.shape.is_tuple:
         return [own]
@@ -211,7 +211,7 @@ def _values_of(site: Site) -> list[int]:
 
 
 def _cuts(site: Site, value: int, rank: int) -> list[tuple[range, ...]] | None:
-    """What each slice of a value keeps; ``None`` when anything but slices uses it."""
+    """The ranges that each slice of a value takes; ``None`` if it has other uses."""
     if site.computation.root == value:
         return None
     slices: list[Instruction] = []
@@ -227,7 +227,7 @@ def _cuts(site: Site, value: int, rank: int) -> list[tuple[range, ...]] | None:
 
 
 def _inside(module: HloModule, fusion: Instruction, value: int) -> list[Instruction]:
-    """The slices that a fusion takes of one of its operands; none when it is not a fusion, or needs more of it than slices."""
+    """The slices that a fusion takes of one of its operands; none if it is not a fusion, or uses the operand otherwise."""
     called = fusion.called("calls")
     if fusion.opcode != "fusion" or len(called) != 1:
         return []

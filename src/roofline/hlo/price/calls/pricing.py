@@ -37,8 +37,8 @@ class CustomCall(Struct, frozen=True, kw_only=True):
     """A custom call as a user's function receives it.
 
     ``operands`` and ``results`` are shapes, each with ``dtype``, ``dims``, ``elements`` and ``bytes``; a call that returns a tuple has
-    one result a part. ``config`` is the backend configuration as a mapping (from JSON or an MLIR dictionary, empty when it is
-    neither) and ``raw_config`` the same as it was written.
+    one result per part. ``config`` is the backend configuration as a mapping (from JSON or an MLIR dictionary, empty if it is neither)
+    and ``raw_config`` its text.
     """
 
     target: str
@@ -50,21 +50,21 @@ class CustomCall(Struct, frozen=True, kw_only=True):
 
     @property
     def traffic(self) -> Cost:
-        """Every operand read once and every result written once, in the memory where each lies."""
+        """Every operand read once and every result written once, each in its own memory."""
         return traffic_of(self.operands, self.results, self.platform)
 
 
 UserFunction = Callable[[CustomCall], Cost | Ledger | None]
 
 _USERS: dict[str, UserFunction] = {}
-_READ: set[str] = set()
+_IMPORTED: set[str] = set()
 
 
 def register_call(target: str, function: UserFunction) -> None:
     """Price custom calls to ``target`` with your own function: a `CustomCall` in, a `Cost` or `Ledger` out.
 
-    ``target`` may end in ``*`` and then stands for every target that starts so. ``None`` from the function leaves the call unknown.
-    A target that already has a function is a `UsageError`; `forget_call` takes a user's one away.
+    ``target`` may be a prefix that ends in ``*``. If the function returns ``None``, the cost of the call is unknown. A target that already
+    has a function is a `UsageError`; `forget_call` removes a user's function.
     """
     if not target or target == "*":
         raise UsageError("a custom call needs a target, as in register_call('my_kernel', function)")
@@ -76,7 +76,7 @@ def register_call(target: str, function: UserFunction) -> None:
 
 
 def forget_call(target: str) -> None:
-    """Takes away a function that `register_call` registered."""
+    """Removes a function that `register_call` registered."""
     if target not in _USERS:
         raise UsageError(f"you registered no function for the custom call {target!r}")
     del _USERS[target]
@@ -100,7 +100,7 @@ def price_call(site: Site) -> Price | None:
     """
     target = site.instruction.custom_call_target
     if (function := _find(target, _USERS, _USERS)) is not None:
-        return _ask(site, function)
+        return _price_by_user(site, function)
     _import(next(((file,) for beginning, file in BEGINNINGS.items() if target.startswith(beginning)), LIBRARIES))
     handler = _find(target, EXACT, PREFIXES)
     if handler is None:
@@ -111,26 +111,26 @@ def price_call(site: Site) -> Price | None:
         return unpriced(site, str(misfit))
 
 
-def call_likeness(site: Site) -> tuple[object, ...] | None:
-    """What the price of a library's product follows from, equal for those of all layers; ``None`` of other calls.
+def call_key(site: Site) -> tuple[object, ...] | None:
+    """What the price of a library's product depends on, as a cache key that equal layers share; ``None`` for other calls.
 
-    It is what the call says, its shapes, and which operands are the same array. Where the compiler padded, more matters.
+    It is the call's attributes, its shapes, and which operands are the same array. Where the compiler padded, the price depends on more.
     """
     instruction = site.instruction
-    words = instruction.dialect.unread(instruction.raw)
-    if words is None or not instruction.custom_call_target.startswith(PRODUCTS) or "pad" in site.module.opcodes or _USERS:
+    text = instruction.dialect.unread(instruction.raw)
+    if text is None or not instruction.custom_call_target.startswith(PRODUCTS) or "pad" in site.module.opcodes or _USERS:
         return None
     places: dict[object, int] = {}
     operands = [(id(one.shape), places.setdefault(origin(site, one), len(places))) for one in site.operands]
-    return words, id(instruction.shape), *operands  # readers share equal shapes, and the module keeps them
+    return text, id(instruction.shape), *operands  # equal shapes of a module are one object
 
 
 def _import(files: tuple[str, ...]) -> None:
-    """Imports the files of these libraries, unless that was done."""
+    """Imports the files of these libraries, unless they are imported already."""
     for file in files:
-        if file not in _READ:
+        if file not in _IMPORTED:
             import_module(f".{file}", __package__)
-            _READ.add(file)
+            _IMPORTED.add(file)
 
 
 def _find(target: str, exact: Mapping[str, F], prefixes: Mapping[str, F]) -> F | None:
@@ -140,7 +140,7 @@ def _find(target: str, exact: Mapping[str, F], prefixes: Mapping[str, F]) -> F |
     return prefixes[max(fitting, key=len)] if fitting else None
 
 
-def _ask(site: Site, function: UserFunction) -> Price | None:
+def _price_by_user(site: Site, function: UserFunction) -> Price | None:
     instruction = site.instruction
     answer = function(
         CustomCall(

@@ -50,7 +50,7 @@ def multiply_adds(number: DType) -> int:
 
 
 def unit(left: DType, right: DType, precision: Config, platform: Platform) -> tuple[Resource, str]:
-    """The unit and number format of a product from its ``precision_config``, and what to say about it.
+    """The unit and number format of a product from its ``precision_config``, and a note.
 
     On GPUs a product of fp32 runs as tf32 unless the program requests the highest precision or names an algorithm.
     """
@@ -66,14 +66,14 @@ def unit(left: DType, right: DType, precision: Config, platform: Platform) -> tu
 
 
 def accumulator(number: DType) -> DType:
-    """The format in which the elements of a product's result are worked on before they are written."""
+    """The format of the elements of a product's result in its epilogue, before they are written."""
     if number.rate == "fp64":
         return dtype("fp64")
     return dtype("int32") if "int" in number.rate else dtype("fp32")
 
 
 def pointwise(name: str, elements: int, number: DType) -> Cost:
-    """One operation of the table of pointwise operations on a number of elements."""
+    """The cost of one pointwise operation on some elements."""
     facts = POINTWISE[name]
     return each(elements, number, facts.flops, facts.transcendentals)
 

@@ -6,8 +6,8 @@ from ..types import Price, Site
 from .registry import call
 from .traffic import output, priced
 
-# Threefry-2x32 with 20 rounds makes two words: a round is an addition, a rotation (two shifts and an or) and an exclusive or; after
-# every fourth round come three additions; two more start it, and the third key word is two exclusive ors.
+# Threefry-2x32 with 20 rounds makes two words: a round is an addition, a rotation (two shifts and an or) and an exclusive or; three
+# additions follow every fourth round, two precede the first, and the third key word takes two exclusive ors.
 THREEFRY_OPERATIONS = 20 * 5 + 5 * 3 + 2 + 2
 
 

@@ -1,4 +1,4 @@
-"""Values out of backend configurations, whose JSON writes 64-bit numbers as strings and leaves out what is zero or empty."""
+"""Reading backend configurations, whose JSON writes 64-bit numbers as strings and omits values that are zero or empty."""
 
 import re
 from collections.abc import Mapping

@@ -17,12 +17,12 @@ def sort(site: Site) -> Price:
 
 @call("TopK", "__gpu$TopK", "ApproxTopK", "PartialReduce", "xla.gpu.ext.raft_select_k*", "__gpu$RaftSelectK*")
 def top_k(site: Site) -> Price:
-    """The largest elements of each row and where they were: the whole input read, the selection written."""
+    """The largest elements of each row and their indices: the whole input is read, the selection written."""
     return priced(site, NOTHING, "sort", "comparisons are not counted as FLOP")
 
 
 @call("xla.gpu.ext.cub_scan", "xla.gpu.ext.cub_scan_unassigned_scratch_size")
 def scan(site: Site) -> Price:
-    """A running sum: one addition per element, on the vector unit."""
+    """A cumulative sum: one addition per element, on the vector unit."""
     x = operand(site, 0)
     return priced(site, Cost.of({vector(x.number): x.elements}), "reduction")

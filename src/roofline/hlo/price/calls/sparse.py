@@ -1,4 +1,4 @@
-"""Sparse products by cuSPARSE and hipSPARSE, and by XLA's CPU kernels: 2 FLOP a stored element and column, on the vector unit."""
+"""Sparse products by cuSPARSE and hipSPARSE, and by XLA's CPU kernels: 2 FLOP per stored element and column, on the vector unit."""
 
 from math import prod
 
@@ -25,5 +25,5 @@ def product(site: Site) -> Price:
 
 @call(*(kind % "todense" for kind in _KINDS), *(kind % "fromdense" for kind in _KINDS))
 def conversion(site: Site) -> Price:
-    """Between sparse and dense: moves only."""
+    """Conversion between sparse and dense: no arithmetic."""
     return priced(site, NOTHING, "data movement")

@@ -1,7 +1,6 @@
-"""The bytes of a library call: every operand read once, every result written once, workspaces left out.
+"""The bytes of a library call: every operand read once, every result written once, without workspaces.
 
-An operand that is passed twice, or through bitcasts, is read once. Bytes belong to the memory where an array lies, or to the link
-to it.
+An array that is passed twice, or through bitcasts, is read once. Bytes belong to the memory that the array is in, or to the link to it.
 """
 
 from collections.abc import Iterable
@@ -41,12 +40,12 @@ def _traffic(operands: tuple[Shape, ...], results: tuple[Shape, ...], platform: 
 
 
 def results(site: Site) -> tuple[Shape, ...]:
-    """The arrays a call makes, in order, its tuples opened."""
+    """The arrays of a call's result, in order, with tuples flattened."""
     return tuple(leaf for leaf in site.instruction.shape.leaves if leaf.is_array)
 
 
 def outputs(site: Site) -> tuple[Shape, ...]:
-    """The arrays a library call makes without its workspace: bytes in one dimension at the end of a tuple."""
+    """The arrays of a library call's result without its workspace: one-dimensional bytes at the end of a tuple."""
     made = results(site)
     if len(made) > 1 and made[-1].dtype in _SCRATCH and made[-1].rank == 1:
         return made[:-1]
@@ -60,7 +59,7 @@ def traffic(site: Site, written: Iterable[Shape] | None = None) -> Cost:
 
 
 def origin(site: Site, value: Instruction) -> object:
-    """What names the memory of a value: the same for two bitcasts of one array, or for one part of a tuple taken twice."""
+    """A key for the memory of a value: equal for two bitcasts of one array, and for a part of a tuple taken twice."""
     while value.opcode == "bitcast" and value.operands:
         value = site.computation[value.operands[0]]
     if value.opcode == "get-tuple-element" and value.operands:
@@ -74,7 +73,7 @@ def priced(site: Site, work: Cost, category: str, *notes: str, written: Iterable
 
 
 def unpriced(site: Site, why: str, category: str = "custom call") -> Price:
-    """A call whose bytes follow from its shapes and whose arithmetic is unknown."""
+    """A call whose bytes are known from its shapes and whose arithmetic is unknown."""
     return priced(site, Cost.of({UNNAMED_WORK: None}), category, why)
 
 

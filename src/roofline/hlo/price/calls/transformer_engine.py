@@ -1,4 +1,4 @@
-"""Transformer Engine's fused attention; its other kernels stay unknown."""
+"""Transformer Engine's fused attention; the cost of its other kernels is unknown."""
 
 from ....formulas.fused_attention import FULL_LENGTHS, Attention
 from ...read.backend_config import backend_config

@@ -1,6 +1,6 @@
-"""Triton kernels, Pallas' among them: by their author's estimate, else by their IR where the program holds it.
+"""Triton kernels, including Pallas' ones: by their author's estimate, else by their IR if the program contains it.
 
-Bytes follow from the shapes of the call: every operand read once, every result written once.
+Bytes are those of the call's shapes: every operand read once, every result written once.
 """
 
 import re
@@ -26,7 +26,7 @@ _UNREAD = "bytes from its shapes; FLOP unknown"
 
 @call("__gpu$xla.gpu.triton", "__gpu$xla.gpu.ptx", "triton_kernel_call", "triton_kernel_call_ffi", "__triton")
 def kernel(site: Site) -> Price:
-    """A kernel at its author's estimate if one came along, else as its IR counts, else with its arithmetic unknown."""
+    """A kernel priced by its author's estimate if it has one, else by its IR, else with unknown arithmetic."""
     config = backend_config(site.instruction)
     estimate = section(config, "cost_estimate")
     if any(name in estimate for name in FIELDS):
@@ -41,12 +41,12 @@ def kernel(site: Site) -> Price:
         work, masked = kernel_work(read_bytecode(code), programs)
     except FormulaError as misfit:
         return unpriced(site, f"{_UNREAD}: {misfit}")
-    said = "masked lanes are counted" if masked else ""
-    return priced(site, work, "custom call", f"{COUNTED}from its Triton IR, without integer (address) arithmetic", said)
+    note = "masked lanes are counted" if masked else ""
+    return priced(site, work, "custom call", f"{COUNTED}from its Triton IR, without integer (address) arithmetic", note)
 
 
 def _code(text: str) -> bytes | None:
-    """The MLIR bytecode in a configuration, where a string writes bytes as two hexadecimal digits behind a backslash."""
+    """The MLIR bytecode in a configuration, whose strings write bytes as a backslash and two hexadecimal digits."""
     match = _IR.search(text)
     if match is None:
         return None

@@ -1,8 +1,8 @@
-"""The arithmetic of a Triton kernel, from its IR: what one program does, times the programs of the grid.
+"""The arithmetic of a Triton kernel, from its IR: that of one program, times the programs of the grid.
 
-Counted: floating-point arithmetic, transcendentals, products (``tt.dot``) and reductions, for every element of the blocks they work
-on, lanes that a mask turns off included. Integer arithmetic computes addresses and is not counted. An operation that is not in
-the tables, a branch, or a loop whose bounds are not constants makes the whole kernel's arithmetic unknown.
+Counted: floating-point arithmetic, transcendentals, products (``tt.dot``) and reductions, for every element of their blocks, including
+masked lanes. Integer arithmetic computes addresses and is not counted. An operation that is not in the tables, a branch, or a loop whose
+bounds are not constants makes the whole kernel's arithmetic unknown.
 """
 
 import re
@@ -62,7 +62,7 @@ _EFFECTS = ("tt.store", "tt.return", "scf.yield", "tt.reduce.return", "tt.scan.r
 
 
 class _Program(Struct):
-    """One walk over a kernel: the integers known so far and the values that are used."""
+    """The state of a pass over a kernel: the integers known so far and the values that are used."""
 
     known: dict[int, int] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)
@@ -111,7 +111,7 @@ class _Program(Struct):
         return NOTHING
 
     def _fold(self, operation: Operation) -> None:
-        """Whole numbers that follow from constants: the bounds of loops."""
+        """Evaluates an integer operation on known integers, to find the bounds of loops."""
         if len(operation.results) != 1 or operation.results[0][1].shape:
             return
         number, kind = operation.results[0]
@@ -137,7 +137,7 @@ class _Program(Struct):
         return sum((self.cost(block) for region in operation.regions for block in region), NOTHING)
 
     def _combined(self, operation: Operation) -> Cost:
-        """A reduction or scan: its region once for each element beyond the first of a row."""
+        """A reduction or scan: its region once for each element of a row but the first."""
         source = operation.operands[0][1] if operation.operands else Type("?")
         if operation.name == "tt.reduce":
             rows = _only(operation.results[:1]).elements
@@ -193,7 +193,7 @@ def _number(element: str) -> str:
 
 
 def kernel_work(module: Block, programs: int) -> tuple[Cost, bool]:
-    """The arithmetic of a kernel that runs as a number of Triton programs, and whether masks turn some of its lanes off."""
+    """The arithmetic of a kernel that runs as ``programs`` Triton programs, and whether some of its lanes are masked."""
     functions = [one for top in module.operations for region in top.regions for block in region for one in block.operations]
     kernels = [one for one in functions if one.name == "tt.func"]
     if len(kernels) != 1 or len(functions) != 1 or len(kernels[0].regions) != 1 or len(kernels[0].regions[0]) != 1:
