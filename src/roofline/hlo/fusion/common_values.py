@@ -1,9 +1,8 @@
-"""Values that a program computes twice, computed once: what compilers do before they fuse (common subexpression elimination).
+"""Common subexpression elimination, which compilers do before they fuse: values that a program computes twice are computed once.
 
-Instructions are merged where nothing tells them apart: the same opcode, shape, attributes and operands. An ``opt-barrier`` keeps what
-comes before it apart from what comes after, as it is written to do, and so does whatever happens in an order (side effects, control
-dependencies). What takes no arithmetic is not merged, though what is made of it is: kernels convert and reshape what they read each on
-its own, and an array filled with constants would need a copy where two loops or updates share it.
+Instructions are merged if opcode, shape, attributes and operands are the same. Values before and after an ``opt-barrier`` are not merged,
+nor are instructions with side effects or control dependencies. Instructions without arithmetic are not merged, but their users are: each
+kernel converts and reshapes its inputs itself, and an array filled with constants would need a copy if two loops or updates shared it.
 """
 
 from msgspec.structs import replace
@@ -13,7 +12,7 @@ from ..ir.module import Computation, HloModule
 from ..ir.shapes import Shape
 from .inlining import busy_computations, computations_that_run, with_effects, without_dead_code
 
-_KEPT_APART = NEVER_EQUAL | {"opt-barrier"}
+_NEVER_MERGED = NEVER_EQUAL | {"opt-barrier"}
 _NO_ARITHMETIC = frozenset(("convert", "bitcast", "bitcast-convert", "broadcast", "reshape", "transpose", "slice"))
 
 
@@ -28,16 +27,16 @@ def with_common_values(module: HloModule) -> HloModule:
 
 def _merged(module: HloModule, computation: Computation, busy: set[int]) -> Computation:
     apart = with_effects(computation, busy).union(*(one.control for one in computation.instructions if one.control))
-    alike: dict[object, list[int]] = {}  # by what is quickly compared
-    same: dict[int, int] = {}  # an instruction, and the first that makes the same value
-    merged: dict[int, int] = {}  # those of them that are used instead
+    alike: dict[object, list[int]] = {}  # instructions by a key that is quickly compared
+    same: dict[int, int] = {}  # an instruction, and the first that computes the same value
+    merged: dict[int, int] = {}  # the entries of `same` that are replaced
     constant: set[int] = set()
-    shapes: dict[int, Shape] = {}  # instructions share their shapes: each is compared with the others once
+    shapes: dict[int, Shape] = {}  # by id, so that each shape object is compared with others only once
     first_of: dict[Shape, Shape] = {}
     for index, instruction in enumerate(computation.instructions):
-        if instruction.opcode in _KEPT_APART or instruction.control or index in apart:
+        if instruction.opcode in _NEVER_MERGED or instruction.control or index in apart:
             continue
-        if constant.issuperset(instruction.operands):  # a constant itself has none
+        if constant.issuperset(instruction.operands):  # true of a constant itself, which has no operands
             constant.add(index)
         shape = shapes.get(id(instruction.shape))
         if shape is None:

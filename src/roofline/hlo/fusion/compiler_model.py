@@ -1,32 +1,32 @@
-"""What a compiler would fuse, for programs that no compiler has seen: unoptimised HLO and StableHLO, as kernels.
+"""A model of compiler fusion: which kernels a compiler would make of unoptimised HLO or StableHLO.
 
-`fuse` gives the module an optimiser would give as far as costs depend on it: calls are written out, dead code is gone, equal values are
-computed once, and groups of instructions are ``fusion`` instructions that call computations of their own, so that the same rules price
-both. It is an estimate: a compiler considers more than these rules do. They are
+`fuse` returns an optimised module, as far as costs depend on it: calls are inlined, dead code is removed, equal values are computed once,
+and groups of instructions are ``fusion`` instructions with computations of their own, so that they are priced like those of a compiler. It
+is an estimate: a compiler considers more than these rules:
 
-1. Elementwise work, conversions, broadcasts, iotas, scalar constants, reshapes, slices, pads, concatenations and transposes join the
-   kernel that uses them: each element is computed where it is needed, and its place in memory is never written.
-2. A value that several kernels use makes them one kernel of several results when they iterate over as many elements and none waits for
-   another: it is then computed and its operands are read once. Else it is repeated in each when reading again what it is made from
-   moves no more bytes than storing it, a transcendental counting as a byte: arithmetic is cheaper than memory. Else one kernel stores
-   it, on the way where it can. Reductions, products and gathers are never repeated.
-3. A reduction takes its elementwise producers, and siblings that reduce the same elements in the same way: they read the operand once. What
-   follows starts a new kernel, because no element is known before the last is read, unless it is elementwise work on the result itself
-   or the reduced dimensions are the minor ones and a row fits on chip (`Rules.row_bytes`): then row after row is read, reduced and
-   used again, as in a softmax or a normalisation.
+1. Elementwise work, conversions, broadcasts, iotas, scalar constants, reshapes, slices, pads, concatenations and transposes are fused into
+   the kernel that uses them: each element is computed where it is needed, and is not stored in memory.
+2. If several kernels use a value, they become one kernel with several results if they iterate over equally many elements and none depends
+   on another: the value is then computed once and its operands are read once. Else each kernel computes the value again, if reading its
+   sources moves no more bytes than storing it, with a transcendental counted as a byte: arithmetic is cheaper than memory. Else one kernel
+   stores it: if possible one that computes it anyway. Reductions, products and gathers are never repeated.
+3. A reduction is fused with its elementwise producers, and with siblings that reduce the same elements in the same way: they read the
+   operand once. Its users are in another kernel, because they need the whole reduction first, unless they are elementwise work on the
+   result itself, or the reduced dimensions are the minor ones and a row fits on chip (`Rules.row_bytes`): then each row is read, reduced
+   and used again in one kernel, as in a softmax or a normalisation.
 4. A product (dot, convolution) is a kernel of its own. Its loads convert, transpose, slice and broadcast the operands; its store adds a
-   bias, applies an activation, scales, converts and adds a residual, when that is all that is made of its result. How much of this it
-   does depends on whether a compiler or a library generates the product: `Rules.loads` and `Rules.stores`.
-5. Updates in place (scatter, dynamic-update-slice) compute their updates and indices, but need the array they change in memory.
-   Elementwise work takes a gather in, and a gather the elementwise work on its table, of which it needs what it takes, unless it takes
-   more elements than the table has and would compute some again.
-6. Sorts, transforms, random numbers, custom calls, collectives, loops, conditionals, copies and barriers are boundaries: what enters
-   or leaves them is in memory.
-7. A value that is read in one narrower format alone is stored in that format.
+   bias, applies an activation, scales, converts and adds a residual, if its result has no other use. How much of this it does depends on
+   whether the compiler or a library generates the product: `Rules.loads` and `Rules.stores`.
+5. Updates in place (scatter, dynamic-update-slice) are fused with the computation of their updates and indices, but need the updated array
+   in memory. A gather is fused into the elementwise work on its result, and elementwise work on its table into the gather, unless the
+   gather takes more elements than the table has and would compute some of them twice.
+6. Sorts, transforms, random numbers, custom calls, collectives, loops, conditionals, copies and barriers are not fused: their operands and
+   results are in memory.
+7. A value that is only read after conversion to one narrower format is stored in that format.
 
-No rule raises the traffic unless `Rules.copies` asks for the copies of operands that libraries need, and none repeats what has side
-effects. The arithmetic stays the same but for what rule 2 repeats, which is counted in every kernel that computes it. A module that was
-compiled (scheduled, or with fusions) is left as it is, so fusing twice is fusing once.
+No rule increases memory traffic, except for `Rules.copies` (copies of operands that libraries need), and none repeats side effects.
+Arithmetic only increases by what rule 2 repeats: it is counted in every kernel that computes it. A compiled module (scheduled, or with
+fusions) is returned unchanged, so `fuse` can be applied twice.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -76,7 +76,7 @@ class Names(Struct):
     last: dict[str, int] = field(default_factory=dict)
 
     def fresh(self, name: str) -> str:
-        """This name, with a number behind it when it is taken."""
+        """This name, with a number appended if it is taken."""
         if name not in self.taken:
             self.taken.add(name)
             return name
@@ -90,7 +90,7 @@ class Names(Struct):
 
 
 class _Plan(Struct, frozen=True):
-    """How a group becomes a fusion: its members and results in order, the values from outside, the one it is named after, and its body."""
+    """A group as a fusion: its members and results in order, the values from outside, the instruction it is named after, and its body."""
 
     members: Sequence[int]
     outside: Sequence[int]
@@ -99,28 +99,28 @@ class _Plan(Struct, frozen=True):
     body: int
 
     def moved(self, by: int, start: int) -> "_Plan":
-        """The same some instructions further on; those before ``start`` stay."""
+        """The same plan ``by`` instructions later; instructions before ``start`` stay the same."""
         parts = (self.members, self.outside, self.outputs, (self.hero,))
         members, outside, outputs, (hero,) = [[one + by if one >= start else one for one in part] for part in parts]
         return _Plan(members, outside, outputs, hero, self.body)
 
 
 class _Maker:
-    """Puts computations together, and keeps names apart. Equal kernels, as of equal layers, call one computation."""
+    """Builds the fused computations with unique names. Equal kernels, such as those of equal layers, call one computation."""
 
     def __init__(self, module: HloModule) -> None:
         self.module = module
         self.computations = list(module.computations)
         self.bodies: dict[Hashable, int] = {}
-        self.plans: dict[int, tuple[int, _Plan]] = {}  # by the group that others copy, with the distance of the one it was made for
+        self.plans: dict[int, tuple[int, _Plan]] = {}  # id of the original of copied groups -> distance of a copy from it, and its plan
         self.titles = Names({computation.name for computation in module})
         running = set(computations_that_run(module))
         self.names = Names({one.name for number, each in enumerate(module) if number not in running for one in each})
 
     def rebuilt(self, computation: Computation, groups: tuple[Group, ...]) -> Computation:
-        """The computation with a fusion for each group of more than one instruction, each value before its uses."""
+        """The computation with a fusion for each group of more than one instruction, and values before their uses."""
         instructions: list[Instruction] = []
-        where: dict[int, int] = {}  # values that are in memory, by their old place
+        where: dict[int, int] = {}  # old index -> new index, of values that are in memory
         for node in _schedule(computation, groups):
             if isinstance(node, Group) and len(node.members) > 1:
                 self.fusion(computation, node, instructions, where)
@@ -135,7 +135,7 @@ class _Maker:
         return replace(computation, instructions=tuple(instructions), root=where[computation.root], parameters=parameters)
 
     def fusion(self, computation: Computation, group: Group, instructions: list[Instruction], where: dict[int, int]) -> None:
-        """Appends a fusion and, when it has several results, its elements."""
+        """Appends a fusion and, if it has several results, the elements of its tuple."""
         old, plan = computation.instructions, self.plan(computation, group)
         hero, outputs = old[plan.hero], plan.outputs
         made = Made(hero.dialect.where)
@@ -158,9 +158,9 @@ class _Maker:
             )
 
     def plan(self, computation: Computation, group: Group) -> "_Plan":
-        """How a group becomes a fusion, found once for its copies in equal layers; the names of its members are taken."""
+        """The plan of a group, made once for all copies in equal layers; reserves the names of its members."""
         old, copied = computation.instructions, group.copied
-        known = None if copied is None else self.plans.get(id(copied.group))  # which the copies keep
+        known = None if copied is None else self.plans.get(id(copied.group))  # its copies keep this group alive
         if copied is not None and known is not None:
             plan = known[1].moved(copied.by - known[0], copied.start)
             for member in plan.members:
@@ -176,7 +176,7 @@ class _Maker:
         return plan
 
     def body(self, computation: Computation, group: Group, members: list[int], outside: tuple[int, ...], hero: Instruction) -> int:
-        """The computation of a fusion, by its number; ``outside`` are the values that its parameters stand for."""
+        """The number of the computation of a fusion; ``outside`` are the values that become its parameters."""
         old, outputs = computation.instructions, sorted(group.outputs)
         where = {value: place for place, value in enumerate((*outside, *members))}
         operands = [tuple([where[operand] for operand in old[member].operands]) for member in members]
@@ -213,7 +213,7 @@ class _Maker:
 
 
 def _form(instruction: Instruction) -> Hashable:
-    """What an instruction does to its operands, equal for those that do the same; instructions share their shapes and attributes."""
+    """A key that is equal for instructions that do the same to their operands."""
     attributes = instruction.dialect.unread(instruction.raw)
     return instruction.opcode, id(instruction.shape), instruction.calls, id(instruction) if attributes is None else attributes
 
@@ -228,18 +228,18 @@ def _hero(computation: Computation, group: Group, members: list[int]) -> int:
 
 
 def _schedule(computation: Computation, groups: tuple[Group, ...]) -> Iterator[Group | int]:
-    """Kernels and lone instructions, each after those it needs; in the program's order where that leaves a choice."""
+    """Kernels and unfused instructions, each after those it depends on, and otherwise in the program's order."""
     instructions = computation.instructions
     inside = set().union(*[group.members for group in groups])
     nodes: list[Group | int] = [*groups, *(index for index in range(len(instructions)) if index not in inside)]
-    writer: dict[int, int] = {}  # of a value the number of its node
+    writer: dict[int, int] = {}  # value -> number of the node that computes it
     for number, node in enumerate(nodes):
         for output in node.outputs if isinstance(node, Group) else (node,):
             writer[output] = number
     leads: list[list[int]] = [[] for _ in nodes]
-    missing: list[int] = []  # how many nodes each still waits for
+    missing: list[int] = []  # per node, how many nodes it depends on that are not scheduled yet
     for number, node in enumerate(nodes):
-        if isinstance(node, Group):  # whose members nothing else orders
+        if isinstance(node, Group):  # its members have no control dependencies
             read = set().union(*[instructions[member].operands for member in node.members]) - node.members
         else:
             read = {*instructions[node].operands, *instructions[node].control}

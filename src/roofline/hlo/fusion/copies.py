@@ -1,9 +1,8 @@
-"""Copies that a compiler must add to a program, and those it leaves out.
+"""Copies that a compiler must add to a program, and copies that it removes.
 
-An update in place, and a loop, write over their operand. Where that array must stay as it is (an argument that is not donated, a
-constant, an array that is used again later, or twice by one loop) they get a copy of it, and so does a result that is an argument or
-another result.
-Arguments that are donated are not copied, and a copy of an array that nothing else needs is left out.
+An update in place, and a loop, write over their operand. If that array must not change (an argument that is not donated, a constant, an
+array that is used later, or twice by one loop), it is copied first. A result that is an argument or another result is copied too. Donated
+arguments are not copied, and a copy of an array without other uses is removed.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +20,7 @@ from .inlining import computations_that_run
 
 
 class _Use(NamedTuple):
-    """An array that an instruction must have to itself: one of its operands, or a part of it."""
+    """A use that needs an array of its own: an instruction, one of its operands, and a part of that."""
 
     user: int
     operand: int
@@ -29,10 +28,10 @@ class _Use(NamedTuple):
 
 
 def with_copies(module: HloModule, platform: Platform) -> HloModule:
-    """A program that was not compiled, with the copies that its updates, loops and results need and without those that nothing needs."""
+    """An uncompiled program with the copies that its updates, loops and results need, and without needless copies."""
     running = computations_that_run(module)
     if any(one.opcode == "copy" for number in running for one in module.computations[number]):
-        module = _without_idle_copies(module, ValuesOf(module, platform), running)
+        module = _without_needless_copies(module, ValuesOf(module, platform), running)
     values = ValuesOf(module, platform)
     uses = {number: found for number in running if (found := _needed(values, number))}
     if not uses:
@@ -44,25 +43,25 @@ def with_copies(module: HloModule, platform: Platform) -> HloModule:
     return replace(module, computations=tuple(computations))
 
 
-def _without_idle_copies(module: HloModule, values: ValuesOf, running: Iterable[int]) -> HloModule:
-    """The module without copies, within one memory, of arrays that nothing else needs."""
+def _without_needless_copies(module: HloModule, values: ValuesOf, running: Iterable[int]) -> HloModule:
+    """The module without copies, within one memory, of arrays that have no other use."""
     computations = list(module.computations)
     for number in running:
         new = list(module.computations[number].instructions)
         for time, index in enumerate(values[number].order):
-            if new[index].opcode == "copy" and _is_idle(values, number, new[index], time):
+            if new[index].opcode == "copy" and _is_needless(values, number, new[index], time):
                 new[index] = replace(new[index], opcode="bitcast")
         computations[number] = replace(computations[number], instructions=tuple(new))
     return replace(module, computations=tuple(computations))
 
 
-def _is_idle(values: ValuesOf, number: int, copy: Instruction, time: int) -> bool:
+def _is_needless(values: ValuesOf, number: int, copy: Instruction, time: int) -> bool:
     found = values[number]
     copied = found.trees[copy.operands[0]]
     before = found.computation[copy.operands[0]].shape
     if not isinstance(copied, Value) or before.memory_space != copy.shape.memory_space or before.minor_axis != copy.shape.minor_axis:
         return False
-    carried = copied.leaf is not None and number != values.module.entry  # what becomes of it the loop around decides
+    carried = copied.leaf is not None and number != values.module.entry  # a parameter: the caller may still need it
     return not carried and copied.last == time and not values.must_stay(number, copied)
 
 
@@ -70,7 +69,7 @@ def _needed(values: ValuesOf, number: int) -> list[_Use]:
     """The uses in one computation that need an array of their own."""
     found, computation = values[number], values.module.computations[number]
     uses: list[_Use] = []
-    in_place: dict[int, list[int]] = {}  # the parameters that bodies update, which several fusions may call
+    in_place: dict[int, list[int]] = {}  # fused body -> the parameters that it updates; several fusions may call one
     for time, index in enumerate(found.order):
         instruction = computation.instructions[index]
         for operand in _written_over(values.module, instruction, in_place):
@@ -97,14 +96,14 @@ def _written_over(module: HloModule, instruction: Instruction, in_place: dict[in
 
 
 def _changed(values: ValuesOf, number: int, index: int) -> list[_Use]:
-    """The parts of a loop's operand that it changes and that must stay."""
+    """The parts of a loop's operand that the loop changes but that must not change."""
     operand = values.module.computations[number][index].operands[0]
     tree = values[number].trees[operand]
     changed = values.changed(values.module.computations[number][index])
     parts = [(path, value) for path, value, changes in zip(paths(tree), leaves(tree), changed, strict=False) if changes]
-    # Single numbers, such as the counter's start, are written where they are needed.
+    # Scalars, such as the initial counter, are not copied: they are written to where the loop needs them.
     arrays = [(path, value) for path, value in parts if value is not None and value.shape.dims]
-    firsts = {id(value): path for path, value in reversed(arrays)}  # one array may be two parts: the second needs a copy
+    firsts = {id(value): path for path, value in reversed(arrays)}  # an array may be two parts of the operand: the second needs a copy
     return [_Use(index, operand, path) for path, value in arrays if firsts[id(value)] != path or values.must_stay(number, value)]
 
 
@@ -133,13 +132,13 @@ def _inserted(computation: Computation, uses: list[_Use], fresh: Callable[[str],
         return len(new) - 1
 
     def copied(index: int) -> int:
-        """A copy of the array that an instruction of the old computation gives."""
+        """The new index of a copy of an instruction's array."""
         old = computation[index]
         name = fresh(f"copy_{old.name}")
         return put(replace(old, name=name, opcode="copy", operands=(where[index],), calls=(), control=()))
 
     def given(index: int, inside: list[tuple[int, ...]]) -> int:
-        """An operand with the parts at some paths copied; a part of a tuple that was not put together here stays."""
+        """The new index of an operand with the parts at some paths copied; only tuples built in this computation are opened."""
         old = computation[index]
         if () in inside:
             return copied(index) if not old.shape.is_tuple else where[index]

@@ -1,11 +1,11 @@
-"""A program that was compiled for a CPU, as it was before: without fusions and layouts, in the number formats of the source.
+"""A program compiled for a CPU, as it was before compilation: without fusions and layouts, in the number formats of the source.
 
-XLA's CPU compiler has no products or exchanges of 16-bit and 8-bit floats: it converts their operands to fp32 or fp16 and the result
-back. An accelerator does not, so these conversions are taken out again; those that the source asked for stay. An all-reduce of fp8 thus
-moves 8 bits a value, as XLA compiles it for GPUs (`GpuFloatSupport::IsSupported` in xla/service/gpu/gpu_float_support.cc).
+XLA's CPU compiler has no products or collectives of 16-bit and 8-bit floats: it converts their operands to fp32 or fp16 and the result
+back. An accelerator does not, so these conversions are removed; those in the source stay. An all-reduce of fp8 thus moves 8 bits per
+value, as XLA compiles it for GPUs (`GpuFloatSupport::IsSupported` in xla/service/gpu/gpu_float_support.cc).
 
-The compiler for CPUs also moves conversions out of loops, adds up several values in one all-reduce, and transposes the operands of
-products, which matrix units take in any order.
+The CPU compiler also moves conversions out of loops, combines several all-reduces into one, and transposes the operands of products, which
+matrix units take in any order.
 """
 
 import re
@@ -19,20 +19,20 @@ from ..ir.module import Call, Computation, HloModule, Instruction
 from ..ir.shapes import NUMBERS, Shape
 from .inlining import busy_computations, computations_that_run, inlined, without_dead_code
 
-Formats = dict[int, str]  # number formats by the place of an operand, or of a part of a tuple
+Formats = dict[int, str]  # number formats by the index of an operand, or of a part of a tuple
 
 _PRODUCTS = ("dot", "ragged-dot", "convolution")
 _REDUCING = ("all-reduce", "reduce-scatter")
-_PROMOTED = "bf16"  # what a reduction over devices was before, where the program does not show it: only 16-bit formats are widened
-_COMBINED = "combined"  # an attribute: one of several values that the compiler added up together, in one format
+_PROMOTED = "bf16"  # the assumed original format of a widened reduction over devices: only 16-bit formats are widened
+_COMBINED = "combined"  # an attribute: one of several reductions that the compiler combined in one format
 _WIDE = ("f32", "f16", "bf16", "s32")
-# Opcodes that keep the values of their operands: which of these are data; the others are places and sizes.
+# Opcodes that only move data: which of their operands are data; the others are indices and sizes.
 _KEEPING: dict[str, slice] = {
     **dict.fromkeys(("bitcast", "broadcast", "dynamic-slice", "gather", "reshape", "reverse", "slice", "transpose"), slice(1)),
     **dict.fromkeys(("all-gather", "all-to-all", "collective-broadcast", "collective-permute", "concatenate", "opt-barrier"), slice(None)),
     **dict.fromkeys(("dynamic-update-slice", "pad"), slice(2)),
     "select": slice(1, 3),
-    # They also accumulate, in the format that the call names.
+    # These also accumulate, in the format that the call names.
     "reduce-window": slice(1),
     "scatter": slice(0, 3, 2),
     "select-and-scatter": slice(2),
@@ -56,7 +56,7 @@ def decompiled(module: HloModule) -> HloModule:
 
 
 def is_widened(module: HloModule) -> bool:
-    """Whether a program has products in a format to which its compiler converts narrower values, as those for CPUs do."""
+    """Whether a program has products in a format that its compiler widened from a narrower one, as CPU compilers do."""
     instructions = [(each, one) for each in module for one in each.instructions if one.opcode in ("convert", *_PRODUCTS)]
     widened = {
         one.shape.dtype
@@ -67,7 +67,7 @@ def is_widened(module: HloModule) -> bool:
 
 
 def _unfused(computation: Computation) -> Computation:
-    """The computation with calls for fusions, an all-reduce for each value of one that adds up several, no copies within one memory."""
+    """The computation with calls instead of fusions, combined all-reduces split into one per value, and no copies within one memory."""
     new: list[Instruction] = []
     where: dict[int, int] = {}
     for index, one in enumerate(computation.instructions):
@@ -96,11 +96,11 @@ def _plain(computation: Computation, one: Instruction) -> Instruction:
 
 
 class _Narrowing:
-    """One computation while it is written again: where each value is as it was, and where it is in its narrow format.
+    """Rewrites one computation with narrow formats: ``where`` maps each value to its new index, ``narrow`` to that in its narrow format.
 
     ``named`` says whether the program has the framework's names: without them a conversion by the compiler looks like one the user wrote.
-    ``calls`` counts the callers of each computation. ``given`` are narrow formats of parts of the loop state that it is the body or
-    condition of, ``carried`` those of the loops in it.
+    ``calls`` counts the callers of each computation. ``given`` are the narrow formats of parts of the loop state, if the computation is
+    the body or condition of a loop; ``carried`` are those of the loops in it.
     """
 
     def __init__(self, module: HloModule, computation: Computation, calls: Mapping[int, int], named: bool, given: Formats) -> None:
@@ -118,7 +118,7 @@ class _Narrowing:
         return replace(self.old, instructions=tuple(self.new), root=self.where[self.old.root], parameters=parameters)
 
     def _wanted(self) -> dict[int, str]:
-        """The narrow format to which the compiler converts a value wherever it is used, at once or after it was moved."""
+        """The narrow format to which the compiler converts every use of a value, directly or after data movement."""
         asked: dict[int, set[str]] = {self.old.root: {""}}
         found: dict[int, str] = {}
         for index in reversed(range(len(self.old))):
@@ -131,22 +131,22 @@ class _Narrowing:
         return found
 
     def _wants(self, user: Instruction, place: int, wanted: str) -> str:
-        """The format in which a user takes an operand in the end; nothing where it takes it as it is."""
+        """The narrow format to which an operand is converted by one of its users; empty if it is used in its own format."""
         if user.opcode == "convert":
             given = self.old[user.operands[0]].shape.dtype
             return user.shape.dtype if _is_compilers(user) and _widens(user.shape.dtype, given) else ""
         return wanted if place in _data(user) or user.opcode == "get-tuple-element" else ""
 
     def _is_promoted(self, instruction: Instruction) -> bool:
-        """Whether the compiler says that it widened a reduction over devices: by ``promoted`` in the name of what is applied.
+        """Whether the compiler widened a reduction over devices: it adds ``promoted`` to the name of the applied computation.
 
-        Of several reductions in one it names the first one's only.
+        Of several combined reductions it names only the first one's.
         """
         called = (self.module.computations[call.computation].name for call in instruction.calls)
         return not instruction.flag(_COMBINED) and any("promoted" in name for name in called)
 
     def _format(self, index: int) -> str:
-        """The narrow format that a value is known in."""
+        """The narrow format in which a value is available."""
         return self.new[self.narrow[index]].shape.dtype if index in self.narrow else ""
 
     def _write(self, index: int, one: Instruction) -> None:
@@ -168,7 +168,7 @@ class _Narrowing:
             self._as_it_was(index, one)
 
     def _invariants(self, index: int, loop: Instruction) -> Formats:
-        """The narrow formats of the parts of a loop's state that were widened before it and that it does not change."""
+        """The narrow formats of the parts of a loop's state that were widened before the loop and that it does not change."""
         start, numbers = self.old[loop.operands[0]], [call.computation for call in loop.calls]
         if start.opcode != "tuple" or _is_whole(self.old, index):
             return {}
@@ -192,7 +192,7 @@ class _Narrowing:
         self.carried |= dict.fromkeys((call.computation for call in loop.calls), formats)
 
     def _state(self, index: int, one: Instruction) -> None:
-        """Writes the state of a loop as it comes into its body or condition, or as it leaves the body."""
+        """Writes the state of a loop at the beginning of its body or condition, or at the end of its body."""
         operands = tuple(self._in(operand, self.given.get(place, "")) for place, operand in enumerate(one.operands))
         self.where[index] = self.narrow[index] = self._put(one, operands, _with_parts(one.shape, self.given))
 
@@ -210,7 +210,7 @@ class _Narrowing:
             self.narrow[index] = self.narrow.get(one.operands[0], self.where[one.operands[0]])
 
     def _kept(self, index: int, one: Instruction) -> str:
-        """The narrow format in which a value is moved: that of what is moved, or the one it is converted to afterwards."""
+        """The narrow format for data movement: that of the operand, or the one the result is converted to."""
         if one.opcode not in _KEEPING and one.opcode not in _REDUCING:
             return ""
         wanted = self.wanted.get(index, "")
@@ -229,7 +229,7 @@ class _Narrowing:
         wanted = self.wanted.get(index, "")
         known = [self._format(operand) for operand in one.operands[:2]]
         if not all(known):
-            # Operands of a product have one format: the other's was lost when conversions there and back were left out.
+            # Both operands of a product have one format: the other's was lost when the compiler removed a pair of conversions.
             known = [own or max(known) or wanted if self.named else "" for own in known]
         wide = [self.old[operand].shape.dtype for operand in one.operands[:2]]
         formats = {place: own for place, (own, was) in enumerate(zip(known, wide, strict=True)) if own and _widens(own, was)}
@@ -248,7 +248,7 @@ class _Narrowing:
                 self.where[index] = self._converted(one, written, one.shape.dtype)
 
     def _untransposed(self, dot: Instruction, operands: tuple[int, ...]) -> tuple[Instruction, tuple[int, ...]]:
-        """A product that takes its operands as they were before they were transposed, where its result stays the same."""
+        """A product of the operands before their transpositions, if its result stays the same."""
         numbers = dot.dot
         sides = [(numbers.lhs_batch, numbers.lhs_contracting), (numbers.rhs_batch, numbers.rhs_contracting)]
         taken = list(operands)
@@ -265,7 +265,7 @@ class _Narrowing:
         return amended(dot, **dict(zip(names, (*sides[0], *sides[1]), strict=True))), tuple(taken)
 
     def _in(self, operand: int, wanted: str) -> int:
-        """Where an operand is in a format; it is converted where it is not. Without one, where it is as it was."""
+        """The new index of an operand in a format, converted if necessary; without a format, of the operand in its own."""
         if not wanted:
             return self.where[operand]
         if self._format(operand) == wanted:
@@ -283,25 +283,25 @@ class _Narrowing:
 
 
 def _is_whole(computation: Computation, index: int | None = None) -> bool:
-    """Whether a tuple, that of the parameter unless one is named, is used other than part by part."""
+    """Whether a tuple (by default the parameter) has uses other than taking its elements."""
     index = computation.parameters[0] if index is None else index
     users = (one for one in computation.instructions if index in one.operands)
     return index == computation.root or any(one.opcode != "get-tuple-element" for one in users)
 
 
 def _data(instruction: Instruction) -> range:
-    """The operands whose values an instruction keeps or adds up over devices."""
+    """The operands that are data which an instruction moves, or reduces over devices."""
     places = range(len(instruction.operands))
     return places if instruction.opcode in _REDUCING else places[_KEEPING.get(instruction.opcode, slice(0))]
 
 
 def _is_compilers(convert: Instruction) -> bool:
-    """Whether a conversion is the compiler's own."""
+    """Whether the compiler added a conversion."""
     return not _ASKED_FOR.fullmatch(convert.op_name)
 
 
 def _widens(narrow: str, wide: str) -> bool:
-    """Whether a compiler for CPUs may use one format in place of another that its products do not take."""
+    """Whether a CPU compiler may widen one format to another, because its products do not support it."""
     return wide in _WIDE and narrow in NUMBERS and NUMBERS[narrow].bits < NUMBERS[wide].bits and _is_float(narrow) == _is_float(wide)
 
 

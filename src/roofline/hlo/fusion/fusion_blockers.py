@@ -1,7 +1,7 @@
-"""Why a value was handed over in memory rather than fused away, as far as the program shows it.
+"""Why a value is stored in memory instead of being fused, as far as the program shows it.
 
-One reason for each value: the strongest that keeps its producer apart from any of its readers. A compiler may have had others; ``none
-seen`` is where to look first.
+One reason for each value: the strongest that prevents fusing its producer with one of its readers. A compiler may have had others; look
+first at values with ``none seen``.
 """
 
 from collections.abc import Callable, Iterator
@@ -50,9 +50,9 @@ class Blocker(Struct, frozen=True):
 
 
 class _Side(Struct, frozen=True):
-    """A kernel as one end of an intermediate sees it.
+    """The producer or a reader of an intermediate value.
 
-    ``opcodes`` are all that run in it, ``near`` those that make the value or use it before anything changes its size.
+    ``opcodes`` are all opcodes in the kernel, ``near`` the instructions that make or use the value without a change of its size in between.
     """
 
     instruction: Instruction
@@ -82,7 +82,7 @@ Rule = Callable[[HloModule, Intermediate, _Side, list[_Side]], Blocker | None]
 
 
 def _only_moves(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
-    """A kernel that only moves data explains itself, whatever is on the other side."""
+    """A kernel that only moves data is the reason, whatever the other kernel does."""
     for side in (producer, *readers):
         if side.opcodes <= _MOVING and (_changes_layout(module, found, side) or "transpose" in side.opcodes):
             return Blocker("layout change", f"{side.name} only reorders elements")
@@ -206,7 +206,7 @@ _RULES: tuple[Rule, ...] = (
 
 
 def _producer(module: HloModule, found: Intermediate) -> _Side:
-    """The kernel that makes a value, and the instructions in it that make just that value, from its last step up to a change of size."""
+    """The kernel that makes a value, and the instructions in it that make the value, from the last back to a change of size."""
     instruction = found.producer.site.instruction
     body = _body(module, instruction)
     if body is None:
@@ -224,7 +224,7 @@ def _producer(module: HloModule, found: Intermediate) -> _Side:
 
 
 def _reader(module: HloModule, reader: Reader) -> _Side:
-    """A kernel that reads a value, and the instructions in it that take just that value, from its first step down to a change of size."""
+    """A kernel that reads a value, and the instructions in it that use the value, from the first on to a change of size."""
     instruction = reader.kernel.site.instruction
     body = _body(module, instruction)
     if body is None:
@@ -241,14 +241,14 @@ def _reader(module: HloModule, reader: Reader) -> _Side:
 
 
 def _is_index(one: Instruction, value: int) -> bool:
-    """Whether a value only says where a slice or a gather is taken; such operands are small, and block nothing."""
+    """Whether a value is only the indices of a slice or a gather; such operands are small and prevent no fusion."""
     if one.opcode in ("dynamic-slice", "gather"):
         return value not in one.operands[:1]
     return one.opcode == "dynamic-update-slice" and value not in one.operands[:2]
 
 
 def _body(module: HloModule, instruction: Instruction) -> Computation | None:
-    """What a fusion runs, also where it runs asynchronously."""
+    """The body of a fusion, also of an asynchronous one."""
     if not instruction.calls or instruction.opcode not in ("fusion", "async-start"):
         return None
     body = module.computations[instruction.calls[0].computation]

@@ -1,7 +1,7 @@
-"""The fusion report: which kernels a program is cut into, what the cuts move, why they are there, and what each would give back.
+"""The fusion report: the kernels of a program, the bytes that move between them, why they are not fused, and what fusing would save.
 
-A boundary is a value that one kernel writes and others of the same computation read. Fused, its bytes would not move: all reads, and
-the write too unless the value is needed in memory anyhow. Amounts are totals over all executions; a loop's body counts its trips.
+A boundary is a value that one kernel writes and others of the same computation read. Fusing them would avoid all reads, and the write
+too unless the value is needed in memory anyway. Amounts are totals over all executions; a loop's body counts its trips.
 
     gain of a boundary   sum of its kernels' floors − floor of their costs together without the avoidable bytes
 
@@ -43,7 +43,7 @@ Number = TypeVar("Number", Amount, float)
 
 
 class Boundary(Struct, frozen=True, kw_only=True):
-    """A value that kernels hand over in main memory. ``gain_s`` is unknown without a machine."""
+    """A value that one kernel writes to main memory and others read. ``gain_s`` is unknown without a machine."""
 
     value: str
     shape: str
@@ -61,7 +61,7 @@ class Boundary(Struct, frozen=True, kw_only=True):
 
 
 class KernelShare(Struct, frozen=True, kw_only=True):
-    """A kernel, and how many of its bytes lie on boundaries: reads of what others made, writes that only others need."""
+    """A kernel, and how many of its bytes fusion could avoid: reads of other kernels' results, writes that only other kernels read."""
 
     name: str
     category: str
@@ -74,7 +74,7 @@ class KernelShare(Struct, frozen=True, kw_only=True):
 
 
 class Fragmentation(Struct, frozen=True, kw_only=True):
-    """Into how many and how small pieces a program is cut.
+    """How many kernels a program has, and how small they are.
 
     ``kernels`` counts executions, ``distinct`` the kernels of the program's text. Medians are over executions. Kernels whose floor is
     below the machine's launch latency are ``small``: shares of kernels, of bytes and of the summed floors. ``scopes`` are executions
@@ -110,7 +110,7 @@ class FusionReport(Struct, frozen=True, kw_only=True):
 
     @property
     def avoidable_bytes(self) -> int:
-        """Bytes that no boundary would leave."""
+        """Bytes that would not move if every boundary were fused."""
         return sum(one.avoidable_bytes for one in self.boundaries)
 
     @property
@@ -185,7 +185,7 @@ def _boundary(module: HloModule, found: Intermediate, machine: Machine | None) -
 
 
 def _gain(found: Intermediate, machine: Machine) -> float:
-    """Seconds a step that the kernels of a boundary would save as one."""
+    """Seconds that fusing the kernels of a boundary would save per execution."""
     apart = [found.producer.price.cost, *(reader.kernel.price.cost for reader in found.readers)]
     together: Cost = sum(apart, NOTHING)
     rest = tuple((resource, amount) for resource, amount in together.amounts if resource != HBM)
@@ -195,7 +195,7 @@ def _gain(found: Intermediate, machine: Machine) -> float:
 
 
 def _floor(cost: Cost, machine: Machine) -> float:
-    """The floor of a cost on the units that are rated; none of them is a floor of 0."""
+    """The floor of a cost on the rated units; 0 if none is rated."""
     rated = tuple((resource, amount) for resource, amount in cost.amounts if machine.resolve(resource))
     return place(Cost(rated), machine).floor_s
 
@@ -252,13 +252,13 @@ def _fragmentation(ran: Sequence[Executed], machine: Machine | None) -> Fragment
 
 
 def _share(parts: Sequence[tuple[Amount, bool]]) -> float | None:
-    """The part of a sum whose mark is set; ``None`` of nothing."""
+    """The share of the amounts whose flag is set; ``None`` if they sum to 0."""
     total = sum(float(amount) for amount, _ in parts)
     return sum(float(amount) for amount, chosen in parts if chosen) / total if total else None
 
 
 def _median(values: Sequence[tuple[Number, int]]) -> Number | None:
-    """The weighted median of values; the lower one of two."""
+    """The weighted median of (value, weight) pairs; the lower of two middle ones."""
     ordered = sorted((value for value in values if value[1]), key=lambda item: item[0])
     half = sum(times for _, times in ordered) / 2
     for (middle, _), reached in zip(ordered, accumulate(times for _, times in ordered), strict=True):

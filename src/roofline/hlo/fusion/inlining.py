@@ -1,7 +1,6 @@
-"""Called functions written out where they are called, dead code left out, and loops marked with their trip counts.
+"""Inlines called functions, removes dead code, and annotates loops with their trip counts.
 
-What a compiler does before it fuses, as far as costs depend on it. Frameworks lower every jitted helper to a function of its own, and
-no kernel crosses a call.
+Compilers do this before they fuse. Frameworks lower every jitted helper to a function of its own, and no kernel crosses a call.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,11 +15,11 @@ from ..ir.shapes import Layout, Shape
 from ..price.loops import Loops
 from ..read.backend_config import known_trip_count
 
-# How far a module may grow when its calls are written out, in instructions and in times its own size; calls beyond it stay calls.
-ROOM = 2**16
+# How many instructions inlining may add: this many, or this many times the module's own, whichever is more. Further calls stay calls.
+MOST_INLINED = 2**16
 GROWTH = 4
 
-# Computations that run in the place of the instruction that calls them, and so hold kernels of their own.
+# Roles of called computations that run as kernels of their own.
 RUNS: dict[str, tuple[str, ...]] = {
     "while": ("condition", "body"),
     "conditional": ("branch_computations",),
@@ -33,16 +32,16 @@ _EFFECTS = frozenset(
     )
 )
 _MAY_HAVE_EFFECTS = _EFFECTS | {"custom-call"}
-# Opcodes that `_written_out` replaces, or may.
+# Opcodes that `_with_calls_inlined` replaces, or may.
 _REWRITTEN = frozenset(("call", "custom-call", "get-tuple-element", "square"))
-# Marks that change nothing.
+# Annotations without effect on values.
 SHARDING_MARKS = ("Sharding", "sdy.sharding_constraint", "xla.sdy.FuncResultSharding", "xla.sdy.PropagationBarrier")
 
 
 def inlined(module: HloModule, *, keeps_shardings: bool = False) -> HloModule:
-    """The module with calls written out in every computation that runs, and without computations that are no longer called.
+    """The module with calls inlined in every computation that runs, and without computations that are no longer called.
 
-    Marks that only say how a value is sharded go too, unless the program is still to be partitioned (``keeps_shardings``).
+    Sharding annotations are removed too, unless the program is still to be partitioned (``keeps_shardings``).
 
     The framework's names of inner instructions are relative to the call, as ``jit(step)/layer0`` and ``jit(silu)/mul``: they are
     joined as compilers do. Names of instructions may repeat.
@@ -51,12 +50,12 @@ def inlined(module: HloModule, *, keeps_shardings: bool = False) -> HloModule:
     plain = _Plain()
     done = list(map(plain.computation, module.computations))
     busy: set[int] = set()
-    room = max(ROOM, GROWTH * sum(map(len, done)))
+    budget = max(MOST_INLINED, GROWTH * sum(map(len, done)))
     for number in callees_first(module):
         if with_effects(done[number], busy):
             busy.add(number)
         if number in running:
-            written, room = _written_out(done, number, room, keeps_shardings)
+            written, budget = _with_calls_inlined(done, number, budget, keeps_shardings)
             done[number] = without_dead_code(written, busy)
     flat = _called_only(replace(module, computations=tuple(done)))
     loops = Loops(flat)
@@ -87,13 +86,13 @@ class _Plain:
             return shape
         found = self.known.get(shape)
         if found is None:
-            plain = replace(shape, layout=_meant(shape), parts=tuple(map(self.shape, shape.parts)))
+            plain = replace(shape, layout=_without_order(shape), parts=tuple(map(self.shape, shape.parts)))
             found = self.known[shape] = shape if plain == shape else plain
         return found
 
 
-def _meant(shape: Shape) -> Layout | None:
-    """What a layout says apart from the order of dimensions."""
+def _without_order(shape: Shape) -> Layout | None:
+    """The layout without the order of dimensions; None if nothing else is in it."""
     layout = shape.layout
     if layout is None or not (layout.memory_space or layout.element_bits):
         return None
@@ -142,12 +141,12 @@ def computations_that_run(module: HloModule) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _written_out(done: list[Computation], number: int, room: int, keeps_shardings: bool) -> tuple[Computation, int]:
-    """A computation with the calls in it replaced by what they call, every value before its uses, and the room that is left."""
+def _with_calls_inlined(done: list[Computation], number: int, budget: int, keeps_shardings: bool) -> tuple[Computation, int]:
+    """A computation with its calls inlined and values before their uses, and the remaining ``budget`` of instructions to inline."""
     computation, order = done[number], in_order(done[number])
     are_same = _REWRITTEN.isdisjoint([one.opcode for one in computation.instructions])
     if are_same and order == tuple(range(len(computation))) and not any(one.control for one in computation.instructions):
-        return computation, room
+        return computation, budget
     instructions: list[Instruction] = []
     place: dict[int, int] = {}
 
@@ -163,8 +162,8 @@ def _written_out(done: list[Computation], number: int, room: int, keeps_sharding
     for index in order:
         instruction = computation[index]
         called = _function(done, computation, instruction, keeps_shardings)
-        if called is not None and len(called) <= room:
-            room -= len(called)
+        if called is not None and len(called) <= budget:
+            budget -= len(called)
             inner = {parameter: place[operand] for parameter, operand in zip(called.parameters, instruction.operands, strict=False)}
             named = _renaming(instruction)
             for inside, one in enumerate(called.instructions):
@@ -178,13 +177,13 @@ def _written_out(done: list[Computation], number: int, room: int, keeps_sharding
         else:
             place[index] = put(instruction, place)
     parameters = tuple(place[parameter] for parameter in computation.parameters)
-    return replace(computation, instructions=tuple(instructions), root=place[computation.root], parameters=parameters), room
+    return replace(computation, instructions=tuple(instructions), root=place[computation.root], parameters=parameters), budget
 
 
 def _function(done: list[Computation], caller: Computation, instruction: Instruction, keeps_shardings: bool) -> Computation | None:
-    """The function that an instruction calls, if its parameters and result are what it is given and gives.
+    """The function that an instruction calls, if its parameters and result have the shapes of the call's operands and result.
 
-    They are not where a call stands for a region that each device runs on its own part.
+    They differ for a call of a region that each device runs on its own part.
     """
     called = instruction.called("to_apply") if instruction.opcode == "call" else ()
     if len(called) != 1 or (keeps_shardings and instruction.word("in_shardings")):
@@ -196,7 +195,7 @@ def _function(done: list[Computation], caller: Computation, instruction: Instruc
 
 
 def _renaming(call: Instruction) -> Callable[[Instruction], Instruction]:
-    """Puts the framework's name of a call before those of the instructions it runs, and its place where they have none."""
+    """Prefixes the framework's name of a call to those of the inlined instructions; those without a source line get the call's."""
     outer = call.metadata
     program = outer.op_name.partition("/")[0]
 
@@ -214,7 +213,7 @@ def _renaming(call: Instruction) -> Callable[[Instruction], Instruction]:
 
 
 def _part_of_tuple(instructions: list[Instruction], instruction: Instruction, place: dict[int, int]) -> int | None:
-    """Where the value is that an instruction takes out of a tuple put together just before, as a function's results are."""
+    """The index of the value that a get-tuple-element takes out of a tuple instruction, such as an inlined function's results."""
     if instruction.opcode != "get-tuple-element":
         return None
     whole = instructions[place[instruction.operands[0]]]
@@ -232,17 +231,17 @@ def _is_sharding_mark(computation: Computation, instruction: Instruction) -> boo
 
 
 def without_dead_code(computation: Computation, busy: set[int], instead: Mapping[int, int] | None = None) -> Computation:
-    """The computation without instructions that neither its result nor the outside world needs; parameters stay.
+    """The computation without instructions that neither its result nor a side effect needs; parameters stay.
 
-    ``instead`` are instructions whose values others give, which are used in their place.
+    ``instead`` maps instructions to others of the same value, which replace them.
     """
     instructions = computation.instructions
-    used = list(range(len(instructions)))  # the instruction whose value is used in the place of each
+    used = list(range(len(instructions)))  # the instruction that replaces each
     for index, first in (instead or {}).items():
         used[index] = first
     root = used[computation.root]
     waiting = [root, *computation.parameters, *with_effects(computation, busy)]
-    live = bytearray(len(instructions))  # 1 for those that are
+    live = bytearray(len(instructions))  # 1 for live instructions
     for index in waiting:
         live[index] = 1
     while waiting:
@@ -267,7 +266,7 @@ def without_dead_code(computation: Computation, busy: set[int], instead: Mapping
 
 
 def busy_computations(module: HloModule) -> set[int]:
-    """The computations that do more than compute their value."""
+    """The computations with side effects."""
     busy: set[int] = set()
     for number in callees_first(module):
         if with_effects(module.computations[number], busy):
@@ -276,7 +275,7 @@ def busy_computations(module: HloModule) -> set[int]:
 
 
 def with_effects(computation: Computation, busy: set[int]) -> set[int]:
-    """The instructions that do more than compute their value, themselves or in one of the ``busy`` computations they run."""
+    """The instructions with side effects, themselves or in one of the ``busy`` computations that they run."""
     if not busy and {one.opcode for one in computation.instructions}.isdisjoint(_MAY_HAVE_EFFECTS):
         return set()
     return {
@@ -289,7 +288,7 @@ def with_effects(computation: Computation, busy: set[int]) -> set[int]:
 
 
 def _counted(loops: Loops, number: int, instruction: Instruction) -> Instruction:
-    """A while whose trip count can be read from the program carries it from now on, however its body is rearranged."""
+    """A while annotated with its trip count, if it is found, so that it stays known when the body is rewritten."""
     if instruction.opcode != "while" or known_trip_count(instruction) is not None:
         return instruction
     trips = loops.trip_count(number, instruction)

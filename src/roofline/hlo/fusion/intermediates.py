@@ -1,7 +1,7 @@
-"""Values that one kernel writes to main memory and others read there: where a program is cut into kernels, and what the cuts move.
+"""Intermediate values: those that one kernel writes to main memory and others read, and their bytes.
 
-Kernels are the instructions that a program executes; what lies between them and costs nothing (tuples, bitcasts, the second half of an
-asynchronous pair) is looked through. Only bytes of main memory count: what a compiler keeps in VMEM is not counted.
+Kernels are the instructions that a program executes. Values are followed through instructions that cost nothing (tuples, bitcasts, the
+second half of an asynchronous pair). Only bytes of main memory count, not those that a compiler keeps in VMEM.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,15 +25,15 @@ Key = tuple[int, Path]  # an instruction of a computation, and a part of its res
 
 _PASSING = frozenset(("bitcast", "reshape", "transpose", "opt-barrier", "domain", "add-dependency", "set-dimension-size"))
 _SECOND_HALVES = ("-done", "-update")
-_MOST_TRACED = 2**14  # instructions of a computation up to which dependences between kernels are computed
+_MOST_TRACED = 2**14  # instructions of the largest computation for which dependences between kernels are computed
 _RUNNERS = ("while", "conditional", "call")
 
 
 class Reader(Struct, frozen=True):
     """A kernel that reads a value: the bytes it reads per launch, and through which of its operands.
 
-    ``is_late`` says that it also waits for other kernels that need the value, or need its producer: one kernel of both ends would wait
-    for itself, and only computing the value again could spare it.
+    ``is_late`` says that it also depends on other kernels that use the value or another result of its producer: fusing producer and
+    reader would make a cycle, so the value could only be avoided by computing it again.
     """
 
     kernel: Executed
@@ -46,8 +46,8 @@ class Reader(Struct, frozen=True):
 class Intermediate(Struct, frozen=True, kw_only=True):
     """A value between kernels of one computation.
 
-    ``written`` are the bytes that its producer writes. ``is_needed`` says that it is needed in memory by more than these readers: it is a
-    result of the program, the next step of a loop takes it, or another computation does.
+    ``written`` are the bytes that its producer writes. ``is_needed`` says that it must be in memory whatever these readers do: it is a
+    result of the program, or the next iteration of a loop or another computation uses it.
     """
 
     computation: Computation
@@ -64,12 +64,12 @@ class Intermediate(Struct, frozen=True, kw_only=True):
 
     @property
     def avoidable(self) -> int:
-        """Bytes a launch that would not move if all of it were one kernel."""
+        """Bytes per launch that would not move if producer and readers were one kernel."""
         return self.read + (0 if self.is_needed else self.written)
 
 
 def intermediates(module: HloModule, platform: Platform, ran: Iterable[Executed]) -> tuple[Intermediate, ...]:
-    """Every value that is handed over in main memory, by computation in the order in which they run."""
+    """All intermediate values of a program, by computation in the order in which these run."""
     bodies = Bodies(module, platform)
     by_computation: dict[int, list[Executed]] = {}
     for one in ran:
@@ -78,7 +78,7 @@ def intermediates(module: HloModule, platform: Platform, ran: Iterable[Executed]
 
 
 class _Use(Struct):
-    """What one kernel reads of one value."""
+    """The regions that one kernel reads of one value."""
 
     regions: list[tuple[Shape, Region]] = field(default_factory=list)
     operands: dict[tuple[int, Path], None] = field(default_factory=dict)
@@ -99,9 +99,9 @@ class _Flow:
         uses: dict[Key, dict[int, _Use]] = {}
         for index, kernel in self.kernels.items():
             for operand, path, region in self._reads(kernel.site):
-                self._note(uses, index, operand, path, region)
+                self._add_use(uses, index, operand, path, region)
         outside = {self._origin(index, path)[0] for index, path in self._kept()}
-        waits = self._waits(uses)
+        depends = self._dependences(uses)
         for key in sorted(uses):
             producer = self.kernels.get(key[0])
             if producer is None:
@@ -109,7 +109,7 @@ class _Flow:
             readers = []
             for index, use in uses[key].items():
                 if moved := self._bytes(key, use.regions):
-                    late = bool(waits.get(index, 0) >> key[0] & 1)
+                    late = bool(depends.get(index, 0) >> key[0] & 1)
                     kernel = self.kernels[index]
                     readers.append(
                         Reader(
@@ -135,8 +135,8 @@ class _Flow:
                 if found.written or found.read:
                     yield found
 
-    def _waits(self, uses: dict[Key, dict[int, _Use]]) -> dict[int, int]:
-        """For each kernel, the instructions that those it reads from wait for: one bit each."""
+    def _dependences(self, uses: dict[Key, dict[int, _Use]]) -> dict[int, int]:
+        """For each kernel, the instructions on which the producers of its operands depend: one bit each."""
         if len(self.computation) > _MOST_TRACED:
             return {}
         before = [0] * len(self.computation)
@@ -150,17 +150,17 @@ class _Flow:
         return found
 
     def _shape(self, key: Key, seen: Shape) -> Shape:
-        """A value as its producer makes it, where that is known; the halves of asynchronous pairs have other parts."""
+        """The shape of a value in its producer's result, or ``seen``, that of its use, for an asynchronous pair, whose halves differ."""
         made = part_of(self.computation[key[0]].shape, key[1])
         return made if made.is_array and made.is_bounded and made.bytes == seen.bytes else seen
 
-    def _note(self, uses: dict[Key, dict[int, _Use]], reader: int, operand: int, path: Path, region: Region) -> None:
-        """Writes down that a kernel reads some of an operand, of all parts of a tuple when it is one."""
+    def _add_use(self, uses: dict[Key, dict[int, _Use]], reader: int, operand: int, path: Path, region: Region) -> None:
+        """Adds to ``uses`` that a kernel reads a region of an operand; of a tuple, all its parts."""
         position = self.computation[reader].operands[operand]
         shape = part_of(self.computation[position].shape, path)
         if shape.is_tuple:
             for part in range(len(shape.parts)):
-                self._note(uses, reader, operand, (*path, part), WHOLE)
+                self._add_use(uses, reader, operand, (*path, part), WHOLE)
         elif shape.is_array and shape.is_bounded and region:
             key, past_barrier = self._origin(position, path)
             use = uses.setdefault(key, {}).setdefault(reader, _Use())
@@ -169,7 +169,7 @@ class _Flow:
             use.past_barrier = use.past_barrier or past_barrier
 
     def _origin(self, index: int, path: Path) -> tuple[Key, bool]:
-        """The kernel, or other instruction, and the part of its result that a value is, and whether a barrier lies between."""
+        """Where a value comes from, a kernel or other instruction and the part of its result, and whether a barrier is in between."""
         past_barrier = False
         while index not in self.kernels:
             instruction = self.computation[index]
@@ -186,7 +186,7 @@ class _Flow:
         return (index, path), past_barrier
 
     def _kept(self) -> Iterator[Key]:
-        """Values that stay in memory whichever kernels read them: the computation's result, and what other computations take."""
+        """Values that must be in memory whatever reads them: the computation's result, and operands of called computations."""
         yield from _leaves(self.computation.root, self.computation.root_instruction.shape)
         for instruction in self.computation:
             if instruction.opcode in _RUNNERS:
@@ -194,7 +194,7 @@ class _Flow:
                     yield from _leaves(operand, self.computation[operand].shape)
 
     def _reads(self, site: Site) -> Iterator[tuple[int, Path, Region]]:
-        """The operands of a kernel, by position, and what it needs of each."""
+        """The operands of a kernel, by position, and the region it needs of each."""
         instruction = site.instruction
         if instruction.opcode in ("fusion", "async-start") and instruction.calls:
             number = instruction.calls[0].computation
@@ -214,7 +214,7 @@ class _Flow:
             yield from ((operand, (), region) for operand, region in enumerate(needs(instruction, site.operands, WHOLE)))
 
     def _written(self, key: Key, shape: Shape) -> int | None:
-        """Bytes of main memory that making a value writes; ``None`` when it lies elsewhere."""
+        """Bytes of main memory that are written for a value; ``None`` if it is in another memory."""
         index, path = key
         instruction = self.computation[index]
         elements = shape.elements
@@ -232,12 +232,12 @@ class _Flow:
 
 
 def _share(size: int, kernel: Executed) -> int:
-    """One device's part of some bytes, for a kernel that is assumed to be spread evenly over several devices."""
+    """One device's part of some bytes, for a kernel that is assumed to be divided evenly over several devices."""
     return size // even_share(kernel.site.instruction)
 
 
 def _most(kernel: Executed) -> int:
-    """The bytes a kernel moves at most: a collective's own traffic in main memory is not counted."""
+    """The most bytes of main memory that a kernel can move: those of its cost. Collectives' local traffic is not in it."""
     return int(kernel.price.cost.known(HBM))
 
 
@@ -257,7 +257,7 @@ def results(body: Computation) -> list[tuple[Path, int]]:
 
 
 def in_place(body: Computation, leaf: int) -> tuple[int, ...]:
-    """The updates of a parameter's own memory that make a result; none when it is made anew."""
+    """The updates of a parameter in place that make a result; none if the result is a new array."""
     chain = []
     index = _past_bitcasts(body, leaf)
     while targets := updated(body[index]):

@@ -1,6 +1,6 @@
 """Layouts that cuBLAS needs: 8-bit floats with the contracted dimension last, for both operands.
 
-XLA copies an operand that lies otherwise before every product. What is only transposed in the program is taken as it lies.
+XLA copies an operand in another layout before every product. Of an operand that the program only transposes, the layout before that counts.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ FORMAT = "fp8"  # the number formats that need it, by their rate
 
 
 def with_operands_in_order(module: HloModule, running: Iterable[int], fresh: Callable[[str], str]) -> HloModule:
-    """The module with a copy of every operand that its product cannot take as it lies."""
+    """The module with a copy of every operand whose layout its product cannot read."""
     computations = list(module.computations)
     for number in running:
         computation = computations[number]
@@ -26,7 +26,7 @@ def with_operands_in_order(module: HloModule, running: Iterable[int], fresh: Cal
 
 
 def _turned(computation: Computation, product: Instruction) -> dict[int, Shape]:
-    """The operands of a product that must be copied, by their places, with the shape of the copy."""
+    """The operands of a product that must be copied: position -> shape of the copy."""
     if product.opcode != "dot":
         return {}
     shapes = [computation[operand].shape for operand in product.operands[:2]]
@@ -42,7 +42,7 @@ def _turned(computation: Computation, product: Instruction) -> dict[int, Shape]:
 
 
 def _last(computation: Computation, index: int) -> int:
-    """The dimension of an array whose elements are neighbours in memory; one that is only transposed stays where it is."""
+    """The contiguous dimension of an array; of a transposition, that of its operand's layout."""
     orders = []
     while computation[index].opcode == "transpose":
         orders.append(computation[index].integers("dimensions"))

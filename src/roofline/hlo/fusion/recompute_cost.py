@@ -1,7 +1,7 @@
-"""What it takes to compute a value again: the bytes of what it is made from, at the narrowest place on the way and at the very source.
+"""The cost of computing a value again, in bytes read: of the smallest set of values it can be made from, and of its sources in memory.
 
-Values are made from others by loops over elements alone; a reduction, a product or anything else ends the way back. A transcendental
-counts as a byte: on accelerators it takes about the time of one.
+Only loops over elements are computed again: the search for sources ends at a reduction, a product or anything else. A transcendental
+counts as a byte, because on accelerators it takes about the time of one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,14 +10,14 @@ from ..ir.layers import MIDDLE, REACH, Stretch
 from ..ir.module import Computation
 from .rules import TAKES, Traits
 
-MOST_LEAVES = 16  # values that one is traced back to before it counts as made from too many
+MOST_LEAVES = 16  # sources in memory up to which they are listed
 
 
 class Cuts:
-    """The values of a computation in whose text each precedes its uses.
+    """The values of a computation in which each value precedes its uses.
 
-    ``least`` are the fewest bytes from which each can be made. ``leaves`` are the values in memory that it is made from, with the bytes
-    read of each; ``None`` when they are many.
+    ``least`` are the fewest bytes from which each can be computed. ``leaves`` are the values in memory that it is computed from, with the
+    bytes read of each; ``None`` if there are more than `MOST_LEAVES`.
     """
 
     def __init__(self, computation: Computation, traits: Sequence[Traits], fixed: Sequence[bool]) -> None:
@@ -34,7 +34,7 @@ class Cuts:
                 self.leaves.append(self._joined(index))
 
     def repeat(self, layers: Stretch) -> bool:
-        """Whether the values of the middle layers are made from the same as those one layer on, and so those of all layers after them."""
+        """Whether the values of each middle layer have the same sources as those one layer later, so that this holds for all layers."""
         start, stop = (layers.start + number * layers.period for number in (MIDDLE[0] - REACH, MIDDLE[-1]))
         return all(self._repeats(layers, index) for index in range(start, stop))
 
@@ -49,11 +49,11 @@ class Cuts:
         return self.sizes[index]
 
     def effort(self, index: int) -> int:
-        """Bytes in whose time the transcendentals of a value are computed."""
+        """The transcendentals of a value as bytes that take the same time."""
         return 0 if self.traits[index].is_cheap else self.instructions[index].shape.elements
 
     def remade(self, index: int) -> int:
-        """Bytes that computing a value takes, its operands being made from as little as they can."""
+        """Bytes to compute a value again, if each operand is computed from the fewest bytes."""
         instruction, least = self.instructions[index], self.least
         if instruction.opcode in TAKES:
             return self.effort(index) + sum([self.needed(index, operand) for operand in set(instruction.operands)])
@@ -62,7 +62,7 @@ class Cuts:
         return self.effort(index) + sum([least[operand] for operand in set(instruction.operands)])
 
     def needed(self, index: int, operand: int) -> int:
-        """Bytes that computing a value reads of one operand, or of what that is made from."""
+        """Bytes to read for one operand of a value: of the operand, or of what it is computed from."""
         return min(self.least[operand], self.size(index)) if self._takes(index, operand) else self.least[operand]
 
     def _takes(self, index: int, operand: int) -> bool:
@@ -81,14 +81,14 @@ class Cuts:
             if self._takes(index, operand):
                 below = {leaf: min(size, self.sizes[index]) for leaf, size in below.items()}
             if not found:
-                found = below  # as it is: most values are made from what one of their operands is made from
+                found = below  # shared, not copied: most values have the same sources as one of their operands
             elif not below.items() <= found.items():
                 found = {**found, **{leaf: max(found.get(leaf, 0), size) for leaf, size in below.items()}}
         return found
 
 
 def sizes_of(computation: Computation) -> list[int]:
-    """Bytes of each value; 0 of one without bound. Instructions share their shapes, so each of those is measured once."""
+    """Bytes of each value; 0 for one without bound. Each shape object is measured once, because instructions share them."""
     known: dict[int, int] = {}
     for instruction in computation.instructions:
         shape = instruction.shape

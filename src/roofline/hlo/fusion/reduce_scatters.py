@@ -1,6 +1,6 @@
-"""An all-reduce of which each device then keeps its own slice, as the reduce-scatter that XLA makes of it on GPUs and TPUs.
+"""Replaces an all-reduce of which each device keeps its own slice by a reduce-scatter, as XLA does on GPUs and TPUs.
 
-XLA's partitioner writes the two; its compiler for CPUs leaves them so. A reduce-scatter moves half the bytes.
+XLA's partitioner writes the pair, and its CPU compiler does not replace it. A reduce-scatter moves half the bytes.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ _DEVICE = ("partition-id", "replica-id")
 
 
 def with_reduce_scatters(module: HloModule) -> tuple[HloModule, int]:
-    """The module with reduce-scatters in place of all-reduces and the slices that are all that is used of them, and how many there are."""
+    """The module with reduce-scatters in place of all-reduces that are only sliced, and the number of reduce-scatters."""
     computations, count = list(module.computations), 0
     loops = _loops(module)
     for number in computations_that_run(module):
@@ -28,7 +28,7 @@ def with_reduce_scatters(module: HloModule) -> tuple[HloModule, int]:
     return replace(module, computations=tuple(computations)), count
 
 
-Loops = dict[int, tuple[int, Instruction]]  # of a body: the computation that the loop is in, and the loop
+Loops = dict[int, tuple[int, Instruction]]  # body -> the computation that its loop is in, and the loop
 
 
 def _loops(module: HloModule) -> Loops:
@@ -42,7 +42,7 @@ def _loops(module: HloModule) -> Loops:
 
 
 def _own_slices(module: HloModule, number: int, loops: Loops) -> Iterator[tuple[int, int]]:
-    """Slices of a device's own part, each with the all-reduce that it is the only use of."""
+    """Slices of a device's own part, each with the all-reduce whose only use it is."""
     computation = module.computations[number]
     users: dict[int, list[int]] = {}
     for index, one in enumerate(computation.instructions):
@@ -63,7 +63,7 @@ def _own_slices(module: HloModule, number: int, loops: Loops) -> Iterator[tuple[
 
 
 def _names_device(module: HloModule, number: int, index: int, loops: Loops) -> bool:
-    """Whether a value depends on which device this is, be it handed into a loop."""
+    """Whether a value depends on the device's number, also if it was computed before a loop."""
     seen, waiting = {(number, index)}, [(number, index)]
     while waiting:
         number, index = waiting.pop()
@@ -83,7 +83,7 @@ def _names_device(module: HloModule, number: int, index: int, loops: Loops) -> b
 
 
 def _written(computation: Computation, slices: dict[int, int]) -> Computation:
-    """The computation with these slices as reduce-scatters of what their all-reduces add up."""
+    """The computation with these slices replaced by reduce-scatters of their all-reduces' operands."""
     new: list[Instruction] = []
     where: dict[int, int] = {}
     for index, one in enumerate(computation.instructions):

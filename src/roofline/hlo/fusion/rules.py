@@ -1,6 +1,6 @@
-"""What may share a kernel with what: the opcodes by the part they play, and the predicates on shapes.
+"""Fusion rules: which opcodes can be fused in which role, and predicates on shapes.
 
-Values here are facts about one instruction; which instructions come together is decided in `grouping`.
+The rules here are about one instruction; `grouping` decides which instructions are fused with each other.
 """
 
 from functools import lru_cache
@@ -15,14 +15,14 @@ from ..ir.platforms import Platform
 from ..price.elementwise import ELEMENTWISE, TRANSCENDENTALS
 
 NARROW = 8  # bits
-VIEWS = frozenset(("reshape", "bitcast"))  # the same elements in the same order: free wherever they stand
+VIEWS = frozenset(("reshape", "bitcast"))  # the same elements in the same order: free in any kernel
 MOVES = VIEWS | {"broadcast", "transpose", "slice", "reverse", "pad", "concatenate", "dynamic-slice"}
 LOOPS = ELEMENTWISE | MOVES | {"iota", "map", "gather"}
 PRODUCTS = frozenset(("dot", "ragged-dot", "scaled-dot", "convolution"))
 UPDATES = frozenset(("scatter", "dynamic-update-slice"))
-TAKES = frozenset(("slice", "dynamic-slice", "gather"))  # read no more of their first operand than their result holds
+TAKES = frozenset(("slice", "dynamic-slice", "gather"))  # read at most as many elements of their first operand as their result has
 
-# What a product's own loads can do on the way, and its stores: formats, places, copies of one element; elementwise work.
+# Opcodes that a product can apply to its operands as it loads them, and to its result before it stores it.
 PROLOGUE = frozenset(("convert", "reshape", "bitcast", "transpose", "broadcast", "slice", "dynamic-slice"))
 EPILOGUE = ELEMENTWISE | VIEWS | {"transpose"}
 
@@ -34,15 +34,15 @@ Results = Literal["any", "not rows", "one"]
 class Rules(Struct, frozen=True, kw_only=True):
     """The choices of a compiler that are not forced by the program.
 
-    ``row_bytes`` is how much of a row a kernel keeps on chip between a reduction and its use, 0 for compilers that always start anew.
-    ``loads`` says what a product does to its operands as it reads them: ``any`` conversion, slice, broadcast and permutation, or none
-    but taking ``matrices`` in either order. ``stores`` says what it does to its result before it writes it: ``any`` elementwise work
-    with two more arrays as large (a residual, a mask), what is ``linear`` up to a clamp (a bias, a residual, a scale, a ReLU, a
-    conversion) with one, or ``none``. ``results`` says which kernels store several values: ``any``, those that do not go row by row
-    (``not rows``), or none (``one`` each). ``small_bytes`` is up to where even costly work is repeated rather than stored.
-    ``most_operands`` bounds operands and results of one kernel, ``most_repeated`` the instructions in it that other kernels compute too.
-    ``copies`` is whether operands are copied that a library cannot take as they lie, ``widens`` whether products widen operands of 8 bits,
-    ``repeats`` whether equal values stay apart: of a compiled program those that are there twice are meant to be.
+    ``row_bytes`` is the largest row that a kernel keeps on chip between a reduction and its use; 0 if the use is always another kernel.
+    ``loads`` says what a product can apply to its operands as it loads them: ``any`` conversion, slice, broadcast and permutation, or only
+    a transposition (``matrices``). ``stores`` says what it can apply to its result: ``any`` elementwise work with up to two more arrays of
+    the result's size (a residual, a mask), ``linear`` work up to a clamp (a bias, a residual, a scale, a ReLU, a conversion) with one such
+    array, or ``none``. ``results`` says which kernels may have several results: ``any``, all but those that reduce row by row
+    (``not rows``), or none (``one``). Values of up to ``small_bytes`` are repeated rather than stored even if they are costly.
+    ``most_operands`` limits the operands and results of a kernel, ``most_repeated`` its instructions that other kernels compute too.
+    ``copies`` is true if operands are copied whose layout a library cannot read, ``widens`` if products widen 8-bit operands, ``repeats``
+    if equal values are not merged: a compiled program contains them on purpose.
     """
 
     row_bytes: float = parse("64 KiB", "B")
@@ -57,20 +57,20 @@ class Rules(Struct, frozen=True, kw_only=True):
     repeats: bool = False
 
     def store(self, opcode: str) -> bool:
-        """Whether a product can do this to its result."""
+        """Whether a product can apply an opcode to its result."""
         if self.stores == "linear":
             return opcode in EPILOGUE and opcode not in TRANSCENDENTALS and opcode != "transpose"
         return opcode in EPILOGUE and self.stores == "any"
 
     @property
     def most_extras(self) -> int:
-        """How many arrays as large as its result a product's kernel may read in addition."""
+        """How many more arrays of its result's size a product's kernel may read."""
         return {"any": 2, "linear": 1, "none": 0}[self.stores]
 
 
-# XLA:TPU's products load and store through any elementwise work; it leaves a row's reduction and its use apart but keeps what lies
-# between in VMEM, which costs main memory as little as one kernel would. XLA:GPU joins those in one Triton kernel of one result; most of
-# its products are library calls. XLA:CPU's are too, with no epilogue; all its kernels have one result, and a reduction ends one.
+# XLA:TPU fuses any elementwise work into products; a row's reduction and its use are two kernels, but the values between them stay in VMEM,
+# so main memory traffic is that of one kernel. XLA:GPU makes one Triton kernel with one result of the two; most of its products are library
+# calls. So are those of XLA:CPU, without an epilogue; all its kernels have one result, and a reduction is the last step of a kernel.
 RULES: dict[Platform, Rules] = {
     "tpu": Rules(),
     "gpu": Rules(loads="matrices", stores="linear", results="not rows"),
@@ -79,14 +79,14 @@ RULES: dict[Platform, Rules] = {
 
 
 def is_loop(instruction: Instruction) -> bool:
-    """Whether each element of the result is computed by itself, from elements of the operands at positions that follow from its own."""
+    """Whether each element of the result is computed alone, from elements of the operands at positions that depend on its own."""
     if instruction.opcode == "constant":
         return not instruction.shape.dims and instruction.shape.is_array
     return instruction.opcode in LOOPS and instruction.shape.is_array
 
 
 def is_widening(computation: Computation, index: int) -> bool:
-    """Whether a value is an array of 8 bits or fewer in a wider format, scaled or not, or what it is scaled by."""
+    """Whether a value is an array of at most 8 bits converted to a wider format, scaled or not, or the broadcast scale itself."""
     one = computation[index]
     if one.opcode == "broadcast":
         return not computation[one.operands[0]].shape.dims
@@ -99,7 +99,7 @@ def is_widening(computation: Computation, index: int) -> bool:
 
 
 def is_repeatable(instruction: Instruction) -> bool:
-    """Whether it may be computed in several kernels: a loop, but not one that jumps through memory or runs a computation of its own."""
+    """Whether it may be computed in several kernels: any loop except gathers and maps."""
     return is_loop(instruction) and instruction.opcode not in ("map", "gather")
 
 
@@ -109,7 +109,7 @@ def is_cheap(instruction: Instruction) -> bool:
 
 
 def is_fixed(instruction: Instruction) -> bool:
-    """Whether it is not part of any other kernel, and takes no other instruction into its own."""
+    """Whether it is never fused with any other instruction."""
     shape = instruction.shape
     if not all(leaf.is_array and leaf.is_bounded and not leaf.is_dynamic for leaf in shape.leaves) or instruction.control:
         return True
@@ -119,7 +119,7 @@ def is_fixed(instruction: Instruction) -> bool:
 
 
 class Traits(Struct, frozen=True, kw_only=True):
-    """What an instruction may do in a kernel, as its opcode and shape decide; `is_loop` and the functions after it."""
+    """The results of `is_loop`, `is_repeatable`, `is_cheap` and `is_fixed` for an instruction."""
 
     is_loop: bool
     is_repeatable: bool
@@ -128,7 +128,7 @@ class Traits(Struct, frozen=True, kw_only=True):
 
 
 def traits_of(computation: Computation) -> list[Traits]:
-    """The traits of each instruction; readers share equal shapes, so that of each opcode and shape one is looked at."""
+    """The traits of each instruction, found once per opcode and shape object, which instructions share."""
     known: dict[tuple[str, int, bool], Traits] = {}
     found = []
     for one in computation.instructions:
@@ -143,12 +143,12 @@ def traits_of(computation: Computation) -> list[Traits]:
 
 
 def reduced_dims(computation: Computation, reduce: Instruction) -> tuple[int, ...]:
-    """The dimensions of what a reduction reads."""
+    """The dimensions of a reduction's operand."""
     return computation[reduce.operands[0]].shape.dims
 
 
 def rows_of(computation: Computation, reduce: Instruction) -> int | None:
-    """How many rows a reduction of the minor dimensions has; ``None`` when it reduces others."""
+    """How many rows a reduction over the minor dimensions has; ``None`` if it reduces others."""
     return _minor_rows(reduced_dims(computation, reduce), reduce.dimensions)
 
 
@@ -159,14 +159,14 @@ def _minor_rows(dims: tuple[int, ...], reduced: tuple[int, ...]) -> int | None:
 
 
 def row_bytes(computation: Computation, reduce: Instruction, rows: int) -> float:
-    """Bytes of one row of what a reduction reads."""
+    """Bytes of one row of a reduction's operands."""
     arrays = reduce.operands[: len(reduce.operands) // 2]
     return sum(computation[operand].shape.bytes for operand in arrays) / max(1, rows)
 
 
 @lru_cache(maxsize=1_000)
 def major(dims: tuple[int, ...], rows: int) -> int | None:
-    """How many major dimensions together count the rows; ``None`` when none do.
+    """How many of the major dimensions have ``rows`` elements together; ``None`` if no number of them does.
 
     >>> major((8, 1024, 2048), 8192), major((8192, 1), 8192), major((2048,), 8192)
     (2, 1, None)
@@ -180,7 +180,7 @@ def major(dims: tuple[int, ...], rows: int) -> int | None:
 
 
 def keeps_rows(computation: Computation, instruction: Instruction, rows: int) -> bool:
-    """Whether each row of the result needs nothing but the same row of the operands."""
+    """Whether each row of the result depends only on the same row of the operands."""
     dims = instruction.shape.dims
     here = major(dims, rows)
     if instruction.opcode in ELEMENTWISE or instruction.opcode in VIEWS:
@@ -210,9 +210,9 @@ def turns(computation: Computation, transpose: Instruction) -> bool:
 
 
 def folds(computation: Computation, product: Instruction, operand: int) -> bool:
-    """Whether a dot can take a transposed operand as it lies in memory: batches, rows and columns each stay together.
+    """Whether a dot can read a transposed operand without a copy: its batch, contracted and free dimensions each stay contiguous.
 
-    That is what a matrix library reads: matrices in either order, one after the other. The transposition is the operand's own.
+    A matrix library reads a batch of matrices, each possibly transposed. ``operand`` is the transpose instruction.
     """
     if product.opcode != "dot" or computation[operand].opcode != "transpose":
         return False
