@@ -1,1 +1,1 @@
-"""Programs that are still to be partitioned over devices: their shardings, and the part that one device runs."""
+"""Partitioning of programs over devices: the sharding of every value, and the program of one device."""

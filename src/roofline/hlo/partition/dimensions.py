@@ -1,8 +1,8 @@
-"""How the dimensions of an operation's operands and results belong together: those split together, those summed, those kept whole.
+"""Sharding rules: which dimensions of an operation's operands and results are split together, summed, or cannot be split.
 
 Each dimension is a product of factors, major to minor. A product C[b,m,n] = A[b,m,k] B[b,k,n] has the factors b, m, n and k: an axis that
-splits a factor splits every array that has it. Factors that are ``summed`` are not in the result: split, each device has a part of the
-sum. ``whole`` factors cannot be split by what is modelled here.
+splits a factor splits every array that has it. ``summed`` factors are not in the result: if one is split, each device has a partial sum.
+``whole`` factors cannot be split in this model.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ Dimensions = list[tuple[int, ...]]  # of one array: the factors of each dimensio
 
 
 class Rule(Struct):
-    """The factors of an operation: their sizes, and those of every dimension of every operand and result."""
+    """The factors of an operation: their sizes, and the factors of each dimension of each operand and result."""
 
     sizes: list[int] = field(default_factory=list)
     operands: list[Dimensions] = field(default_factory=list)
@@ -33,11 +33,11 @@ class Rule(Struct):
         return len(self.sizes) - 1
 
     def split(self, shape: Shape) -> Dimensions:
-        """Every dimension a factor of its own."""
+        """The dimensions of an array, each a new factor."""
         return [(self.new(size),) for size in shape.dims]
 
     def unsplit(self, shape: Shape) -> Dimensions:
-        """Every dimension a factor that must be whole."""
+        """The dimensions of an array, each a new factor that cannot be split."""
         return [(self.new(size, whole=True),) for size in shape.dims]
 
 
@@ -45,10 +45,7 @@ Reader = Callable[[Instruction, list[Shape], list[Shape]], Rule]
 
 
 def rule_of(computation: Computation, instruction: Instruction) -> Rule | None:
-    """How the dimensions of an instruction belong together; ``None`` when nothing is known about it.
-
-    Of results that are tuples, the arrays in them count one by one.
-    """
+    """The sharding rule of an instruction; ``None`` for an opcode without one. The arrays of a tuple are separate results."""
     reader = _READERS.get(instruction.opcode)
     if reader is None:
         return None
@@ -58,11 +55,11 @@ def rule_of(computation: Computation, instruction: Instruction) -> Rule | None:
     try:
         return reader(instruction, operands, list(instruction.shape.leaves))
     except (IndexError, ValueError, StopIteration):
-        return None  # attributes that do not fit the shapes: what prices the instruction says so
+        return None  # attributes contradict the shapes: pricing the instruction reports it
 
 
 def _elementwise(one: Instruction, operands: list[Shape], results: list[Shape]) -> Rule:
-    """Arrays of one shape; scalars among them go everywhere."""
+    """Arrays of one shape; scalar operands are replicated."""
     rule = Rule()
     dims = rule.split(results[0])
     rule.results = [dims for _ in results]
@@ -71,7 +68,7 @@ def _elementwise(one: Instruction, operands: list[Shape], results: list[Shape]) 
 
 
 def _made(one: Instruction, operands: list[Shape], results: list[Shape]) -> Rule:
-    """Values that come from no array."""
+    """Values without array operands."""
     rule = Rule()
     rule.operands = [rule.unsplit(shape) for shape in operands]
     rule.results = [rule.split(shape) for shape in results]
@@ -103,7 +100,7 @@ def _reshape(one: Instruction, operands: list[Shape], results: list[Shape]) -> R
 
 
 def reshape_rule(source: Shape, result: Shape) -> Rule:
-    """Dimensions of both sides in groups of the same number of elements; in a group, factors as far as the sizes divide."""
+    """The rule of a reshape: runs of dimensions with equally many elements on both sides, factored as far as the sizes divide."""
     rule = Rule()
     operands, results = [source], [result]
     before: Dimensions = [() for _ in operands[0].dims]
@@ -154,7 +151,7 @@ def _dot(one: Instruction, operands: list[Shape], results: list[Shape]) -> Rule:
 
 
 def _convolution(one: Instruction, operands: list[Shape], results: list[Shape]) -> Rule:
-    """Batches and features as in a product; positions whole, as are features in groups."""
+    """Batches and features as in a product; spatial dimensions and grouped features cannot be split."""
     rule, numbers = Rule(), one.convolution
     left, right, result = (rule.unsplit(shape) for shape in (*operands[:2], results[0]))
     rule.operands, rule.results = [left, right], [result]
@@ -170,8 +167,8 @@ def _convolution(one: Instruction, operands: list[Shape], results: list[Shape]) 
 
 
 def _windowed(one: Instruction, operands: list[Shape], results: list[Shape]) -> Rule:
-    """Dimensions that an operation takes as they are go through; those it cuts, extends, orders or slides over are whole."""
-    touched = _touched(one, operands[0], results[0])
+    """Dimensions that an operation leaves unchanged are split together; those it slices, pads, sorts or slides over cannot be split."""
+    touched = _changed_dimensions(one, operands[0], results[0])
     rule = Rule()
     dims: Dimensions = [(rule.new(size, whole=place in touched),) for place, size in enumerate(operands[0].dims)]
     result: Dimensions = [(rule.new(size, whole=True),) if place in touched else dims[place] for place, size in enumerate(results[0].dims)]
@@ -186,8 +183,8 @@ def _windowed(one: Instruction, operands: list[Shape], results: list[Shape]) -> 
     return rule
 
 
-def _touched(one: Instruction, operand: Shape, result: Shape) -> set[int]:
-    """The dimensions of an array that an operation does not take as they are."""
+def _changed_dimensions(one: Instruction, operand: Shape, result: Shape) -> set[int]:
+    """The dimensions of an array that an operation does not leave unchanged."""
     changed = {place for place, (before, after) in enumerate(zip(operand.dims, result.dims, strict=True)) if before != after}
     if one.opcode == "pad":
         return changed | {place for place, edge in enumerate(one.padding) if edge.low or edge.high or edge.interior}
@@ -217,7 +214,7 @@ def _dynamic_update(one: Instruction, operands: list[Shape], results: list[Shape
 
 
 def _gather(one: Instruction, operands: list[Shape], results: list[Shape]) -> Rule:
-    """Rows of a table: what is taken whole goes through, indices number the rows; a table split by rows gives parts of a sum."""
+    """Rows of a table: dimensions taken whole are split together, as are indices and rows; a table split by rows gives partial sums."""
     rule = Rule()
     table, indices = operands[:2]
     sizes = one.integers("slice_sizes")
@@ -245,7 +242,7 @@ def _gather(one: Instruction, operands: list[Shape], results: list[Shape]) -> Ru
 def _indexed(
     rule: Rule, one: Instruction, table: Shape, indices: Shape, batching: Iterable[tuple[int, int]]
 ) -> tuple[Dimensions, Dimensions, Dimensions]:
-    """The dimensions of a table and of its indices, which share those of ``batching``; then those of the indices that number rows."""
+    """The dimensions of a table and of its indices, which share those of ``batching``; then the index dimensions that enumerate rows."""
     vector = one.integer("index_vector_dim", indices.rank) or 0
     dims, numbers = rule.split(table), rule.split(indices)
     if vector < indices.rank:
@@ -256,7 +253,7 @@ def _indexed(
 
 
 def _scatter(one: Instruction, operands: list[Shape], results: list[Shape]) -> Rule:
-    """Rows added into a table: rows split over devices give parts of the sum; the table is split only within rows."""
+    """Rows added into a table: rows split over devices give partial sums; the table can only be split within rows."""
     rule = Rule()
     count = len(results)
     table, indices, update = operands[0], operands[count], operands[count + 1]

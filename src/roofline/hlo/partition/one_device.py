@@ -1,9 +1,9 @@
-"""One device's part of a program that is still to be partitioned: its shapes split by the shardings, with the exchanges that needs.
+"""The program of one device of an unpartitioned program: shapes split by the shardings, with the collectives that this needs.
 
-Each operation runs on the parts that its result's sharding requires. Operands that are split otherwise are exchanged first (all-gather,
-all-to-all; a slice where a device has the whole). A sum over a split dimension gives each device a part of it, which an all-reduce adds
-up, or a reduce-scatter where the result is split along the same axes. What is not split runs whole on every device. An operation that
-cannot be split by what is modelled here counts as an even share of its devices.
+Each operation runs on the parts that its result's sharding requires. Operands with another sharding are resharded first (all-gather,
+all-to-all; a slice if the device has the whole array). A sum over a split dimension gives each device a partial sum, which an all-reduce
+completes, or a reduce-scatter if the result is split along the same axes. An operation without sharding runs whole on every device. One
+that cannot be split in this model counts as an even share over its devices.
 """
 
 from collections import Counter
@@ -20,12 +20,12 @@ from ..ir.module import Computation, HloModule, Instruction
 from ..ir.shapes import Shape
 from ..price.pricing import COLLECTIVES, EVEN_SHARE
 from .dimensions import Rule, rule_of
-from .propagation import FULL_TO_LOCAL, Shardings, factors_of, is_mark, joined, propagated
+from .propagation import FULL_TO_LOCAL, Shardings, factors_of, is_annotation, joined, propagated
 from .shardings import MANUAL, MESHES, Axes, Sharding, axes_of, device_count, meshes_of, parse_shardings, ways
 
 
 class Partitioned(Struct, frozen=True, kw_only=True):
-    """One device's part of a program: how many values were annotated, the exchanges added, the operations whose share is assumed."""
+    """The program of one device: how many values were annotated, the collectives added, the operations whose even share is assumed."""
 
     module: HloModule
     devices: int
@@ -35,16 +35,16 @@ class Partitioned(Struct, frozen=True, kw_only=True):
 
 
 def devices_of(module: HloModule) -> int:
-    """How many devices a program is for: what it says of itself, or the most that a sharding in it names."""
+    """How many devices a program is for: by its header, or else the most that a sharding in it names."""
     if module.num_partitions > 1:
         return module.num_partitions
     meshes = meshes_of(module.frontend_attributes.get(MESHES, ""))
-    texts = {text for one in _differently_written(module) for text in _texts(one) if text}
+    texts = {text for one in _distinct_instructions(module) for text in _texts(one) if text}
     return max((device_count(text, meshes) for text in texts), default=1)
 
 
-def _differently_written(module: HloModule) -> Iterator[Instruction]:
-    """The instructions of a module, of those whose opcode and attributes are written alike the first."""
+def _distinct_instructions(module: HloModule) -> Iterator[Instruction]:
+    """The instructions of a module, one for each opcode and text of attributes."""
     seen: set[tuple[str, object]] = set()
     for each in module.computations:
         for one in each.instructions:
@@ -76,7 +76,7 @@ def _is_region_border(one: Instruction) -> bool:
 
 
 def shared_evenly(module: HloModule, devices: int) -> HloModule:
-    """A program of kernels, each marked as an even share of the work of ``devices`` devices."""
+    """The program with each kernel annotated as an even share of the work of ``devices`` devices."""
     computations = list(module.computations)
     for number in computations_that_run(module):
         marked = tuple(
@@ -88,7 +88,7 @@ def shared_evenly(module: HloModule, devices: int) -> HloModule:
 
 
 def partitioned(module: HloModule) -> Partitioned:
-    """One device's part of a program that was not compiled."""
+    """The program of one device of an uncompiled program."""
     try:
         return _partitioned(module, devices_of(module))
     except (IndexError, KeyError, ValueError) as error:
@@ -99,7 +99,7 @@ def _partitioned(module: HloModule, devices: int) -> Partitioned:
     flat = inlined(module, keeps_shardings=True)
     shardings = propagated(flat)
     numbers = computations_that_run(flat)
-    _settle(flat, numbers, shardings)
+    _make_consistent(flat, numbers, shardings)
     tally = _Tally()
     computations = list(flat.computations)
     for number in numbers:
@@ -118,15 +118,15 @@ def _partitioned(module: HloModule, devices: int) -> Partitioned:
 
 
 class _Tally(Struct):
-    """What was added and assumed, and names that are taken."""
+    """Counts of added collectives and assumed operations, and the names in use."""
 
     exchanges: Counter[str] = field(default_factory=Counter)
     assumed: Counter[str] = field(default_factory=Counter)
     names: Counter[str] = field(default_factory=Counter)
 
 
-def _settle(module: HloModule, numbers: tuple[int, ...], shardings: Shardings) -> None:
-    """Give the state of a loop, and what branches take and give, one sharding in all its places."""
+def _make_consistent(module: HloModule, numbers: tuple[int, ...], shardings: Shardings) -> None:
+    """Makes shardings consistent: the state of a loop, and a branch's arguments and results, have one sharding everywhere."""
     for number in numbers:
         computation = module.computations[number]
         for index, one in enumerate(computation.instructions):
@@ -151,7 +151,7 @@ def _settle(module: HloModule, numbers: tuple[int, ...], shardings: Shardings) -
 
 
 class _Part:
-    """One computation while it is written for one device."""
+    """Rewrites one computation for one device."""
 
     def __init__(self, module: HloModule, number: int, shardings: Shardings, devices: int, tally: _Tally) -> None:
         self.module, self.number, self.shardings, self.devices, self.tally = module, number, shardings, devices, tally
@@ -171,12 +171,12 @@ class _Part:
         target = one.custom_call_target if one.opcode == "custom-call" else ""
         if one.opcode == "parameter":
             return self._put(one, (), self._local(index))
-        if is_mark(one) and self.old[one.operands[0]].shape.is_array:
+        if is_annotation(one) and self.old[one.operands[0]].shape.is_array:
             return self._operand(one.operands[0], self._sharding(index))
         if target in MANUAL:
             return self._crossed(index, one)
         if one.opcode == "call" and one.word("in_shardings"):
-            return self._put(one, self._handed_in(one, one.word("in_shardings")), self._local(index))
+            return self._put(one, self._region_operands(one, one.word("in_shardings")), self._local(index))
         if one.opcode == "tuple":
             return self._tuple(index, one)
         if one.opcode == "get-tuple-element":
@@ -197,12 +197,12 @@ class _Part:
         return self._by_rule(index, one, rule)
 
     def _factors(self, index: int, one: Instruction, rule: Rule) -> list[dict[int, Axes]]:
-        """The axes of the factors of every operand, then of every result."""
+        """The axes of each factor, for every operand, then for every result."""
         found = [factors_of(self._sharding(operand), dims, rule) for operand, dims in zip(one.operands, rule.operands, strict=True)]
         return [*found, *(factors_of(self._sharding(index, part), dims, rule) for part, dims in enumerate(rule.results))]
 
     def _by_rule(self, index: int, one: Instruction, rule: Rule) -> int:
-        """An operation on parts, what it takes exchanged before and what it adds up afterwards."""
+        """An operation on one device's parts, with operands resharded before and partial sums completed after."""
         factors = self._factors(index, one, rule)
         taken, given = factors[: len(one.operands)], factors[len(one.operands) :]
         chosen: dict[int, Axes] = {}
@@ -222,15 +222,15 @@ class _Part:
         shape = _with_leaves(one.shape, [local_shape(leaf, each) for leaf, each in zip(one.shape.leaves, before, strict=True)])
         made = self._put(self._fitted(one, [self.new[operand].shape for operand in operands], shape), operands, shape)
         if one.shape.is_array:
-            return self._settled(one, made, one.shape, before[0], tuple(added), self._sharding(index))
+            return self._completed(one, made, one.shape, before[0], tuple(added), self._sharding(index))
         parts = []
         for part, leaf in enumerate(one.shape.leaves):
             element = self._new(one, "get-tuple-element", self.new[made].shape.parts[part], (made,), {"index": part})
-            parts.append(self._settled(one, element, leaf, before[part], tuple(added), self._sharding(index, part)))
+            parts.append(self._completed(one, element, leaf, before[part], tuple(added), self._sharding(index, part)))
         return self._new(one, "tuple", _with_leaves(one.shape, [self.new[part].shape for part in parts]), tuple(parts), {})
 
     def _fitted(self, one: Instruction, operands: list[Shape], shape: Shape) -> Instruction:
-        """An operation with sizes in its attributes as they are of its parts."""
+        """An operation with the sizes in its attributes changed to those of one device's parts."""
         if one.opcode == "slice":
             full = self.old[one.operands[0]].shape.dims
             ranges = [
@@ -245,8 +245,8 @@ class _Part:
             return amended(one, slice_sizes=tuple(part if size == whole else min(size, part) for size, part, whole in sizes))
         return one
 
-    def _settled(self, one: Instruction, made: int, full: Shape, before: Sharding, added: Axes, wanted: Sharding) -> int:
-        """A result summed over the axes along which its terms were split, in the sharding that is required."""
+    def _completed(self, one: Instruction, made: int, full: Shape, before: Sharding, added: Axes, wanted: Sharding) -> int:
+        """A result summed over the axes ``added`` along which its terms are split, in the sharding ``wanted``."""
         kept = tuple(axis for axis in added if axis in axes_of(wanted))
         if kept:
             after = tuple(tuple(axis for axis in axes if axis in own or axis in kept) for own, axes in zip(before, wanted, strict=True))
@@ -257,7 +257,7 @@ class _Part:
         return self._resharded(one, made, full, before, wanted)
 
     def _operand(self, index: int, wanted: Sharding) -> int:
-        """Where an operand is, in the sharding that is required."""
+        """The new index of an operand in a sharding."""
         own = self._sharding(index)
         if own == wanted or not self.old[index].shape.is_array:
             return self.where[index]
@@ -268,7 +268,7 @@ class _Part:
         return self.exchanged[index, wanted]
 
     def _made_again(self, index: int, wanted: Sharding) -> int | None:
-        """A value that is made of scalars alone, in another sharding: no device needs another's part of it."""
+        """A value made of scalars alone, computed again in another sharding without communication; ``None`` for other values."""
         one = self.old[index]
         if one.opcode in ("constant", "iota") or (one.opcode == "broadcast" and not self.old[one.operands[0]].shape.dims):
             return self._put(one, self._as_they_are(one), local_shape(one.shape, wanted))
@@ -277,7 +277,7 @@ class _Part:
         return None
 
     def _resharded(self, one: Instruction, made: int, full: Shape, own: Sharding, wanted: Sharding) -> int:
-        """A value split otherwise: sliced where a device has it, moved where an axis splits another dimension, else gathered."""
+        """A value in another sharding: sliced if the device has it all, exchanged if an axis moves to another dimension, else gathered."""
         mine, theirs = axes_of(own), axes_of(wanted)
         if sliced := [axis for axis in theirs if axis not in mine]:
             own = tuple(
@@ -302,35 +302,35 @@ class _Part:
         return self._new(one, kind, shape, (operand,), {"replica_groups": ReplicaGroups(max(1, self.devices // size), size)})
 
     def _assumed(self, index: int, one: Instruction, devices: int) -> int:
-        """An operation as a whole, marked as an even share: what it takes and gives is seen in full shapes at no cost."""
+        """An operation in full shapes, annotated as an even share; its operands and results are viewed in full shapes at no cost."""
         self.tally.assumed[one.custom_call_target or one.opcode] += 1
-        operands = tuple(self._seen(operand, self.old[operand].shape) for operand in one.operands)
+        operands = tuple(self._full_view(operand, self.old[operand].shape) for operand in one.operands)
         made = self._put(amended(one, **{EVEN_SHARE: devices}), operands, one.shape)
         return self._viewed(one, made, self._local(index))
 
-    def _seen(self, operand: int, shape: Shape) -> int:
+    def _full_view(self, operand: int, shape: Shape) -> int:
         return self._viewed(self.old[operand], self.where[operand], shape)
 
     def _crossed(self, index: int, one: Instruction) -> int:
-        """Values on their way into or out of a region that is written for one device."""
+        """Values that enter or leave a region written for one device."""
         if one.custom_call_target not in FULL_TO_LOCAL:
             made = self.where[one.operands[0]] if len(one.operands) == 1 else self._put(one, self._as_they_are(one), self._local(index))
             return self._viewed(one, made, self._local(index)) if len(one.operands) == 1 else made
         written = one.frontend_attributes.get("xla.sdy.in_shardings", "")
-        operands = self._handed_in(one, written) if written else self._as_they_are(one)
+        operands = self._region_operands(one, written) if written else self._as_they_are(one)
         if one.shape.is_array:
             return self._viewed(one, operands[0], one.shape)
         viewed = tuple(self._viewed(one, made, part) for made, part in zip(operands, one.shape.parts, strict=True))
         return self._new(one, "tuple", one.shape, viewed, {})
 
     def _viewed(self, one: Instruction, made: int, shape: Shape) -> int:
-        """A value seen in another shape at no cost, as at the borders of regions that are written for one device."""
+        """A value viewed in another shape at no cost, as at the borders of regions written for one device."""
         if self.new[made].shape == shape:
             return made
         return self._new(one, "custom-call", shape, (made,), {"custom_call_target": FULL_TO_LOCAL[0]})
 
-    def _handed_in(self, one: Instruction, text: str) -> tuple[int, ...]:
-        """Operands split as a region takes them."""
+    def _region_operands(self, one: Instruction, text: str) -> tuple[int, ...]:
+        """The operands of a region, in the shardings that it requires."""
         ranks = tuple(self.old[operand].shape.rank for operand in one.operands)
         wanted = parse_shardings(text, ranks, self.meshes)
         pairs = zip(one.operands, wanted, strict=True)
@@ -358,7 +358,7 @@ class _Part:
         return _with_leaves(shape, [local_shape(leaf, self._sharding(index, part)) for part, leaf in enumerate(shape.leaves)])
 
     def _new(self, one: Instruction, opcode: str, shape: Shape, operands: tuple[int, ...], raw: dict[str, object]) -> int:
-        """An instruction that the program does not have, named after the one it is for."""
+        """Adds a new instruction, named after the one it is for."""
         name = f"{one.name}.{opcode}"
         self.tally.names[name] += 1
         unique = name if self.tally.names[name] == 1 else f"{name}.{self.tally.names[name] - 1}"
@@ -372,13 +372,13 @@ class _Part:
 
 
 def _summed(factor: int, holders: list[dict[int, Axes]]) -> Axes:
-    """The axes along which a sum is split: those that split it in every operand; where only one is split, XLA gathers that one."""
+    """The axes along which a sum is split: those that split it in every operand. If only one operand is split, XLA gathers it."""
     splits = [each.get(factor, ()) for each in holders]
     return tuple(axis for axis in splits[0] if all(axis in each for each in splits)) if splits else ()
 
 
 def local_shape(shape: Shape, sharding: Sharding) -> Shape:
-    """The shape of one device's part; what does not divide is rounded up, as the devices' largest part is."""
+    """The shape of one device's part; sizes that do not divide are rounded up to the largest part."""
     if not any(sharding):
         return shape
     dims = tuple(-(-size // ways(axes)) if size > 0 else size for size, axes in zip(shape.dims, sharding, strict=True))

@@ -1,7 +1,7 @@
-"""The sharding of every value of a program, from those that are written down, followed through operations both ways.
+"""Sharding propagation: the sharding of every value of a program, from the annotated ones to operands and users.
 
-As XLA does it in the main: what is annotated stays, operands and users of an annotated value are split the same way as far as the
-operation allows, and everything else is replicated. Where two operands need one axis for different dimensions, the larger operand wins.
+A simplification of XLA's: annotations stay, operands and users of an annotated value are split the same way as far as the operation
+allows, and everything else is replicated. If two operands need one axis for different dimensions, the larger operand gets it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,13 +15,13 @@ from ..ir.shapes import Shape
 from .dimensions import Dimensions, Rule, rule_of
 from .shardings import MANUAL, MESHES, Axes, Axis, Sharding, meshes_of, open_dimensions, parse_shardings, ways
 
-ROUNDS = 12  # there and back over the program; few programs need more than three
+ROUNDS = 12  # passes over the program in both directions; few programs need more than three
 Key = tuple[int, int, int]  # computation, instruction, array in its result
 FULL_TO_LOCAL = ("SPMDFullToShardShape", "xla.sdy.GlobalToLocalShape")
 
 
 class Shardings(Struct):
-    """The sharding of every array of every value; dimensions in ``closed`` keep what was written down."""
+    """The sharding of every array of every value; dimensions in ``closed`` keep their annotation."""
 
     known: dict[Key, Sharding] = field(default_factory=dict)
     closed: dict[Key, frozenset[int]] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Shardings(Struct):
 
 
 def propagated(module: HloModule) -> Shardings:
-    """The shardings of a program whose calls are written out."""
+    """The shardings of a program whose calls are inlined."""
     found = Shardings()
     numbers = computations_that_run(module)
     for number in numbers:
@@ -55,7 +55,7 @@ def propagated(module: HloModule) -> Shardings:
 
 
 def _annotated(module: HloModule, number: int, found: Shardings) -> None:
-    """What is written down in a computation; nothing is known about the rest."""
+    """Adds the annotated shardings of a computation."""
     meshes = meshes_of(module.frontend_attributes.get(MESHES, ""))
     for index, one in enumerate(module.computations[number].instructions):
         leaves = tuple(one.shape.leaves)
@@ -72,7 +72,7 @@ def _annotated(module: HloModule, number: int, found: Shardings) -> None:
 
 
 def sharding_text(one: Instruction) -> str:
-    """The sharding written down for the result of an instruction, in full shapes; none for what is one device's part already."""
+    """The sharding annotation of an instruction's result; empty for a value that is one device's part already."""
     if one.opcode == "custom-call" and one.custom_call_target in FULL_TO_LOCAL:
         return ""
     if one.opcode == "custom-call" and one.custom_call_target in MANUAL:
@@ -81,7 +81,7 @@ def sharding_text(one: Instruction) -> str:
 
 
 def _unspecified(one: Instruction) -> frozenset[int]:
-    """The dimensions that a mark leaves to the partitioner: ``unspecified_dims=[1]``."""
+    """The dimensions that an annotation leaves to the partitioner: ``unspecified_dims=[1]``."""
     if one.opcode != "custom-call":
         return frozenset()
     _, _, listed = one.backend_config_text.partition("unspecified_dims=[")
@@ -89,7 +89,7 @@ def _unspecified(one: Instruction) -> frozenset[int]:
 
 
 def _step(module: HloModule, number: int, index: int, rule: Rule | None, found: Shardings) -> bool:
-    """Follow shardings through one instruction; whether anything was new."""
+    """Propagates shardings through one instruction; whether any changed."""
     computation = module.computations[number]
     one = computation[index]
     if rule is not None:
@@ -104,7 +104,7 @@ def _through(number: int, index: int, one: Instruction, rule: Rule, found: Shard
     arrays: list[tuple[Key, Dimensions]] = [((number, operand, 0), dims) for operand, dims in zip(one.operands, rule.operands, strict=True)]
     arrays += [((number, index, part), dims) for part, dims in enumerate(rule.results)]
     factors: dict[int, Axes] = {}
-    sources: dict[int, int] = {}  # the size of the array that a factor's axes come from
+    sources: dict[int, int] = {}  # factor -> size of the array that its axes come from
     for key, dims in sorted(arrays, key=lambda array: array[0] not in found.closed):
         size = prod(rule.sizes[factor] for each in dims for factor in each)
         for factor, axes in factors_of(found.known[key], dims, rule).items():
@@ -118,7 +118,7 @@ def _through(number: int, index: int, one: Instruction, rule: Rule, found: Shard
 
 
 def factors_of(sharding: Sharding, dims: Dimensions, rule: Rule) -> dict[int, Axes]:
-    """The axes of each factor of an array, major factors first: a minor one is split only below a major one that is split up."""
+    """The axes of each factor of an array, major factors first: a minor factor is split only if the major ones are split completely."""
     found: dict[int, Axes] = {}
     for axes, factors in zip(sharding, dims, strict=True):
         left = list(axes)
@@ -134,12 +134,12 @@ def factors_of(sharding: Sharding, dims: Dimensions, rule: Rule) -> dict[int, Ax
 
 
 def joined(factors: dict[int, Axes], dims: tuple[int, ...]) -> Axes:
-    """The axes of a dimension from those of its factors."""
+    """The axes of a dimension, from those of its factors ``dims``."""
     return tuple(axis for factor in dims for axis in factors.get(factor, ()))
 
 
 def _extend(key: Key, wanted: Sharding, found: Shardings, order: Iterable[int]) -> bool:
-    """Split the dimensions of an array further as requested, in order, where they are open and no axis is used twice."""
+    """Splits dimensions of an array further as ``wanted``, in ``order``, unless closed or an axis is in use; whether any changed."""
     known = list(found.known[key])
     used = {axis for axes in known for axis in axes}
     changed = False
@@ -156,7 +156,7 @@ def _extend(key: Key, wanted: Sharding, found: Shardings, order: Iterable[int]) 
 
 
 def _alike(keys: list[Key], found: Shardings) -> bool:
-    """Arrays that are one: each is split as the others are."""
+    """Gives arrays that are the same value the same sharding; whether any changed."""
     changed = False
     for other in keys:
         for one in keys:
@@ -165,7 +165,7 @@ def _alike(keys: list[Key], found: Shardings) -> bool:
 
 
 def handed_on(module: HloModule, number: int, computation: Computation, index: int, one: Instruction) -> Iterator[list[Key]]:
-    """Arrays that tuples and loops hand on: each is one value in several places."""
+    """Groups of arrays that are one value, because a tuple or a loop passes it on."""
     leaves = len(list(one.shape.leaves))
     if one.opcode == "tuple":
         part = 0
@@ -189,7 +189,7 @@ def handed_on(module: HloModule, number: int, computation: Computation, index: i
 
 
 def _same(module: HloModule, number: int, computation: Computation, index: int, one: Instruction) -> Iterator[list[Key]]:
-    """Arrays that are one value in several places: parts of tuples, the state of loops, arguments of branches."""
+    """Groups of arrays that are one value: parts of tuples, the state of loops, arguments of branches."""
     yield from handed_on(module, number, computation, index, one)
     leaves = len(list(one.shape.leaves))
     if one.opcode == "conditional":
@@ -199,16 +199,16 @@ def _same(module: HloModule, number: int, computation: Computation, index: int, 
         for operand, called in zip(one.operands[1:], branches, strict=False):
             for part in range(len(list(computation[operand].shape.leaves))):
                 yield [(number, operand, part), (called, module.computations[called].parameters[0], part)]
-    elif (one.opcode in ("opt-barrier", "domain", "bitcast") or is_mark(one)) and computation[one.operands[0]].shape == one.shape:
+    elif (one.opcode in ("opt-barrier", "domain", "bitcast") or is_annotation(one)) and computation[one.operands[0]].shape == one.shape:
         for part in range(leaves):
             yield [(number, one.operands[0], part), (number, index, part)]
 
 
-def is_mark(one: Instruction) -> bool:
-    """Whether an instruction only says how its operand is sharded."""
+def is_annotation(one: Instruction) -> bool:
+    """Whether an instruction only annotates the sharding of its operand."""
     return one.opcode == "custom-call" and one.custom_call_target in SHARDING_MARKS
 
 
 def first_leaf(shape: Shape, index: int) -> int:
-    """The place, among the arrays of a tuple, of the first of one of its parts."""
+    """The position, among all arrays of a tuple, of the first array of one part."""
     return sum(len(list(part.leaves)) for part in shape.parts[:index])

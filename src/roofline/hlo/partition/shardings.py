@@ -1,7 +1,7 @@
 """Shardings: along which device axes each dimension of an array is split.
 
 A device axis is a prime factor of the device number, as (stride, size): of 8 devices laid out as a mesh of 2 x 4, the first mesh axis is
-(4, 2), the second (2, 2) and (1, 2). Shardings that name the same devices in different spellings are then equal.
+(4, 2), the second (2, 2) and (1, 2). Equal shardings are then equal values, however they are spelled.
 
 >>> parse_sharding('{devices=[2,1,4]<=[8] last_tile_dim_replicate}', 2, {})
 (((4, 2),), ())
@@ -25,7 +25,7 @@ _TILES = re.compile(r"devices=\[([\d,\s]*)\](?:<=\[([\d,\s]*)\](?:T\(([\d,\s]*)\
 _LAST_TILES = re.compile(r"last_tile_dims=\{([^{}]*)\}")
 _MESH = re.compile(r"(\w+)\s*=\s*#?(?:sdy\.)?mesh<\[([^\]]*)\]")
 _INLINE_MESH = re.compile(r"mesh(?:<\[|\[)([^\]]*)\]")
-MOST_DEVICES = 2**24  # of a mesh: a larger number is damage
+MOST_DEVICES = 2**24  # of a mesh; a file with more is damaged
 _MESH_AXIS = re.compile(r"""["']([^"']*)["']\s*=\s*(\d+)""")
 _MESH_NAME = re.compile(r"@\"?([\w.\-]+)")
 _DIMENSION = re.compile(r"\{([^{}]*)\}")
@@ -38,7 +38,7 @@ def meshes_of(text: str) -> dict[str, Mesh]:
 
 
 def parse_shardings(text: str, ranks: tuple[int, ...], meshes: Mapping[str, Mesh]) -> tuple[Sharding | None, ...]:
-    """The shardings of the arrays of a value; ``None`` where nothing is said, or something that cannot be followed."""
+    """The shardings of the arrays of a value; ``None`` for one that is not given or not supported."""
     each = _split(text.replace('\\"', '"'))
     if len(each) == 1 and len(ranks) > 1:
         each *= len(ranks)
@@ -48,7 +48,7 @@ def parse_shardings(text: str, ranks: tuple[int, ...], meshes: Mapping[str, Mesh
 
 
 def parse_sharding(text: str, rank: int, meshes: Mapping[str, Mesh]) -> Sharding | None:
-    """The sharding of one array, as HLO, Shardy or a proto spells it; ``None`` where it cannot be followed."""
+    """The sharding of one array, as HLO, Shardy or a proto spells it; ``None`` if it is not supported."""
     if match := _TILES.search(text):
         found = _tiled(text, match, rank)
     elif "@" in text or "mesh" in text:
@@ -61,7 +61,7 @@ def parse_sharding(text: str, rank: int, meshes: Mapping[str, Mesh]) -> Sharding
 
 
 def device_count(text: str, meshes: Mapping[str, Mesh]) -> int:
-    """How many devices a sharding is over; 1 when it does not say."""
+    """The number of devices of a sharding; 1 if it has none."""
     text = text.replace('\\"', '"')
     counts = [prod(_numbers(match[1])) for match in _TILES.finditer(text)]
     counts += [prod(size for _, size in _mesh(axes)) for axes in _INLINE_MESH.findall(text)]
@@ -76,7 +76,7 @@ def open_dimensions(text: str, rank: int) -> frozenset[int]:
 
 
 def ways(axes: Axes) -> int:
-    """Into how many parts these axes split a dimension."""
+    """The number of parts into which these axes split a dimension."""
     return prod(size for _, size in axes)
 
 
@@ -86,7 +86,7 @@ def axes_of(sharding: Sharding) -> Axes:
 
 
 def _split(text: str) -> list[str]:
-    """The shardings of the parts of a tuple: each between the outermost brackets that hold more than one."""
+    """The shardings of the parts of a tuple: the items of the outermost brackets with more than one."""
     inside = text.strip()
     if "sharding_per_value<" in inside:
         inside = inside.partition("sharding_per_value<")[2]
@@ -112,7 +112,7 @@ def _pieces(text: str) -> list[str]:
 
 
 def _tiled(text: str, match: re.Match[str], rank: int) -> Sharding | None:
-    """``devices=[2,1,4]<=[8]``: the tiles of each dimension, then of what is replicated or manual."""
+    """``devices=[2,1,4]<=[8]``: the tiles of each dimension, then of replicated or manual axes."""
     tiles = _numbers(match[1])
     if match[2] is not None:
         reshape, order = _numbers(match[2]), _numbers(match[3] or "")
@@ -139,7 +139,7 @@ def _tiled(text: str, match: re.Match[str], rank: int) -> Sharding | None:
 
 
 def _digits(devices: tuple[int, ...]) -> list[Axis]:
-    """The axes of devices that are listed one by one, if they are a grid; else axes that no other sharding has."""
+    """The axes of devices that are listed one by one, if they form a grid; else axes that no other sharding has."""
     count = len(devices)
     axes = _primes(1, count)  # positions in the list
     strides = [devices[stride] - devices[0] if stride < count else 0 for stride, _ in axes]
@@ -158,7 +158,7 @@ def _primes(stride: int, size: int) -> list[Axis]:
     factor = 2
     while size > 1:
         if factor * factor > size:
-            factor = size  # what is left is prime
+            factor = size  # the rest is prime
         while size % factor == 0:
             size //= factor
             found.append((stride * size, factor))

@@ -1,1 +1,1 @@
-"""A program with a dimension of its inputs made larger: what grows with it, followed dimension by dimension."""
+"""Scaling a dimension of a program's inputs (batch, sequence, layers): which dimensions of which arrays grow with it."""

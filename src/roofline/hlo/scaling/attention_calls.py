@@ -1,6 +1,6 @@
-"""Libraries' calls of attention: which dimensions of their arrays are batch, heads, queries and keys, and their settings when those grow.
+"""Attention calls of libraries: which dimensions of their arrays are batch, heads, queries and keys, and their configuration after scaling.
 
-How many queries and keys meet stands in the call's configuration, not in its shapes, and both may grow with one sequence.
+The numbers of queries and keys are in the call's configuration, not only in its shapes, and both may grow with one sequence.
 """
 
 import json
@@ -15,9 +15,9 @@ from ..read.backend_config import backend_config
 
 _CUDNN, _ENGINE = "__cudnn$fmha", "te_fused_attn_"
 _SECTION, _SCORES = "cudnn_fmha_backend_config", "intermediate_tensor_shape"
-BATCH, HEADS, QUERIES, KEYS, SHARED_HEADS, WIDTH, VALUE_WIDTH = range(7)  # the factors of the dimensions of all arrays of a call
+BATCH, HEADS, QUERIES, KEYS, SHARED_HEADS, WIDTH, VALUE_WIDTH = range(7)  # factors of the dimensions of a call's arrays
 Factors = tuple[tuple[int, ...], ...]
-# The sizes in a configuration of Transformer Engine: the operand that has it, and in which place.
+# Sizes in a configuration of Transformer Engine: the operand that has it, and which of its dimensions.
 _ENGINE_SIZES = {"input_batch": (0, 0), "attn_heads": (0, -2), "q_max_seqlen": (0, 1), "kv_max_seqlen": (1, 1)}
 _ROWS = 4  # dimensions of queries, keys and values
 
@@ -25,7 +25,7 @@ _ROWS = 4  # dimensions of queries, keys and values
 def attention_arrays(
     number: int, computation: Computation, index: int, one: Instruction
 ) -> tuple[list[tuple[Key, Factors]], tuple[int, ...]] | None:
-    """The arrays of a call of cuDNN's attention with the factors of their dimensions, and their sizes; ``None`` of any other call."""
+    """The arrays of a cuDNN attention call with the factors of their dimensions, and the factors' sizes; ``None`` for any other call."""
     scores = _scores(one)
     operands = [computation[operand].shape for operand in one.operands]
     if scores is None or len(operands) < 3 or any(shape.rank != _ROWS for shape in operands[:3]):
@@ -45,8 +45,8 @@ def _factors(one: Instruction, shape: Shape, scores: tuple[int, ...], place: int
     """The factor of each dimension of an operand or result."""
     backward, paged = "Backward" in one.custom_call_target, _is_paged(one)
     if shape.rank == 1 and shape.dims[0] == scores[BATCH] and not is_result:
-        return ((BATCH,),)  # how long each sequence is
-    if shape.rank == 3:  # sums of rows
+        return ((BATCH,),)  # sequence lengths
+    if shape.rank == 3:  # row sums of the softmax
         return tuple((role,) if size == scores[role] else () for role, size in enumerate(shape.dims))
     if shape.rank != _ROWS:
         return ()
@@ -65,13 +65,13 @@ def _factors(one: Instruction, shape: Shape, scores: tuple[int, ...], place: int
 
 
 def _length_axis(shape: Shape, length: int, *, is_result: bool) -> int:
-    """Which dimension of queries, keys or values is their number: operands have it before the heads, results behind them."""
+    """Which dimension of queries, keys or values counts them: operands have it before the heads, results after them."""
     usual = 2 if is_result else 1
     return usual if shape.dims[usual] == length or shape.dims[3 - usual] != length else 3 - usual
 
 
 def refitted(one: Instruction, before: list[Shape], after: list[Shape], made: Instruction) -> Instruction:
-    """A call of attention with the sizes of its new shapes in its configuration; any other call as it is."""
+    """An attention call with the sizes of its new shapes in its configuration; any other call unchanged."""
     config = dict(backend_config(one))
     if (scores := _scores(one)) is not None and len(before) > 2 and all(shape.rank == _ROWS for shape in before[:2]):
         query = _length_axis(before[0], scores[QUERIES], is_result=False)
@@ -84,7 +84,7 @@ def refitted(one: Instruction, before: list[Shape], after: list[Shape], made: In
         return amended(made, backend_config=json.dumps({**config, _SECTION: settings}))
     if one.custom_call_target.startswith(_ENGINE) and len(before) > 1:
         for name, (operand, place) in _ENGINE_SIZES.items():
-            operand = operand if before[operand].rank >= _ROWS else 0  # keys may lie in one array with the queries
+            operand = operand if before[operand].rank >= _ROWS else 0  # queries and keys may be in one array
             if before[operand].rank >= _ROWS and before[operand].dims[place] == config.get(name):
                 config[name] = after[operand].dims[place]
         return amended(made, backend_config=json.dumps(config))
@@ -100,7 +100,7 @@ def _is_paged(one: Instruction) -> bool:
 
 
 def _scores(one: Instruction) -> tuple[int, ...] | None:
-    """Batch, heads, queries and keys of a call of cuDNN's attention."""
+    """Batch, heads, queries and keys of a cuDNN attention call."""
     if not one.custom_call_target.startswith(_CUDNN):
         return None
     try:

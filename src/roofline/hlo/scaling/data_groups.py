@@ -1,7 +1,7 @@
-"""The batch and the sequence of a program: which dimensions of its data they are.
+"""Which dimensions of a program's data are the batch and the sequence.
 
-Dimensions of inputs that move together are a group. The batch is a group that leads the data and that most products have. Arrays which the
-program updates and returns (the state of a training step, caches) are data only where nothing else is.
+Dimensions of inputs that grow together are a group. The batch is a group of first dimensions of the data that most products have. Arrays
+that the program updates and returns (the state of a training step, caches) count as data only if there is no other data.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -14,12 +14,12 @@ from .growth import Marks, Program
 from .inputs import Input, reached_by
 from .weights import MATRIX, is_updated, is_written, walked_by_loops
 
-_KEY = (2, 4)  # numbers of 32 bits in the state of a random generator: jax.random's threefry, and rbg
+_KEY = (2, 4)  # 32-bit words in the state of a random number generator: jax.random's threefry, and rbg
 
 
 class Group(Struct, frozen=True, eq=False):
-    """Dimensions of inputs that move together: their ``size`` in the ``seeds``, which have them in one ``place``, the arrays that grow with
-    them, and how many products do.
+    """Dimensions of inputs that grow together: ``seeds`` are inputs whose dimension number ``place`` has this ``size``; ``reached`` are all
+    dimensions of inputs, and ``marks`` all arrays, that grow with them; ``products`` is the number of products that do.
     """
 
     place: int
@@ -31,16 +31,16 @@ class Group(Struct, frozen=True, eq=False):
 
     @property
     def rank(self) -> tuple[int, int]:
-        """How much of the program grows: products, then dimensions of arrays."""
+        """How much of the program grows with it: the number of products, then of dimensions of arrays."""
         return self.products, sum(len(held) for each in self.marks.values() for held in each)
 
     def leads(self, inputs: Collection[Key]) -> bool:
-        """Whether one of some inputs has it in this place."""
+        """Whether one of these inputs is among its seeds."""
         return any(one.key in inputs and axis == self.place for one, axis in self.reached)
 
 
 class DataInputs:
-    """The data of a program, and which of them it updates: none of these are ``fresh``."""
+    """The data among a program's inputs; ``fresh`` are those that it does not update."""
 
     def __init__(self, program: Program, inputs: tuple[Input, ...], kept: Marks) -> None:
         self.program, self.inputs, self.kept = program, inputs, kept
@@ -48,12 +48,14 @@ class DataInputs:
         module, values = program.module, Values(program.module)
         self.updated = {one.key for one in self.arrays if is_updated(module, values, one.key[1])}
         loops = walked_by_loops(module)
-        self.walked = {one.key for one in self.arrays if one.key[1] in loops}  # their first dimension is no batch
+        self.walked = {one.key for one in self.arrays if one.key[1] in loops}  # loops step along their first dimension: it is no batch
         self.all = {one.key for one in self.arrays}
         self.fresh = {one.key for one in self.arrays if one.key not in self.updated and not is_written(module, values, one.key[1])}
 
     def groups(self, place: int, seen: set[tuple[Key, int]], arrays: Iterable[Input] | None = None) -> Iterator[Group]:
-        """The groups of dimensions in one place, of all data or some, that no weight has and that are not ``seen``; adds them to that."""
+        """The groups of dimensions number ``place`` of some arrays (by default all data), without those of weights and those in ``seen``,
+        to which they are added.
+        """
         for one in self.arrays if arrays is None else arrays:
             if place >= len(one.dims) or one.dims[place] == 1 or (one.key, place) in seen or self._is_random_key(one, place):
                 continue
@@ -76,8 +78,8 @@ class DataInputs:
         return dtype == "u32" and place == len(one.dims) - 1 and one.dims[place] in _KEY
 
     def joined(self, first: Group, groups: Iterable[Group]) -> Group:
-        """A group with others in its place that are of its size, unless inputs of them have another dimension linked with it: those are
-        of that size by chance.
+        """A group merged with others of the same dimension number and size, unless their inputs have another dimension linked with it: then
+        the sizes are equal by chance.
         """
         linked = {one.key for one, _ in first.reached}
         alike = [
@@ -89,7 +91,7 @@ class DataInputs:
 
 
 def batch_group(data: DataInputs, seen: set[tuple[Key, int]]) -> Group | None:
-    """The group that is the batch; ``None`` where it is 1, of which no group is left, or where there are no data."""
+    """The group that is the batch; ``None`` if there is no data, or if the batch is 1: compilers drop such dimensions."""
     groups = list(data.groups(0, set(seen), [one for one in data.arrays if one.key not in data.walked]))
     for keys in (data.fresh, data.all):
         some = [one for one in groups if one.leads(keys)]
@@ -103,7 +105,7 @@ def batch_group(data: DataInputs, seen: set[tuple[Key, int]]) -> Group | None:
 
 
 def _is_inner(group: Group, groups: list[Group], keys: Collection[Key]) -> bool:
-    """Whether another group leads data that have this one too, as the batch leads tokens whose positions are an input of their own."""
+    """Whether data with this dimension has another group first: tokens have the batch first, and positions may be another input."""
     rank = max(len(one.dims) for one, axis in group.reached if axis == 0)
     for one, axis in group.reached:
         if axis == 0 or one.key not in keys:
@@ -116,8 +118,8 @@ def _is_inner(group: Group, groups: list[Group], keys: Collection[Key]) -> bool:
 
 
 def sequence_group(data: DataInputs, seen: set[tuple[Key, int]], batch: Group | None) -> Group | None:
-    """The group that is the sequence: of those that are left, the first that about as many products have as any, and not the side of an
-    image. Of the state that a program updates element by element it is none, unless the batch is.
+    """The group that is the sequence: of the remaining ones, the first that about as many products have as any other, and not the side of
+    an image. It is no dimension of state that the program updates elementwise, unless the batch is one.
     """
     places = range(max((len(one.dims) for one in data.arrays), default=0))
     groups = [one for place in places for one in data.groups(place, seen) if not data.program.is_image_side(one.marks)]
@@ -125,7 +127,7 @@ def sequence_group(data: DataInputs, seen: set[tuple[Key, int]], batch: Group | 
     for keys in (data.fresh, data.all if is_state else data.all - data.updated):
         some = [one for one in groups if one.leads(keys)]
         likely = [one for one in some if any(data.program.computed(one.marks)) or (one.place == 0 and one.leads(data.walked))]
-        likely = [one for one in likely if data.program.is_written_along(one.marks)] or likely  # of caches the positions
+        likely = [one for one in likely if data.program.is_written_along(one.marks)] or likely  # positions of caches
         if likely:
             most = max(one.products for one in likely)
             place = min(one.place for one in likely if 2 * one.products >= most)
@@ -134,5 +136,5 @@ def sequence_group(data: DataInputs, seen: set[tuple[Key, int]], batch: Group | 
 
 
 def _follows_data(weight: Input) -> bool:
-    """Whether a weight may be as long as the data: one that no product takes and nothing looks up, such as a table of positions."""
+    """Whether a weight may be as long as the data, such as a table of positions: no product or look-up uses it."""
     return len(weight.dims) >= MATRIX and not weight.is_taken

@@ -1,7 +1,7 @@
-"""What grows: marks on dimensions, followed through a program from the inputs that are made larger.
+"""Which dimensions grow: marks on dimensions, propagated through a program from the inputs that are scaled.
 
-A mark says which part of a dimension grows: a factor of ``size`` elements with ``minor`` elements inside of it, so that a batch of 4 stays
-apart from the 1,024 positions that a compiler joins it with into one dimension of 4,096.
+A mark says which part of a dimension grows: a factor of ``size`` elements, each of ``minor`` elements. So a batch of 4 is still known after
+a compiler has merged it with 1,024 positions into one dimension of 4,096.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -19,13 +19,13 @@ from .links import Link, links_of
 Mark = tuple[int, int]  # size, minor
 Times = int | Fraction
 Marks = dict[Key, list[set[Mark]]]
-ROUNDS = 40  # there and back over the program
+ROUNDS = 40  # passes over the program in both directions
 _HANDED_ON = RENAMED | {
     *("parameter", "tuple", "get-tuple-element", "fusion", "call", "while", "conditional"),
     *("slice", "dynamic-slice", "dynamic-update-slice", "concatenate", "pad", "broadcast"),
 }
-_LONG = 8  # the least length for which one more or less is no other size
-_MORE = 64  # times what a slice or window takes of a length, at least
+_LONG = 8  # the least length for which one more or one less counts as the same length
+_MORE = 64  # how many times longer a length must be than the difference to it, to count as the same length
 
 
 def running(module: HloModule) -> tuple[int, ...]:
@@ -43,7 +43,7 @@ def running(module: HloModule) -> tuple[int, ...]:
 
 
 class Program:
-    """A program's links, made once for all questions about it."""
+    """A program with the links between its arrays, which are found once."""
 
     def __init__(self, module: HloModule) -> None:
         self.module = module
@@ -68,13 +68,13 @@ class Program:
         return sum(any(any(marks.get(key, ())) for key in keys) for keys in self.products)
 
     def computed(self, marks: Marks) -> Iterator[Key]:
-        """The arrays with marks that are computed, and not only handed on or put together."""
+        """The arrays with marks that are computed, not only passed on, copied or concatenated."""
         for key, held in marks.items():
             if any(held) and self.module.computations[key[0]][key[1]].opcode not in _HANDED_ON:
                 yield key
 
     def is_written_along(self, marks: Marks) -> bool:
-        """Whether a part of what is marked is written at a place that is computed."""
+        """Whether the program writes a slice along a marked dimension, at a computed index."""
         for number in running(self.module):
             computation = self.module.computations[number]
             for one in computation:
@@ -85,7 +85,7 @@ class Program:
         return False
 
     def is_image_side(self, marks: Marks) -> bool:
-        """Whether a convolution slides over what is marked, and over another dimension as well: the height or the width of images."""
+        """Whether a convolution slides over a marked dimension and another one: the height or the width of images."""
         for (number, index, _), _, (_, place, _) in self.products:
             dims = self.module.computations[number][place].convolution
             held = marks.get((number, index, 0), ())
@@ -106,11 +106,11 @@ class Program:
         return list(self.module.computations[computation][index].shape.leaves)[part]
 
     def grown(self, seeds: Iterable[tuple[Key, int]], kept: Marks | None = None, *, whole: bool = False, mixed: bool = True) -> Marks:
-        """The marks of every array that grows with some dimensions of the entry's parameters; of those that have it ``whole`` alone,
-        not joined with another; or but for those in which its elements are ``mixed`` with others by a sort.
+        """The marks of all arrays that grow with some dimensions (``seeds``) of the entry's parameters. With ``whole``, only of dimensions
+        that are not merged with another; without ``mixed``, not through sorts, which mix the elements.
 
-        Where one is split in two, the more major part grows, unless that is a dimension which is ``kept``: of tokens in groups by expert
-        the groups grow, and their number stays.
+        Where a dimension is split in two, the more major part grows, unless that is ``kept``: of tokens grouped by expert, the groups grow,
+        and their number stays.
         """
         marks: Marks = {}
         waiting: list[int] = []
@@ -132,7 +132,7 @@ class Program:
         return marks
 
     def _follow(self, link: Link, marks: Marks, kept: Marks, whole: bool, mixed: bool) -> list[Key]:
-        """Follow marks through a link; the arrays that have new ones."""
+        """Propagates marks through a link; returns the arrays with new marks."""
         stays = {factor for factor, _ in _held(link, kept)} if kept else set[int]()
         factors: dict[int, set[Mark]] = {}
         for factor, inner in _held(link, marks, stays):
@@ -160,7 +160,7 @@ class Program:
 
 
 def _held(link: Link, marks: Marks, stays: Collection[int] = ()) -> Iterator[tuple[int, Mark]]:
-    """The factors of a link that marks lie in, and where in them."""
+    """The factors of a link that have marks, with the mark inside the factor."""
     for key, dims in link.arrays:
         for held, each in zip(marks.get(key, ()), dims, strict=False):
             for mark in held:
@@ -168,12 +168,12 @@ def _held(link: Link, marks: Marks, stays: Collection[int] = ()) -> Iterator[tup
 
 
 def _inside(mark: Mark, factors: tuple[int, ...], sizes: tuple[int, ...], stays: Collection[int]) -> list[tuple[int, Mark]]:
-    """The factor of a dimension that a mark lies in, and where in it; of several that it covers, the most major one that does not stay."""
+    """The factor of a dimension that a mark is in, with the mark inside it; if it covers several, the most major one not in ``stays``."""
     size, minor = mark
     whole = prod(sizes[factor] for factor in factors)
     if len(factors) == 1:
         factor = factors[0]
-        # A dimension of another array of the link may be a little longer or shorter: the mark is of all of it.
+        # A dimension of another array of the link may be a little longer or shorter: the mark covers all of it.
         return [(factor, (sizes[factor], 1) if minor == 1 and abs(size - whole) > 0 and size > whole / 2 else mark)]
     stride = whole
     for factor in factors:
@@ -190,7 +190,7 @@ def _inside(mark: Mark, factors: tuple[int, ...], sizes: tuple[int, ...], stays:
 
 
 def _outside(mark: Mark, factor: int, factors: tuple[int, ...], sizes: tuple[int, ...], length: int) -> Mark:
-    """A factor's mark as that of a dimension it is in."""
+    """A mark of a factor, as a mark of the dimension that the factor is in."""
     size, minor = mark
     below = prod(sizes[other] for other in factors[factors.index(factor) + 1 :])
     if len(factors) == 1 and size == sizes[factor] and minor == 1:
@@ -199,15 +199,15 @@ def _outside(mark: Mark, factor: int, factors: tuple[int, ...], sizes: tuple[int
 
 
 def _covered(mark: Mark, others: set[Mark]) -> bool:
-    """Whether a mark overlaps one that is known: the same growth seen from another side."""
+    """Whether a mark overlaps a known one: it is the same growth, found on another path."""
     low, high = mark[1], mark[1] * mark[0]
     return any(low < other[1] * other[0] and other[1] < high for other in others) or mark in others
 
 
 def grown_dims(dims: tuple[int, ...], marks: list[set[Mark]] | None, times: Times, length: int = 0) -> tuple[int, ...]:
-    """The dimensions of an array after its marks have grown, or shrunk; what does not divide is rounded up.
+    """The dimensions of an array after its marks are scaled; sizes that do not divide are rounded up.
 
-    What is a little longer or shorter than a ``length`` stays so: 1,025 tokens that are sliced into 1,024 become 4,097 of 4,096.
+    A size a little above or below ``length`` keeps its difference to it: 1,025 tokens of which 1,024 are sliced become 4,097 and 4,096.
     """
     if marks is None:
         return dims
@@ -215,7 +215,7 @@ def grown_dims(dims: tuple[int, ...], marks: list[set[Mark]] | None, times: Time
 
 
 def _growth(size: int, times: Times, length: int) -> Fraction:
-    """How many times as large a size is then."""
+    """The factor by which a size grows."""
     more = size - length
     if length >= _LONG and 0 < abs(more) <= max(length // _MORE, 1):
         return Fraction(length * times + more, size)

@@ -1,7 +1,7 @@
-"""A batch of one made larger: a dimension of size 1 that compilers drop, so that arrays scale if they are computed from data.
+"""Scaling a batch of 1. Compilers drop dimensions of size 1, so instead all arrays that are computed from data are scaled.
 
-Whatever is computed from data comes once an example; weights, and what is computed from them alone, once for all. Of one row compilers
-write a product with a weight as a multiplication, element by element, and a sum; of several rows they make a product of it.
+Arrays computed from data exist once per example; weights, and arrays computed from weights alone, exist once. Compilers turn a product of
+one row with a weight into an elementwise multiplication and a sum; with several rows it is a product again.
 """
 
 from fractions import Fraction
@@ -23,14 +23,14 @@ _SUMMING = frozenset(("dot", "convolution", "custom-call", "scatter"))
 
 
 class RowProduct(Struct, frozen=True):
-    """One row times weights without a product: what it is, and the kernels that only add up what the first one multiplied."""
+    """A product of one row with weights that is compiled to a multiplication and sums: the product, and the kernels that only sum."""
 
     product: Product
     sums: frozenset[int] = frozenset()
 
 
 class Data:
-    """Which instructions of a program's entry are computed from data, and which of those are ``gradients``, of all examples together."""
+    """Which instructions of a program's entry are computed from data, and which of them are ``gradients``, summed over examples."""
 
     def __init__(self, module: HloModule, arguments: set[int]) -> None:
         self.module, self.values, entry = module, Values(module), module.entry_computation
@@ -44,7 +44,7 @@ class Data:
                     self.gradients.add(index)
 
     def _sums_examples(self, one: Instruction) -> bool:
-        """Whether a kernel multiplies data by data, or adds up rows of it, and takes no weight."""
+        """Whether a kernel multiplies data by data, or sums rows of data, and has no weight among its operands."""
         entry, body = self.module.entry_computation, self.values.body(one)
         opcodes = self.values.opcodes(body) if body is not None else {one.opcode}
         taken = [self.values.origin(Value(entry, operand)) for operand in one.operands]
@@ -52,7 +52,7 @@ class Data:
         return not opcodes.isdisjoint(_SUMMING) and not weights
 
     def cost(self, index: int, cost: Cost, times: int) -> Cost:
-        """What a kernel costs with a larger batch: what it reads of weights is read once."""
+        """The cost of a kernel with a larger batch: bytes of weights are still read once."""
         if index not in self.held:
             return cost
         entry = self.module.entry_computation
@@ -89,7 +89,7 @@ class Data:
         return replace(made, bytes=made.bytes * Fraction(times)) if isinstance(made, Collective) else made
 
     def row_products(self) -> dict[int, RowProduct]:
-        """The kernels of the entry that multiply data by weights element by element, to be added up by them or by others."""
+        """The kernels of the entry that multiply data by weights elementwise and sum the products, themselves or in another kernel."""
         found = {}
         for index in sorted(self.held):
             one = self.module.entry_computation[index]
@@ -100,13 +100,13 @@ class Data:
         return found
 
     def _weights(self, one: Instruction) -> list[Shape]:
-        """The matrices that a kernel takes and that are not computed from data."""
+        """The operands of a kernel that are matrices and are not computed from data."""
         entry = self.module.entry_computation
         shapes = [entry[operand].shape for operand in one.operands if operand not in self.held]
         return [shape for shape in shapes if shape.is_array and shape.rank >= MATRIX]
 
     def _summed(self, one: Instruction, weights: list[Shape]) -> RowProduct | None:
-        """A kernel that multiplies a weight and adds the products up."""
+        """The row product of a kernel that multiplies by a weight and sums the products."""
         body = self.values.body(one)
         if body is None or not one.shape.is_array or len(weights) != 1 or "multiply" not in self.values.opcodes(body):
             return None
@@ -115,7 +115,7 @@ class Data:
         return RowProduct(_row_times([weight], [one.shape])) if sums and _divides(one.shape, weight) else None
 
     def _multiplied(self, index: int, one: Instruction, weights: list[Shape]) -> RowProduct | None:
-        """A kernel that writes a weight's products element by element, which others only add up."""
+        """The row product of a kernel that writes elementwise products with a weight, which other kernels only sum."""
         made = [shape for shape in one.shape.leaves if shape.is_array]
         if sorted(shape.elements for shape in made) != sorted(shape.elements for shape in weights):
             return None
@@ -136,13 +136,13 @@ class Data:
         return len(one.operands) == 1 and body is not None and "reduce" in self.values.opcodes(body)
 
     def _is_data(self, side: Value) -> bool:
-        """Whether an operand of a product, or a part that a kernel puts it together from, is computed from data."""
+        """Whether an operand of a product, or a part that it is concatenated from, is computed from data."""
         entry = self.module.entry_computation
         return any(one.computation is not entry or one.index in self.held for one in self.values.pieces(side, _PASSING))
 
 
 def _sizes(shape: Shape) -> tuple[int, ...]:
-    """The dimensions of a matrix or of a stack of them, in any order; none of other arrays."""
+    """The sorted dimensions of a matrix or a stack of matrices; empty for other arrays."""
     sizes = tuple(sorted(size for size in shape.dims if size > 1)) if shape.is_array else ()
     return sizes if len(sizes) >= MATRIX else ()
 
@@ -152,7 +152,7 @@ def _divides(result: Shape, weight: Shape) -> bool:
 
 
 def _row_times(weights: list[Shape], results: list[Shape]) -> Product:
-    """One row times weights beside each other."""
+    """The product of one row with weights, whose columns are counted together."""
     columns, number = sum(shape.elements for shape in results), weights[0].number
     depth = sum(shape.elements for shape in weights) // max(columns, 1)
     return Product(m=1, k=depth, n=columns, left=number.name, right=number.name, out=results[0].number.name, compute=number.rate)

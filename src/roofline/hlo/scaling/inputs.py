@@ -11,9 +11,9 @@ from .weights import FLOATS, MATRIX, kept_with, own_weights
 
 
 class Input(Struct, frozen=True):
-    """An array among a program's arguments: its name, its place, its dimensions, and whether it is a weight.
+    """An array among a program's arguments: its name, its key in the program, its dimensions, and whether it is a weight.
 
-    ``is_taken`` is true for weights that products, convolutions, look-ups or loops take.
+    ``is_taken`` is true for weights that are operands of products, convolutions, look-ups or loops.
     """
 
     name: str
@@ -37,14 +37,14 @@ def inputs_of(program: Program) -> tuple[Input, ...]:
                 name = re.sub(r"\s", "", one.op_name) or one.name or f"argument{number}"
                 small = leaf.dtype.startswith(FLOATS) and leaf.rank < MATRIX
                 found.append(Input(name, (module.entry, index, part), leaf.dims, index in weights or small, index in own))
-    # What lies beside weights in one container is of the layer too: stacked gains, tables of positions.
+    # Arrays in the same container as weights belong to the layer too: stacked gains, tables of positions.
     beside = {_container(one.name) for one in found if one.key[1] in weights} - {""}
     floats = {index for index in entry.parameters if entry[index].shape.dtype.startswith(FLOATS)}
     return tuple(replace(one, is_weight=True) if one.key[1] in floats and _container(one.name) in beside else one for one in found)
 
 
 def _container(name: str) -> str:
-    """The list or dictionary that an argument lies in, by its name: ``layers[0]`` of ``layers[0]['gain']``."""
+    """The list or dictionary that an argument is in, by its name: ``layers[0]`` of ``layers[0]['gain']``."""
     return name[: name.rindex("[")] if name.endswith("]") else ""
 
 

@@ -1,7 +1,7 @@
-"""How the arrays of a compiled program belong together, dimension by dimension: what grows together when one of them grows.
+"""Links between dimensions of the arrays of a compiled program: if one grows, those linked with it do too.
 
-The rules of `partition.dimensions` say it for plain operations. To these come what a compiler adds: fusions and loops, whose parameters are
-their operands; bitcasts, which see the same memory in another shape; library calls; slices and paddings, which keep what they cut off.
+`partition.dimensions` has the rules of plain operations. Added here are: fusions and loops, whose parameters are their operands; bitcasts,
+which view the same memory in another shape; library calls; slices and pads, which remove or add the same number of elements as before.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from ..unneeded.kernels import product_dimensions
 from .attention_calls import attention_arrays
 
 _CUT = ("slice", "pad", "dynamic-slice", "reverse", "sort", "topk", "reduce-window", "select-and-scatter")
-_MOST_CUT = 0.5  # of a dimension: a slice that takes less of it does not grow with it
+_MOST_CUT = 0.5  # of a dimension: a slice that removes more of it does not grow with it
 _GRADIENTS = {"convBackwardInput": (2, 1, 0), "convBackwardFilter": (0, 2, 1)}  # inputs, kernel and outputs among operands and result
 _ALIKE = ("opt-barrier", "domain", "copy", "copy-start", "copy-done", "all-reduce-start", "all-reduce-done", "add-dependency")
 
@@ -29,9 +29,9 @@ _Axis = tuple[Key, Shape, int]  # of an array
 
 
 class Link(Struct, frozen=True):
-    """Arrays whose dimensions share factors: each dimension a product of them, major to minor, with the factors' sizes.
+    """Arrays whose dimensions share factors: each dimension is a product of some, major to minor; ``sizes`` are those of the factors.
 
-    The elements of ``mixed`` factors change places, as a sort does with them.
+    The elements of ``mixed`` factors are reordered, as by a sort.
     """
 
     arrays: tuple[tuple[Key, tuple[tuple[int, ...], ...]], ...]
@@ -51,7 +51,7 @@ def links_of(module: HloModule, numbers: tuple[int, ...]) -> Iterator[Link]:
 
 
 class WalkedAxis(Struct, frozen=True):
-    """A dimension of an array of which a loop takes or writes one ``part`` after the other, ``trips`` in all."""
+    """A dimension of an array of which each trip of a loop reads or writes one ``part``."""
 
     whole: Key
     part: Key
@@ -60,7 +60,7 @@ class WalkedAxis(Struct, frozen=True):
 
 
 def walked_axes(module: HloModule, loops: Loops, number: int, loop: Instruction) -> list[WalkedAxis]:
-    """The dimensions that a loop walks along: its trips take all of them, part by part."""
+    """The dimensions that a loop steps along: its trips together read or write all of them, part by part."""
     trips = loops.trip_count(number, loop)
     found: list[WalkedAxis] = []
     for inner in called_by(module, loop, "while") if trips and trips > 1 else ():
@@ -79,7 +79,7 @@ def walked_axes(module: HloModule, loops: Loops, number: int, loop: Instruction)
 
 
 def called_by(module: HloModule, loop: Instruction, without: str = "") -> set[int]:
-    """The body of a loop and all that it calls, but for instructions of an opcode."""
+    """The body of a loop and all computations it calls, except those called by instructions with the opcode ``without``."""
     found, waiting = set[int](), list(loop.called("body"))
     while waiting:
         number = waiting.pop()
@@ -90,7 +90,7 @@ def called_by(module: HloModule, loop: Instruction, without: str = "") -> set[in
 
 
 def _walked_together(module: HloModule, axes: list[WalkedAxis]) -> Iterator[Link]:
-    """What a loop takes and writes has as many parts as it has trips."""
+    """Links between the dimensions that a loop steps along: each has as many parts as the loop has trips."""
     sizes = [one.trips for one in axes[:1]]
     arrays = []
     for one in axes:
@@ -104,7 +104,7 @@ def _walked_together(module: HloModule, axes: list[WalkedAxis]) -> Iterator[Link
 
 
 def _sorted_along(module: HloModule, numbers: tuple[int, ...]) -> dict[Key, tuple[int, ...]]:
-    """The arrays that were sorted, and along which dimensions: a slice of them, as the top few, is no longer where there are more."""
+    """The sorted arrays, and along which dimensions. A slice of them, such as a top-k, does not grow with the array."""
     found: dict[Key, tuple[int, ...]] = {}
     for number in numbers:
         for index, one in enumerate(module.computations[number].instructions):
@@ -168,7 +168,7 @@ def _of_rule(number: int, index: int, one: Instruction, rule: Rule | None) -> It
 
 
 def _same(module: HloModule, *keys: Key) -> Link:
-    """One array in several places."""
+    """A link between arrays that are one value."""
     computation, index, part = keys[0]
     shape = list(module.computations[computation][index].shape.leaves)[part]
     dims = tuple((place,) for place in range(shape.rank))
@@ -176,7 +176,7 @@ def _same(module: HloModule, *keys: Key) -> Link:
 
 
 def _bitcast(computation: Computation, one: Instruction) -> Rule | None:
-    """The same memory in another shape: as a reshape does, with dimensions in the order in which they lie in memory."""
+    """The same memory in another shape: the rule of a reshape, with dimensions in memory order."""
     before, after = computation[one.operands[0]].shape, one.shape
     if not before.is_array or not after.is_array or prod(before.dims) != prod(after.dims):
         return None
@@ -201,7 +201,7 @@ def _back(dims: Dimensions, order: tuple[int, ...]) -> Dimensions:
 
 
 def _cut(number: int, computation: Computation, index: int, one: Instruction, chosen: dict[Key, tuple[int, ...]]) -> Iterator[Link]:
-    """Dimensions in their places, also where a part is cut off or added, but not where the first few are chosen."""
+    """Links each dimension with the same one of the result, also if a part is removed or added, but not for a top-k."""
     count = len(list(one.shape.leaves)) if one.opcode == "sort" else 1
     for operand in one.operands[:count]:
         before = computation[operand].shape
@@ -211,11 +211,11 @@ def _cut(number: int, computation: Computation, index: int, one: Instruction, ch
                 links = _by_place([(number, operand, 0), (number, index, part)], [before, after], share=_MOST_CUT, few=few)
                 yield from (replace(link, mixed=one.dimensions or ()) for link in links) if one.opcode == "sort" else links
                 if one.opcode == "slice":
-                    yield from _thirds(number, operand, index, before, one)
+                    yield from _one_of_qkv(number, operand, index, before, one)
 
 
-def _thirds(number: int, operand: int, index: int, before: Shape, one: Instruction) -> Iterator[Link]:
-    """Queries, keys or values of all three in one array: if they grow, so does the whole."""
+def _one_of_qkv(number: int, operand: int, index: int, before: Shape, one: Instruction) -> Iterator[Link]:
+    """Links an array of queries, keys and values with the slice of one of them: if the slice grows, so does the array."""
     for axis, (whole, part) in enumerate(zip(before.dims, one.shape.dims, strict=True)):
         if part > 1 and whole == 3 * part and one.slices[axis].start % part == 0:
             dims = [tuple(factors if place == axis else () for place in range(before.rank)) for factors in ((0, 1), (1,))]
@@ -223,8 +223,8 @@ def _thirds(number: int, operand: int, index: int, before: Shape, one: Instructi
 
 
 def _by_place(keys: list[Key], shapes: list[Shape], share: float = 1.0, few: tuple[int, ...] = ()) -> Iterator[Link]:
-    """Each dimension with that in its place, where they are of one size, or, but for a ``few``, about one. A factor has its size in the
-    first array.
+    """Links dimensions of the same number if their sizes are equal or, except for those in ``few``, about equal. A factor has its size in
+    the first array.
     """
     arrays: list[list[tuple[int, ...]]] = [[] for _ in keys]
     sizes: list[int] = []
@@ -239,7 +239,7 @@ def _by_place(keys: list[Key], shapes: list[Shape], share: float = 1.0, few: tup
 
 
 def _concatenated(number: int, computation: Computation, index: int, one: Instruction) -> Iterator[Link]:
-    """All dimensions but the one that arrays are joined along."""
+    """Links all dimensions but the one that arrays are concatenated along."""
     (axis,) = one.dimensions or (0,)
     dims = tuple((place,) if place != axis else () for place in range(one.shape.rank))
     arrays = tuple(((number, operand, 0), dims) for operand in one.operands if computation[operand].shape.rank == one.shape.rank)
@@ -247,9 +247,9 @@ def _concatenated(number: int, computation: Computation, index: int, one: Instru
 
 
 def _product(number: int, computation: Computation, index: int, one: Instruction, dims: DotDimensions) -> Iterator[Link]:
-    """A library's product; what it adds to the result has the result's dimensions.
+    """A library's product; an array that it adds to the result has the result's dimensions.
 
-    Or a ragged one: each group of rows is multiplied by a matrix of its own, or each group of the depth makes one.
+    Or a ragged product: each group of rows is multiplied by its own matrix, or each group of the contracted dimension gives one matrix.
     """
     left, right = (computation[operand].shape for operand in one.operands[:2])
     made = next(iter(one.shape.leaves))
@@ -281,12 +281,12 @@ def _product(number: int, computation: Computation, index: int, one: Instruction
 
 
 def convolution_arrays(one: Instruction) -> tuple[int, int, int]:
-    """Which arrays of a library's convolution are its inputs, kernel and outputs: 0 and 1 are its operands, 2 is what it makes."""
+    """Which arrays of a library's convolution are its inputs, kernel and outputs: 0 and 1 are its operands, 2 is its result."""
     return next((places for word, places in _GRADIENTS.items() if word in one.custom_call_target), (0, 1, 2))
 
 
 def _convolution(number: int, computation: Computation, index: int, one: Instruction, dims: ConvolutionDimensions) -> Iterator[Link]:
-    """A library's convolution or a gradient of one; what it adds to the result has the result's dimensions."""
+    """A library's convolution or a gradient of one; an array that it adds to the result has the result's dimensions."""
     made = next(iter(one.shape.leaves))
     given = [(number, one.operands[0], 0), (number, one.operands[1], 0), (number, index, 0)]
     shapes = [computation[one.operands[0]].shape, computation[one.operands[1]].shape, made]
@@ -303,14 +303,14 @@ def _convolution(number: int, computation: Computation, index: int, one: Instruc
 
 
 def _positions(dims: ConvolutionDimensions, inputs: Key, source: Shape, outputs: Key, result: Shape) -> Iterator[tuple[_Axis, _Axis]]:
-    """The dimensions that a convolution slides over, where it makes about as many positions as it takes."""
+    """The pairs of spatial dimensions of a convolution whose sizes are about equal in its inputs and outputs."""
     for before, after in zip(dims.input_spatial, dims.output_spatial, strict=True):
         if min(sizes := (source.dims[before], result.dims[after])) >= _MOST_CUT * max(sizes) > 1:
             yield (inputs, source, before), (outputs, result, after)
 
 
 def _alike(pairs: Iterable[tuple[_Axis, _Axis]]) -> Iterator[Link]:
-    """Dimensions that grow together, two by two."""
+    """A link for each pair of dimensions."""
     for pair in pairs:
         arrays = ((key, tuple((0,) if place == axis else () for place in range(shape.rank))) for key, shape, axis in pair)
         _, shape, axis = pair[0]
@@ -318,7 +318,7 @@ def _alike(pairs: Iterable[tuple[_Axis, _Axis]]) -> Iterator[Link]:
 
 
 def _library(number: int, computation: Computation, index: int, one: Instruction) -> Iterator[Link]:
-    """Another library's call: its arrays of one rank are taken to have their dimensions in the same places."""
+    """Another library's call: its arrays of one rank are assumed to have their dimensions in the same order."""
     made = [(part, leaf) for part, leaf in enumerate(one.shape.leaves) if leaf.is_array]
     for operand in one.operands:
         shape = computation[operand].shape
@@ -328,7 +328,7 @@ def _library(number: int, computation: Computation, index: int, one: Instruction
 
 
 def _one_value(module: HloModule, number: int, computation: Computation, index: int, one: Instruction) -> Iterator[list[Key]]:
-    """Arrays that are one value in several places: parts of tuples, the state of loops, what goes into and out of bodies."""
+    """Groups of arrays that are one value: parts of tuples, the state of loops, operands and results of called computations."""
     yield from handed_on(module, number, computation, index, one)
     leaves = len(list(one.shape.leaves))
     if one.opcode in ("fusion", "call", "async-start", "conditional"):
@@ -338,7 +338,7 @@ def _one_value(module: HloModule, number: int, computation: Computation, index: 
             for operand, parameter in zip(operands, body.parameters, strict=False):
                 for part in range(len(list(computation[operand].shape.leaves))):
                     yield [(number, operand, part), (call.computation, parameter, part)]
-            first = _leaves(computation, operands) if one.opcode == "async-start" else 0  # its result is behind what it takes
+            first = _leaves(computation, operands) if one.opcode == "async-start" else 0  # its tuple has the operands first
             for part in range(min(leaves - first, len(list(body.root_instruction.shape.leaves)))):
                 yield [(number, index, first + part), (call.computation, body.root, part)]
     elif one.opcode == "async-done" and (start := computation[one.operands[0]]).opcode == "async-start":
@@ -351,5 +351,5 @@ def _one_value(module: HloModule, number: int, computation: Computation, index: 
 
 
 def _leaves(computation: Computation, indices: Iterable[int]) -> int:
-    """How many arrays some values are together."""
+    """The number of arrays in some values."""
     return sum(len(list(computation[index].shape.leaves)) for index in indices)

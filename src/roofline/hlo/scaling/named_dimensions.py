@@ -1,9 +1,9 @@
-"""The dimensions of a program's inputs that can be scaled: ``tok[0]`` as the program has it, or a word for those that move together.
+"""The dimensions of a program's inputs that can be scaled: by an input's name (``tok[0]``), or a name for those that grow together.
 
-The first dimension of the data is the ``batch``, the next one the ``sequence`` (a table of positions is as long as the data); the first of
-weights that are stacks of matrices is the ``experts``, of those that a loop walks along the ``layers``; the rows of tables that are looked
-up are the ``vocabulary``; what one weight makes and another takes is the ``hidden`` width: of the residual stream, of all heads together,
-and between two products.
+``batch`` is the first dimension of the data, ``sequence`` the next one (also of a table of positions); ``experts`` is the first dimension
+of weights that are stacks of matrices, ``layers`` that of stacks that a loop steps along; ``vocabulary`` is the rows of tables that are
+looked up; ``hidden`` is the widths that are a column dimension of one weight and a row dimension of another: of the residual stream, of
+all heads together, and between two products.
 """
 
 import re
@@ -23,10 +23,10 @@ BATCH, LAYERS, EXPERTS = "batch", "layers", "experts"
 
 
 class Dimension(Struct, frozen=True):
-    """Dimensions of inputs that move together, under one name; ``marks`` are all arrays that grow with them.
+    """Dimensions of inputs that grow together, under one name; ``marks`` are all arrays that grow with them.
 
-    ``is_hidden`` is true for one of size 1, of which a compiler leaves no trace: then ``marks`` are of the inputs alone. ``grouped`` are
-    data that have grown because they are put in as many groups. Arrays that are a little longer or shorter than ``length`` stay so.
+    ``is_hidden`` is true for one of size 1, which compilers drop: then ``marks`` has the inputs alone. ``grouped`` are data that grow
+    because they are divided into that many groups. Sizes a little above or below ``length`` keep their difference to it.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Dimension(Struct, frozen=True):
 
 
 def walking(program: Program, dimension: Dimension) -> dict[int, int]:
-    """The computations of loops that walk along a dimension, which run more often with more of it, and how many such loops each is in."""
+    """The computations of loops that step along a dimension, which run more often as it grows, and how many such loops each is in."""
     module, loops = program.module, Loops(program.module)
     found: dict[int, int] = {}
     for number in running(module):
@@ -51,7 +51,7 @@ def walking(program: Program, dimension: Dimension) -> dict[int, int]:
 
 
 def _grows(marks: Marks, walked: WalkedAxis) -> bool:
-    """Whether a dimension that a loop walks along grows, and not the part that it takes of it in each trip."""
+    """Whether a dimension that a loop steps along grows, and not the part of it per trip."""
     whole, part = (marks.get(key) for key in (walked.whole, walked.part))
     return bool(whole and whole[walked.axis] and not (part and part[walked.axis]))
 
@@ -67,7 +67,7 @@ def dimensions_of(program: Program) -> tuple[Dimension, ...]:
 
 
 def _vocabulary(program: Program, inputs: tuple[Input, ...]) -> list[Dimension]:
-    """How many rows the tables have that are looked up, if nothing but weights has as many."""
+    """The rows of the tables that are looked up, if only weights have that dimension."""
     tables = tables_of(program.module)
     size = next((one.dims[0] for one in inputs if one.key[1] in tables and len(one.dims) == MATRIX), 0)
     if not size:
@@ -80,9 +80,9 @@ def _vocabulary(program: Program, inputs: tuple[Input, ...]) -> list[Dimension]:
 
 
 def _stacks(program: Program, inputs: tuple[Input, ...]) -> tuple[list[Dimension], Marks]:
-    """How many layers a loop walks over, and how many experts there are: weights are stacked along these.
+    """The layers that a loop steps over and the experts: the dimensions along which weights are stacked.
 
-    Also the arrays that grow with the experts alone, not because tokens are put in as many groups.
+    Also returns the arrays that grow with the experts alone, not because tokens are divided into that many groups.
     """
     layers, kept = walked_by_loops(program.module), Marks()
     stacks = {
@@ -110,7 +110,7 @@ def _stacks(program: Program, inputs: tuple[Input, ...]) -> tuple[list[Dimension
 
 
 def _multiplied_stacks(program: Program, inputs: tuple[Input, ...], stacks: list[tuple[Input, int]]) -> list[tuple[Input, int]]:
-    """Those of some stacks that products take whole, as they do experts, and not one part of them for each layer."""
+    """Those of some stacks that are whole operands of products, as experts are, and not one part per layer."""
     gone = set[tuple[Key, int]]()
     for one, axis in stacks:
         if (one.key, axis) not in gone:
@@ -136,8 +136,8 @@ def _grouped(program: Program, name: str, group: Group) -> Dimension:
 
 
 def _computed(program: Program, dimension: Dimension) -> Dimension:
-    """A dimension of data in the size that the program computes on, which is one less where it cuts the last and the first of its tokens
-    off: into what it takes and what it should predict.
+    """A dimension of data with the size that the program computes on: one less, if it slices tokens into inputs (without the last) and
+    targets (without the first).
     """
     sizes = [dimension.size, *(one.dims[axis] for one, axis in dimension.inputs)]
     near = [size for size in dict.fromkeys((*sizes, dimension.size - 1)) if abs(size - dimension.size) <= 1]
@@ -147,7 +147,7 @@ def _computed(program: Program, dimension: Dimension) -> Dimension:
 
 
 def _hidden(program: Program, inputs: tuple[Input, ...], taken: set[tuple[Key, int]]) -> Dimension | None:
-    """The widths of the model: the dimensions that one weight makes and another takes, but for those that have names."""
+    """The widths of the model: column dimensions of one weight that are row dimensions of another, without those that have names."""
     own = {one.key[1] for one in inputs if one.is_taken}
     matrices = [one for one in inputs if one.is_taken and len(one.dims) >= MATRIX]
     seeds: list[tuple[Input, int]] = []

@@ -1,4 +1,4 @@
-"""A program with some dimensions of its inputs made larger: its shapes rewritten, its instructions as they were."""
+"""A program with scaled dimensions: the same instructions with new shapes."""
 
 from msgspec.structs import replace
 
@@ -11,7 +11,7 @@ from .growth import Marks, Program, Times, grown_dims, running
 
 
 def scaled(program: Program, marks: Marks, times: Times, length: int = 0) -> HloModule:
-    """The program after what is marked has grown ``times`` as large, and what is a little longer than a ``length`` by as much."""
+    """The program with its marks scaled by ``times``; sizes a little above or below ``length`` keep their difference to it."""
     module = program.module
     computations = list(module.computations)
     for number in running(module):
@@ -52,7 +52,7 @@ def _fitted(one: Instruction, before: list[Shape], after: list[Shape], shape: Sh
     if one.opcode == "gather":
         sizes = zip(one.integers("slice_sizes"), before[0].dims, after[0].dims, strict=True)
         return amended(made, slice_sizes=tuple(new if size == old else size for size, old, new in sizes))
-    if one.opcode == "convolution" and one.convolution is not None:  # in the gradient of a kernel, the window is as long as the input
+    if one.opcode == "convolution" and one.convolution is not None:  # in the gradient of a kernel, the window has the size of the input
         windows = [after[1].dims[axis] for axis in one.convolution.kernel_spatial]
         return amended(made, window=tuple(replace(each, size=size) for each, size in zip(one.window, windows, strict=True)))
     return refitted(one, before, after, made) if one.opcode == "custom-call" else made

@@ -1,5 +1,5 @@
-"""Which arguments of a program are weights: what products, convolutions and look-ups take as it is, or one part of it for each layer, and
-the state that is kept with them. The others are data.
+"""Which arguments of a program are weights: operands of products, convolutions and look-ups, whole or one part per layer, and optimizer
+state of the same shape. The other arguments are data.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -24,9 +24,9 @@ _Body = tuple[Computation, tuple[tuple[Computation, Instruction], ...]]
 
 
 class Factor(Struct, frozen=True):
-    """An argument that is an operand of a product, or a part of one: its ``place`` there, the ``batch`` dimensions of the operand, and the
-    arguments that the other operand is made of. ``is_second`` is true where it is contracted along its first dimension, and the other not,
-    ``is_step`` where a part of it is multiplied by arguments that are taken whole: one of the steps that a loop takes along data.
+    """An argument that is an operand of a product, or a part of one: the operand's ``place`` in the program, its ``batch`` dimensions, and
+    the arguments that the other operand is made of. ``is_second`` is true if it is contracted along its first dimension, and the other is
+    not; ``is_step`` if the operand is a part of the argument and the other is made of whole arguments: a loop steps along the data.
     """
 
     argument: int
@@ -38,10 +38,10 @@ class Factor(Struct, frozen=True):
 
 
 def own_weights(program: Program) -> set[int]:
-    """What loops walk along, tables that data look up in, kernels of convolutions, operands of products with something computed.
+    """Arguments that loops step along, tables that data index, kernels of convolutions, and operands of products with computed values.
 
-    Caches that a loop walks along are none: products take them in batches, a matrix for each sequence. Nor are data that it takes step by
-    step, which are multiplied by the same weights each time.
+    Caches that a loop steps along are not weights: in products they have batch dimensions, a matrix for each sequence. Nor is data that a
+    loop steps along, which is multiplied by the same weights in each step.
     """
     module, values = program.module, Values(program.module)
     walked, factors = walked_by_loops(module), list(_factors(module, values))
@@ -60,7 +60,7 @@ def own_weights(program: Program) -> set[int]:
 
 
 def _factors(module: HloModule, values: Values) -> Iterator[Factor]:
-    """The arguments that products take."""
+    """The arguments that are operands of products."""
     numbers = {computation.name: number for number, computation in enumerate(module.computations)}
     for computation, inside in _bodies(module, running(module)):
         for index, one in enumerate(computation.instructions):
@@ -79,18 +79,18 @@ def _factors(module: HloModule, values: Values) -> Iterator[Factor]:
 
 
 def _is_part(module: HloModule, operand: Value, arguments: Iterable[int]) -> bool:
-    """Whether an operand is less than the arguments that it is made of."""
+    """Whether an operand is smaller than the arguments that it is made of."""
     return operand.shape.elements < sum(module.entry_computation[one].shape.elements for one in arguments)
 
 
 def _trained_on(module: HloModule, values: Values, factors: Iterable[Factor], weights: set[int]) -> set[int]:
-    """The arguments that products take with a weight that is trained: a result is that weight after the step and none is theirs, or has its
-    shape (its gradient) and none has theirs. Without it images would be weights, which the gradient of the first layer multiplies as well.
+    """The arguments that are data because a trained weight multiplies them: a result is the updated weight, or has its shape (its
+    gradient), and none is or has theirs. Without this rule images would be weights: the gradient of the first layer multiplies them too.
     """
     entry = module.entry_computation
     results = {leaf.dims for leaf in entry.root_instruction.shape.leaves if leaf.is_array}
     if not any(entry[weight].shape.dims in results for weight in weights):
-        return set()  # none is trained: a forward pass may end in the shape of its data
+        return set()  # no weight is trained: the result of a forward pass may have the shape of its data
     shaped = {one for factor in factors for one in (factor.argument, *factor.others) if entry[one].shape.dims in results}
     updated = {one for one in shaped if is_updated(module, values, one)}
     return {
@@ -113,7 +113,7 @@ def _kernels(module: HloModule, values: Values) -> set[int]:
 
 
 def tables_of(module: HloModule) -> set[int]:
-    """The arguments that whole numbers among the arguments look up in."""
+    """The arguments that are tables: integers among the arguments index their rows."""
     values, found = Values(module), set[int]()
     for computation, inside in _bodies(module, (module.entry,)):
         for index, one in enumerate(computation.instructions):
@@ -124,18 +124,18 @@ def tables_of(module: HloModule) -> set[int]:
 
 
 def _is_row(computation: Computation, one: Instruction) -> bool:
-    """Whether one row of a matrix is taken, as compilers write a gather of one."""
+    """Whether a dynamic-slice takes one row of a matrix, as compilers write a gather of one row."""
     return one.opcode == "dynamic-slice" and one.shape.rank == MATRIX and one.shape.dims == (1, computation[one.operands[0]].shape.dims[1])
 
 
 def _looked_up(module: HloModule, values: Values, gather: Value) -> bool:
-    """Whether an array of whole numbers among the arguments says which rows are taken."""
-    behind = values.behind(values.operand(gather, 1), frozenset(("parameter", "sort", "reduce", "custom-call", "while")))
-    return any(one.opcode == "parameter" and one.computation is module.entry_computation and one.shape.rank > 0 for one in behind)
+    """Whether the indices of a gather depend on an array among the arguments."""
+    ancestors = values.ancestors(values.operand(gather, 1), frozenset(("parameter", "sort", "reduce", "custom-call", "while")))
+    return any(one.opcode == "parameter" and one.computation is module.entry_computation and one.shape.rank > 0 for one in ancestors)
 
 
 def kept_with(program: Program, weights: set[int]) -> set[int]:
-    """The arguments that have the shape of a weight and its dimensions, as the state of an optimizer has."""
+    """The arguments with the shape of a weight and dimensions that grow with it, such as optimizer state."""
     entry, number = program.module.entry_computation, program.module.entry
     arrays = {(number, index, part): leaf for index in entry.parameters for part, leaf in enumerate(entry[index].shape.leaves)}
     others = {
@@ -156,10 +156,10 @@ def kept_with(program: Program, weights: set[int]) -> set[int]:
 
 
 def _is_weight(module: HloModule, values: Values, one: Factor) -> bool:
-    """Whether an operand of a product is a weight: a matrix times something computed is.
+    """Whether an operand of a product is a weight: it is if the other operand is computed.
 
-    Of two arguments it is the one that nothing but products takes, or if as many kernels take each, the one that the program updates, or
-    if it updates both or none, the second one.
+    Of two arguments it is the one with fewer users; if they have equally many, the one that the program updates; if it updates both or
+    neither, the second one.
     """
     if not one.others:
         return True
@@ -174,17 +174,17 @@ def _is_weight(module: HloModule, values: Values, one: Factor) -> bool:
 
 
 def is_updated(module: HloModule, values: Values, argument: int) -> bool:
-    """Whether a result is made of an argument element by element, as a weight after a training step is."""
+    """Whether a result is computed elementwise from an argument, such as a weight after a training step."""
     return _is_returned(module, values, argument, ELEMENTWISE)
 
 
 def is_written(module: HloModule, values: Values, argument: int) -> bool:
-    """Whether a result is an argument that the program has written into, as caches are."""
+    """Whether a result is an argument with parts overwritten, such as a cache."""
     return _is_returned(module, values, argument, ("dynamic-update-slice", "scatter"))
 
 
 def _is_returned(module: HloModule, values: Values, argument: int, opcodes: Collection[str]) -> bool:
-    """Whether a result of an argument's dimensions is made of it by operations of some kinds alone; what is written into comes first."""
+    """Whether a result of an argument's dimensions is made from it by these opcodes alone; of updates, only the target is followed."""
     entry = module.entry_computation
     root = entry.root_instruction
     for place in root.operands if root.opcode == "tuple" else (entry.root,):
@@ -203,7 +203,7 @@ def _is_returned(module: HloModule, values: Values, argument: int, opcodes: Coll
 
 
 def _uses(module: HloModule, values: Values, argument: int) -> int:
-    """How many kernels of the entry take an argument."""
+    """How many kernels of the entry use an argument."""
     entry = module.entry_computation
     found, waiting = 0, [argument]
     while waiting:
@@ -216,7 +216,7 @@ def _uses(module: HloModule, values: Values, argument: int) -> int:
 
 
 def walked_by_loops(module: HloModule) -> set[int]:
-    """The arguments that a loop of the entry reads and hands on as they are: the stacked weights of its layers."""
+    """The arguments that a loop of the entry carries without changing them: the stacked weights of its layers."""
     entry, found = module.entry_computation, set()
     for loop in entry:
         start = entry[loop.operands[0]] if loop.opcode == "while" else None
@@ -234,10 +234,11 @@ def walked_by_loops(module: HloModule) -> set[int]:
 
 
 def _is_kept(program: Program, one: Factor, shapes: set[tuple[int, ...]], kept: list[Marks]) -> bool:
-    """Whether a product takes an argument in batches because data are: one of these dimensions is one of the program's results, as that of
-    experts is not, but for gradients of weights in ``shapes``. Rows that were sorted into groups say nothing of it, nor does a batch of 1.
+    """Whether an operand has batch dimensions because data has, as a cache does and experts do not: one of them is a dimension of a result.
+    Results with the ``shapes`` of weights do not count, since they may be gradients, nor do dimensions that are only related by a sort. A
+    batch of 1 is data's.
 
-    ``kept`` are the marks of those that were found before.
+    ``kept`` are the marks of the operands found so far.
     """
     module = program.module
     if 1 in module.entry_computation[one.argument].shape.dims[:-MATRIX]:
@@ -276,7 +277,7 @@ def source_arguments(module: HloModule, values: Values, value: Value) -> list[in
 
 
 def _takes_one(value: Value) -> bool:
-    """Whether a slice takes one element of every dimension that it cuts: of a stack one part."""
+    """Whether a slice takes one part of a stack: in each dimension, one element or all."""
     one = value.instruction
     if one.opcode not in ("slice", "dynamic-slice"):
         return False
@@ -285,13 +286,13 @@ def _takes_one(value: Value) -> bool:
 
 
 def _scaled(values: Values, value: Value) -> Value | None:
-    """What is combined with a scale or an offset, which is a number or repeated."""
+    """The array operand of an operation with a scale or an offset, which is a constant or a broadcast; ``None`` for other operations."""
     arrays = [each for each in values.operands(value) if values.origin(each).opcode not in ("broadcast", "constant")]
     return arrays[0] if len(arrays) == 1 else None
 
 
 def _bodies(module: HloModule, numbers: Iterable[int]) -> Iterator[_Body]:
-    """Some computations that are no bodies of fusions, and the bodies of their fusions with the fusion that each is inside of."""
+    """These computations, unless they are bodies of fusions, and the bodies of their fusions, each with the fusion it is in."""
     fused = {one.calls[0].computation for each in module for one in each if one.opcode == "fusion" and one.calls}
     for number in numbers:
         computation = module.computations[number]
