@@ -15,11 +15,11 @@ from ...hlo.unneeded.residuals import (
     Flow,
     Key,
     Residual,
-    array_behind,
     arrays_read,
     kept_between_loops,
-    kernel_behind,
     only_moves,
+    source_array,
+    source_kernel,
 )
 from ...operation import Streamed
 from ...resource import HBM
@@ -96,7 +96,7 @@ class _Loops:
         """Whether the first loop is of a forward pass and the second of its gradients; not a loop that keeps what loops in it keep."""
         body = self.pair.first.body
         first, second = self.phases(self.pair.first.number), self.phases(self.pair.second.number)
-        kept = {body[kernel_behind(body, made)].opcode for one in self.pair.residuals for made, _ in one.sources}
+        kept = {body[source_kernel(body, made)].opcode for one in self.pair.residuals for made, _ in one.sources}
         return "forward" in first and "backward" not in first and "backward" in second and "while" not in kept
 
     def leading_to_residuals(self) -> Indexed:
@@ -105,11 +105,11 @@ class _Loops:
         A second loop that computes some of it again already does so with all but the ops whose results are kept.
         """
         body, flow = self.pair.first.body, Flow(self.pair.first.body)
-        kept = {kernel_behind(body, made) for one in self.pair.residuals for made, _ in one.sources}
+        kept = {source_kernel(body, made) for one in self.pair.residuals for made, _ in one.sources}
         waiting, seen = [] if self.recomputed() else list(kept), set(kept)
         while waiting:
             for made, _ in flow.reads.get(waiting.pop(), ()):
-                maker = kernel_behind(body, made)
+                maker = source_kernel(body, made)
                 if maker not in seen:
                     seen.add(maker)
                     waiting.append(maker)
@@ -142,7 +142,7 @@ class _Loops:
         loop, found = self.pair.second, set[int]()
         handed = {loop.key(part) for part in range(len(loop.start.operands)) if not loop.hands_on(part)}
         for place, keys in flow.reads.items():
-            if handed & keys or any(kernel_behind(loop.body, made) in found for made, _ in keys):
+            if handed & keys or any(source_kernel(loop.body, made) in found for made, _ in keys):
                 found.add(place)
         return found
 
@@ -152,16 +152,16 @@ class _Loops:
         gone = {place for (each, place), index in self.places.items() if each == number and self.state.ops[index].cost == NOTHING}
         read = {key for place, keys in Flow(body).reads.items() if place not in ops and place not in gone for key in keys}
         for place, path in sorted(read):
-            maker = ops.get(kernel_behind(body, place))
+            maker = ops.get(source_kernel(body, place))
             if maker is not None:
                 yield maker, part_of(body[place].shape, path)
 
     def _is_at_hand(self, place: int) -> bool:
         """Whether an op cuts a part out of arrays that the second loop has as well."""
         first, second = self.pair.first, self.pair.second
-        theirs = {array_behind(self.around, operand) for operand in second.start.operands}
+        theirs = {source_array(self.around, operand) for operand in second.start.operands}
         parts = {part for part in range(len(first.start.operands)) if first.hands_on(part)}
-        parts = {part for part in parts if array_behind(self.around, first.start.operands[part]) in theirs}
+        parts = {part for part in parts if source_array(self.around, first.start.operands[part]) in theirs}
         read = arrays_read(first.body, first.body[place])
         return bool(read) and only_moves(self.values, first.body[place], CUTS) and read <= {first.key(part) for part in parts}
 

@@ -1,7 +1,7 @@
 """Unneeded work in a program (recomputed, padded, duplicated…), and labels for its kernels, found in the program itself.
 
-Each rule is a module here: it finds the kernels of one computation whose work would be avoided if the program were written another
-way. A `Review` runs the rules on a computation when one of its kernels is first looked up.
+Each rule is a module here: it finds the kernels of one computation whose work could be avoided by writing the program differently. A
+`Review` runs the rules on a computation when one of its kernels is first looked up.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -101,8 +101,8 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
 
 
 class _Kind(Struct, frozen=True, kw_only=True):
-    """What the kernels of equal layers have in common: their product, whether its depth was split, the words for them, what they are by
-    their sizes, what could be avoided in each, unless that differs, and which arrays of the program they take and give.
+    """What equal kernels of equal layers share: their product, whether its depth is split, the words of their labels, their operation,
+    their avoidable work (None if it differs), and which arguments and results of the program they read and write.
     """
 
     product: Product | None
@@ -115,26 +115,26 @@ class _Kind(Struct, frozen=True, kw_only=True):
 
 
 class Review:
-    """One program: the label of each instruction, and what of its work could be avoided."""
+    """The review of one program: the label of each instruction, and its avoidable work."""
 
     def __init__(self, pricer: Pricer) -> None:
         self.pricer, self.module, self.values = pricer, pricer.module, Values(pricer.module)
         self._kernels: dict[int, Kernels] = {}
         self._fingerprints = Fingerprints(self.values)
         self._found: dict[int, dict[int, tuple[Avoidable, ...]]] = {}
-        self._kinds: dict[tuple[int, int], _Kind] = {}  # by the computation and the kernel that stands for others
+        self._kinds: dict[tuple[int, int], _Kind] = {}  # by computation and representative kernel
         self._operations: dict[tuple[int, int], Operation | None] = {}
 
     def label(self, computation: int, index: int, scope: str, location: str) -> str:
         """The label of an instruction, whose scope and source line are known."""
         instruction = self.module.computations[computation].instructions[index]
-        kernels, place = self._standing(computation, index)
+        kernels, place = self._representative(computation, index)
         product, parts = kernels.product(place), self.values.body(instruction) or ()
         words = wording(instruction, product, _is_split(kernels, place), parts)
         return label(instruction, words, product, parts, Origin(instruction.op_name, scope, location), self.module.name)
 
     def avoidable(self, computation: int, index: int) -> tuple[Avoidable, ...]:
-        """What of an instruction's work could be avoided; nothing is said of one whose share of the devices is only assumed."""
+        """The avoidable work of an instruction; empty for one whose even share over devices is only assumed."""
         if even_share(self.module.computations[computation].instructions[index]) > 1:
             return ()
         if computation == self.module.entry and self._layers is not None:
@@ -144,9 +144,8 @@ class Review:
         return self._found[computation].get(index, ())
 
     def value(self, computation: int, index: int) -> str:
-        """The fingerprint of what a product or a convolution computes, by which another program that computes it too is found.
-
-        It is empty for others.
+        """The fingerprint of the value of a product or convolution, to find other programs that compute the same; empty for other
+        instructions.
         """
         if computation != self.module.entry:
             return ""
@@ -160,13 +159,13 @@ class Review:
             return ""
 
     def operation(self, computation: int, index: int, cost: Cost) -> Operation | None:
-        """What an instruction that costs this much is by its sizes."""
-        kernels, place = self._standing(computation, index)
+        """The operation and sizes of an instruction with this cost."""
+        kernels, place = self._representative(computation, index)
         if (computation, place) not in self._operations:
             try:
                 found = operation(kernels, place, cost) if cost != NOTHING else None
             except (SourceError, FormulaError):
-                found = None  # a damaged attribute, which the pricing of the instruction reports
+                found = None  # a damaged attribute: pricing the instruction reports it
             self._operations[computation, place] = found
         return self._operations[computation, place]
 
@@ -175,7 +174,7 @@ class Review:
         return self._of(computation).product(index)
 
     def is_split(self, computation: int, index: int) -> bool:
-        """Whether an instruction is a product whose depth was split, so that its parts are added up after."""
+        """Whether an instruction is a product whose depth is split, so that its parts are summed afterwards."""
         return _is_split(self._of(computation), index)
 
     def chains(self, computation: int) -> list[Chain]:
@@ -183,10 +182,10 @@ class Review:
         try:
             return row_chains(self._of(computation))
         except (SourceError, FormulaError):
-            return []  # a damaged attribute, which the pricing of the instruction reports
+            return []  # a damaged attribute: pricing the instruction reports it
 
     def exchanged(self, computation: int, index: int) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-        """The program's arguments and results that a kernel reads and writes; nothing in a program that has products."""
+        """The program's arguments and results that a kernel reads and writes; empty if the program has products."""
         if computation != self.module.entry or self._has_products:
             return (), ()
         return exchanged(self.module.entry_computation, index, self._results)
@@ -197,19 +196,19 @@ class Review:
 
     @cached_property
     def _has_products(self) -> bool:
-        kernels, _ = self._standing(self.module.entry, 0)
+        kernels, _ = self._representative(self.module.entry, 0)
         loops = any(one.opcode == "while" for one in self.module.entry_computation)
         return loops or bool(kernels.products or kernels.convolutions)
 
     def reviewed(self, one: Running) -> Op:
-        """The op of an instruction that runs, with its label and what of its work could be avoided."""
+        """The op of an instruction that runs, with its label and its avoidable work."""
         number, index, instruction = one.computation, one.index, one.instruction
-        kernels, place = self._standing(number, index)
+        kernels, place = self._representative(number, index)
         kind = self._kinds.get((number, place))
         if kind is None:
             kind = self._kinds[number, place] = self._kind(kernels, place, one)
         words, parts = kind.words, self.values.body(instruction) or ()
-        if instruction.opcode == "fusion":  # which may be called by its own name
+        if instruction.opcode == "fusion":  # its label may use its own name
             words = wording(instruction, kind.product, kind.is_split, parts)
         origin = Origin.of(self.module, instruction)
         return op_of(
@@ -224,7 +223,7 @@ class Review:
         )
 
     def _kind(self, kernels: Kernels, place: int, one: Running) -> _Kind:
-        """What a kernel of an instruction has in common with those that it stands for."""
+        """What a representative kernel shares with the kernels it represents."""
         number, index, product, is_split = one.computation, one.index, kernels.product(place), _is_split(kernels, place)
         takes, gives = self.exchanged(number, index)
         return _Kind(
@@ -238,19 +237,19 @@ class Review:
         )
 
     def _avoidable(self, computation: int, index: int) -> tuple[Avoidable, ...] | None:
-        """What could be avoided of all kernels that one stands for; ``None`` where each names another of its own layer."""
+        """The avoidable work of all kernels that one represents; ``None`` if each names a kernel of its own layer."""
         is_named = computation == self.module.entry and self._layers is not None and self._layers.names_another(index)
         return None if is_named else self.avoidable(computation, index)
 
-    def _standing(self, computation: int, index: int) -> tuple[Kernels, int]:
-        """The kernels of a computation, and which of them to look at for one: of equal layers one stands for the others."""
+    def _representative(self, computation: int, index: int) -> tuple[Kernels, int]:
+        """The kernels of a computation, and which of them represents this one: of equal layers, only one is reviewed."""
         if computation == self.module.entry and self._layers is not None:
             return self._layers.kernels, self._layers.place(index)
         return self._of(computation), index
 
     @cached_property
     def _layers(self) -> EqualLayers | None:
-        """The equal layers of the entry, if the same can be avoided in each."""
+        """The equal layers of the entry, if each has the same avoidable work."""
         if self.pricer.layers is None:
             return None
         kernels = shortened_kernels(self.pricer, self.pricer.layers)
@@ -266,10 +265,10 @@ class Review:
 def reviewed_program(
     module: HloModule, platform: Platform | None = None, *, link: str | Network | None = None, trips: Mapping[str, int] | None = None
 ) -> Workload:
-    """The operations a module runs, with their costs, labels, and what of their work could be avoided; see `price.program.program`."""
+    """The operations a module runs, with their costs, labels, and avoidable work; see `price.program.program`."""
     platform = platform or detect_platform(module)
     review = Review(Pricer(module, platform, Network.of(link, platform), trips or {}))
-    every = tuple(running(review.pricer))  # all are priced first: an error names the first that cannot be
+    every = tuple(running(review.pricer))  # all are priced first: an error names the first that cannot be priced
     return Workload(tuple(map(review.reviewed, every)))
 
 
@@ -288,5 +287,5 @@ def _apply(kernels: Kernels) -> dict[int, tuple[Avoidable, ...]]:
                 if index in kernels.costs and not known:
                     held.append(avoidable)
         except (SourceError, FormulaError):
-            continue  # a damaged attribute, which the pricing of the instruction reports
+            continue  # a damaged attribute: pricing the instruction reports it
     return {index: tuple(avoidables) for index, avoidables in found.items() if avoidables}

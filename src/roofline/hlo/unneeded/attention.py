@@ -1,8 +1,8 @@
-"""Attention that is written out: its scores go through memory, and the masked half of them is computed.
+"""Attention that is not fused: its scores go through memory, and the masked half of them is computed.
 
-Two products with a softmax between them: the first makes scores, one for each pair of positions, the second takes them. A fused kernel
-keeps them on chip. Gradients touch arrays of the same size. A loop over layers keeps its scores for another, that of the gradients, in
-arrays of all layers, which may be filled, or moved into another layout, between the two.
+Two products with a softmax between them: the first computes scores, one for each pair of positions, the second uses them. A fused kernel
+keeps them on chip. Gradients read and write arrays of the same size. A loop over layers stores its scores for the loop of the gradients, in
+arrays of all layers, which other kernels may fill or copy to another layout.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,13 +31,13 @@ _COMPARED = ("GE", "GT", "LE", "LT")
 
 
 def stored_attention(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels of a computation that write or read scores, with what they would cost if the scores stayed on chip."""
+    """The kernels of a computation that write or read scores, and their cost if the scores stayed on chip."""
     if not kernels.module.opcodes.issuperset(_SOFTMAX):
         return
     found = _all_scores(kernels) | {one.elements: one for one in _scores_of_loops(kernels)}
     if not found:
         return
-    shapes = {id(one.shape): one.shape for one in kernels.computation.instructions}  # which instructions share
+    shapes = {id(one.shape): one.shape for one in kernels.computation.instructions}  # instructions share shape objects
     like = [(scores, {key for key, shape in shapes.items() if any(map(scores.is_like, shape.leaves))}) for scores in found.values()]
     for index, cost in kernels.costs.items():
         for scores, shapes_like in like:
@@ -66,7 +66,7 @@ def stored_attention(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _scores_of_loops(kernels: Kernels) -> tuple[Scores, ...]:
-    """The scores of the attentions in the loops of a program, which another loop, or what lies between the two, may touch as well."""
+    """The scores of attention in the loops of a program, which other loops, and kernels between the loops, may also read or write."""
     values, module = kernels.values, kernels.module
     if values.scores_of_loops is None:
         loops = [(each, one) for each in module for one in each if one.opcode == "while"] if values.loop_bodies else []
@@ -76,7 +76,7 @@ def _scores_of_loops(kernels: Kernels) -> tuple[Scores, ...]:
 
 
 def _scores_of_loop(kernels: Kernels, loop: Site) -> Iterator[Scores]:
-    """The scores in the body of a loop, if it is known how often that runs."""
+    """The scores in the body of a loop whose trip count is known."""
     if layers := kernels.pricer.trip_count(loop):
         for body in loop.instruction.called("body"):
             for one in _all_scores(Kernels(kernels.pricer, kernels.values, body)).values():
@@ -84,9 +84,10 @@ def _scores_of_loop(kernels: Kernels, loop: Site) -> Iterator[Scores]:
 
 
 def _all_scores(kernels: Kernels) -> dict[int, Scores]:
-    """The scores of a computation's attentions by how many there are, of equally many the last.
+    """The scores of a computation's attention layers, by number of elements; of equally many, those of the last layer.
 
-    Layers repeat theirs: the first of each size gives the order, and the last is looked for from the end, so that few are looked at.
+    Layers repeat: the first of each size gives the order of the result, and the last is searched from the end, so that few products are
+    examined.
     """
     makers = [index for index, one in enumerate(kernels.computation.instructions) if one.opcode in _MAKERS]
     sizes = {size for index in makers for size in _score_sizes(kernels, index)}
@@ -97,7 +98,7 @@ def _all_scores(kernels: Kernels) -> dict[int, Scores]:
 
 
 def _first_scores(kernels: Kernels, sides: Iterable[Value]) -> dict[int, Scores]:
-    """The first scores of each size behind some operands of products."""
+    """The first scores of each size that some operands of products are computed from."""
     found: dict[int, Scores] = {}
     for side in sides:
         if side.shape.elements not in found and (scores := _scores(kernels, side)) is not None:
@@ -106,7 +107,7 @@ def _first_scores(kernels: Kernels, sides: Iterable[Value]) -> dict[int, Scores]
 
 
 def _score_sizes(kernels: Kernels, index: int) -> Iterator[int]:
-    """How many elements the products in a kernel make that may be scores; most products of a program make none."""
+    """The sizes of the products in a kernel that may be scores; most products are not."""
     instruction = kernels.computation[index]
     product = kernels.product(index)
     if product is None or not _makes_scores(kernels.values, product):
@@ -119,7 +120,7 @@ def _score_sizes(kernels: Kernels, index: int) -> Iterator[int]:
 
 
 def _makes_scores(values: Values, first: Product) -> bool:
-    """Whether a product may be the first of an attention: its result is larger than its operands, and neither is a weight."""
+    """Whether a product may be the first one of attention: its result is larger than its operands, and neither is a weight."""
     if not all(value.shape.is_bounded for value in (first.left, first.right, first.made)):
         return False
     inputs = (first.left.shape.bytes + first.right.shape.bytes) if first.left.shape.is_array else 0
@@ -129,12 +130,12 @@ def _makes_scores(values: Values, first: Product) -> bool:
 
 
 def _scores(kernels: Kernels, side: Value) -> Scores | None:
-    """The scores behind an operand of a product: a softmax of another product's result, of the same size."""
+    """The scores that an operand of a product is computed from: a softmax of another product's result, of the same size."""
     values = kernels.values
     opcodes: set[str] = set()
     first: Product | None = None
     is_causal = False
-    for value in values.behind(side, _STOP):
+    for value in values.ancestors(side, _STOP):
         opcode = value.opcode
         opcodes.add(opcode)
         if opcode == "select":
@@ -149,9 +150,9 @@ def _scores(kernels: Kernels, side: Value) -> Scores | None:
 
 def _is_causal(values: Values, predicate: Value) -> bool:
     """Whether a mask compares the positions of a query and a key."""
-    for value in values.behind(predicate, frozenset(("compare", "parameter", "constant")), most=50):
+    for value in values.ancestors(predicate, frozenset(("compare", "parameter", "constant")), most=50):
         outside = values.before_loop(value) if value.opcode == "get-tuple-element" else None
-        if outside is not None and _is_causal(values, outside):  # a mask is the same for all layers, so that compilers make it once
+        if outside is not None and _is_causal(values, outside):  # compilers compute a mask before the loop: it is the same for all layers
             return True
         if value.opcode != "compare" or value.instruction.word("direction").upper() not in _COMPARED:
             continue
@@ -162,9 +163,9 @@ def _is_causal(values: Values, predicate: Value) -> bool:
 
 
 def _stored_bytes(computation: Computation, index: int, scores: Scores, shapes_like: set[int], moved: Amount) -> int:
-    """Bytes of arrays with a place for each score that a kernel reads or writes; ``shapes_like`` are the shapes that have such arrays.
+    """Bytes that a kernel reads or writes of arrays with an element for each score; ``shapes_like`` are the ids of shapes with such arrays.
 
-    Of an array of all layers' scores that is larger than all that the kernel has ``moved`` it takes one layer's.
+    If an array of all layers' scores is larger than the bytes that the kernel has ``moved``, one layer's part counts.
     """
 
     def bytes_in(shape: Shape) -> int:

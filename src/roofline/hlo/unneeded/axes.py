@@ -6,8 +6,8 @@ from .values import Value, Values
 _MOST_STEPS = 64
 
 
-def axis_behind(values: Values, value: Value, axis: int, passing: frozenset[str]) -> int | None:
-    """The dimension of the first instruction behind a value that is not one of ``passing``; ``None`` if it was split, joined or added."""
+def source_axis(values: Values, value: Value, axis: int, passing: frozenset[str]) -> int | None:
+    """The dimension of a value's origin (first producer not in ``passing``) that is this axis; ``None`` if it was split, merged, added."""
     for _ in range(_MOST_STEPS):
         value = values.made_by(value)
         if value.opcode not in passing or not value.instruction.operands:
@@ -27,14 +27,14 @@ def _before(value: Value, before: Shape, axis: int) -> int | None:
     if value.opcode == "broadcast":
         return dimensions.index(axis) if axis in dimensions else None
     if value.opcode in ("bitcast", "reshape"):
-        by_storage = value.opcode == "bitcast"  # keeps the bytes, a reshape the order of the elements
+        by_storage = value.opcode == "bitcast"  # keeps the order in memory; a reshape keeps the row-major order
         place = next((place for place, mine in _places(value.shape, by_storage) if mine == axis), None)
         return next((theirs for there, theirs in _places(before, by_storage) if there == place), None)
     return axis
 
 
 def _places(shape: Shape, by_storage: bool) -> list[tuple[tuple[int, int], int]]:
-    """The dimensions of an array but those of size 1, each with how many times the ones before it repeat it, and its size."""
+    """The dimensions of an array except those of size 1: the product of the sizes before each, and its own size; then its index."""
     layout = shape.layout
     minor_to_major = layout.minor_to_major if by_storage and layout is not None and layout.minor_to_major else None
     order = reversed(minor_to_major) if minor_to_major else range(len(shape.dims))

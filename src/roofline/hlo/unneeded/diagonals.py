@@ -1,4 +1,4 @@
-"""Products of which the diagonal alone is used: a score for each pair of rows, taken where both are the same, as of positive pairs."""
+"""Products of which only the diagonal is used: scores of all pairs of rows, of which the program takes those of equal rows."""
 
 from collections.abc import Iterator
 

@@ -1,6 +1,6 @@
-"""Copies that donation would spare: an argument is copied in full because one element of it is updated and the caller keeps it.
+"""Copies that donation would avoid: an argument is copied in full because a part of it is updated and the caller keeps it.
 
-One that is donated is copied all the same where its old value is used after the update, or its buffer becomes another result.
+A donated argument is copied too, if its old value is used after the update, or its buffer becomes another result.
 """
 
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ from .layout import turns
 from .values import Value, Values
 
 KIND, CLASS = "missing-donation", "copied"
-DONATED = "donated"  # the group of those that are
+DONATED = "donated"  # the group of copies of donated arguments
 _PASSED = frozenset(("bitcast", "get-tuple-element", "copy"))
 _MOST_USERS = 64
 
 
 def missing_donations(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The copies of arguments in the entry whose results are then updated in place."""
+    """The copies of arguments in the entry that are then updated in place."""
     if not kernels.are_in_entry:
         return
     values, entry = kernels.values, kernels.computation
@@ -57,14 +57,14 @@ def updated_in_place(values: Values, computation: Computation, index: int) -> bo
             ):
                 return True
             if instruction.opcode == "while":
-                return _updates_such(values, instruction, computation[index].shape)
+                return _updates_shape(values, instruction, computation[index].shape)
             if instruction.opcode in ("bitcast", "copy", "copy-done", "tuple") and user not in seen:
                 seen.add(user)
                 waiting.append(user)
     return False
 
 
-def _updates_such(values: Values, loop: Instruction, shape: Shape) -> bool:
+def _updates_shape(values: Values, loop: Instruction, shape: Shape) -> bool:
     """Whether a loop updates an array of this shape in place."""
     bodies = [values.module.computations[number] for number in loop.called("body")]
     inner = [body for outer in bodies for one in outer if (body := values.body(one)) is not None]
@@ -73,7 +73,7 @@ def _updates_such(values: Values, loop: Instruction, shape: Shape) -> bool:
 
 
 def _bases(body: Computation, targets: tuple[int, ...]) -> Iterator[int]:
-    """The instructions behind these targets, followed through bitcasts."""
+    """The sources of these targets, through bitcasts."""
     for target in targets:
         while body[target].opcode == "bitcast" and body[target].operands:
             target = body[target].operands[0]

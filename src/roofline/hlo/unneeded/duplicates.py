@@ -8,14 +8,14 @@ from ..ir.equality import NEVER_EQUAL, is_equal
 from .kernels import Kernels
 
 KIND, CLASS = "duplicated-work", "duplicated"
-FIRST = "computes the same values as "  # before the name of the kernel that did first
+FIRST = "computes the same values as "  # followed by the name of the first kernel that does
 
 
 def duplicates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels that compute what an earlier one of the same computation did."""
+    """The kernels that compute the same as an earlier one of the same computation."""
     module, computation = kernels.module, kernels.computation
-    alike: dict[object, list[int]] = {}  # by what is quickly compared
-    same: dict[int, int] = {}  # an instruction, and the first that makes the same value
+    alike: dict[object, list[int]] = {}  # instructions by a key that is quickly compared
+    same: dict[int, int] = {}  # an instruction, and the first that computes the same value
     for index, instruction in enumerate(computation.instructions):
         if instruction.opcode in NEVER_EQUAL:
             continue
@@ -28,13 +28,13 @@ def duplicates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             earlier.append(index)
             continue
         same[index] = first
-        if index in kernels.costs and instruction.operands and not _is_cloned(kernels, first, index):  # without any it fills a buffer
+        if index in kernels.costs and instruction.operands and not _is_cloned(kernels, first, index):  # without operands it fills a buffer
             why = f"{FIRST}{computation[first].name}"
             yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
 
 
 def _is_cloned(kernels: Kernels, first: int, index: int) -> bool:
-    """Whether the compiler itself makes a value again rather than keep it: by a copy of its own, or one operation became both."""
+    """Whether the compiler computes a value again instead of keeping it: it cloned an instruction, or made two of one operation."""
     one, other = (kernels.computation[place] for place in (first, index))
     if other.opcode == "copy" and not other.op_name:
         return True

@@ -1,4 +1,4 @@
-"""Arguments and results of a program, kernel by kernel: what programs exchange through memory where one could do."""
+"""Arguments and results of a program that each kernel reads or writes: values that pass through memory between programs."""
 
 from ...workload import Array
 from ..ir.module import Computation

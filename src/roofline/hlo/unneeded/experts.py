@@ -13,7 +13,7 @@ _PASSED = LAYOUT | {"convert"}
 
 
 def dense_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The products over all groups that a ragged product became, and the kernels that spread their rows over the groups."""
+    """The dense products that the compiler made of ragged ones, and the kernels that spread their rows over the groups."""
     values, computation = kernels.values, kernels.computation
     for index, found in kernels.products.items():
         if found.made.opcode == "ragged-dot" or "ragged_dot" not in computation[index].op_name:
@@ -46,7 +46,7 @@ def dense_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _groups(values: Values, left: Value, right: Value, made: Value) -> int | None:
-    """How many groups: the leading dimension of the weights, which have one matrix a group."""
+    """The number of groups: the first dimension of the weights, which have one matrix per group."""
     for side in (right, left):
         origin = values.origin(side, _PASSED)
         if origin.opcode in ("parameter", "get-tuple-element") and len(origin.shape.dims) == 3:

@@ -1,6 +1,6 @@
 """Fingerprints of values: equal in two programs that compute the same from arguments of the same names, shapes and formats.
 
-What a compiler decides (fusions, layouts, algorithms, formats in between) is left out.
+They do not depend on the compiler's choices: fusions, layouts, algorithms, formats of intermediate values.
 """
 
 from hashlib import blake2b
@@ -11,12 +11,12 @@ from .kernels import product
 from .values import RENAMED, Value, Values
 
 _SIZE = 8  # bytes
-_PLAIN = ELEMENTWISE - {"compare"}  # say nothing beyond their operands
+_PLAIN = ELEMENTWISE - {"compare"}  # without attributes that change the value
 _NO_VALUE = frozenset(("rng", "rng-bit-generator", "rng-get-and-update-state", "infeed", "recv", "while", "conditional", "call"))
-_ABOUT = frozenset(
+_DESCRIPTIVE = frozenset(
     ("metadata", "frontend_attributes", "backend_config", "sharding", "origin", "calls", "kind", "operand_layout_constraints")
 )
-_DEEPEST = 150  # values within values of one kernel
+_DEEPEST = 150  # nested values of one kernel
 
 
 class Fingerprints:
@@ -28,11 +28,11 @@ class Fingerprints:
         self._begun = False
 
     def of(self, value: Value) -> str:
-        """The fingerprint of a value; empty where it depends on more than arguments with names."""
+        """The fingerprint of a value; empty if it depends on more than named arguments."""
         if not self._begun:
             self._begun = True
             entry = self._values.module.entry_computation
-            for index in range(len(entry)):  # in order, so that no value is far from those it is made of
+            for index in range(len(entry)):  # in order, so that operands are known and recursion stays shallow
                 self._of(Value(entry, index))
         return self._of(value)
 
@@ -56,15 +56,15 @@ class Fingerprints:
         parts = [self._of(side, depth + 1) for side in sides]
         if "" in parts:
             return ""
-        said = str(found.dims) if found is not None else _said(instruction)
-        return _digest("dot" if found is not None else instruction.opcode, said, str(made.shape.dims), *parts)
+        attributes = str(found.dims) if found is not None else _attributes(instruction)
+        return _digest("dot" if found is not None else instruction.opcode, attributes, str(made.shape.dims), *parts)
 
 
-def _said(instruction: Instruction) -> str:
-    """What an instruction says beyond its operands."""
+def _attributes(instruction: Instruction) -> str:
+    """The attributes that an instruction's value depends on, as text."""
     if instruction.opcode in _PLAIN:
         return ""
-    words = [f"{name}={instruction.attribute(name)}" for name in sorted(instruction.attributes) if name not in _ABOUT]
+    words = [f"{name}={instruction.attribute(name)}" for name in sorted(instruction.attributes) if name not in _DESCRIPTIVE]
     return f"{words} {instruction.literal if instruction.opcode == 'constant' else ''} {instruction.custom_call_target}"
 
 

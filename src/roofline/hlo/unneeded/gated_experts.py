@@ -1,8 +1,8 @@
-"""Experts computed for every token by plain products, of whose results nearly all are then left out.
+"""Experts computed for every token by plain products, of whose results the program uses few.
 
-They are multiplied by gates, or the chosen ones are gathered. A gate for each token and expert is zero but for the chosen ones if it is
-made of what a top-k or an argmax chose: the expert's number compared with the chosen ones (one-hot), scores compared with the smallest
-that was chosen, or a scatter to the chosen places.
+The results are multiplied by gates, or the chosen ones are gathered. A gate per token and expert is zero except for the chosen experts, if
+it is computed from a top-k or an argmax: the expert's number compared with the chosen ones (one-hot), scores compared with the smallest
+chosen one, or a scatter to the chosen indices.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,11 +24,11 @@ _GATES = frozenset(("compare", "scatter", "gather"))
 _STOP = frozenset(("parameter", "constant", "iota", "dot", "sort", "topk", "custom-call"))
 _TOP_K = ("topk", "top_k", "selectk", "sort")
 _COMPARED = ("EQ", "GE", "GT", "LE", "LT")
-_MOST_LOOKS = 60
+_MOST_VISITED = 60
 
 
 class Expert(Struct, frozen=True):
-    """A product with the weights of all experts, or of one of them: its kernel, how many experts there are, and elements of the weights."""
+    """A product with the weights of all experts, or of one: its kernel, the number of experts, and the elements of the weights."""
 
     index: int
     product: Product
@@ -37,7 +37,7 @@ class Expert(Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """How many tokens each expert gets."""
+        """The tokens per expert."""
         return self.product.flops // (2 * self.weights)
 
 
@@ -52,7 +52,7 @@ def gated_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     computations = dict.fromkeys((kernels.number, kernels.module.entry)) if experts else ()
     choices = [found for number in computations for found in _choices(kernels.values, kernels.module.computations[number], groups)]
     for one in experts:
-        # Gates are of each token, or of each of its choices; an expert that gets fewer rows has its own.
+        # There is a gate per token, or per chosen expert of a token; an expert with fewer rows has gates of its own.
         tops = [top for groups, gates, top in choices if groups == one.groups and one.rows in (gates, gates / top)]
         top = max(tops, default=one.groups)
         if 2 * top > one.groups:
@@ -66,7 +66,7 @@ def gated_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _with_all_experts(kernels: Kernels) -> Iterator[Expert]:
-    """The products with all of an argument that has one matrix for each expert, at once or one by one."""
+    """The products with an argument that has one matrix per expert, all experts at once or one by one."""
     parts: dict[int, list[Expert]] = {}
     for index, found in kernels.products.items():
         for side in (found.right, found.left):
@@ -84,7 +84,7 @@ def _with_all_experts(kernels: Kernels) -> Iterator[Expert]:
 
 
 def _one_by_one(kernels: Kernels) -> Iterator[Expert]:
-    """The products of a loop with the weights of one expert in each iteration, where the loop takes the gates of one expert too."""
+    """The products of a loop with the weights of one expert per iteration, if the loop also reads the gates of one expert."""
     if kernels.number not in kernels.values.loop_bodies:
         return
     cut = [one for one in _inside(kernels.values, kernels.computation) if one.opcode == "dynamic-slice"]
@@ -102,7 +102,7 @@ def _one_by_one(kernels: Kernels) -> Iterator[Expert]:
 
 
 def _gradients(kernels: Kernels, experts: Sequence[Expert]) -> Iterator[Expert]:
-    """The gradients of the experts' weights: as many FLOP as the products with them, and a result as large as they are."""
+    """The gradients of the experts' weights: products with the same FLOP, and a result of the size of the weights."""
     known = {one.index for one in experts}
     alike = {(one.product.flops, one.weights): one for one in experts}
     for index, found in kernels.products.items():
@@ -112,7 +112,7 @@ def _gradients(kernels: Kernels, experts: Sequence[Expert]) -> Iterator[Expert]:
 
 
 def _choices(values: Values, computation: Computation, groups: set[int]) -> Iterator[tuple[int, int, int]]:
-    """Numbers of experts among which a top-k chose some, how many gates there are for each, and how many it chose."""
+    """Each top-k over experts: the number of experts, of gates per expert, and of chosen experts."""
     for made in _inside(values, computation):
         if made.opcode == "gather":
             yield from _gathered(values, made, groups)
@@ -134,7 +134,7 @@ def _inside(values: Values, computation: Computation) -> Iterator[Value]:
 
 
 def _gathered(values: Values, made: Value, groups: set[int]) -> Iterator[tuple[int, int, int]]:
-    """The same of a gather that takes the results of the chosen experts out of those of all."""
+    """The same for a gather that takes the results of the chosen experts out of those of all."""
     rows = made.shape.elements // max(prod(made.instruction.integers("slice_sizes")), 1)
     for count in groups & set(values.operand(made, 0).shape.dims):
         top = _top(values, values.operand(made, 1), count)
@@ -162,12 +162,12 @@ def _chosen(values: Values, made: Value, groups: int) -> int | None:
 def _top(values: Values, value: Value, groups: int) -> int | None:
     """The k of the top-k over ``groups`` experts that a value is computed from."""
     kept = groups
-    for one in values.behind(value, _STOP, most=_MOST_LOOKS):
+    for one in values.ancestors(value, _STOP, most=_MOST_VISITED):
         size = one.shape.dims[-1] if one.shape.is_array and one.shape.dims else groups
         if one.opcode == "reduce" and one.instruction.shape.is_tuple and groups in values.operand(one, 0).shape.dims:
             return 1  # an argmax
         if one.opcode in _CHOOSING and _chooses(one):
-            kept = min(size, kept) if size < groups else kept  # a sort keeps all, of which some are sliced off
+            kept = min(size, kept) if size < groups else kept  # a slice of a sort of all
             return kept if kept < groups else None
         if one.opcode == "slice":
             kept = _reached(one, values.operand(one, 0).shape.dims[-1], groups)
@@ -175,7 +175,9 @@ def _top(values: Values, value: Value, groups: int) -> int | None:
 
 
 def _reached(cut: Value, size: int, groups: int) -> int:
-    """How many of the best scores a slice reaches to: the second best alone is a threshold of two. Of a sort the best may be last."""
+    """The k of a slice of sorted scores: the position of its last score, counted from the best; the second best alone is a top-2 threshold.
+    The best may be at either end.
+    """
     ranges = cut.instruction.slices
     if not ranges:
         return cut.shape.dims[-1]

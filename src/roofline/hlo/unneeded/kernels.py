@@ -18,7 +18,7 @@ from ..read.backend_config import parse_config
 from .values import Value, Values
 
 _LIBRARY = ("__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8", "__cublas$lt$matmul$mx")
-_RUN = ("while", "conditional", "call")  # their work has instructions of its own
+_RUN = ("while", "conditional", "call")  # their work is that of instructions in other computations
 DOTS = ("dot", "ragged-dot", "scaled-dot")
 _MAY_MULTIPLY = frozenset((*DOTS, "custom-call"))
 _FEW = 0.05
@@ -27,7 +27,7 @@ _FEW = 0.05
 class Product(Struct, frozen=True, kw_only=True):
     """A product of matrices: ``batch`` of them, rows times depth by depth times columns.
 
-    With ``groups`` it is a ragged one: its rows, or its depth, are that many groups, each multiplied by a matrix of its own.
+    With ``groups`` it is a ragged product: its rows, or its depth, are that many groups, each multiplied by its own matrix.
     """
 
     left: Value
@@ -51,7 +51,7 @@ class Product(Struct, frozen=True, kw_only=True):
 
 
 class Convolution(Struct, frozen=True):
-    """A convolution: its two operands, and how many channels its kernel takes and makes."""
+    """A convolution: its two operands, and its input and output channels."""
 
     left: Value
     right: Value
@@ -59,9 +59,9 @@ class Convolution(Struct, frozen=True):
 
 
 class Kernels:
-    """The kernels of one computation: what each costs once, and its product.
+    """The kernels of one computation: the cost of one execution of each, and its product.
 
-    Where it is the shortened entry of a program of equal layers, ``times`` is how many layers those of the middle one stand for.
+    For the shortened entry of a program of equal layers, ``times`` is the number of layers that a kernel of the middle layer represents.
     """
 
     def __init__(self, pricer: Pricer, values: Values, number: int, times: Mapping[int, int] | None = None) -> None:
@@ -72,8 +72,8 @@ class Kernels:
         self.costs = dict(self._priced())
         self._places = {id(instruction): index for index, instruction in enumerate(self.computation.instructions)}
         self._products: dict[int, Product | None] = {}
-        self._inside: dict[str, tuple[int, ...]] = {}  # where the bodies of fusions may have products
-        self.splits: dict[int, bool] = {}  # whether a batched product is one whose depth was split, as far as that was asked
+        self._inside: dict[str, tuple[int, ...]] = {}  # fused body -> instructions that may be products
+        self.splits: dict[int, bool] = {}  # cache of `is_split`: whether a batched product is one whose depth was split
 
     @property
     def are_in_entry(self) -> bool:
@@ -81,11 +81,11 @@ class Kernels:
 
     @property
     def is_shortened(self) -> bool:
-        """Whether one layer stands for others."""
+        """Whether one layer represents others."""
         return bool(self._times)
 
     def product(self, index: int) -> Product | None:
-        """The product that a kernel computes; of several in one the largest."""
+        """The product that a kernel computes; the largest if there are several."""
         if index not in self._products:
             self._products[index] = self._product(index)
         return self._products[index]
@@ -115,7 +115,7 @@ class Kernels:
         return {index: one for index, one in found.items() if one is not None}
 
     def are_few(self, ids: Collection[int]) -> bool:
-        """Whether some products are next to nothing of the FLOP of all: what the others do says what the program is like."""
+        """Whether some products have a negligible share of the FLOP of all products."""
         every = {*self.products, *self.convolutions}
         mine, all_of_them = (sum(float(self.costs[id].flops or 0) * self._times.get(id, 1) for id in those) for those in (ids, every))
         return mine < _FEW * all_of_them
@@ -125,7 +125,7 @@ class Kernels:
         return self._places[id(instruction)]
 
     def holding(self, value: Value) -> int | None:
-        """The kernel that a value is inside of, or the result of."""
+        """The kernel that computes a value, inside or as its result."""
         if value.inside and value.inside[0][0] is self.computation:
             return self._places[id(value.inside[0][1])]
         return value.index if value.computation is self.computation else None
@@ -161,7 +161,7 @@ def product(values: Values, made: Value) -> Product | None:
 
 @lru_cache(maxsize=256)  # a program repeats its products for each layer
 def _sizes(dims: DotDimensions, ours: tuple[int, ...], theirs: tuple[int, ...]) -> tuple[int, int, int, int] | None:
-    """Batch, rows, depth and columns of a product; ``None`` where its dimension numbers do not fit its operands."""
+    """Batch, rows, depth and columns of a product; ``None`` if its dimension numbers do not match its operands."""
     named = [(axis, ours) for axis in (*dims.lhs_contracting, *dims.lhs_batch)]
     named += [(axis, theirs) for axis in (*dims.rhs_contracting, *dims.rhs_batch)]
     if any(axis >= len(sizes) for axis, sizes in named):
@@ -198,7 +198,7 @@ def product_dimensions(instruction: Instruction) -> DotDimensions | None:
 
 
 def product_precision(instruction: Instruction) -> str:
-    """The precision that a product asks for: ``highest``, ``high`` or ``default``."""
+    """The precision that a product requests: ``highest``, ``high`` or ``default``."""
     asked = instruction.operand_precision
     if not asked and instruction.opcode == "custom-call":
         try:

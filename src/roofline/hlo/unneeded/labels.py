@@ -1,4 +1,4 @@
-"""Labels: what an instruction is, in words that the program's author recognises.
+"""Labels: short descriptions of instructions that the program's author recognises.
 
 ``layer0/mlp  dot 8192×2048×8192 bf16``: where it was written (scope, else source line, else program), what it does, its sizes and number
 format. The compiler's own name (``custom-call.21``) is shown next to it.
@@ -42,14 +42,14 @@ _QUIET = ("pjit", "jit", "lambda", "main")
 
 
 class Wording(Struct, frozen=True):
-    """What the labels of kernels that do the same have in common: the word for it, where the framework has none, and the sizes."""
+    """The part of a label that equal kernels share: the word for the operation, unless the framework has one, and the sizes."""
 
     main: str
     sizes: str
 
 
 def wording(instruction: Instruction, product: Product | None, split: bool, parts: Iterable[Instruction]) -> Wording:
-    """The words for an instruction; ``parts`` are those of its fused body, and ``split`` says that its batch is the parts of one depth."""
+    """The words for an instruction; ``parts`` are the instructions of its fused body, ``split`` says that its batch is one split depth."""
     shape = instruction.shape
     if not shape.is_array:
         shape = next((leaf for leaf in shape.leaves if leaf.is_array), shape)
@@ -68,7 +68,7 @@ def label(
     """The label of an instruction: where it comes from, what it does, and its sizes."""
     where = origin.scope or source_line(origin.location) or program.removeprefix("jit_")
     exchange = instruction.opcode.removesuffix("-start").removesuffix("-done")
-    if exchange in _EXCHANGES:  # the framework's name is that of the op which needs it, and of a combined one those of several
+    if exchange in _EXCHANGES:  # the framework's name is that of the op that needs it, or the names of several for a combined one
         return f"{where}  {exchange} {words.sizes}"
     if product is None and origin.op_name.endswith(_PRODUCTS) and not _multiplies(instruction, parts):
         return f"{where}  {words.main} {words.sizes}"  # a cast or a transpose made for a product
@@ -81,7 +81,7 @@ def _multiplies(instruction: Instruction, parts: Iterable[Instruction]) -> bool:
 
 @lru_cache(maxsize=10_000)  # a program repeats its names for each layer of a loop, and its kernels in them
 def _word(name: str, otherwise: str) -> str:
-    """The framework's word: a function of its own (softmax), else the primitive."""
+    """The framework's word: the innermost jitted function (softmax), else the primitive."""
     primitive = name.rpartition("/")[2]
     if otherwise == "dot":
         return _PLAIN.get(primitive, "dot") if "dot" in primitive or "conv" in primitive else "dot"
@@ -95,7 +95,7 @@ def _word(name: str, otherwise: str) -> str:
 
 
 def _main(instruction: Instruction, parts: Iterable[Instruction]) -> str:
-    """What an instruction without a framework's name does: its opcode, of a fusion what its compiler called it, else its largest part."""
+    """The word for an instruction without a framework's name: its opcode; for a fusion the compiler's name or else its largest part."""
     if instruction.opcode == "custom-call":
         return instruction.custom_call_target.strip("_").replace("$", " ")
     if instruction.opcode != "fusion":
@@ -108,7 +108,7 @@ def _main(instruction: Instruction, parts: Iterable[Instruction]) -> str:
 
 @lru_cache(maxsize=1_000)  # a program repeats its kernels for each layer
 def _fused_word(name: str) -> str:
-    """What a compiler called a fusion."""
+    """The compiler's name of a fusion, without prefixes and numbers."""
     return _FUSED.sub("", _FUSED.sub("", name)).replace("_", " ").strip()
 
 

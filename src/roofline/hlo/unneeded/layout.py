@@ -1,6 +1,6 @@
 """Kernels that only change the layout of an array: transposes and copies that move every byte and compute nothing.
 
-A copy that keeps the layout is none of them, unless it is of an array that was turned: the compiler makes it where a buffer is written
+A copy that keeps the layout does not count, unless the array was transposed before: the compiler adds it where a buffer is overwritten
 while its old value is still needed.
 """
 

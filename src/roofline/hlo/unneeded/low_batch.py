@@ -1,6 +1,6 @@
-"""Products that read weights for a few rows: the bytes of the weights set the time, and more rows would cost no more.
+"""Products that read weights for a few rows: their time is that of reading the weights, and more rows would take no longer.
 
-In a loop whose iterations do not need each other's results (microbatches, `lax.map`) they are read again for every part of the rows.
+In a loop with independent iterations (microbatches, `lax.map`) the weights are read again for every part of the rows.
 """
 
 from collections.abc import Iterator
@@ -17,18 +17,18 @@ from .values import LAYOUT, RENAMED, Value, Values
 
 KIND = "low-batch"
 FEW_ROWS = 8
-FEW_IN_LOOPS = 256  # where the other rows are there already
+FEW_IN_LOOPS = 256  # in a loop, whose other iterations have more rows
 _MOVES = LAYOUT | {"convert", "slice", "dynamic-slice", "parameter", "constant"}
 _COUNTERS = frozenset(("s32", "s64", "u32", "u64"))
 _WEIGHTS_SHARE = 0.7  # of an op's bytes
-_MOST_LOOKS = 2_000  # values behind an operand
+_MOST_VISITED = 2_000  # values behind an operand
 
 
 def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products of few rows whose bytes are nearly all weights. Eight times the rows would take about the same time.
 
-    Then each row has an eighth of the bytes, and as many FLOP as before. A few such products among large ones are not a small batch: logits
-    of the last of many tokens.
+    Each row would then have an eighth of the bytes and the same FLOP. A few such products among large ones do not mean a small batch, such
+    as the logits of the last of many tokens.
     """
     loop = _Loop.around(kernels)
     few = [index for index, found in kernels.products.items() if min(found.rows, found.columns) <= FEW_ROWS]
@@ -57,7 +57,7 @@ def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _copies(kernels: Kernels, weights: Value) -> Iterator[int]:
-    """The kernels that only cut weights out of a larger array, or change their format, for each product with them."""
+    """The kernels that only slice weights out of a larger array, or convert them, for a product."""
     made = kernels.values.origin(weights, frozenset(("bitcast", "reshape")))
     index = kernels.holding(made)
     if index is None or index not in kernels.costs:
@@ -69,12 +69,12 @@ def _copies(kernels: Kernels, weights: Value) -> Iterator[int]:
 
 
 def _shared(cost: Cost) -> Cost:
-    """What the work costs if eight times the rows share the bytes."""
+    """The cost per row if eight times the rows share the bytes."""
     return Cost.of({resource: amount / FEW_ROWS if resource.measure == "B" else amount for resource, amount in cost.amounts})
 
 
 class _Loop(Struct, frozen=True):
-    """A loop's body: which parts of its state pass through unchanged, and which change other than by counting."""
+    """A loop's body: which parts of its state do not change, and which change other than by counting."""
 
     values: Values
     body: Computation
@@ -83,7 +83,7 @@ class _Loop(Struct, frozen=True):
 
     @classmethod
     def around(cls, kernels: Kernels) -> "_Loop | None":
-        """The loop whose body a computation is; ``None`` if it is none."""
+        """The loop whose body a computation is; ``None`` if it is not a loop's body."""
         body, root = kernels.computation, kernels.computation.root_instruction
         if kernels.number not in kernels.values.loop_bodies or root.opcode != "tuple" or len(body.parameters) != 1:
             return None
@@ -98,30 +98,30 @@ class _Loop(Struct, frozen=True):
         return cls(kernels.values, body, frozenset(same), frozenset(changing))
 
     def repeats(self, weights: Value, rows: Value) -> bool:
-        """Whether every iteration reads the same weights, and makes its rows without the results of another."""
+        """Whether every iteration reads the same weights, and computes its rows without the results of other iterations."""
         return not self._parts(weights) & self.changing and bool(self._parts(weights)) and not self._parts(rows) & self.changing
 
     def sums(self, found: Product, cost: Cost) -> bool:
-        """Whether a product writes mostly its result, for a sum over iterations that do not need each other."""
+        """Whether most bytes of a product are its result, which is summed over independent iterations."""
         made = found.made.shape.bytes if found.made.shape.is_array else 0
         apart = not (self._parts(found.left) | self._parts(found.right)) & self.changing
         return apart and made >= _WEIGHTS_SHARE / 2 * cost.known(HBM) and min(found.rows, found.columns) > found.depth
 
     def _parts(self, value: Value) -> set[int]:
-        """The parts of the state that a value is made of; all where it is made of too much to look through."""
+        """The parts of the state that a value is computed from; all of them if the search is cut short."""
         found, looked = set[int](), 0
-        for one in self.values.behind(value, frozenset(("get-tuple-element",)), most=_MOST_LOOKS):
+        for one in self.values.ancestors(value, frozenset(("get-tuple-element",)), most=_MOST_VISITED):
             looked += 1
             if one.opcode == "get-tuple-element" and one.computation is self.body:
                 if one.instruction.operands[0] == self.body.parameters[0]:
                     found.add(one.instruction.integer("index") or 0)
-                else:  # of a kernel with several results
+                else:  # a result of a kernel with several
                     found |= self._parts(Value(self.body, one.instruction.operands[0]))
-        return found if looked < _MOST_LOOKS else found | self.changing
+        return found if looked < _MOST_VISITED else found | self.changing
 
 
 def is_split(kernels: Kernels, index: int, parts: int) -> bool:
-    """Whether the parts of a batched product are summed right after: it is one product whose depth was split."""
+    """Whether the batch of a product is summed right after: it is one product whose depth was split into ``parts``."""
     if index not in kernels.splits:
         users = kernels.values.users(kernels.computation, index)
         summed = (any(_sums(kernels, made, index, parts) for made in _reductions(kernels, user)) for user in users)
@@ -130,7 +130,7 @@ def is_split(kernels: Kernels, index: int, parts: int) -> bool:
 
 
 def _reductions(kernels: Kernels, index: int) -> Iterator[Value]:
-    """The reduction that a kernel is, or those in its fusion's body."""
+    """The reductions in a kernel: itself, or those in its fused body."""
     kernel = Value(kernels.computation, index)
     body = kernels.values.body(kernel.instruction)
     if body is None:
@@ -152,9 +152,9 @@ def _sums(kernels: Kernels, made: Value, index: int, parts: int) -> bool:
 
 
 def _are_weights(values: Values, side: Value, cost: Cost, loop: _Loop | None) -> bool:
-    """Whether an operand is an argument of the program, or of a loop's body, and nearly all that the product reads.
+    """Whether an operand is an argument of the program, or of a loop's body, and most of the bytes that the product moves.
 
-    In a loop that repeats them half is enough: the gradient of weights writes as much.
+    In a loop that reads the same weights again, half of that share is enough: the gradient of weights writes as many bytes.
     """
     share = _WEIGHTS_SHARE if loop is None else _WEIGHTS_SHARE / 2
     origin = values.origin(side, LAYOUT | {"convert", "dynamic-slice", "slice"})

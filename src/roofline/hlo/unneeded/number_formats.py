@@ -1,4 +1,4 @@
-"""Wide number formats: bf16 that is converted to fp32 or fp64 before it is multiplied, products in fp32 throughout, and any fp64."""
+"""Wide number formats: products of bf16 values converted to fp32 or fp64, products of fp32 values, and anything in fp64."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -14,17 +14,17 @@ from .kernels import Convolution, Kernels, Product
 from .values import LAYOUT, Value, Values
 
 KIND, CLASS = "wide-format", "wide"
-DOUBLE = "fp64"  # the group of what computes in fp64 throughout, as the program says
+DOUBLE = "fp64"  # the group of kernels whose operands are fp64 in the program itself
 _WIDE = ("fp64", "fp32", "tf32", "tf32x3", "bf16x3", "bf16x6", "bf16x9")
 _ACCELERATORS = ("gpu", "tpu")
 _STOP = frozenset(("dot", "convolution", "custom-call", "parameter", "constant", "while"))
-_MOST_LOOKS = 20  # values behind an operand
+_MOST_VISITED = 20  # values behind an operand
 
 
 def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products and convolutions that run in a wide format, and the kernels that only widen their operands.
 
-    A few products of fp32 numbers among many of narrow ones, such as the router of experts, are wide on purpose.
+    A few products of fp32 numbers among many of narrow ones, such as the router of experts, are assumed to be wide on purpose.
     """
     values, computation, platform = kernels.values, kernels.computation, kernels.platform
     wide: set[int] = set()
@@ -41,14 +41,14 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         group = DOUBLE if unit.kind == "fp64" and not all(narrow) else ""
         if all(narrow):
             name = max((side.shape.number for side in narrow if side), key=lambda number: number.bits)
-            into, said, needed = default_unit(name, platform), f"multiplies {name} operands in {unit.kind}", CLASS
+            into, why, needed = default_unit(name, platform), f"multiplies {name} operands in {unit.kind}", CLASS
             less = sum(
                 side.shape.bytes - origin.shape.bytes for side, origin in zip((found.left, found.right), narrow, strict=True) if origin
             )
             for side in (found.left, found.right):
                 widened.update(dict.fromkeys(_kernels(computation, side)))
         elif group:
-            into, said, needed = default_unit(dtype("fp32"), platform), "multiplies in fp64", ""
+            into, why, needed = default_unit(dtype("fp32"), platform), "multiplies in fp64", ""
             less = int(cost.known(HBM)) // 2
         elif is_exception:
             continue
@@ -56,10 +56,10 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             into, needed = default_unit(dtype("bf16"), platform), ""
             if widened_in is None:
                 widened_in = _widened_in(kernels, [multiplying[each] for each in units]) if converts else ""
-            said = f"multiplies fp32 operands (in {unit.kind}){widened_in}, which take twice the bytes of bf16"
+            why = f"multiplies fp32 operands (in {unit.kind}){widened_in}, which take twice the bytes of bf16"
             less = int(cost.known(HBM)) // 2
         wide.add(index)
-        yield index, Avoidable(kind=KIND, instead=_instead(cost, unit, into, less), why=said, unneeded=needed, group=group)
+        yield index, Avoidable(kind=KIND, instead=_instead(cost, unit, into, less), why=why, unneeded=needed, group=group)
     for index in widened:
         users = values.users(computation, index)
         if index in kernels.costs and users and all(user in wide for user in users):
@@ -67,7 +67,7 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def fp64_kernels(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels without products that compute in fp64 or make fp64 arrays, with what they would cost in fp32."""
+    """The kernels without products that compute in fp64 or make fp64 arrays, and their cost in fp32."""
     for index, cost in kernels.costs.items():
         instruction = kernels.computation[index]
         wide = next((resource for resource, _ in cost.amounts if resource.unit == "vector" and resource.kind == "fp64"), None)
@@ -96,7 +96,7 @@ def _instead(cost: Cost, unit: Resource, into: Resource, bytes_less: int) -> Cos
 
 
 def _narrow(values: Values, side: Value) -> Value | None:
-    """What an operand was before it was widened; ``None`` if it was not."""
+    """An operand before it was widened; ``None`` if it was not."""
     made = values.origin(side, LAYOUT)
     if made.opcode != "convert":
         return None
@@ -107,12 +107,12 @@ def _narrow(values: Values, side: Value) -> Value | None:
 
 
 def _widened_in(kernels: Kernels, multiplying: Iterable[Product | Convolution]) -> str:
-    """Where an operand was widened on its way to one of some products, as by a factor in fp32; nothing of what is cast for the product."""
+    """Where an operand of some products was widened earlier, such as by an fp32 factor; empty if it was cast just for the product."""
     for found in multiplying:
         for side in (found.left, found.right):
             if _narrow(kernels.values, side) is not None:
                 continue
-            for value in kernels.values.behind(side, _STOP, most=_MOST_LOOKS):
+            for value in kernels.values.ancestors(side, _STOP, most=_MOST_VISITED):
                 alike = value.opcode == "convert" and value.shape.is_array and value.shape.elements == side.shape.elements
                 line = source_line(kernels.module.location(value.instruction)) if alike and _narrow(kernels.values, value) else ""
                 if line:

@@ -1,4 +1,4 @@
-"""Products and convolutions of sizes that kernels are not made for: rows of elements that do not fill 16 bytes, windows like images."""
+"""Products and convolutions of sizes that kernels are slow at: rows that are not a multiple of 16 bytes, windows as large as images."""
 
 from collections.abc import Iterator
 from math import prod
@@ -15,7 +15,7 @@ _SMALL = 64
 
 
 def odd_sizes(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The products and convolutions with a size that is not a multiple of a load, where it is large enough to be padded at little cost."""
+    """The products and convolutions with a size that is not a multiple of a load, but large enough to be padded at little cost."""
     products = [(index, one.left, (one.rows, one.depth, one.columns), "matrices of sizes") for index, one in kernels.products.items()]
     convolutions = [(index, one.left, one.channels, "channels") for index, one in kernels.convolutions.items()]
     for index, left, sizes, what in products + convolutions:

@@ -1,4 +1,4 @@
-"""Products with one-hot rows: an embedding or its gradient as a product, where a gather or a scatter would do.
+"""Products with one-hot rows: an embedding or its gradient computed as a product, where a gather or a scatter is cheaper.
 
 A matrix is one-hot if its elements compare an index with a position: ``convert(iota == broadcast(ids))``.
 """
@@ -10,22 +10,22 @@ from ...cost import NOTHING, Cost
 from ...resource import HBM, vector
 from ...workload import Avoidable
 from ..ir.module import Computation
-from .axes import axis_behind
+from .axes import source_axis
 from .kernels import Kernels, Product
 from .values import RENAMED, Value, Values
 
 KIND, CLASS = "one-hot-product", "dense"
 DIAGONAL = "diagonal"  # the group of products with diagonal matrices
-RUNNING = "running"  # that of running sums
-LONG = 1_000  # sums of fewer elements are as fast as matmuls
+RUNNING = "running"  # the group of cumulative sums
+LONG = 1_000  # elements; shorter cumulative sums are not faster than matmuls
 _SPREAD = RENAMED | {"broadcast"}
-_TRIGGERS = frozenset(("compare", "iota"))  # opcodes without which nothing is one-hot
+_TRIGGERS = frozenset(("compare", "iota"))  # every one-hot matrix is made with these opcodes
 _ORDERED = ("GE", "GT", "LE", "LT")
 _ADDED = frozenset(("add", "subtract"))
 
 
 def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The products with one-hot rows in a computation, and the kernels that make those rows for nothing else."""
+    """The products with one-hot rows in a computation, and the kernels that only make those rows."""
     values, computation = kernels.values, kernels.computation
     if not kernels.module.opcodes.issuperset(_TRIGGERS):
         return
@@ -51,7 +51,7 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             why = f"multiplies by {'one' if many == 1 else 'many'}-hot rows ({found}), where {words} would do"
             yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, factor=None)
             spared.add(index)
-            for maker in _kernels_behind(kernels, side):
+            for maker in _source_kernels(kernels, side):
                 makers.setdefault(maker, "makes one-hot rows for a matmul")
             break
     for index, why in makers.items():
@@ -60,7 +60,7 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _many_hot(values: Values, value: Value) -> tuple[int | None, int]:
-    """The dimension along which a few elements of each row are not zero, and how many: one, or as many one-hot rows as were added up."""
+    """The dimension along which few elements of each row are not zero, and how many: one, or the number of one-hot matrices summed."""
     made = values.origin(value)
     if made.opcode != "reduce" or not made.shape.is_array or made.shape.dims != value.shape.dims:
         return one_hot_axis(values, value), 1
@@ -75,7 +75,7 @@ def _many_hot(values: Values, value: Value) -> tuple[int | None, int]:
 def one_hot_axis(values: Values, value: Value) -> int | None:
     """The dimension along which one element of each row is one; ``None`` if a value is not one-hot.
 
-    A change of layout on the way moves the dimension: it is found again by its size, or where several have that, by following each.
+    A change of layout may move the dimension: it is found again by its size or, if several have that size, by following each.
     """
     made = values.origin(value)
     if made.opcode == "gather" and is_diagonal(values, values.operand(made, 0)):  # rows of the identity
@@ -90,7 +90,7 @@ def one_hot_axis(values: Values, value: Value) -> int | None:
         if counted is None or position(values, index) is not None:
             continue
         if any(_follows(values, counter, axis) and _varies(values, index, axis) for axis in range(len(made.shape.dims))):
-            return None  # each row compares one position with one index: a mask of rows, as in the gradient of a scatter
+            return None  # one position is compared with one index per row: a mask of rows, as in the gradient of a scatter
         size = counted[0].shape.dims[counted[1]]
         places = [axis for axis, length in enumerate(value.shape.dims) if length == size]
         if len(places) > 1:
@@ -100,7 +100,7 @@ def one_hot_axis(values: Values, value: Value) -> int | None:
 
 
 def is_diagonal(values: Values, value: Value) -> bool:
-    """Whether all elements of a matrix but its diagonal are zero: those where two positions are the same are selected or multiplied."""
+    """Whether a matrix is zero outside its diagonal: only elements with two equal positions are selected or multiplied by one."""
     made = values.origin(value)
     places = values.operands(made)[: {"select": 1, "multiply": 2}.get(made.opcode, 0)]
     for place in (made, *places):
@@ -114,7 +114,7 @@ def is_diagonal(values: Values, value: Value) -> bool:
 
 
 def _is_triangle_of_ones(values: Values, value: Value) -> bool:
-    """Whether a matrix has a constant on one side of its diagonal and another on the other: two positions are compared."""
+    """Whether a matrix has one constant above its diagonal and another below: it compares two positions."""
     made = values.origin(value)
     if made.opcode == "select":
         if any(values.origin(side, _SPREAD).opcode != "constant" for side in values.operands(made)[1:]):
@@ -126,19 +126,19 @@ def _is_triangle_of_ones(values: Values, value: Value) -> bool:
 
 
 def _counts(values: Values, value: Value, axis: int, counter: Value) -> bool:
-    """Whether a dimension of a one-hot matrix is that of the iota that was compared."""
-    here = axis_behind(values, value, axis, RENAMED)
+    """Whether a dimension of a one-hot matrix is that of the compared iota."""
+    here = source_axis(values, value, axis, RENAMED)
     if here is not None and (made := values.origin(value)).opcode == "select":
-        here = axis_behind(values, values.operand(made, 0), here, RENAMED)
+        here = source_axis(values, values.operand(made, 0), here, RENAMED)
     return _follows(values, counter, here)
 
 
 def _follows(values: Values, counter: Value, axis: int | None) -> bool:
-    """Whether a dimension of a value is that of the iota behind it."""
+    """Whether a dimension of a value is that of the iota it is made from."""
     for _ in range(64):
         if axis is None:
             return False
-        axis, counter = axis_behind(values, counter, axis, _SPREAD), values.origin(counter, _SPREAD)
+        axis, counter = source_axis(values, counter, axis, _SPREAD), values.origin(counter, _SPREAD)
         if counter.opcode == "iota":
             return axis == (counter.instruction.integer("iota_dimension") or 0)
         if not counter.instruction.operands:
@@ -148,13 +148,13 @@ def _follows(values: Values, counter: Value, axis: int | None) -> bool:
 
 
 def _varies(values: Values, value: Value, axis: int) -> bool:
-    """Whether a value differs along a dimension, as far as that can be followed: not if a broadcast has made it."""
-    before = axis_behind(values, value, axis, _SPREAD)
+    """Whether a value differs along a dimension: not if the dimension was added by a broadcast."""
+    before = source_axis(values, value, axis, _SPREAD)
     return before is not None and values.origin(value, _SPREAD).shape.dims[before] > 1
 
 
 def position(values: Values, value: Value) -> tuple[Value, int] | None:
-    """The iota that a value comes from and its dimension, followed through broadcasts and additions of constants."""
+    """The iota that a value is made from by broadcasts and additions of constants, and the iota's dimension."""
     for _ in range(64):
         value = values.origin(value, _SPREAD)
         if value.opcode == "iota":
@@ -170,7 +170,7 @@ def position(values: Values, value: Value) -> tuple[Value, int] | None:
 
 
 def _instead(found: Product, side: Value, many: int, *, looked_up: bool) -> tuple[Cost, str]:
-    """What a gather (the one-hot dimension is contracted) or a scatter-add would cost."""
+    """The cost and name of the alternative: a gather if the one-hot dimension is contracted, else a scatter-add."""
     other = found.right if side is found.left else found.left
     rows = found.rows if side is found.left else found.columns
     width = found.columns if side is found.left else found.rows
@@ -182,16 +182,16 @@ def _instead(found: Product, side: Value, many: int, *, looked_up: bool) -> tupl
     return Cost.of({HBM: many * 3 * read + written, vector("fp32"): many * found.batch * found.depth * width}), "a scatter-add"
 
 
-def _kernels_behind(kernels: Kernels, side: Value) -> Iterator[int]:
-    """The kernels of a computation whose results are the one-hot matrix or positions in it."""
-    for value in kernels.values.behind(side, frozenset(("iota", "parameter", "constant", "dot", "custom-call"))):
+def _source_kernels(kernels: Kernels, side: Value) -> Iterator[int]:
+    """The kernels of a computation that make the one-hot matrix or the positions for it."""
+    for value in kernels.values.ancestors(side, frozenset(("iota", "parameter", "constant", "dot", "custom-call"))):
         holder = kernels.holding(value)
         if holder in kernels.costs and (value.inside or value.opcode in ("compare", "convert", "select", "iota")):
             yield holder
 
 
 def _only_for(values: Values, computation: Computation, user: int, spared: set[int], makers: dict[int, str]) -> bool:
-    """Whether a user of a value is one of these kernels, directly or as a part of a tuple or a renamed array."""
+    """Whether all uses of a value by ``user`` are in these kernels, directly or through tuples and renamings."""
     if user in spared or user in makers:
         return True
     if computation[user].opcode in ("get-tuple-element", *RENAMED):

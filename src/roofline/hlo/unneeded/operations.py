@@ -1,4 +1,4 @@
-"""What a kernel is by its sizes, for predictions: a product, attention, an exchange, or elements that stream through memory."""
+"""The operation of a kernel with its sizes, for predictions: a product, attention, a collective, or a streaming kernel."""
 
 from ...cost import Cost
 from ...errors import FormulaError, SourceError
@@ -34,13 +34,13 @@ _IRREGULAR = (
 _REDUCED = 64  # a reduction to fewer than one element in this many does not stream
 NARROW = 8  # bits of elements that are transposed one by one
 EIGHT_BITS = "fp8"  # the rate of 8-bit floats
-_PARTIAL = ("slice", "dynamic-slice", "gather", "while", "conditional")  # of which a fusion may need a part of a result
+_PARTIAL = ("slice", "dynamic-slice", "gather", "while", "conditional")  # a fusion with one may not need all of a convolution's result
 CONVOLUTION, CONVOLUTION_CALLS = "convolution", (*FORWARD, BACKWARD_INPUT, BACKWARD_FILTER)
 _EXCHANGES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 
 
 def operation(kernels: Kernels, index: int, cost: Cost) -> Operation | None:
-    """What a kernel is by its sizes; ``None`` where its cost is all that is known."""
+    """The operation of a kernel; ``None`` if only its cost is known."""
     instruction = kernels.computation[index]
     product = kernels.product(index)
     if product is not None:
@@ -70,7 +70,7 @@ def _narrowed(instruction: Instruction, body: Computation | None) -> int:
 
 
 def _turned_bytes(kernels: Kernels, instruction: Instruction) -> int:
-    """The elements that a kernel only brings into another order, if they are of 8 bits: XLA's kernels take those one by one."""
+    """The elements that a kernel only transposes, if they have 8 bits: XLA's kernels move those one by one."""
     if not instruction.shape.is_array or instruction.shape.number.bits != NARROW or len(instruction.operands) != 1:
         return 0
     body = kernels.values.body(instruction)
@@ -84,8 +84,8 @@ def _turned_bytes(kernels: Kernels, instruction: Instruction) -> int:
 
 
 def _streams(kernels: Kernels, instruction: Instruction) -> bool:
-    """Whether a kernel does the same to every element, so that its time follows from its traffic: it neither sorts, scatters nor
-    transforms, and if it reduces, then not to so little that most of the chip is idle."""
+    """Whether a kernel does the same to every element, so that its time depends on its traffic alone: no sort, scatter or transform, and
+    no reduction to so few elements that most of the chip is idle."""
     body = kernels.values.body(instruction)
     opcodes = {instruction.opcode} if body is None else kernels.values.opcodes(body)
     if not opcodes.isdisjoint(_IRREGULAR):
@@ -97,13 +97,13 @@ def _streams(kernels: Kernels, instruction: Instruction) -> bool:
 
 
 def _gathers(kernels: Kernels, instruction: Instruction) -> bool:
-    """Whether a fusion looks up rows and does nothing else that is irregular."""
+    """Whether a fusion gathers rows and has no other irregular access."""
     body = kernels.values.body(instruction)
     return body is not None and kernels.values.opcodes(body) & {*_IRREGULAR} == {"gather"}
 
 
 def _interleaves(instruction: Instruction) -> bool:
-    """Whether an instruction puts others between the elements of an array, as a scan over pairs and its gradient do."""
+    """Whether an instruction is a pad between elements, as in a scan over pairs and its gradient."""
     return instruction.opcode == "pad" and any(side.interior for side in instruction.padding)
 
 
@@ -125,7 +125,7 @@ def _product(found: Found, cost: Cost) -> Product:
 
 
 def _stored(side: Value) -> Shape:
-    """An operand as the kernel reads it: narrower than it is multiplied where the kernel widens it itself (weights in int8)."""
+    """The shape of an operand as the kernel reads it: before the conversion if the kernel widens it itself (weights in int8)."""
     value, elements = side, side.shape.elements
     while value.inside and value.opcode != "parameter":
         operands = [Value(value.computation, index, value.inside) for index in value.instruction.operands]

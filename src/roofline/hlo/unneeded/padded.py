@@ -1,4 +1,4 @@
-"""Products of matrices that the program padded, with rows, columns or depth that it added itself, and other kernels on such arrays."""
+"""Products of matrices whose rows, columns or depth the program itself padded, and other kernels on such arrays."""
 
 from collections.abc import Iterator
 
@@ -13,11 +13,11 @@ from .padded_axes import PADDING_OPS, Key, Shares, free_axes, padded_axes, share
 from .values import Value
 
 KIND, CLASS = "padding", "padded"
-_MOST_NEEDED = 0.9  # of a product: less padding than that pays, for alignment
+_MOST_NEEDED = 0.9  # of a product is data: less padding is worth its cost, for alignment
 
 
 def padding(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels of a computation that has products with padded dimensions, and what they would cost without the padding."""
+    """The kernels with padded arrays of a computation with padded products, and their cost without the padding."""
     if kernels.module.opcodes.isdisjoint(PADDING_OPS):
         return
     seen: dict[Key, Shares] = {}
@@ -86,7 +86,7 @@ def _padded_arrays(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tuple[
 
 
 def _arrays(kernels: Kernels, index: int) -> list[Value]:
-    """What a kernel reads and writes."""
+    """The arrays that a kernel reads and writes."""
     instruction = kernels.computation[index]
     read = [Value(kernels.computation, operand) for operand in dict.fromkeys(instruction.operands)]
     made = Value(kernels.computation, index)

@@ -18,7 +18,7 @@ from .values import Value, Values
 _SAME = ELEMENTWISE | {"copy", "select", "optimization-barrier", "opt-barrier"}
 _RESHAPES = frozenset(("reshape", "bitcast"))
 _KEEPING = frozenset(("broadcast", "reduce", "slice", "dynamic-slice"))
-_WRITTEN = {"dynamic-update-slice": 1, "scatter": 2}  # what writes into its first operand, and which operand it writes
+_WRITTEN = {"dynamic-update-slice": 1, "scatter": 2}  # opcode that writes into its first operand -> the operand that it writes
 PADDING_OPS = frozenset(("pad", "concatenate", *_WRITTEN))
 _NEUTRAL = frozenset(("broadcast", "constant", "iota"))
 _DEEPEST = 40
@@ -26,9 +26,9 @@ Key = tuple[str, int, str]  # of a value
 
 
 class PaddedAxis(NamedTuple):
-    """A padded axis: the share of it that is data, the source line that padded it, and where the data begin.
+    """A padded axis: the share of it that is data, the source line that padded it, and the position of the data.
 
-    The place is a share of the axis too, or the update that wrote the data, if its place is not a constant.
+    The position is a share of the axis too, or the key of the update that wrote the data, if the position is not a constant.
     """
 
     share: float
@@ -40,19 +40,19 @@ Shares = dict[int, PaddedAxis]
 
 
 def padded_axes(values: Values, value: Value, seen: dict[Key, Shares], depth: int = 0) -> Shares:
-    """The axes of a value that were padded; ``seen`` keeps those of every value that was looked at."""
+    """The axes of a value that were padded; ``seen`` caches the result of every value."""
     made = values.made_by(value)
     key = made.key
     if key not in seen:
         seen[key] = {}
-        seen[key] = _looked_at(values, made, seen, depth) if depth < _DEEPEST else {}
+        seen[key] = _find(values, made, seen, depth) if depth < _DEEPEST else {}
     return seen[key]
 
 
-def _looked_at(values: Values, made: Value, seen: dict[Key, Shares], depth: int) -> Shares:
+def _find(values: Values, made: Value, seen: dict[Key, Shares], depth: int) -> Shares:
     location = values.module.location(made.instruction) if made.opcode in PADDING_OPS else ""
     if made.opcode == "pad":
-        apart = {axis for axis, side in enumerate(made.instruction.padding) if side.interior}  # another array may lie in between
+        apart = {axis for axis, side in enumerate(made.instruction.padding) if side.interior}  # another array may be interleaved
         found = _less(values.operand(made, 0).shape.dims, made.shape.dims, location)
         starts = [side.low / size for side, size in zip(made.instruction.padding, made.shape.dims, strict=True)]
         return {axis: padded._replace(place=starts[axis]) for axis, padded in found.items() if axis not in apart}
@@ -86,9 +86,9 @@ def _looked_at(values: Values, made: Value, seen: dict[Key, Shares], depth: int)
 
 
 def _of_elements(values: Values, made: Value, seen: dict[Key, Shares], depth: int) -> Shares:
-    """The padded axes of an elementwise result: those of all its operands, of a product of numbers those of any.
+    """The padded axes of an elementwise result: those that all operands have, for a multiplication those that any has.
 
-    What is the same along an axis (a bias, a maximum) fills it up no less.
+    An operand that is constant along an axis (a bias, a maximum) counts as data there.
     """
     found: Shares | None = None
     for operand in values.operands(made):
@@ -107,7 +107,7 @@ def _share(axis: PaddedAxis) -> float:
 
 
 def _together(one: PaddedAxis, other: PaddedAxis) -> PaddedAxis:
-    """An axis that has the data of both, which may lie beside each other, as the parts of an array do in its gradient."""
+    """An axis with the data of both, which add up if their positions differ, such as parts of an array in its gradient."""
     longer, both = max(one, other, key=_share), min(one.share + other.share, 1.0)
     if one.place == other.place:
         return longer
@@ -119,7 +119,7 @@ def _together(one: PaddedAxis, other: PaddedAxis) -> PaddedAxis:
 
 
 def _written_at(values: Values, made: Value, axis: int) -> float | Key:
-    """Where an update writes its part of an axis: a share of it if a constant says so, else known by the update alone."""
+    """Where an update writes along an axis: a share of the axis if it is a constant, else the key of the update."""
     if made.opcode == "dynamic-update-slice" and len(made.instruction.operands) == 2 + len(made.shape.dims):
         start = values.origin(values.operand(made, 2 + axis)).instruction
         if start.opcode == "constant" and start.literal:
@@ -128,7 +128,7 @@ def _written_at(values: Values, made: Value, axis: int) -> float | Key:
 
 
 def _concatenated(values: Values, made: Value, location: str) -> Shares:
-    """The axis of arrays put one behind the other, if some of them are constants."""
+    """The axis of a concatenation, if some of the arrays are constants."""
     axis = made.instruction.dimensions[0]
     parts = [(one.shape.dims[axis], _is_constant(values, one)) for one in values.operands(made)]
     filler = sum(size for size, constant in parts if constant)
@@ -161,7 +161,7 @@ def kept(made: Value, before: Shape, inner: Shares) -> Shares:
 
 
 def reshaped(before: Shape, after: Shape, shares: Shares, *, by_storage: bool) -> Shares:
-    """The padded axes of an array in other dimensions: axes that were merged or split have what their group has, on its largest axis.
+    """The padded axes of an array after a reshape: for axes that were merged or split, the share of their group is on its largest axis.
 
     A bitcast keeps the order of the elements in memory, a reshape that of the dimensions.
     """
@@ -178,13 +178,13 @@ def reshaped(before: Shape, after: Shape, shares: Shares, *, by_storage: bool) -
 
 
 def _order(shape: Shape) -> list[int]:
-    """The dimensions of an array as they lie in memory, the slowest first."""
+    """The dimensions of an array in memory order, major first."""
     order = shape.layout.minor_to_major if shape.layout is not None else ()
     return list(reversed(order)) if order else list(range(len(shape.dims)))
 
 
 def _groups(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """The axes before and after a reshape that hold the same elements."""
+    """The groups of axes before and after a reshape that have the same elements."""
     old, new, one, other = list[int](), list[int](), 1, 1
     left, right = iter(range(len(before))), iter(range(len(after)))
     while True:

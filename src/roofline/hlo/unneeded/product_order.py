@@ -1,4 +1,4 @@
-"""Products in a costly order: two large matrices first, then a narrow one, where the other order does a fraction of the work."""
+"""Products in a costly order: two large matrices first, then a narrow one, where the other order needs a fraction of the FLOP."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -20,11 +20,10 @@ _WORTH = 0.25  # of the FLOP of both products that the other order may need: two
 
 
 def costly_orders(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """A product A B that is only multiplied on, (A B) C or C (A B), where B C or C A first would be cheaper, and the products with it.
+    """Products A B that are only used in products (A B) C or C (A B), where B C or C A first would be cheaper; also those other products.
 
-    It may be scaled in between, and used by several products, as in the forward and the backward pass. What is left of its cost is the
-    difference that the other order makes to all of them; those that get cheaper by it, as in linear attention, are left with what the other
-    order costs.
+    The result may be scaled in between, and used by several products, as in the forward and the backward pass. The cost instead of A B is
+    what the other order adds to its users; users that get cheaper, as in linear attention, get the cost of the other order.
     """
     for place, uses in _multiplied_on(kernels).items():
         first = kernels.products[place]
@@ -47,7 +46,7 @@ def costly_orders(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 class _Use(NamedTuple):
-    """A product with the result of another: its kernel, itself, its other operand, and how many rows or columns that adds."""
+    """A product with the result of another: its kernel, the product, its other operand, and the rows or columns of that operand."""
 
     kernel: int
     product: Product
@@ -56,7 +55,7 @@ class _Use(NamedTuple):
 
 
 def _multiplied_on(kernels: Kernels) -> dict[int, list[_Use]]:
-    """The products whose results other products take, by their kernels."""
+    """The products whose results are operands of other products, by kernel, with these uses."""
     found: dict[int, list[_Use]] = {}
     for index, product in kernels.products.items():
         if product.groups:
@@ -74,7 +73,7 @@ def _multiplied_on(kernels: Kernels) -> dict[int, list[_Use]]:
 
 
 def unscaled(values: Values, value: Value) -> Value:
-    """What a value was before it was multiplied by numbers."""
+    """A value before it was multiplied by scalars."""
     for _ in range(_MOST_SCALES):
         value = values.origin(value, RENAMED)
         if value.opcode not in ("multiply", "divide"):
@@ -88,7 +87,7 @@ def unscaled(values: Values, value: Value) -> Value:
 
 
 def _whole(kernels: Kernels, index: int, found: Product) -> Product:
-    """A product as one, where it is in parts of its depth."""
+    """The whole product, if its depth is split."""
     is_in_parts = found.batch > 1 and is_split(kernels, index, found.batch)
     return replace(found, batch=1, depth=found.batch * found.depth) if is_in_parts else found
 
@@ -106,7 +105,7 @@ def users_of(kernels: Kernels, index: int) -> set[int]:
 
 
 def _other_order(first: Product, second: Product, width: int) -> int:
-    """The FLOP of both products in the other order, for as many rows or columns as the second adds; 0 where it contracts neither side."""
+    """The FLOP of both products in the other order, for ``width`` rows or columns of the third matrix; 0 if there is no other order."""
     if second.depth not in (first.rows, first.columns):
         return 0
     return 2 * first.batch * first.depth * width * (first.rows + first.columns)

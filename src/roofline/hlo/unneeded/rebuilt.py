@@ -1,7 +1,7 @@
-"""Arrays that a loop makes anew to change a small part of them: a scan that takes a cache slice by slice and gives the slices back.
+"""Arrays that a loop copies to change a small part of them: a scan over the slices of a cache that returns the changed slices.
 
-Each slice is read from the old array, changed at one position and written to the new one. Carried through the loop, the array would be
-updated in place. Around the loop, kernels that only fill, cut or join such arrays go with it.
+Each slice is read from the old array, changed at one position and written to the new one. If the loop carried the array, it would be
+updated in place. Kernels around the loop that only fill, slice or concatenate such arrays would not be needed either.
 """
 
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ from .kernels import Kernels
 from .values import LAYOUT, Value, Values
 
 GROUP = "rebuilt"
-_MOST_NEW = 1 / 16  # of a slice: more than that is no small part
-_WRITTEN = {"dynamic-update-slice": 1, "scatter": 2}  # what updates its first operand, and which operand has the new values
+_MOST_NEW = 1 / 16  # of a slice: the largest part that counts as small
+_WRITTEN = {"dynamic-update-slice": 1, "scatter": 2}  # opcode that updates its first operand -> the operand with the new values
 _PASSED = LAYOUT | {"convert"}
 _MOVES = frozenset(
     (*LAYOUT, "parameter", "constant", "broadcast", "slice", "dynamic-slice", "concatenate", "pad", "tuple", "get-tuple-element", "convert")
@@ -25,7 +25,7 @@ _WHY = "copies an array in full in a loop to change a small part of it"
 
 
 def rebuilt_arrays(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels of a loop that write slices of an array anew, and those around the loop that only move that array."""
+    """The kernels of a loop that copy slices of an array to change them, and those around the loop that only move that array."""
     if not {"while", "dynamic-update-slice"} <= kernels.module.opcodes:
         return
     if kernels.number in kernels.values.loop_bodies:
@@ -42,8 +42,8 @@ def rebuilt_arrays(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _rebuilt(values: Values, body: Computation) -> dict[int, tuple[int, int, float]]:
-    """The kernels of a loop's body that write a slice anew: the places of the new and of the old array in what the loop carries, and
-    the share of the slice that changes."""
+    """The kernels of a loop's body that copy a slice to change it: the indices of the new and the old array in the loop's state, and the
+    share of the slice that changes."""
     found = {}
     for index, instruction in enumerate(body.instructions):
         inner = values.body(instruction)
@@ -85,7 +85,7 @@ def _replaced(values: Values, loop: Computation, written: Value) -> tuple[int, i
 
 
 def _carried(loop: Computation, value: Value) -> int | None:
-    """The place of a value in what the loop carries."""
+    """The index of a value in the loop's state."""
     instruction = value.instruction
     if value.computation is not loop or instruction.opcode != "get-tuple-element" or not instruction.operands:
         return None
@@ -93,7 +93,7 @@ def _carried(loop: Computation, value: Value) -> int | None:
 
 
 def _around(kernels: Kernels, place: int) -> Iterator[int]:
-    """The kernels that move the arrays which a loop makes anew, in front of it and behind it."""
+    """The kernels before and after a loop that only move the arrays which it copies."""
     computation, values, loop = kernels.computation, kernels.values, kernels.computation[place]
     for number in loop.called("body"):
         for new, old, _ in _rebuilt(values, kernels.module.computations[number]).values():
@@ -107,7 +107,7 @@ def _around(kernels: Kernels, place: int) -> Iterator[int]:
 
 
 def _moved(kernels: Kernels, index: int) -> Iterator[int]:
-    """The kernels behind a value that only move or fill arrays, nearest first."""
+    """The kernels that only move or fill arrays to make a value, nearest first."""
     for _ in range(len(kernels.computation.instructions)):
         instruction = kernels.computation[index]
         if _only_moves(kernels, index):

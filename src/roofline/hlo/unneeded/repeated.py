@@ -1,8 +1,8 @@
-"""Arrays that are repeated for a product: keys and values of a few heads, copied for many query heads, are read once for each.
+"""Arrays that are repeated for a product: keys and values of a few heads, broadcast to many query heads, are read once per query head.
 
-A kernel that broadcasts the largest array it reads, and then adds products with it up, reads that array as often as it is repeated, from a
-cache at best. A product over the groups reads it once. Squared differences of all pairs of rows are such sums too: they are a product and
-the squares of the rows.
+A kernel that broadcasts the largest array it reads, and sums products with it, reads that array once per repetition, at best from a cache.
+A product over the groups reads it once. Squared differences of all pairs of rows are such sums too: they can be computed from a product
+and the squares of the rows.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _SUMMED = frozenset((*DOTS, "reduce"))
 
 
 def repeated_operands(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels that repeat the largest array they read for a sum of products, with how often; those of squared differences apart."""
+    """The kernels that repeat the largest array they read for a sum of products; squared differences have a reason of their own."""
     known: dict[str, tuple[int, Instruction | None]] = {}  # several kernels may have one body
     for index, cost in kernels.costs.items():
         body = kernels.values.body(kernels.computation[index])
@@ -69,7 +69,7 @@ def _renamed(body: Computation, value: Instruction) -> Instruction:
 
 
 def _repeated(body: Computation) -> int:
-    """How often a body repeats the largest array it reads; 1 where it does not."""
+    """How often a body repeats the largest array it reads; 1 if it does not."""
     arrays = [one for one in body.instructions if one.opcode == "parameter" and one.shape.is_array and one.shape.is_bounded]
     largest = max(arrays, key=lambda one: one.shape.bytes, default=None)
     if largest is None or largest.shape.bytes < _LEAST:

@@ -1,8 +1,8 @@
-"""Products with rows that are repeated: a user's features for each candidate, a node's for each of its edges, multiplied each time.
+"""Products of repeated rows: a user's features for each candidate, a node's for each of its edges, multiplied each time.
 
-Rows are repeated by a broadcast, or by a gather of more rows than there are. What is computed from each row by itself is the same for equal
-rows, so the axes are followed through products and elementwise operations: computed first and repeated then, it needs a fraction of the
-work. A ragged product multiplies equal rows by different matrices, as those of the experts that a token chose.
+Rows are repeated by a broadcast, or by a gather that takes rows several times. Anything computed from each row alone is the same for equal
+rows, so repeated axes are followed through products and elementwise operations: computing first and repeating afterwards needs a fraction
+of the work. A ragged product multiplies equal rows by different matrices, such as those of a token's experts, and does not count.
 """
 
 from collections.abc import Iterator
@@ -27,38 +27,38 @@ _KEEPING = frozenset(("reduce", "slice", "dynamic-slice"))
 _SPREAD = RENAMED | {"broadcast"}
 _CUT = RENAMED | {"slice"}
 _MOST_NEEDED = 0.6  # of a product
-_TABLES = ("parameter", "get-tuple-element", "constant")  # an embedding's rows are looked up as often as the data has them
+_TABLES = ("parameter", "get-tuple-element", "constant")  # opcodes of tables that are given: an embedding's rows are not computed
 _TWICE = 2
 _BY_INDEX = "gather "
 _DEEPEST = 40
 
 
 def repeated_rows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The products of a computation with rows or columns that are repeated, and what they would cost with each of them once."""
+    """The products of a computation with repeated rows or columns, and their cost with each row once."""
     if not kernels.products or not _repeats_rows(kernels):
         return
     rows = _Rows(kernels)
     shares = {index: rows.needed(found) for index, found in kernels.products.items() if _is_plain(found)}
-    told = {index for index, (needed, _) in shares.items() if needed <= _MOST_NEEDED}
-    if not told or not rows.meet_others():
+    reported = {index for index, (needed, _) in shares.items() if needed <= _MOST_NEEDED}
+    if not reported or not rows.meet_others():
         return
-    shares |= dict(rows.gradients(told, shares))
-    told = {index for index, (needed, _) in shares.items() if needed <= _MOST_NEEDED}
-    for index in sorted(told):
+    shares |= dict(rows.gradients(reported, shares))
+    reported = {index for index, (needed, _) in shares.items() if needed <= _MOST_NEEDED}
+    for index in sorted(reported):
         (needed, spared), found = shares[index], kernels.products[index]
         amounts = {unit: amount * needed if unit.unit == "matrix" else amount for unit, amount in kernels.costs[index].amounts}
         amounts[HBM] = max(amounts.get(HBM, 0) - spared, 0)
         why = f"multiplies rows that are repeated ({found})"
         yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=GROUP, factor=1 / needed)
-    for maker in dict.fromkeys(maker for index in sorted(told) for maker in rows.makers(kernels.products[index])):
-        if maker not in told and users_of(kernels, maker) <= told:
+    for maker in dict.fromkeys(maker for index in sorted(reported) for maker in rows.makers(kernels.products[index])):
+        if maker not in reported and users_of(kernels, maker) <= reported:
             yield maker, Avoidable(kind=KIND, instead=NOTHING, why="stores rows several times over for a matmul", group=GROUP)
 
 
 def _repeats_rows(kernels: Kernels) -> bool:
-    """Whether a program has anything that repeats rows, as most have not: a gather, or a broadcast of a matrix.
+    """Whether a program has a gather, or a broadcast of a matrix, which may repeat rows; most programs have none.
 
-    Masks do not count, nor one number for all of a row, as norms and softmax have it.
+    Masks do not count, nor one number per row, as in norms and softmax.
     """
     if "gather" in kernels.module.opcodes:
         return True
@@ -73,32 +73,32 @@ def _repeats_rows(kernels: Kernels) -> bool:
 
 
 class _Rows:
-    """The repeated rows of one computation: of each value the axes along which they are, with the share of different ones, and by what."""
+    """The repeated rows of one computation: for each value its repeated axes, with the share of distinct rows, and what repeats them."""
 
     def __init__(self, kernels: Kernels) -> None:
         self.kernels, self.values = kernels, kernels.values
         self._seen: dict[Key, Shares] = {}
 
     def needed(self, found: Product) -> tuple[float, float]:
-        """The share of a product that is of different rows and columns, and the bytes that repeat them."""
+        """The share of a product that has distinct rows and columns, and the bytes of repeated ones."""
         dims = found.dims
         rows = self._different(found.left, dims.lhs_contracting, free_axes(found.left, dims.lhs_contracting, dims.lhs_batch))
         columns = self._different(found.right, dims.rhs_contracting, free_axes(found.right, dims.rhs_contracting, dims.rhs_batch))
         parts = ((found.left, rows), (found.right, columns), (found.made, rows * columns))
         return rows * columns, sum(side.shape.bytes * (1 - share) for side, share in parts if side.shape.is_array)
 
-    def gradients(self, told: set[int], shares: dict[int, tuple[float, float]]) -> Iterator[tuple[int, tuple[float, float]]]:
-        """The products of a backward pass with repeated rows: of equal rows, the gradients could be added up first.
+    def gradients(self, reported: set[int], shares: dict[int, tuple[float, float]]) -> Iterator[tuple[int, tuple[float, float]]]:
+        """The products of a backward pass with repeated rows: the gradients of equal rows could be summed first.
 
-        They contract the repeated rows (the gradient of weights), or multiply gradients of as many rows by the same weights.
+        They contract the repeated rows (the gradient of weights), or multiply gradients of equally many rows by the same weights.
         """
         weights: dict[tuple[object, int], float] = {}
-        for index in told:
+        for index in reported:
             found = self.kernels.products[index]
             for side, number in ((found.right, found.rows), (found.left, found.columns)):
                 weights[self.values.origin(side, _CUT).key, number] = shares[index][0]
         for index, found in self.kernels.products.items():
-            if index in told or not _is_plain(found):
+            if index in reported or not _is_plain(found):
                 continue
             sides = (found.left, found.dims.lhs_contracting), (found.right, found.dims.rhs_contracting)
             needed = min(share_of(self.axes(side), contracted) for side, contracted in sides)
@@ -115,7 +115,7 @@ class _Rows:
                 yield maker
 
     def meet_others(self) -> bool:
-        """Whether repeated rows are ever joined or combined with different ones; where they are not, the data itself is repeated."""
+        """Whether repeated rows are ever concatenated or combined with others; if not, the data itself is repeated."""
         if any(one.location.startswith(_BY_INDEX) for shares in self._seen.values() for one in shares.values()):
             return True
         for one in self._instructions:
@@ -131,7 +131,7 @@ class _Rows:
         made = self.values.made_by(value)
         if made.key not in self._seen:
             self._seen[made.key] = {}
-            self._seen[made.key] = self._looked_at(made, depth + 1) if depth < _DEEPEST else {}
+            self._seen[made.key] = self._find(made, depth + 1) if depth < _DEEPEST else {}
         return self._seen[made.key]
 
     @cached_property
@@ -148,20 +148,20 @@ class _Rows:
 
     @cached_property
     def _edges(self) -> set[object]:
-        """The indices by which rows that the program computed are gathered: those of a graph, not of an embedding."""
+        """The indices with which computed rows are gathered: edges of a graph, not ids of an embedding."""
         gathers = [one for one in self._instructions if one.opcode == "gather"]
         computed = [one for one in gathers if self.values.origin(self.values.operand(one, 0)).opcode not in _TABLES]
         return {self._indices(one) for one in computed}
 
     def _indices(self, gather: Value) -> object:
         """Where the indices of a gather come from."""
-        for one in self.values.behind(self.values.operand(gather, 1), frozenset(_TABLES)):
+        for one in self.values.ancestors(self.values.operand(gather, 1), frozenset(_TABLES)):
             if one.opcode in ("parameter", "get-tuple-element"):
                 return one.key
         return self.values.operand(gather, 1).key
 
     def _different(self, side: Value, contracted: tuple[int, ...], free: list[int]) -> float:
-        """The share of an operand whose rows are different; of one that was joined along the contracted axis, that of its parts."""
+        """The share of an operand with distinct rows; for one that was concatenated along the contracted axis, over its parts."""
         if self.values.origin(side, _SPREAD).opcode in ("constant", "iota"):
             return 1.0
         share = share_of(self.axes(side), free)
@@ -171,7 +171,7 @@ class _Rows:
         parts = [(one.shape.elements, share_of(self.axes(one), free)) for one in self.values.operands(joined)]
         return min(share, sum(size * part for size, part in parts) / max(side.shape.elements, 1))
 
-    def _looked_at(self, made: Value, depth: int) -> Shares:
+    def _find(self, made: Value, depth: int) -> Shares:
         if made.opcode == "broadcast":
             return self._broadcast(made, depth)
         if made.opcode == "gather":
@@ -199,7 +199,7 @@ class _Rows:
         return {**found, **{axis: PaddedAxis(1 / size, str(made.key)) for axis, size in added.items()}}
 
     def _gathered(self, made: Value) -> Shares:
-        """The axis of rows that a gather looked up more often than there are rows; nothing where it takes parts of rows."""
+        """The axis along which a gather takes more rows than its table has; empty if it takes parts of rows."""
         table, instruction = self.values.operand(made, 0), made.instruction
         places, sizes = instruction.integers("start_index_map"), instruction.integers("slice_sizes")
         if len(places) != 1 or len(sizes) != len(table.shape.dims) or sizes[places[0]] != 1:
@@ -214,7 +214,7 @@ class _Rows:
         return {max(looked_up, key=made.shape.dims.__getitem__): PaddedAxis(rows / number, f"{_BY_INDEX}{by}")}
 
     def _of_elements(self, made: Value, depth: int) -> Shares:
-        """The repeated axes of an elementwise result: those of all operands, repeated by the same; what is alike along an axis fits any."""
+        """The repeated axes of an elementwise result: those that all operands repeat in the same way, or are constant along."""
         found: Shares | None = None
         for operand in self.values.operands(made):
             if operand.shape.is_array and operand.shape.dims == made.shape.dims:
@@ -225,7 +225,7 @@ class _Rows:
         return found or {}
 
     def _of_product(self, found: Product, depth: int) -> Shares:
-        """The repeated axes of a product's result: the free axes of its operands, behind its batch."""
+        """The repeated axes of a product's result: the free axes of its operands, which follow the batch."""
         left, right = self.axes(found.left, depth), self.axes(found.right, depth)
         axes: list[PaddedAxis | None] = [None] * len(found.dims.lhs_batch)
         axes += [left.get(axis) for axis in free_axes(found.left, found.dims.lhs_contracting, found.dims.lhs_batch)]

@@ -1,6 +1,6 @@
-"""What a loop over layers keeps of each for the loop of its gradients: arrays that the first writes, and the second reads, part by part.
+"""Residuals: arrays that a loop over layers writes part by part and the loop of its gradients reads.
 
-JAX calls them residuals. Each is filled before the first loop, and may be moved into another layout between the two.
+Each is filled before the first loop, and may be copied to another layout between the two.
 """
 
 from collections.abc import Iterator
@@ -25,8 +25,9 @@ Key = tuple[int, tuple[int, ...]]  # an instruction of a computation, and a part
 class Residual(Struct, frozen=True, kw_only=True):
     """One array that a loop keeps for another.
 
-    ``part`` is what one trip keeps, in a kernel ``writer`` of the first body, which works it out of the arrays ``sources``; ``readers`` are
-    the kernels of the second body that read it; ``filled`` and ``moved`` are those around the loops.
+    ``part`` is the shape that one trip writes, in the kernel ``writer`` of the first body, which computes it from the arrays ``sources``;
+    ``readers`` are the kernels of the second body that read it; ``filled`` and ``moved`` are the kernels around the loops that fill and
+    copy the array.
     """
 
     part: Shape
@@ -38,7 +39,7 @@ class Residual(Struct, frozen=True, kw_only=True):
 
 
 class Loop(Struct, frozen=True):
-    """A loop of a computation: the tuple that it starts from, and its body."""
+    """A loop of a computation: its initial tuple, and its body."""
 
     index: int
     start: Instruction
@@ -47,7 +48,7 @@ class Loop(Struct, frozen=True):
 
     @classmethod
     def all_of(cls, values: Values, computation: Computation) -> list[Self]:
-        """The loops of a computation, in order, whose arrays are known before and after each trip."""
+        """The loops of a computation, in order, whose initial value and body's result are tuples."""
         found = []
         for index, one in enumerate(computation.instructions):
             for number in one.called("body") if one.opcode == "while" and one.operands else ():
@@ -61,12 +62,12 @@ class Loop(Struct, frozen=True):
         return self.body.parameters[0], (part,)
 
     def hands_on(self, part: int) -> bool:
-        """Whether each trip leaves a part as it is."""
+        """Whether a trip leaves a part unchanged."""
         operands = self.body.root_instruction.operands
-        return part < len(operands) and array_behind(self.body, operands[part]) == self.key(part)
+        return part < len(operands) and source_array(self.body, operands[part]) == self.key(part)
 
     def readers(self, part: int) -> frozenset[int]:
-        """The kernels of the body that take a part of the tuple; the tuple that it hands on is none."""
+        """The kernels of the body that read a part of the tuple; its resulting tuple does not count."""
         return frozenset(
             [
                 place
@@ -77,7 +78,7 @@ class Loop(Struct, frozen=True):
 
 
 class Between(Struct, frozen=True):
-    """Two loops of one computation, what the first keeps for the second, and the arrays that it hands from trip to trip."""
+    """Two loops of one computation, the residuals of the first for the second, and the arrays that the first changes from trip to trip."""
 
     computation: int
     first: Loop
@@ -104,8 +105,8 @@ def _carried(values: Values, loop: Loop) -> Iterator[Shape]:
             yield shape
 
 
-def array_behind(computation: Computation, index: int) -> Key:
-    """The array that a value is, followed through bitcasts, tuples and barriers."""
+def source_array(computation: Computation, index: int) -> Key:
+    """The array that a value is: its source through bitcasts, tuples and barriers."""
     found = source(computation, index, ())
     while computation[found[0]].opcode in _BARRIERS and computation[found[0]].operands:
         found = source(computation, computation[found[0]].operands[0], found[1])
@@ -113,27 +114,27 @@ def array_behind(computation: Computation, index: int) -> Key:
 
 
 def arrays_read(computation: Computation, one: Instruction) -> frozenset[Key]:
-    """The arrays that an instruction takes, those of tuples included, but for numbers."""
+    """The arrays among an instruction's operands, including those in tuples, without scalars."""
     taken = [part for operand in one.operands for part in _parts(computation, operand)]
-    return frozenset([array_behind(computation, part) for part in taken if computation[part].shape.dims])
+    return frozenset([source_array(computation, part) for part in taken if computation[part].shape.dims])
 
 
 def _parts(computation: Computation, index: int) -> tuple[int, ...]:
-    """What a tuple is put together from, or the value itself."""
+    """The elements of a tuple instruction, or the value itself."""
     return computation[index].operands if computation[index].opcode == "tuple" else (index,)
 
 
 class Flow:
-    """Which kernels of a computation take the arrays that others of it make."""
+    """Which kernels of a computation use the results of which others."""
 
     def __init__(self, computation: Computation) -> None:
         self.reads: dict[int, frozenset[Key]] = {}
-        self.takers: dict[int, set[int]] = {}  # of a kernel those that take its results; the root stands for the caller
+        self.takers: dict[int, set[int]] = {}  # kernel -> the kernels that use its results; the root represents the caller
         for place, one in enumerate(computation.instructions):
             if place == computation.root or one.opcode not in _PASSED:
                 self.reads[place] = arrays_read(computation, one)
                 for made, _ in self.reads[place]:
-                    self.takers.setdefault(kernel_behind(computation, made), set()).add(place)
+                    self.takers.setdefault(source_kernel(computation, made), set()).add(place)
 
 
 def _kept(values: Values, computation: Computation, first: Loop, second: Loop) -> Iterator[Residual]:
@@ -152,19 +153,19 @@ def _kept(values: Values, computation: Computation, first: Loop, second: Loop) -
             writer=writer,
             sources=arrays_read(first.body, first.body[writer]) - {first.key(part)},
             readers=frozenset().union(*[second.readers(slot) for slot in slots]),
-            filled=(*filled, kernel_behind(computation, begun)),
+            filled=(*filled, source_kernel(computation, begun)),
             moved=tuple(sorted(moved)),
         )
 
 
 def _written(values: Values, loop: Loop, part: int) -> tuple[int, Shape] | None:
-    """The kernel of a loop's body that writes a place of a part of its tuple in each trip, and what it writes."""
+    """The kernel of a loop's body that writes one slice of a part of its tuple in each trip, and the shape of that slice."""
     made = values.origin(Value(loop.body, loop.body.root_instruction.operands[part]), LAYOUT)
     if made.opcode != "dynamic-update-slice":
         return None
     target, update = (values.operand(made, number) for number in (0, 1))
     target = values.origin(target, LAYOUT)
-    is_carried = target.computation is loop.body and array_behind(loop.body, target.index) == loop.key(part)
+    is_carried = target.computation is loop.body and source_array(loop.body, target.index) == loop.key(part)
     if not is_carried or update.shape.elements >= target.shape.elements:
         return None
     writer = made.inside[0][1] if made.inside else made.instruction
@@ -172,18 +173,18 @@ def _written(values: Values, loop: Loop, part: int) -> tuple[int, Shape] | None:
 
 
 def _taken(values: Values, computation: Computation, array: Key, loop: Loop) -> tuple[list[int], set[int]]:
-    """The parts of a loop's tuple that start from an array of its computation, and the kernels that move it there."""
+    """The parts of a loop's tuple that are an array of its computation at first, and the kernels that copy it there."""
     slots, moved = [], set[int]()
     for slot, operand in enumerate(loop.start.operands):
         passed, end = _moved_from(values, computation, operand)
-        if array_behind(computation, end) == array and loop.hands_on(slot):
+        if source_array(computation, end) == array and loop.hands_on(slot):
             slots.append(slot)
             moved |= set(passed)
     return slots, moved
 
 
 def _moved_from(values: Values, computation: Computation, index: int) -> tuple[list[int], int]:
-    """The kernels behind a value that only move it, and the instruction that they take it from."""
+    """The kernels before a value that only move it, and the instruction that they get it from."""
     passed: list[int] = []
     while True:
         one = computation[index]
@@ -196,9 +197,9 @@ def _moved_from(values: Values, computation: Computation, index: int) -> tuple[l
 
 
 def only_moves(values: Values, one: Instruction, passing: frozenset[str] = LAYOUT) -> bool:
-    """Whether an instruction gives back what it takes, in another layout, or by other instructions that are ``passing``.
+    """Whether an instruction only changes an array's layout, or applies other opcodes in ``passing``.
 
-    What fusions work out of numbers, such as where a slice begins, does not count.
+    Scalar arithmetic in fusions, such as the start of a slice, does not count.
     """
     if one.opcode not in ("fusion", "async-start") or not one.calls:
         return one.opcode in passing
@@ -207,10 +208,10 @@ def only_moves(values: Values, one: Instruction, passing: frozenset[str] = LAYOU
 
 
 def _users(values: Values, computation: Computation, array: Key, moved: set[int]) -> set[int]:
-    """The instructions that an array comes to, by any name and through the kernels that move it, unless nothing takes their results."""
+    """The instructions that use an array, under any name and through the kernels in ``moved``, without those whose results are unused."""
     found = set[int]()
     waiting = [
-        place for place, one in enumerate(computation.instructions) if one.opcode in NAMES and array_behind(computation, place) == array
+        place for place, one in enumerate(computation.instructions) if one.opcode in NAMES and source_array(computation, place) == array
     ]
     while waiting:
         for user in values.users(computation, waiting.pop()):
@@ -221,7 +222,7 @@ def _users(values: Values, computation: Computation, array: Key, moved: set[int]
     return found
 
 
-def kernel_behind(computation: Computation, index: int) -> int:
+def source_kernel(computation: Computation, index: int) -> int:
     """The kernel that makes a value: of a part of a tuple, the one that makes the tuple."""
     while computation[index].opcode in NAMES and computation[index].operands:
         index = computation[index].operands[0]

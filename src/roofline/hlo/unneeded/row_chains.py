@@ -1,8 +1,8 @@
-"""Kernels of a program that hand arrays to each other through memory though one could compute them all, row by row.
+"""Chains of kernels that pass arrays through memory although one kernel could compute them all, row by row.
 
-Each treats elements alike or sums along rows that fit on chip, and all go through arrays of one size in the same order. A compiler fuses
-these by itself, unless the program keeps it from that (an optimization barrier) or a reduction ends a kernel. It rather computes a cheap
-value again in each kernel that needs it than store it, as the exponentials of a softmax.
+Each is elementwise or reduces rows that fit on chip, and all iterate over arrays of one size in the same order. A compiler fuses these by
+itself, unless the program prevents it (an optimization barrier) or a reduction is the last step of a kernel. It recomputes a cheap value,
+such as the exponentials of a softmax, in each kernel that needs it instead of storing it.
 """
 
 from msgspec import Struct
@@ -13,11 +13,11 @@ from ..price.elementwise import ELEMENTWISE
 from ..price.traffic import part_of, source
 from .kernels import Kernels
 
-ROW = 200 << 10  # bytes of a row in fp32 that fit into the memory of one core
-SMALL = 1 << 20  # bytes of the largest array of a kernel that is worth fusing
-ANY = -1  # the size of a kernel of smaller arrays, which belongs to the chain that makes them: what is worked out of sums of rows
-MOST = 64  # kernels that one replaces
-MORE = 1.05  # times the bytes of an array, at most, that kernels read to work it out themselves
+ROW = 200 << 10  # bytes of the longest fp32 row that fits into the on-chip memory of one core
+SMALL = 1 << 20  # bytes: a kernel whose largest array is smaller is not worth fusing
+ANY = -1  # the size of a kernel of smaller arrays, such as sums of rows: it belongs to the chain that makes them
+MOST = 64  # kernels that one kernel replaces
+MORE = 1.05  # times an array's bytes: the most that kernels read to recompute it
 COSTLY = {"tanh", "erf", "power", "log", "log-plus-one", "logistic", "sine", "cosine", "tan", "atan2", "cbrt"}
 ALIKE = ELEMENTWISE | {"parameter", "constant", "iota", "broadcast", "bitcast", "reshape", "tuple", "get-tuple-element"}
 
@@ -25,11 +25,11 @@ Key = tuple[int, tuple[int, ...]]  # an instruction and the part of its result
 
 
 class Chain(Struct, frozen=True):
-    """Kernels by their places in a computation, the last the one with the last large result, and the bytes that one kernel would move.
+    """Kernels by their indices in a computation, the last of which writes the last large result, and the bytes that one kernel would move.
 
-    ``least`` is how many if nothing but that result were needed. ``sums`` is how many reductions of a row one kernel has to finish, one
-    after the other, before it can finish the row itself. Where one of the kernels already does so, it is none, or one if another row has to
-    be held meanwhile: the residual around a norm.
+    ``least`` is the bytes if only that result were needed. ``sums`` is the number of reductions of a row that one kernel has to complete,
+    one after the other, before it can complete the row itself. If one of the kernels already does this, it is 0, or 1 if the kernel would
+    have to hold another row meanwhile: the residual around a norm.
     """
 
     places: tuple[int, ...]
@@ -64,7 +64,7 @@ def row_chains(kernels: Kernels) -> list[Chain]:
 
 
 def _paths(one: Instruction) -> list[tuple[int, ...]]:
-    """The parts of a result: of a tuple each, of an array the whole."""
+    """The paths of a result's parts: one for each part of a tuple, an empty one for an array."""
     return [(place,) for place in range(len(one.shape.parts))] if one.shape.is_tuple else [()]
 
 
@@ -73,7 +73,7 @@ def _reads(computation: Computation, one: Instruction) -> set[Key]:
 
 
 def _size(kernels: Kernels, place: int, reads: set[Key]) -> int:
-    """The elements of the largest array of a kernel that goes along rows, or `ANY` if it is small; 0 for other kernels."""
+    """The elements of the largest array of an elementwise or row-reducing kernel, or `ANY` if it is small; 0 for other kernels."""
     computation = kernels.computation
     one = computation[place]
     body = kernels.values.body(one)
@@ -91,7 +91,7 @@ def _size(kernels: Kernels, place: int, reads: set[Key]) -> int:
 
 
 def _along_rows(computation: Computation, one: Instruction) -> bool:
-    """Whether a reduction goes along the last dimensions of its operand, and those fit on chip."""
+    """Whether a reduction is over the last dimensions of its operand, and these fit on chip."""
     whole = computation[one.operands[0]].shape
     axes = sorted(one.integers("dimensions"))
     rank = len(whole.dims)
@@ -102,7 +102,7 @@ def _along_rows(computation: Computation, one: Instruction) -> bool:
 
 
 def _leaves(group: set[int], takers: dict[int, list[int]]) -> bool:
-    """Whether a value of a group comes back to it through a kernel outside: then it cannot be one kernel."""
+    """Whether a kernel outside depends on a group and the group on it: then the group cannot be one kernel."""
     last = max(group)
     seen: set[int] = set()
     waiting = [taker for place in group for taker in takers.get(place, ()) if taker not in group]
@@ -117,14 +117,14 @@ def _leaves(group: set[int], takers: dict[int, list[int]]) -> bool:
 
 
 def _is_cheap(kernels: Kernels, place: int) -> bool:
-    """Whether a kernel only does to each element what compilers rather compute again than store: an exponential at most."""
+    """Whether a kernel is elementwise work that compilers recompute instead of storing: an exponential at most."""
     one = kernels.computation[place]
     body = kernels.values.body(one)
     return all(each.opcode in ALIKE and each.opcode not in COSTLY for each in ([one] if body is None else body))
 
 
 class _Arrays:
-    """Who reads which arrays of a computation, which the caller gets, and which kernels go along rows, by what is cheap or with a sum."""
+    """The readers of each array of a computation, the arrays it returns, and its row-wise kernels: the cheap ones and those that reduce."""
 
     def __init__(self, kernels: Kernels, reads: dict[int, set[Key]], rows: set[int]) -> None:
         self.computation, self.reads, self.rows = kernels.computation, reads, rows
@@ -138,7 +138,7 @@ class _Arrays:
                 self.readers.setdefault(key, set()).add(place)
 
     def begun_from(self, place: int, group: set[int]) -> set[Key] | None:
-        """The arrays from outside of a group that a value of it is worked out of; ``None`` if that is more than compilers do again."""
+        """The arrays from outside a group that a value in it is computed from; ``None`` if it costs more than compilers recompute."""
         found, waiting, seen = set[Key](), [place], set[int]()
         while waiting:
             one = waiting.pop()
@@ -150,7 +150,7 @@ class _Arrays:
         return found
 
     def is_stored(self, key: Key, group: set[int]) -> bool:
-        """Whether an array of a group is written for kernels outside, which cannot work it out themselves from arrays no larger."""
+        """Whether an array of a group is written for kernels outside that cannot recompute it from arrays that are no larger."""
         outside = self.readers.get(key, set()) - group
         if key in self.returned or not outside <= self.rows:
             return True
@@ -159,7 +159,7 @@ class _Arrays:
 
 
 def _chain(arrays: _Arrays, group: set[int]) -> Chain:
-    """A group with the bytes that one kernel reads and writes: what comes from outside, and what others or the program's caller need."""
+    """A group as a chain, with the bytes that one kernel would move: arrays from outside, and those that others or the caller need."""
     computation = arrays.computation
     read = {key for place in group for key in arrays.reads[place] if key[0] not in group}
     needed = {key for key, readers in arrays.readers.items() if key[0] in group and readers - group}
@@ -179,7 +179,7 @@ def _sums(kernels: Kernels, place: int) -> bool:
 
 
 def _finished_sums(arrays: _Arrays, group: set[int]) -> int:
-    """How many sums of a row a kernel finishes one after the other before the last large result, as far as no kernel already does so."""
+    """How many reductions of a row one kernel completes one after the other before the last large result; see `Chain.sums`."""
     sizes = {place: max(leaf.elements for leaf in arrays.computation[place].shape.leaves if leaf.is_array) for place in group}
     largest, depths = max(sizes.values()), dict[int, int]()
     large = {place for place, size in sizes.items() if size == largest}
@@ -192,7 +192,7 @@ def _finished_sums(arrays: _Arrays, group: set[int]) -> int:
 
 
 def _passes_by(arrays: _Arrays, group: set[int], large: set[int], summing: int) -> bool:
-    """Whether a large array that a group makes, and works out a kernel's sums of, is needed once more after that kernel."""
+    """Whether a large array of a group that a kernel's sums are computed from is needed again after that kernel."""
     before, after = {summing}, {summing}
     reads = {place: {made for made, _ in arrays.reads[place]} & group for place in group}
     for place in sorted(group, reverse=True):

@@ -1,4 +1,4 @@
-"""The scores of attention, one for each pair of positions, and the arrays that have a place for each."""
+"""The scores of attention, one for each pair of positions, and the arrays that have an element for each."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from ..ir.shapes import Shape
 
 
 class Scores(Struct, frozen=True):
-    """The scores of one attention: how many, for which positions, and whether half of them is masked.
+    """The scores of one attention layer: their number, the numbers of queries and keys, and whether half of them is masked.
 
     Those of a loop over layers may be kept for its gradients, in arrays of all ``layers``.
     """
@@ -20,11 +20,11 @@ class Scores(Struct, frozen=True):
     layers: int = 1
 
     def is_like(self, shape: Shape) -> bool:
-        """Whether an array has a place for each score, of one layer or of all."""
+        """Whether an array has an element for each score, of one layer or of all."""
         return self.layers_in(shape) > 0
 
     def layers_in(self, shape: Shape) -> int:
-        """Of how many layers an array has the scores: one, all, or none."""
+        """The number of layers whose scores an array has: one, all, or none."""
         if not shape.is_array:
             return 0
         if shape.elements == self.elements:
@@ -36,7 +36,7 @@ class Scores(Struct, frozen=True):
         return self.layers if self._are_positions(of_one) else 0
 
     def _are_positions(self, sizes: Sequence[int]) -> bool:
-        """Whether one dimension is that of the keys or the queries, and some of the others are together that of the other."""
+        """Whether one dimension is the keys (or the queries), and the product of some others is the queries (or the keys)."""
         pairs = ((self.queries, self.keys), (self.keys, self.queries))
         return any(
             size == one and _is_product_of_some((*sizes[:place], *sizes[place + 1 :]), other)
@@ -46,7 +46,7 @@ class Scores(Struct, frozen=True):
 
 
 def _is_product_of_some(sizes: Sequence[int], wanted: int) -> bool:
-    """Whether some dimensions have so many elements together: grouped heads split the queries of one product into two dimensions."""
+    """Whether the product of some of the sizes is ``wanted``: grouped heads split the queries into two dimensions."""
     made = {1}
     for size in sizes:
         made |= {one * size for one in made if one * size <= wanted}

@@ -1,7 +1,7 @@
-"""Products of which each row uses one: both branches of a condition, or one expert after another with the others' rows set to zero.
+"""Products of which each row needs only one: both branches of a condition, or experts one after another with other rows set to zero.
 
-A select takes whole rows by a predicate that is the same along them. Where both sides come from products, a row needs one of them; where
-predicates compare one number for each row with different constants, a row needs the product of at most one.
+A select takes whole rows by a predicate that is the same along each. If both sides are computed by products, a row needs one of them; if
+predicates compare one number per row with different constants, a row needs at most one of the products.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from ...resource import HBM
 from ...workload import Avoidable
 from . import experts
 from .kernels import Kernels
-from .selected_experts import MOST_LOOKS, PASSED, Expert, Selection, products_behind, products_of_experts
+from .selected_experts import MOST_VISITED, PASSED, Expert, Selection, products_of_experts, source_products
 from .unused import CLASS, KIND
 from .values import RENAMED, Value
 
@@ -23,7 +23,7 @@ Group = tuple[str, object]
 
 
 def selected_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The products of a computation that are computed for all rows, of which each row uses one."""
+    """The products that a computation computes for all rows although each row uses only one of them."""
     if "select" not in kernels.module.opcodes or len(kernels.products) < 2:
         return
     chosen: dict[Group, set[int]] = {}
@@ -34,7 +34,7 @@ def selected_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         yield index, _instead(kernels, index, experts.KIND, count, top)
     for select in selects:
         predicate, one, other = kernels.values.operands(select)
-        products = [products_behind(kernels, side, _PASSED) for side in (one, other)]
+        products = [source_products(kernels, side, _PASSED) for side in (one, other)]
         if all(products) and products[0].isdisjoint(products[1]):
             chosen.setdefault((KIND, select.key), set()).update(*products)
         elif any(products) and (compared := _compared(kernels, predicate)) is not None:
@@ -50,7 +50,7 @@ def selected_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _selection(kernels: Kernels, select: Value) -> Selection | None:
-    """The rows that a select takes, where they are those of an expert."""
+    """A select as the selection of an expert's rows; ``None`` if it is not one."""
     predicate, taken, other = kernels.values.operands(select)
     compared = _compared(kernels, predicate)
     if compared is None:
@@ -60,7 +60,7 @@ def _selection(kernels: Kernels, select: Value) -> Selection | None:
 
 
 def _gated(kernels: Kernels) -> Iterator[Selection]:
-    """The products of elements with a gate for each row that compares the chosen experts with one."""
+    """The elementwise multiplications by a gate per row that compares the chosen experts with one expert."""
     if "compare" not in kernels.module.opcodes:
         return
     for made in _all(kernels, "multiply"):
@@ -70,8 +70,8 @@ def _gated(kernels: Kernels) -> Iterator[Selection]:
             if spread.opcode != "broadcast" or not made.shape.dims or not _is_alike_along_rows(kernels, spread):
                 continue
             rows = made.shape.elements // max(made.shape.dims[-1], 1)
-            behind = kernels.values.behind(spread, _STOP, most=MOST_LOOKS)
-            found = {compared: one for one in behind if one.opcode == "compare" and (compared := _compared(kernels, one)) is not None}
+            ancestors = kernels.values.ancestors(spread, _STOP, most=MOST_VISITED)
+            found = {compared: one for one in ancestors if one.opcode == "compare" and (compared := _compared(kernels, one)) is not None}
             tops = {one.shape.elements / rows for one in found.values()}
             if len(found) == 1 and tops <= {float(top) for top in range(1, _MOST_CHOSEN + 1)}:
                 yield Selection(made, taken, Expert(*next(iter(found)), rows, int(tops.pop())), is_zero_elsewhere=True)
@@ -83,9 +83,9 @@ def _instead(kernels: Kernels, index: int, kind: str, count: int, top: int = 1) 
     factor = count / top
     amounts = {resource: amount / factor if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
     amounts[HBM] = max(amounts.get(HBM, 0) - written * (1 - 1 / factor), 0)
-    said = f"computes all {count} experts for every row" if kind == experts.KIND else f"computes {count} branches for every row"
+    what = f"computes all {count} experts for every row" if kind == experts.KIND else f"computes {count} branches for every row"
     unneeded = experts.CLASS if kind == experts.KIND else CLASS
-    return Avoidable(kind=kind, instead=Cost.of(amounts), why=f"{said}, of which it uses {top}", unneeded=unneeded, factor=factor)
+    return Avoidable(kind=kind, instead=Cost.of(amounts), why=f"{what}, of which it uses {top}", unneeded=unneeded, factor=factor)
 
 
 def _selects(kernels: Kernels) -> Iterator[Value]:
@@ -105,18 +105,18 @@ def _all(kernels: Kernels, opcode: str) -> Iterator[Value]:
 
 
 def _is_by_row(kernels: Kernels, predicate: Value, select: Value) -> bool:
-    """Whether a predicate is the same along the last axis of what is selected."""
+    """Whether a predicate is the same along the last axis of a select."""
     if not select.shape.is_array or not select.shape.dims:
         return False
     made = kernels.values.origin(predicate)
-    if made.opcode == "compare":  # of numbers that were spread before
+    if made.opcode == "compare":  # of numbers that were broadcast before
         sides = [kernels.values.origin(side) for side in kernels.values.operands(made)]
         return all(_is_alike_along_rows(kernels, side) for side in sides)
     return predicate.shape.elements == 1 or _is_alike_along_rows(kernels, made)
 
 
 def _is_alike_along_rows(kernels: Kernels, spread: Value) -> bool:
-    """Whether a value is spread along its last axis."""
+    """Whether a value is broadcast along its last axis."""
     if spread.opcode != "broadcast":
         return spread.opcode == "constant"
     last, dimensions = len(spread.shape.dims) - 1, spread.instruction.dimensions
@@ -124,7 +124,7 @@ def _is_alike_along_rows(kernels: Kernels, spread: Value) -> bool:
 
 
 def _compared(kernels: Kernels, predicate: Value) -> tuple[object, object] | None:
-    """What a predicate compares with a constant for equality, by its key, and the constant."""
+    """The key of the value that a predicate compares with a constant for equality, and the constant."""
     made = kernels.values.origin(predicate, _SPREAD)
     if made.opcode != "compare" or made.instruction.word("direction").upper() != "EQ":
         return None

@@ -1,7 +1,7 @@
-"""Experts that are run one after another on every row, each row keeping the result of its own: ``where(chosen == e, expert(x), …)``.
+"""Experts that run one after another on every row, of which each row keeps one result: ``where(chosen == e, expert(x), …)``.
 
-A select by a number that is compared with a constant says whose rows these are. The products whose results it takes are that expert's,
-those in front of them too, and of gradients those that take rows which a select set to zero.
+A select whose predicate compares a number with a constant selects the rows of one expert. The products that compute the selected rows
+belong to that expert, as do earlier products that only these use, and products of gradients on rows that a select set to zero.
 """
 
 from collections.abc import Iterator
@@ -14,13 +14,12 @@ from .values import RENAMED, Value
 _ADDED = frozenset(("add", "subtract"))
 _ALONE = ELEMENTWISE - _ADDED - {"multiply", "divide", "select"}
 PASSED = (ELEMENTWISE | RENAMED) - {"select"}
-MOST_LOOKS = 60
+MOST_VISITED = 60
 _DEEPEST = 60
 
 
 class Expert(NamedTuple):
-    """An expert: the number that chooses it, the constant that this is compared with, how many rows there are, and how many experts each
-    row chooses."""
+    """An expert: the key of the compared number, the constant it is compared with, the number of rows, and the experts per row."""
 
     number: object
     constant: object
@@ -29,7 +28,7 @@ class Expert(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """A select by row, or a product with a gate for each row: which rows it takes, and the expert whose they are."""
+    """A select by row, or a multiplication by a gate per row: the rows it takes, and their expert."""
 
     select: Value
     taken: Value
@@ -38,13 +37,13 @@ class Selection(NamedTuple):
 
 
 def products_of_experts(kernels: Kernels, selections: list[Selection]) -> Iterator[tuple[int, int, int]]:
-    """The products that belong to one expert each, with the number of experts, and of those that a row chooses."""
+    """The products that belong to one expert each, with the number of experts, and of experts per row."""
     owners: dict[int, Expert | None] = {}
     zeroed: dict[tuple[str, int, str], Expert] = {}
     for one in selections:
         if one.is_zero_elsewhere:
             zeroed[one.select.key] = one.expert
-        for index in products_behind(kernels, one.taken):
+        for index in source_products(kernels, one.taken):
             _own(owners, index, one.expert)
     _own_earlier(kernels, owners)
     masks = _Masks(kernels, zeroed)
@@ -62,7 +61,7 @@ def products_of_experts(kernels: Kernels, selections: list[Selection]) -> Iterat
 
 
 def _own(owners: dict[int, Expert | None], index: int, expert: Expert) -> bool:
-    """Whether a product is known as this expert's only now; one that several experts use is none's."""
+    """Assigns a product to an expert, or to none if several use it; whether this changes the assignment."""
     before = owners.get(index, expert)
     owner = expert if before == expert else None
     is_new = index not in owners or owners[index] != owner
@@ -71,22 +70,22 @@ def _own(owners: dict[int, Expert | None], index: int, expert: Expert) -> bool:
 
 
 def _own_earlier(kernels: Kernels, owners: dict[int, Expert | None]) -> None:
-    """Give the products whose results experts multiply to them, if they have a place for every row."""
-    waiting = list(owners)
-    while waiting:
-        index = waiting.pop()
+    """Assigns earlier products to the expert whose products use their results, if they compute every row."""
+    pending = list(owners)
+    while pending:
+        index = pending.pop()
         owner, found = owners[index], kernels.products[index]
         if owner is None:
             continue
         for side in (found.left, found.right):
-            for earlier in products_behind(kernels, side):
+            for earlier in source_products(kernels, side):
                 has_rows = owner.rows in (kernels.products[earlier].rows, kernels.products[earlier].columns)
                 if earlier != index and has_rows and _own(owners, earlier, owner):
-                    waiting.append(earlier)
+                    pending.append(earlier)
 
 
 class _Masks:
-    """Which values are zero but for the rows of one expert."""
+    """Which values are zero except in the rows of one expert."""
 
     def __init__(self, kernels: Kernels, zeroed: dict[tuple[str, int, str], Expert]) -> None:
         self.kernels, self.zeroed = kernels, zeroed
@@ -96,10 +95,10 @@ class _Masks:
         made = self.kernels.values.made_by(value)
         if made.key not in self._known:
             self._known[made.key] = None
-            self._known[made.key] = self._looked_at(made, depth + 1) if depth < _DEEPEST else None
+            self._known[made.key] = self._find(made, depth + 1) if depth < _DEEPEST else None
         return self._known[made.key]
 
-    def _looked_at(self, made: Value, depth: int) -> Expert | None:
+    def _find(self, made: Value, depth: int) -> Expert | None:
         if made.key in self.zeroed or made.opcode == "select":
             return self.zeroed.get(made.key)
         holder = self.kernels.holding(made)
@@ -117,17 +116,17 @@ class _Masks:
         return self.of(operands[0], depth) if passes and operands else None
 
 
-def products_behind(kernels: Kernels, value: Value, passed: frozenset[str] = PASSED) -> set[int]:
-    """The kernels with products that a value of the same size was made from by some operations; elementwise ones, other than selects."""
-    found, waiting, seen = set[int](), [value], 0
-    while waiting and seen < MOST_LOOKS:
+def source_products(kernels: Kernels, value: Value, passed: frozenset[str] = PASSED) -> set[int]:
+    """The kernels with products that a value is computed from by the opcodes ``passed``: by default elementwise ones except selects."""
+    found, pending, seen = set[int](), [value], 0
+    while pending and seen < MOST_VISITED:
         seen += 1
-        one = kernels.values.made_by(waiting.pop())
+        one = kernels.values.made_by(pending.pop())
         holder = kernels.holding(one)
         held = kernels.products.get(holder) if holder is not None else None
         if holder is not None and held is not None and held.made.key == one.key:
             found.add(holder)
         elif one.opcode in passed:
             sides = [side for side in kernels.values.operands(one) if side.shape.is_array]
-            waiting += [side for side in sides if side.shape.elements == value.shape.elements]
+            pending += [side for side in sides if side.shape.elements == value.shape.elements]
     return found

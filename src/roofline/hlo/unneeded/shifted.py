@@ -1,4 +1,4 @@
-"""Arguments that are copied in full to add a small part to them: a cache that grows, or drops its oldest position, by joining arrays."""
+"""Arguments that are copied in full to append a small part: a cache that grows, or drops its oldest position, by concatenation."""
 
 from collections.abc import Iterator
 
@@ -11,12 +11,12 @@ from .kernels import Kernels
 from .values import LAYOUT, Value
 
 GROUP = "shifted"
-_MOST_NEW = 1 / 16  # of the result: more than that is no small part
+_MOST_NEW = 1 / 16  # of the result: the largest part that counts as small
 _PASSED = LAYOUT | {"convert", "slice", "copy"}
 
 
 def shifted_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels of a program's entry that join an argument with a small part, where the program returns the result."""
+    """The kernels of a program's entry that concatenate an argument and a small part, if the program returns the result."""
     if not kernels.are_in_entry or "concatenate" not in kernels.module.opcodes:
         return
     results = results_of(kernels.computation)
@@ -33,7 +33,7 @@ def shifted_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _joins(kernels: Kernels, index: int) -> Iterator[tuple[Value, bool]]:
-    """The arrays that a kernel writes as it put them together, and whether it updates a part of each."""
+    """The concatenations that a kernel writes, and whether it updates a part of each."""
     instruction = kernels.computation[index]
     body = kernels.values.body(instruction)
     if body is None:
@@ -51,7 +51,7 @@ def _joins(kernels: Kernels, index: int) -> Iterator[tuple[Value, bool]]:
 
 
 def _moved(kernels: Kernels, joined: Value, *, is_updated: bool) -> int:
-    """The bytes of an argument that are read and written to join it with a small part; 0 where the rest is not small, or nothing."""
+    """The bytes read and written to concatenate an argument and a small part; 0 if the other part is not small, or there is none."""
     by_argument: dict[int, int] = {}
     for operand in kernels.values.operands(joined):
         origin = kernels.values.origin(operand, _PASSED)

@@ -1,4 +1,4 @@
-"""The kernels of a few of a program's equal layers, and what was found of them for those of all."""
+"""The findings in a few of a program's equal layers, extended to all layers."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ Found = Mapping[int, tuple[Avoidable, ...]]
 
 
 def shortened_kernels(pricer: Pricer, layers: Stretch) -> Kernels:
-    """The kernels of a program's entry with most of its equal layers left out."""
+    """The kernels of a program's entry without most of its equal layers."""
     module, entry = pricer.module, pricer.module.entry
     computations = list(module.computations)
     computations[entry] = shortened(computations[entry], layers)
@@ -27,11 +27,11 @@ def shortened_kernels(pricer: Pricer, layers: Stretch) -> Kernels:
 
 
 class EqualLayers:
-    """The kernels of a shortened entry and what can be avoided in them, told of all layers: a duplicate names a kernel of its own layer."""
+    """The kernels of a shortened entry, and their avoidable work for all layers: a duplicate names a kernel of its own layer."""
 
     def __init__(self, whole: Computation, kernels: Kernels, layers: Stretch, found: Found) -> None:
         self._whole, self._layers, self.kernels = whole, layers, kernels
-        self._standing = layers.shortened_places(len(whole))
+        self._representatives = layers.shortened_places(len(whole))
         places = {one.name: place for place, one in enumerate(kernels.computation)}
         self._found = {
             place: [(one, places.get(one.why.removeprefix(FIRST)) if one.kind == DUPLICATED else None) for one in avoidables]
@@ -39,16 +39,16 @@ class EqualLayers:
         }
 
     def place(self, index: int) -> int:
-        """The kernel that stands for an instruction of the whole entry."""
-        return self._standing[index]
+        """The kernel of the shortened entry that represents an instruction of the whole entry."""
+        return self._representatives[index]
 
     def avoidable(self, index: int) -> tuple[Avoidable, ...]:
-        """What can be avoided in an instruction of the whole entry."""
+        """The avoidable work of an instruction of the whole entry."""
         place = self.place(index)
         return tuple([one if other is None else self._renamed(one, index, place, other) for one, other in self._found.get(place, ())])
 
     def names_another(self, index: int) -> bool:
-        """Whether what can be avoided in an instruction is told by the name of another."""
+        """Whether the avoidable work of an instruction names another kernel."""
         return any(other is not None for _, other in self._found.get(self.place(index), ()))
 
     def _renamed(self, one: Avoidable, index: int, place: int, other: int) -> Avoidable:
@@ -59,17 +59,17 @@ class EqualLayers:
         return replace(one, why=f"{FIRST}{self._whole.instructions[other].name}")
 
     def _is_near(self, place: int, other: int) -> bool:
-        """Whether a kernel that another names is of its own layer, or one just before it."""
+        """Whether the named kernel is in the same layer, or in one just before it."""
         return other >= self._layers.start and place - other <= REACH * self._layers.period
 
     def are_equal(self) -> bool:
-        """Whether the same was found in each layer of the middle."""
+        """Whether each middle layer has the same findings."""
         first, period = self._layers.left_out_places.start, self._layers.period
         compared = range(first, first + period * (len(MIDDLE) - 1))
         return all(self._seen_from(place) == self._seen_from(place + period) for place in compared)
 
     def _seen_from(self, place: int) -> list[tuple[Avoidable, int]]:
-        """What can be avoided in a kernel, with the one that it names by its distance, or by its place where all layers name the same."""
+        """The avoidable work of a kernel, with the kernel it names as a distance, or as an index if all layers name the same one."""
         return [
             (one, 0) if other is None else (replace(one, why=""), place - other if self._is_near(place, other) else ~other)
             for one, other in self._found.get(place, ())

@@ -1,4 +1,4 @@
-"""Sorts of which a few elements at one end of each row are used, where a top-k would do."""
+"""Sorts of which only a few elements at one end of each row are used, where a top-k is cheaper."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ GROUP = "sorted"
 _MOST_KEPT = 1 / 4  # of a row: a top-k of more takes as long as a sort
 _LIBRARY = ("__cub$DeviceRadixSort", "xla.gpu.ext.cub_sort")
 _PASSED = LAYOUT | {"get-tuple-element", "convert", "reverse", "negate"}
-_TOP_K = "top_k"  # how JAX calls it: XLA itself sorts for one of many elements
+_TOP_K = "top_k"  # JAX's name: XLA itself sorts for a top-k of many elements
 
 
 def sorted_parts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -47,7 +47,7 @@ def _row(instruction: Instruction, dims: tuple[int, ...]) -> int:
 
 
 def _kept(kernels: Kernels, value: Value, row: int) -> int:
-    """How many elements of each sorted row are taken of a value at one end; all of them unless they are only cut off."""
+    """How many elements at one end of each sorted row are used; all of them unless every use is a slice."""
     kept = []
     for use in kernels.values.uses(value):
         kept.append(_cut(kernels, use, row) if use.opcode == "slice" else _kept(kernels, use, row) if use.opcode in _PASSED else row)

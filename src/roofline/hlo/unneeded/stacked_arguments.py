@@ -1,7 +1,7 @@
 """Slices of an argument that are copied before a product reads them: the weights of one layer out of an array of all layers.
 
-A product could read such a slice where it lies, if it were an array of its own. A loop over stacked weights (`jax.lax.scan`) copies those
-of each layer in every trip, and so does a program that indexes them layer by layer.
+If the slice were an array of its own, the product could read it without a copy. A loop over stacked weights (`jax.lax.scan`) copies those
+of one layer in every trip, and so does a program that indexes them layer by layer.
 """
 
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from .values import LAYOUT, Value, Values
 
 CLASS, GROUP = "copied", "stacked"
 _CUTS = ("dynamic-slice", "slice")
-_IN_PLACE = frozenset(("bitcast", "reshape"))  # which move no element
-_MOST_LOOPS = 16  # inside one another that a value is followed out of
+_IN_PLACE = frozenset(("bitcast", "reshape"))  # opcodes that move no element
+_MOST_LOOPS = 16  # nested loops through which a value is followed
 
 
 def stacked_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -37,7 +37,7 @@ def stacked_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _only_cuts(kernels: Kernels, index: int) -> bool:
-    """Whether a kernel does nothing but copy a slice, whose position it may work out."""
+    """Whether a kernel only copies a slice, whose position it may compute."""
     if index not in kernels.costs:
         return False
     body = kernels.values.body(kernels.computation[index])
@@ -46,7 +46,7 @@ def _only_cuts(kernels: Kernels, index: int) -> bool:
 
 
 def _is_one_piece(values: Values, cut: Value) -> bool:
-    """Whether a slice lies in memory without gaps: nothing is cut off behind the first dimension that has several of its elements."""
+    """Whether a slice is contiguous in memory: dimensions after the first one with several elements are taken whole."""
     source = values.operand(cut, 0).shape
     layout = source.layout
     order = layout.minor_to_major if layout is not None and layout.minor_to_major else range(source.rank - 1, -1, -1)
@@ -57,7 +57,7 @@ def _is_one_piece(values: Values, cut: Value) -> bool:
 
 
 def _is_of_argument(values: Values, value: Value) -> bool:
-    """Whether a value is an argument of the program, as the loops that it is in hand it on."""
+    """Whether a value is an argument of the program, which the loops around it leave unchanged."""
     for _ in range(_MOST_LOOPS):
         value = values.origin(value, LAYOUT)
         before = values.before_loop(value)

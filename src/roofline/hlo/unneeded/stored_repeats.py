@@ -1,7 +1,7 @@
 """Arrays that are stored several times for a product: keys repeated for each query head, weights gathered for each token, and the
 overlapping patches of an image, where a convolution would read it once.
 
-A kernel writes the copies, and the product reads them all, where one over the groups that share an array would read it once.
+A kernel writes the copies, and the product reads them all; a product over the groups that share an array would read it once.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ def stored_repeats(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products that read an array several times over because it was stored so, and the kernels that store it."""
     if kernels.module.opcodes.isdisjoint(("broadcast", "gather", "concatenate")):
         return
-    told: set[int] = set()
+    reported: set[int] = set()
     for index, found in kernels.products.items():
         spared, group = 0, ""
         for side in (found.left, found.right):
@@ -39,8 +39,8 @@ def stored_repeats(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 continue
             group = _GROUPS[made.opcode]
             spared += less if group != PATCHES else 0  # a convolution takes about as long as the matmul
-            if maker not in told:
-                told.add(maker)
+            if maker not in reported:
+                reported.add(maker)
                 yield maker, Avoidable(kind=KIND, instead=NOTHING, why=_WHY[group], group=group)
         if spared:
             amounts = dict(kernels.costs[index].amounts)
@@ -74,16 +74,16 @@ def _overlapping_bytes(kernels: Kernels, joined: Value) -> int:
 
 
 def _repeated_bytes(kernels: Kernels, made: Value, batch: int, matrix: tuple[int, int]) -> int:
-    """By how many bytes an operand is larger than the array that it repeats; 0 where it repeats none.
+    """The bytes by which an operand is larger than the array that it repeats; 0 if it repeats none.
 
-    Rows that are looked up or repeated are rows of one product; here whole matrices are, each for a product of its own.
+    Only whole matrices count, each for a product of its own, not repeated rows of one product.
     """
     if made.opcode not in ("broadcast", "gather") or not made.instruction.operands or batch < 2:
         return 0
     source = kernels.values.operand(made, 0)
     if not (source.shape.is_array and source.shape.is_bounded and made.shape.is_bounded) or source.shape.bytes < _LEAST:
         return 0
-    if Counter(size for size in matrix if size > 1) - Counter(source.shape.dims):  # each of its sizes is an axis of the array
+    if Counter(size for size in matrix if size > 1) - Counter(source.shape.dims):  # a size of the matrix is no axis of the array
         return 0
     times = made.shape.elements // max(source.shape.elements, 1)
     return made.shape.bytes - made.shape.bytes // times if times >= 2 else 0

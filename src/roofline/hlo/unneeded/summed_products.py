@@ -1,4 +1,4 @@
-"""Products whose rows or columns are then added up: a projection in front of a mean. Adding up first leaves one row to multiply."""
+"""Products whose rows or columns are then summed: a projection before a mean. Summing first leaves one row to multiply."""
 
 from collections.abc import Iterator
 from math import prod
@@ -15,7 +15,7 @@ _LEAST = 4  # rows that become one: fewer are hardly worth the change
 
 
 def summed_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The products of a computation that are used only to be added up along their rows or columns, and the kernels that do so."""
+    """The products of a computation whose only use is a sum over their rows or columns, and the kernels that sum."""
     if "reduce" not in kernels.module.opcodes:
         return
     for index, reduce in _sums(kernels):
@@ -40,7 +40,7 @@ def summed_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _sums(kernels: Kernels) -> Iterator[tuple[int, Value]]:
-    """The kernels that add up one array, with the reduction."""
+    """The kernels that sum one array, with the reduction."""
     for index in kernels.costs:
         instruction = kernels.computation[index]
         body = kernels.values.body(instruction)
@@ -61,7 +61,7 @@ def _adds(kernels: Kernels, reduce: Instruction) -> bool:
 
 
 def is_only_use(kernels: Kernels, use: Value, number: int = 0) -> bool:
-    """Whether a kernel uses an operand of one of its instructions for nothing else."""
+    """Whether an instruction is the only use, in its kernel, of one of its operands."""
     value, user = kernels.values.operand(use, number), use.index
     while value.inside and kernels.values.users(value.computation, value.index) == [user]:
         arrays = [one for one in kernels.values.operands(value) if one.shape.elements == value.shape.elements and one.opcode != "broadcast"]
@@ -72,7 +72,7 @@ def is_only_use(kernels: Kernels, use: Value, number: int = 0) -> bool:
 
 
 def _summed(value: Value, reduce: Instruction, found: Product) -> tuple[str, int] | None:
-    """Whether rows or columns of a product are added up, and how many become one; ``None`` where it is neither of them alone.
+    """Whether rows or columns of a product are summed, and how many become one; ``None`` if it is neither or both.
 
     The result of a product has its columns last, whatever its rows were split into.
     """

@@ -1,4 +1,4 @@
-"""Padded tiles: a TPU keeps arrays in tiles of 8 by 128 elements, and moves whole ones however little of them is data."""
+"""Padded tiles: a TPU stores arrays in tiles of 8 by 128 elements and moves whole tiles, even if few elements are data."""
 
 from collections.abc import Iterator
 
@@ -9,12 +9,12 @@ from ..ir.shapes import Shape
 from .kernels import Kernels
 
 KIND, CLASS = "tile-padding", "padded"
-_LEAST = 0.1  # of a kernel's bytes: less is the rest of an array
+_LEAST = 0.1  # of a kernel's bytes: less is only the last tile of an array
 
 
 def padded_tiles(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels of a computation that move much padding of tiles, and what they would cost without."""
-    shapes = {id(one.shape): one.shape for one in kernels.computation.instructions}  # readers share equal ones
+    """The kernels of a computation that move much padding of tiles, and their cost without it."""
+    shapes = {id(one.shape): one.shape for one in kernels.computation.instructions}  # instructions share shape objects
     if not any(leaf.layout is not None and leaf.layout.tiles for shape in shapes.values() for leaf in shape.leaves):
         return
     for index, cost in kernels.costs.items():

@@ -1,4 +1,4 @@
-"""Results of which a part is used: demand carried back from the program's results to every kernel before them."""
+"""Results of which only a part is used, found by following the needed elements from the program's results back to every kernel."""
 
 from collections.abc import Iterator
 from weakref import WeakKeyDictionary
@@ -17,24 +17,23 @@ from .values import Value, Values
 
 KIND, CLASS = "unused-results", "unused"
 MOST_USED = 0.75  # of a result: above that nothing is reported
-_ONE_ARRAY = 3  # operands of a scatter: the array, the places, the updates
+_ONE_ARRAY = 3  # operands of a scatter to one array: the array, the indices, the updates
 _WHOLE_OPERANDS = ("custom-call", "while", "conditional", "call", "all-reduce", "all-gather", "reduce-scatter", "all-to-all")
 _IN_PARTS = ("get-tuple-element", "tuple", "fusion")
-# All of what they order or transform has to be looked at, however little of the result is kept.
-_UNDIVIDED = frozenset(("sort", "topk", "fft", "custom-call"))
+_UNDIVIDED = frozenset(("sort", "topk", "fft", "custom-call"))  # need their whole operand, however little of the result is used
 _INDICES = frozenset(("s32", "s64", "u32", "u64"))
 _Demand = dict[Path, Region]
 
 
 def unused_results(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels of a program's entry of whose results a part is never used."""
+    """The kernels of a program's entry with results of which a part is never used."""
     for index, used in _shares_used(kernels):
         why, factor = f"computes results of which {percent(used)} are used", 1 / used if used else None
         yield index, Avoidable(kind=KIND, instead=kernels.costs[index] * used, why=why, unneeded=CLASS, factor=factor)
 
 
 def unused_gradients(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The products with the gradients of results of which a part is used, zero but for that part, and the kernels that fill them."""
+    """The products with gradients of partly used results, which are zero for the unused part, and the kernels that write those zeros."""
     if "scatter" not in kernels.module.opcodes:
         return
     scattered = [(index, made) for index, found in kernels.products.items() for made in _scattered(kernels.values, found)]
@@ -56,7 +55,7 @@ def unused_gradients(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _shares_used(kernels: Kernels) -> Iterator[tuple[int, float]]:
-    """The kernels of a program's entry that compute more than is used, each with the share that is."""
+    """The kernels of a program's entry that compute more than is used, each with the used share."""
     if not kernels.are_in_entry:
         return
     bodies, computation = kernels.pricer.bodies, kernels.computation
@@ -70,7 +69,7 @@ def _shares_used(kernels: Kernels) -> Iterator[tuple[int, float]]:
 
 
 def _scattered(values: Values, found: Product) -> Iterator[Value]:
-    """The operands of a product that a scatter of gradients filled in part."""
+    """The operands of a product that are gradients scattered into zeros."""
     for side in (found.left, found.right):
         made = values.origin(side)
         if made.opcode != "scatter" or len(made.instruction.operands) != _ONE_ARRAY or direction(made.instruction.op_name) != "backward":
@@ -88,7 +87,7 @@ def _fillers(kernels: Kernels, scatter: Value) -> Iterator[int]:
 
 
 def _is_whole(shape: Shape, wanted: _Demand) -> bool:
-    """Whether all of a result is needed, as nearly all are."""
+    """Whether all of a result is needed, as is usual."""
     if wanted.get((), NOTHING).whole:
         return True
     return shape.is_tuple and all(wanted.get((place,), NOTHING).whole for place in range(len(shape.parts)))
@@ -117,7 +116,7 @@ def share_used(shape: Shape, wanted: _Demand) -> float:
 
 
 def demands_on(bodies: Bodies, number: int) -> dict[int, _Demand]:
-    """What is needed of each instruction's result, users before producers; the answer for an entry is kept."""
+    """The needed elements of each instruction's result, users before producers; cached for an entry."""
     if number != bodies.module.entry:
         return _demands(bodies, number)
     if bodies not in _KNOWN:
@@ -125,7 +124,7 @@ def demands_on(bodies: Bodies, number: int) -> dict[int, _Demand]:
     return _KNOWN[bodies]
 
 
-_KNOWN: WeakKeyDictionary[Bodies, dict[int, _Demand]] = WeakKeyDictionary()  # every loop of a program asks for that of its entry
+_KNOWN: WeakKeyDictionary[Bodies, dict[int, _Demand]] = WeakKeyDictionary()  # of entries: every loop of a program needs its entry's
 
 
 def _demands(bodies: Bodies, number: int) -> dict[int, _Demand]:
@@ -154,7 +153,7 @@ def _demands(bodies: Bodies, number: int) -> dict[int, _Demand]:
 
 
 def _places(computation: Computation, index: int) -> frozenset[int]:
-    """The whole numbers that an instruction takes: two that need as much of an array at the same places need the same of it."""
+    """The integer operands of an instruction: two slices of equal size at the same indices need the same elements."""
     instruction = computation[index]
     found = frozenset(place for place in instruction.operands if computation[place].shape.dtype in _INDICES)
     return found or frozenset((~index,))

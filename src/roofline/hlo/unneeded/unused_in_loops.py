@@ -1,7 +1,7 @@
-"""Results that a loop stacks, of which a part is used: the class scores of every layer, of which the last are returned.
+"""Results that a loop stacks, of which only a part is used: the class scores of every layer, of which the last are returned.
 
-A scan writes what each iteration makes to its place in an array. If the program uses some of the places only, what was made for the others
-alone need not be: in the loop, the kernels whose results go nowhere else; in front of it, what fills the array.
+A scan writes the result of each iteration to its slice of an array. If the program uses only some slices, the work for the others is
+unneeded: in the loop, the kernels whose results are only used there; before it, the kernel that fills the array.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _NAMES = frozenset(("bitcast", "get-tuple-element", "async-done", "reshape"))
 
 
 def unused_in_loops(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels of a loop in the entry that make what is stacked and then not used, or those of the entry that fill the array for it."""
+    """The kernels of a loop in the entry that compute stacked results which are not used, or those of the entry that fill the array."""
     if "while" not in kernels.module.opcodes or not (kernels.are_in_entry or kernels.number in kernels.values.loop_bodies):
         return
     for place, loop in enumerate(kernels.module.entry_computation.instructions):
@@ -35,7 +35,7 @@ def unused_in_loops(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _stacked(kernels: Kernels, place: int, loop: Instruction) -> dict[int, float]:
-    """The parts of a loop's result of which the program uses a little of the first axis, with the share that it uses."""
+    """The parts of a loop's result of which the program uses only some of the first axis, with the used share."""
     module, found = kernels.module, {}
     demands = demands_on(kernels.pricer.bodies, module.entry)
     for user in kernels.values.users(module.entry_computation, place):
@@ -49,7 +49,7 @@ def _stacked(kernels: Kernels, place: int, loop: Instruction) -> dict[int, float
 
 
 def _writer(values: Values, body: Computation, part: int) -> int | None:
-    """The instruction of a loop's body that writes what an iteration makes to its place in a part of the result."""
+    """The instruction of a loop's body that writes one slice of a part of the result per iteration."""
     root = body.root_instruction
     if root.opcode != "tuple" or part >= len(root.operands):
         return None
@@ -65,7 +65,7 @@ def _writer(values: Values, body: Computation, part: int) -> int | None:
 
 
 def _only_for(kernels: Kernels, body: Computation, writer: int) -> Iterator[int]:
-    """The kernels of a body whose results end in what a kernel writes, that one included."""
+    """The kernels of a body whose results are only used by ``writer``, that one included."""
     mine = {writer}
     for place in range(len(body.instructions) - 1, -1, -1):
         users = kernels.values.users(body, place)

@@ -1,7 +1,7 @@
 """Where a value comes from, followed through changes of layout and number format and through the boundaries of fusions.
 
 A kernel's operand may be another kernel's result; the instruction that computes it is inside that kernel. A `Value` is an instruction and
-the fusions it is inside of, so that a fusion's parameter leads back to the operand it stands for.
+the fusions it is inside of, so that a fused body's parameter can be followed to the fusion's operand.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ LAYOUT = frozenset(("bitcast", "reshape", "transpose", "copy", "optimization-bar
 RENAMED = LAYOUT | {"convert", "bitcast-convert", "reduce-precision"}
 _BORDERS = frozenset(("fusion", "parameter", "get-tuple-element", "async-start", "async-done"))
 _MOST_SOURCES = 1_000  # of one value
-_MOST_STEPS = 10_000  # of one search: programs are graphs, and a value is looked at once a path
+_MOST_STEPS = 10_000  # of one search, which visits a value once per path to it
 
 
 class Value(Struct, frozen=True, gc=False):
@@ -34,7 +34,7 @@ class Value(Struct, frozen=True, gc=False):
 
     @property
     def shape(self) -> Shape:
-        """Of a tuple the first part: a library call puts its workspace behind its result."""
+        """The shape; for a tuple that of the first part: a library call returns its result, then its workspace."""
         shape = self.computation.instructions[self.index].shape
         return shape.parts[0] if shape.is_tuple and shape.parts else shape
 
@@ -44,12 +44,12 @@ class Value(Struct, frozen=True, gc=False):
 
     @property
     def kernel(self) -> str:
-        """The name of the kernel that it is inside of, or the result of."""
+        """The name of the kernel that computes it, inside or as its result."""
         return self.inside[0][1].name if self.inside else self.instruction.name
 
     @property
     def key(self) -> tuple[str, int, str]:
-        """Its place in the program: several fusions may call one computation."""
+        """Its position in the program, with the fusion: several may call one computation."""
         return self.computation.name, self.index, self.inside[-1][1].name if self.inside else ""
 
 
@@ -60,10 +60,10 @@ class Values:
         self.module = module
         self._users: dict[str, dict[int, list[int]]] = {}
         self._opcodes: dict[str, frozenset[str]] = {}
-        self.scores_of_loops: tuple[Scores, ...] | None = None  # once they were looked for
+        self.scores_of_loops: tuple[Scores, ...] | None = None  # None until they are searched
 
     def users(self, computation: Computation, index: int) -> list[int]:
-        """The instructions of a computation that take a value."""
+        """The instructions of a computation that use a value."""
         known = self._users.get(computation.name)
         if known is None:
             known = self._users[computation.name] = {}
@@ -138,7 +138,7 @@ class Values:
         return None
 
     def origin(self, value: Value, passing: frozenset[str] = RENAMED) -> Value:
-        """The first instruction behind a value that is not one of ``passing``."""
+        """The first producer of a value that is not one of ``passing``: these are followed to their first operand."""
         for _ in range(_MOST_STEPS):
             value = self.made_by(value)
             instruction = value.computation.instructions[value.index]
@@ -148,7 +148,7 @@ class Values:
         return value
 
     def pieces(self, value: Value, passing: frozenset[str] = RENAMED) -> list[Value]:
-        """The origin of a value, or those of the arrays that it is put together from."""
+        """The origin of a value, or the origins of the arrays that it is concatenated from."""
         found: list[Value] = []
         waiting = [value]
         while waiting and len(found) < _MOST_STEPS:
@@ -181,8 +181,8 @@ class Values:
                 found.append(one)
         return found, passed
 
-    def behind(self, value: Value, stop: frozenset[str], most: int = 200) -> Iterator[Value]:
-        """Every instruction behind a value, nearest first, down to those of ``stop``, which are given and not passed."""
+    def ancestors(self, value: Value, stop: frozenset[str], most: int = 200) -> Iterator[Value]:
+        """The instructions that a value depends on, nearest first, itself included; operands of opcodes in ``stop`` are not followed."""
         waiting = deque([value])
         seen: set[tuple[str, int, str]] = set()
         while waiting and len(seen) < most:
@@ -196,7 +196,7 @@ class Values:
                 waiting += self.operands(value)
 
     def before_loop(self, value: Value) -> Value | None:
-        """What a value was before the loop that it is in the body of, if each trip hands it on as it is."""
+        """The initial value of a part of a loop's state, if no trip changes it; ``None`` for other values."""
         instruction, root = value.instruction, value.computation.root_instruction
         caller = self._loops.get(value.computation.name)
         if caller is None or value.inside or instruction.opcode != "get-tuple-element" or root.opcode != "tuple":

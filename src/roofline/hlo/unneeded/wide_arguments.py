@@ -1,7 +1,7 @@
-"""Arguments that are stored wider than they are multiplied: weights in fp32, cast to bf16 again in every call.
+"""Arguments that are stored in a wider format than they are multiplied in: weights in fp32, cast to bf16 again in every call.
 
-The cast is a kernel of its own, or it is inside of the product, which then reads twice the bytes. An argument that the program gives back
-changed, as an optimizer does with its weights, has to be cast each time; the gradients of weights have their shape, too.
+The cast is a kernel of its own, or inside of the product, which then reads twice the bytes. An argument that the program updates and
+returns, such as a trained weight, has to be cast each time. Results of an argument's shape, such as gradients, are taken for its update.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def wide_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     if not kernels.are_in_entry or "convert" not in kernels.module.opcodes:
         return
     given_back = {_size(leaf) for leaf in kernels.computation.root_instruction.shape.leaves if leaf.is_array}
-    casts: dict[int, tuple[str, set[int]]] = {}  # kernels that cast, with the products that they do it for
+    casts: dict[int, tuple[str, set[int]]] = {}  # kernel that casts -> reason, and the products it casts for
     for index, found in kernels.products.items():
         for side, other in ((found.left, found.right), (found.right, found.left)):
             cast, argument = _cast_argument(kernels, side)
@@ -55,17 +55,17 @@ def _cast_argument(kernels: Kernels, side: Value) -> tuple[Value | None, Value |
 
 
 def _is_weights(kernels: Kernels, side: Value, other: Value) -> bool:
-    """Whether an operand is larger than the other, which the program computes: data is new in every call, and meets weights as they are."""
+    """Whether an operand is larger than the other, which the program computes: it is then a weight, not data."""
     return side.shape.bytes >= other.shape.bytes and kernels.values.origin(other).opcode not in ("parameter", "constant")
 
 
 def _size(shape: Shape) -> tuple[str, int]:
-    """What a changed argument has in common with itself: XLA may turn its dimensions around."""
+    """The format and size of an array, to recognise an updated argument: XLA may transpose it."""
     return shape.dtype, shape.elements
 
 
 def _users(kernels: Kernels, place: int) -> set[int]:
-    """The kernels that take a kernel's result, past changes of its name and shape."""
+    """The kernels that use a kernel's result, through instructions that only rename or reshape it."""
     found, waiting = set[int](), [place]
     while waiting:
         for user in kernels.values.users(kernels.computation, waiting.pop()):
