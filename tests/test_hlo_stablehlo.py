@@ -398,7 +398,7 @@ def test_a_product_along_dimensions_that_its_operand_has_not_is_an_error() -> No
 
 
 def test_a_loop_with_more_results_than_it_carries_is_an_error() -> None:
-    with pytest.raises(SourceError, match="while gives 1 values where 2 are named"):
+    with pytest.raises(SourceError, match="while has 1 results, but 2 are named"):
         last(
             '%0:2 = "stablehlo.while"(%arg0) ({',
             "^bb0(%a: tensor<4xf32>):",

@@ -511,7 +511,7 @@ def test_a_shape_left_out_follows_from_the_operands(operation: str, shape: str) 
 
 
 def test_a_shape_that_nothing_says_has_to_be_written() -> None:
-    with pytest.raises(SourceError, match=r"line 5: the shape of 'broadcast' does not follow from its operands"):
+    with pytest.raises(SourceError, match=r"line 5: the shape of 'broadcast' cannot be inferred from its operands"):
         entry("p = f32[] parameter(0)", "b = broadcast(p), dimensions={}")
 
 

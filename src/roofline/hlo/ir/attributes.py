@@ -76,7 +76,7 @@ class DeviceGrid(Struct, frozen=True):
         if len(self.reshape) > MAX_AXES or min(self.reshape, default=1) < 0 or math.prod(self.reshape) > MAX_DEVICES:
             raise Malformed(f"a grid of more than {MAX_DEVICES:,} devices: {excerpt(str(self.reshape))}")
         if self.order and sorted(self.order) != list(range(len(self.reshape))):
-            raise Malformed(f"the devices are transposed by {excerpt(str(self.order))}, which orders no {len(self.reshape)} dimensions")
+            raise Malformed(f"the devices are transposed by {excerpt(str(self.order))}, not an order of {len(self.reshape)} dimensions")
 
     @property
     def devices(self) -> tuple[int, ...]:
@@ -156,7 +156,7 @@ def _mesh_axes(mesh: Mesh) -> tuple[tuple[int, ...], tuple[int, ...]]:
     for name, before, part in mesh.along:
         while part > 1:
             if (name, before) not in where or where[name, before] in chosen:
-                raise Malformed(f"the mesh has no axis {name!r} with {before} before it, or it is taken")
+                raise Malformed(f"the mesh has no axis {name!r} with {before} before it, or it is used twice")
             axis = where[name, before]
             chosen.append(axis)
             before, part = before * sizes[axis], part // sizes[axis]

@@ -102,7 +102,7 @@ class Shape(Struct, frozen=True, dict=True, cache_hash=True):  # dict: for its c
         if self.dtype not in NUMBERS and self.dtype not in ("tuple", "buffer", *VALUELESS):
             raise Malformed(f"unknown element type {excerpt(self.dtype)}")
         if len(self.dims) > MAX_RANK:
-            raise Malformed(f"a shape of {len(self.dims):,} dimensions; {MAX_RANK} is the most this reader takes")
+            raise Malformed(f"a shape of {len(self.dims):,} dimensions; at most {MAX_RANK} are supported")
         if self.dims:
             if min(self.dims) < UNBOUNDED:
                 raise Malformed(f"a dimension of size {min(self.dims):,}; sizes are 0 or more")

@@ -29,11 +29,11 @@ _MLIR = re.compile(
 _MODULE_NAME = rb"[\w.\-$<>@\[\]]+[\x12\x1a]"
 
 
-_BETWEEN = re.compile(r"^[ \t]*// -----[ \t\r]*$", re.MULTILINE)  # between the modules of a file for tests
+_BETWEEN = re.compile(r"^[ \t]*// -----[ \t\r]*$", re.MULTILINE)  # between modules of one file, as MLIR's tests write it
 
 
 def parse(data: bytes | str, where: str = "program") -> HloModule:
-    """A program in whichever form its content shows; ``where`` names it in errors. Several are an error."""
+    """The program in a file, in whichever form; ``where`` is its name in errors. Several programs are an error."""
     return only(parse_all(data, where), where)
 
 
@@ -77,7 +77,7 @@ def _bytecode(data: bytes) -> bytes | None:
 
 
 def _parts(text: str) -> list[str]:
-    """A text cut where a line says so, each part behind as many empty lines as come before it; parts that say nothing are left out."""
+    """The non-empty modules of a text with separator lines, each after as many empty lines as precede it, so that line numbers stay."""
     cuts = [match.end() for match in _BETWEEN.finditer(text)]
     parts = []
     for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
@@ -87,7 +87,7 @@ def _parts(text: str) -> list[str]:
 
 
 def recognise(head: bytes) -> str:
-    """The form of a program from its first bytes: ``hlo text``, ``hlo proto``, ``stablehlo``, ``bytecode``, or nothing for other data."""
+    """The form of a program from its first bytes: ``hlo text``, ``hlo proto``, ``stablehlo``, ``bytecode``, or empty for other data."""
     if head.startswith(MAGIC) or module_range(head, whole=False) is not None:
         return "bytecode"
     if re.search(_CONTROL, head):

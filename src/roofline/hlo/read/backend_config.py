@@ -1,4 +1,4 @@
-"""Backend configurations: what a compiler backend noted on an instruction, in JSON or as an MLIR dictionary.
+"""Backend configurations: a compiler backend's settings for an instruction, in JSON or as an MLIR dictionary.
 
 >>> parse_config('{"known_trip_count":{"n":"8"}}')
 {'known_trip_count': {'n': '8'}}
@@ -18,12 +18,12 @@ _LOOKS_LIKE_MLIR = re.compile(r"\{\s*(?:[A-Za-z_][\w$.\-]*|\"[^\"]*\")\s*(?:=|,|
 
 
 def backend_config(instruction: Instruction) -> Mapping[str, object]:
-    """An instruction's configuration by its backend, from JSON or an MLIR dictionary; empty when it is neither."""
+    """An instruction's backend configuration, from JSON or an MLIR dictionary; empty if it is neither."""
     return parse_config(instruction.backend_config_text)
 
 
 def known_trip_count(instruction: Instruction) -> int | None:
-    """How often a while runs, when the compiler worked it out."""
+    """The trip count of a while, if the compiler found it."""
     if instruction.opcode != "while" or "known_trip_count" not in instruction.backend_config_text:
         return None
     known = backend_config(instruction).get("known_trip_count")
@@ -32,7 +32,7 @@ def known_trip_count(instruction: Instruction) -> int | None:
 
 
 def parse_config(text: str) -> dict[str, object]:
-    """The dictionary written there; empty for a configuration of another kind, which only its own backend can read."""
+    """A configuration as a dictionary; empty for one in another format, which only its own backend can read."""
     text = text.strip()
     if not text.startswith("{"):
         return {}

@@ -1,7 +1,7 @@
-"""Instructions of HLO text in any spelling that XLA's parser accepts, which ignores line breaks: shapes left out, line breaks and comments
-anywhere, instructions as operands of others, computations written where they are called.
+"""Instructions of HLO text in any spelling that XLA's parser accepts: without shapes, with line breaks and comments anywhere, instructions
+as operands of others, computations written where they are called.
 
-`text` reads what XLA prints, a line an instruction; a line that is more than that is read here.
+`text` reads the form that XLA prints, with one instruction per line; all other lines are read here.
 """
 
 import re
@@ -23,7 +23,7 @@ ROLES = {
     "scatter": "scatter",
     "called_computations": "called_computations",
 }
-_LISTS = ("branch_computations", "called_computations")  # of computations, in braces
+_LISTS = ("branch_computations", "called_computations")  # attributes that are lists of computations, in braces
 
 _COMMENT = r"//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/"
 _BLANK = re.compile(rf"(?:\s++|{_COMMENT})*+")
@@ -39,7 +39,7 @@ _OPCODE = re.compile(r"[a-z][\w\-]*+")
 _KEY = re.compile(r"[A-Za-z_][\w.\-]*+")
 _STRING = re.compile(STRING, re.DOTALL)
 _BARE = re.compile(r"[^\s,(){}\[\]\"/]++|/(?![/*])")
-_GOES_ON = re.compile(r"[ \t]+(?=\{|<=|T\()")  # parts of one value may be separated: mesh['a'=2] {'a'}
+_CONTINUES = re.compile(r"[ \t]+(?=\{|<=|T\()")  # a blank inside one value: mesh['a'=2] {'a'}
 
 
 class Unfinished(Exception):
@@ -47,7 +47,7 @@ class Unfinished(Exception):
 
 
 class Inline(Struct, frozen=True):
-    """A computation written where it is called: the name it is given, its instructions, and where they start."""
+    """A computation written where it is called: its generated name, the text of its instructions, and where that starts."""
 
     name: str
     text: str
@@ -55,7 +55,7 @@ class Inline(Struct, frozen=True):
 
 
 class Written(Struct, frozen=True):
-    """An instruction as it was written: ``rest`` are its attributes, ``shape`` is empty where it was left out."""
+    """The parts of an instruction's text: ``inside`` is its operands, ``rest`` its attributes; ``shape`` is empty if it is not given."""
 
     root: str
     name: str
@@ -66,7 +66,7 @@ class Written(Struct, frozen=True):
 
 
 class Instructions(Struct, frozen=True):
-    """What one instruction stands for: those among its operands, then itself; the computations inside it; and where the next begins."""
+    """An instruction's text: the instructions among its operands, then itself; the computations written in it; and where the text ends."""
 
     written: list[Written]
     inline: list[Inline]
@@ -74,13 +74,13 @@ class Instructions(Struct, frozen=True):
 
 
 class Scanner(Struct):
-    """A piece of HLO text; ``whole`` if nothing follows it."""
+    """Parses a piece of HLO text; ``whole`` is true if the text does not continue after it."""
 
     text: str
     whole: bool
 
     def skip(self, at: int) -> int:
-        """Past blanks and comments."""
+        """The position after blanks and comments."""
         match = _BLANK.match(self.text, at)
         at = match.end() if match else at
         if at >= len(self.text) or self.text.startswith("/*", at):
@@ -91,7 +91,7 @@ class Scanner(Struct):
         return at
 
     def nest(self, at: int) -> int:
-        """Past the bracket at a place and all it holds."""
+        """The position after the bracket at a position and its contents."""
         stack: list[str] = []
         for match in _NEST.finditer(self.text, at):
             mark = match[0]
@@ -125,7 +125,7 @@ class Scanner(Struct):
         return entry is not None, name[1], at + 1
 
     def instruction(self) -> Instructions:
-        """The instruction that begins here. It ends where no comma goes on with another attribute."""
+        """The instruction at the start of the text. It ends where no comma and further attribute follow."""
         at = self.skip(0)
         try:
             return self._instruction(at)
@@ -171,7 +171,7 @@ class Scanner(Struct):
         return shape, opcode[0], _without_comments(self.text[at + 1 : end - 1]), end
 
     def shape(self, at: int) -> int:
-        """Past a shape, if there is one here."""
+        """The position after a shape, if there is one here."""
         if self.text.startswith(("(", "b("), at):
             return self.nest(self.text.index("(", at))
         array = _ARRAY.match(self.text, at)
@@ -182,7 +182,7 @@ class Scanner(Struct):
         return self.nest(layout.end() - 1) if layout else at
 
     def operands(self, opcode: str, inside: str, found: list[Written], name: str) -> str:
-        """The names of the operands, after each that is an instruction itself was put before this one."""
+        """The names of the operands; those that are instructions themselves are added to ``found``."""
         if "(" not in inside or opcode in ("constant", "parameter"):
             return inside
         names = []
@@ -202,7 +202,7 @@ class Scanner(Struct):
         return ", ".join(names)
 
     def value(self, at: int) -> int:
-        """Past an attribute's value: to the next comma or blank outside brackets and strings."""
+        """The end of an attribute's value: the next comma or blank outside brackets and strings."""
         while at < len(self.text):
             mark = self.text[at]
             if mark in _SHUT:
@@ -212,7 +212,7 @@ class Scanner(Struct):
                 if string is None:
                     raise self.cut("unterminated string", at)
                 at = string.end()
-            elif match := _BARE.match(self.text, at) or _GOES_ON.match(self.text, at):
+            elif match := _BARE.match(self.text, at) or _CONTINUES.match(self.text, at):
                 at = match.end()
             else:
                 break
@@ -235,7 +235,7 @@ class Scanner(Struct):
 
 
 class _Unexpected(Exception):
-    """Something else than an instruction."""
+    """The text is not an instruction."""
 
 
 def _expect(match: re.Match[str] | None) -> re.Match[str]:
@@ -245,7 +245,7 @@ def _expect(match: re.Match[str] | None) -> re.Match[str]:
 
 
 def _without_comments(text: str) -> str:
-    """Without comments, line breaks in them kept."""
+    """The text without comments, but with the line breaks in them."""
     if "//" not in text and "/*" not in text:
         return text
     return _COMMENTS.sub(lambda match: match[1] or " " + "\n" * match[0].count("\n"), text)

@@ -1,7 +1,7 @@
 """Files of ``jax.export``: a flatbuffer of the function's signature and shardings, with the program as a portable artifact inside.
 
-A flatbuffer begins with the place of its root table, whose first word leads back to a list of where each field is. Fields are only
-ever added behind the others (jax/_src/export/serialization.fbs), so the number of the program's field holds for every version.
+A flatbuffer begins with the offset of its root table, whose first word is the offset of its vtable, the list of field offsets. New fields
+are only appended (jax/_src/export/serialization.fbs), so the number of the program's field is the same in every version.
 """
 
 import struct
@@ -15,7 +15,7 @@ MAX_VERSION = 1000
 def module_range(data: bytes, whole: bool = True) -> tuple[int, int] | None:
     """Where the program begins and ends; ``None`` for data that is not of ``jax.export``.
 
-    With ``whole`` false, data is the head of a file, and the program may begin behind it.
+    With ``whole`` false, data is the head of a file, and the program may begin after it.
     """
     try:
         table = _word(data, 0)

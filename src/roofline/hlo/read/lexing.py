@@ -1,4 +1,4 @@
-"""The small words of HLO text: quoted strings, nested brackets, lists of ``name=value``."""
+"""Lexing of HLO text: quoted strings, nested brackets, lists of ``name=value``."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|(.))", re.DOTALL)
 _NAMED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 _NAME = re.compile(r"\s*(?:/\*.*?\*/\s*)?([A-Za-z_][\w.\-]*)\s*=\s*", re.DOTALL)
-# The common values, each closed in one match: a string, a list without lists in it, braces with strings in them, a bare word.
+# Common values, matched at once: a string, a list without lists in it, braces with strings in them, a bare word.
 _VALUE = re.compile(rf'(?>{STRING}|\{{[^{{}}"]*+(?:{STRING}[^{{}}"]*+)*+\}}|[^,{{}}"()\[\]\n]++)(?=\s*(?:,|\Z))', re.DOTALL)
 _BRACKET = re.compile(rf"{STRING}|[{{}}()\[\],\"]", re.DOTALL)
 _CLOSES = {"}": "{", ")": "(", "]": "["}
@@ -130,12 +130,12 @@ def without_line_comment(line: str) -> str:
         if match[0] == "//":
             return line[: match.start()]
         if match[0] in ('"', "/*"):
-            return line  # a string or comment that goes on in the next line
+            return line  # a string or comment that continues in the next line
     return line
 
 
 class Balance:
-    """How many brackets are open, fed piece by piece: whether a logical line goes on."""
+    """Counts open brackets over several lines: whether an instruction continues in the next line."""
 
     __slots__ = ("depth", "in_comment", "in_string")
     _MARK = re.compile(r'\\.|["{}()\[\]]|/\*|\*/', re.DOTALL)
@@ -146,7 +146,7 @@ class Balance:
         self.in_comment = False
 
     def feed(self, text: str) -> None:
-        """Counts the brackets of another piece; a string or comment may go on from the last one."""
+        """Counts the brackets of another line; a string or comment may continue from the previous one."""
         for match in self._MARK.finditer(text):
             mark = match[0]
             if self.in_comment:

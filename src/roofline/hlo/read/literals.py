@@ -43,7 +43,7 @@ def _element(match: re.Match[str], dtype: str) -> Element:
         raise Malformed(f"{excerpt(word)} is not a {dtype}") from None
 
 
-# the letters of the formats that struct supports; the others are decoded below, or not.
+# The letters of the formats that struct supports; others are decoded below or not supported.
 _LETTERS = {
     "s8": "b",
     "u8": "B",

@@ -1,7 +1,6 @@
 """MLIR text as a tree of operations: results, operands, attributes, regions, types; in pretty and in generic form.
 
-Only the shape of the text is understood here, the same for every dialect that prints like StableHLO: what an operation means is for
-`stablehlo_to_hlo` to say.
+Only the syntax is parsed here, which is the same for every dialect that prints like StableHLO; `stablehlo_to_hlo` interprets operations.
 """
 
 import re
@@ -24,7 +23,7 @@ _KEY = re.compile(r"([A-Za-z_][\w$.]*)\s*=(?!=)")
 _DICTIONARY = re.compile(rf"\{{\s*(?:\}}|(?:[A-Za-z_][\w$.\-]*|{STRING})\s*[=,}}])", re.DOTALL)
 _CROSS = re.compile(r"\s*(?:x|->)\s*(?=\[)")
 _BLOCK = re.compile(r"\^[\w$.\-]+\s*")
-_GOES_ON = re.compile(r"\s*(?:[:{]|[a-z_]+\s*=(?!=)|applies\b|across\b)")  # a line that starts like this belongs to the one before
+_CONTINUES = re.compile(r"\s*(?:[:{]|[a-z_]+\s*=(?!=)|applies\b|across\b)")  # how a line starts that continues the previous one
 _ALIAS_PIECE = re.compile(r"[\n<{(\[]")
 _BLANK = re.compile(r"[ \t]*(?://[^\n]*)?")
 
@@ -37,7 +36,7 @@ class Region(Struct):
 
 
 class Operation(Struct):
-    """One operation as it was written. ``words`` are the bare words and symbols between operands, in order."""
+    """One operation of the text. ``words`` are the bare words and symbols between operands, in order."""
 
     name: str
     place: int
@@ -53,14 +52,14 @@ class Operation(Struct):
 
 
 class OperationReader:
-    """Reads operations from a position on; ``at`` is where it stands."""
+    """Reads operations; ``at`` is the current position in the text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = self.count = 0
 
     def skip(self) -> str:
-        """Past blanks and comments; the character that comes next, or nothing at the end."""
+        """Skips blanks and comments; the next character, or empty at the end."""
         self.at = skip(self.text, self.at)
         return self.text[self.at : self.at + 1]
 
@@ -68,7 +67,7 @@ class OperationReader:
         return Malformed(f"expected {expected}, found {excerpt(self.text[self.at :].strip() or 'the end of the text')}")
 
     def operations(self, depth: int = 0) -> list[Operation]:
-        """Operations up to a closing brace or the end; aliases (``#loc1 = …``) are passed over."""
+        """Operations up to a closing brace or the end; aliases (``#loc1 = …``) are skipped."""
         if depth > MAX_DEPTH:
             raise Malformed(f"regions nested deeper than {MAX_DEPTH}")
         found = []
@@ -87,7 +86,7 @@ class OperationReader:
         return found
 
     def alias(self) -> None:
-        """Past ``#name = …`` to the end of its line, or of the brackets that it leaves open there."""
+        """Skips ``#name = …`` to the end of its line, or of the brackets that are open there."""
         while (match := _ALIAS_PIECE.search(self.text, self.at)) is not None:
             self.at = match.start() if match[0] == "\n" else end_of_nest(self.text, match.start())
             if match[0] == "\n":
@@ -177,21 +176,21 @@ class OperationReader:
         initials: list[str] = []
         mark = ""
         while True:
-            if open_parentheses or mark == ",":  # which no line ends with
+            if open_parentheses or mark == ",":  # the operation continues
                 mark = self.skip()
             else:
                 blank = _BLANK.match(self.text, self.at)
                 self.at = blank.end() if blank else self.at
                 mark = self.text[self.at : self.at + 1]
             if mark in ("", "\n", "\r", "}") and not open_parentheses:
-                if not mark.isspace() or not _GOES_ON.match(self.text, self.at):
+                if not mark.isspace() or not _CONTINUES.match(self.text, self.at):
                     break
                 mark = self.skip()
             if not mark:
                 raise self.fail("')'")
             if mark == ":":
                 if operation.words[-1:] == ["init"]:
-                    # reduce(%x init: %zero): what comes next goes after all the inputs.
+                    # reduce(%x init: %zero): initial values are operands after all the inputs.
                     operation.words.pop()
                     self.at += 1
                     self.skip()
@@ -244,11 +243,11 @@ class OperationReader:
         return 0
 
     def value(self, operation: Operation, depth: int) -> int:
-        """A value that a pretty operation takes; -1 where a parenthesis that it is in was closed too."""
+        """An operand of a pretty operation; -1 if its parenthesis is closed too."""
         match = self.expect(_SSA, "a value")
         after = skip(self.text, self.at)
         if operation.name.endswith(".while") and self.text[after : after + 1] == "=":
-            # while(%iterArg = %start): the name inside the loop, then the value it starts with.
+            # while(%iterArg = %start): the name inside the loop, then its initial value.
             self.at = after + 1
             self.skip()
             operation.words.append(match[0])
@@ -261,7 +260,7 @@ class OperationReader:
         return 0
 
     def expect(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
-        """What matches a pattern here, which is passed."""
+        """Reads a match of a pattern at the current position."""
         match = pattern.match(self.text, self.at)
         if match is None:
             raise self.fail(what)

@@ -1,7 +1,7 @@
 """MLIR's attribute syntax: dictionaries, numbers with types, arrays, dense elements; for backend configs and StableHLO.
 
-Values come back as plain Python: dictionaries, lists, numbers, booleans, strings. What has no such form (``#dialect.thing<…>``,
-``tensor<…>``, ``@symbol``) stays a string as written; a number's type is dropped.
+Values are returned as plain Python: dictionaries, lists, numbers, booleans, strings. Others (``#dialect.thing<…>``, ``tensor<…>``,
+``@symbol``) are returned as their text; a number's type is dropped.
 """
 
 import re
@@ -26,7 +26,7 @@ _NAMED = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
 
 
 class Typed(Struct, frozen=True):
-    """Elements with the type that says their shape: ``dense<[1, 2]> : tensor<2xi64>``."""
+    """Dense elements and their type: ``dense<[1, 2]> : tensor<2xi64>``."""
 
     elements: str
     type: str
@@ -43,13 +43,13 @@ def unescape(text: str) -> str:
 
 
 def skip(text: str, position: int) -> int:
-    """Past blanks and comments."""
+    """The position after blanks and comments."""
     match = _SKIP.match(text, position)
     return match.end() if match else position
 
 
 def end_of_nest(text: str, position: int) -> int:
-    """Past the bracket at ``position`` and all it holds; arrows are not brackets, strings are skipped."""
+    """The position after the bracket at ``position`` and its contents; arrows are not brackets, strings are skipped."""
     stack: list[str] = []
     for match in _NESTED.finditer(text, position):
         mark = match[0]
@@ -66,7 +66,7 @@ def end_of_nest(text: str, position: int) -> int:
 
 
 def parse_value(text: str, position: int = 0, depth: int = 0, typed: bool = True) -> tuple[object, int]:
-    """One attribute value, and where it ends, its ``: type`` included unless ``typed`` says that a colon ends it."""
+    """One attribute value, and where it ends: after its ``: type``, or before the colon if ``typed`` is false."""
     if depth > MAX_DEPTH:
         raise Malformed(f"attributes nested deeper than {MAX_DEPTH}")
     position = skip(text, position)
@@ -168,7 +168,7 @@ def _past_type(text: str, position: int) -> tuple[str, int]:
 
 
 def end_of_type(text: str, position: int) -> int:
-    """Past a type: ``tensor<4x8xf32>``, ``i64``, ``!stablehlo.token``, ``(A, B) -> C``."""
+    """The position after a type: ``tensor<4x8xf32>``, ``i64``, ``!stablehlo.token``, ``(A, B) -> C``."""
     if text[position : position + 1] == "(":
         end = skip(text, end_of_nest(text, position))
         return end_of_type(text, skip(text, end + 2)) if text.startswith("->", end) else end

@@ -1,8 +1,8 @@
 """MLIR bytecode, the container: tables of strings, attributes and types, and operations that point into them.
 
-The format is documented (mlir/docs/BytecodeFormat.md); versions 0 to 6 are read. What an attribute, a type or a property means is
-its dialect's own encoding: here they stay bytes (`Entry`), and an operation's properties too. Every count and every offset is checked
-against the bytes there are, so damaged files end in `Malformed` after time that grows with their size.
+The format is documented (mlir/docs/BytecodeFormat.md); versions 0 to 6 are supported. Attributes, types and properties are encoded by their
+dialects: here they stay bytes (`Entry`). Every count and offset is checked against the file's size, so that damaged files raise `Malformed`
+in time linear in their size.
 """
 
 from typing import TypeVar
@@ -17,7 +17,7 @@ T = TypeVar("T")
 MAGIC = b"ML\xefR"
 NEWEST = 6
 MAX_DEPTH = 50
-# What each version of the container brought.
+# The container version that introduced each feature.
 _DIALECT_VERSIONS, _ISOLATED_SECTIONS, _USE_ORDERS, _FEWER_LOCATIONS, _PROPERTIES_APART = 1, 2, 3, 4, 5
 _STRINGS, _DIALECTS, _ATTRIBUTES, _OFFSETS, _IR, _PROPERTIES = 0, 1, 2, 3, 4, 8
 
@@ -47,7 +47,7 @@ class Operation(Struct, frozen=True):
 
 
 class Block(Struct, frozen=True):
-    """Operations in order, behind the arguments of the block: value, type, and location if one is given."""
+    """The operations of a block in order, and its arguments: value, type, and location if one is given."""
 
     arguments: tuple[tuple[int, int, int | None], ...]
     operations: tuple[Operation, ...]
@@ -64,12 +64,12 @@ class Bytecode(Struct, frozen=True):
     strings: list[str]
     attributes: list[Entry]
     types: list[Entry]
-    value_types: list[int]  # of each value, -1 for one that nothing defines
+    value_types: list[int]  # of each value, -1 for one that is never defined
     block: Block
 
 
 class Cursor(Struct):
-    """A place in some bytes."""
+    """A position in some bytes."""
 
     data: bytes
     at: int = 0
@@ -88,7 +88,7 @@ class Cursor(Struct):
         return self.data[start : self.at]
 
     def number(self) -> int:
-        """A PrefixVarInt: as many low zero bits as there are further bytes."""
+        """A PrefixVarInt: the number of low zero bits is the number of further bytes."""
         first = self.byte()
         if first & 1:
             return first >> 1
@@ -102,7 +102,7 @@ class Cursor(Struct):
         return (raw >> 1) ^ -(raw & 1)
 
     def count(self) -> int:
-        """A number of things that take a byte each at least."""
+        """The length of a list whose entries take at least one byte each."""
         count = self.number()
         if count > len(self.data) - self.at:
             raise Malformed("the bytecode has more entries than bytes")
@@ -120,7 +120,7 @@ class Cursor(Struct):
         if mark & 0x80:
             alignment = self.number()
             if alignment & (alignment - 1) or alignment > len(self.data):
-                raise Malformed("a section of the bytecode has an alignment that makes no sense")
+                raise Malformed("a section of the bytecode has an invalid alignment")
             while alignment > 1 and self.at % alignment:
                 self.byte()
         return mark & 0x7F, self.take(length)
@@ -131,14 +131,14 @@ class Cursor(Struct):
 
 
 def at(table: list[T], number: int) -> T:
-    """An entry of a table; numbers come from the file."""
+    """An entry of a table; raises `Malformed` for a number outside of it."""
     if not 0 <= number < len(table):
         raise Malformed("the bytecode points outside its tables")
     return table[number]
 
 
 class _Reader(Struct):
-    """Reads operations; ``scope`` has the numbers of the values that the operation at hand may use."""
+    """Reads operations; ``scope`` has the numbers of the values that the current operation may use."""
 
     version: int
     most_values: int
@@ -152,7 +152,7 @@ class _Reader(Struct):
     value_types: list[int] = field(default_factory=list)
 
     def block(self, cursor: Cursor, first: int, depth: int) -> tuple[Block, int]:
-        """A block whose values start at place ``first`` of the scope, and the place of the next value."""
+        """A block whose values start at index ``first`` of the scope, and the index of the next value."""
         encoding = cursor.number()
         arguments = []
         if encoding & 1:
@@ -178,7 +178,7 @@ class _Reader(Struct):
 
     def _define(self, place: int, kind: int) -> int:
         if place >= len(self.scope) or kind >= len(self.types):
-            raise Malformed("a region of the bytecode has more values or types than it says")
+            raise Malformed("a region of the bytecode has more values or types than it declares")
         self.value_types[self.scope[place]] = kind
         return self.scope[place]
 
@@ -205,7 +205,7 @@ class _Reader(Struct):
         return Operation(name, location, operands, tuple(results), attributes, properties, regions), first
 
     def regions(self, cursor: Cursor, depth: int) -> tuple[Region, ...]:
-        """The regions of an operation; those that use no values from around them are together in a section of their own."""
+        """The regions of an operation; isolated ones, which use no outer values, are in a section of their own."""
         encoding = cursor.number()
         isolated = bool(encoding & 1)
         if isolated and self.version >= _ISOLATED_SECTIONS:
@@ -241,7 +241,7 @@ class _Reader(Struct):
 
 
 def _skip_orders(cursor: Cursor, values: int) -> None:
-    """Past the orders in which values are used, which say nothing about what is computed."""
+    """Skips the use-list orders, which do not affect what is computed."""
     count = cursor.number() if values > 1 else 1
     for _ in range(count):
         if values > 1:
@@ -257,14 +257,14 @@ def read_bytecode(data: bytes) -> Bytecode:
         raise Malformed("not MLIR bytecode")
     version = cursor.number()
     if version > NEWEST:
-        raise Malformed(f"MLIR bytecode of version {version:,}, newer than the {NEWEST} that is read here")
+        raise Malformed(f"MLIR bytecode of version {version:,}; the newest supported version is {NEWEST}")
     while cursor.byte():
         pass  # the producer's name
     sections: dict[int, bytes] = {}
     while not cursor.is_done:
         code, content = cursor.section()
         if code in sections:
-            raise Malformed("a section of the bytecode comes twice")
+            raise Malformed("the bytecode has a section twice")
         sections[code] = content
     reader = _Reader(version, len(data), _strings(Cursor(sections.get(_STRINGS, b""))))
     dialects = _dialects(Cursor(sections.get(_DIALECTS, b"")), reader)
@@ -283,7 +283,7 @@ def _strings(cursor: Cursor) -> list[str]:
 
 
 def _dialects(cursor: Cursor, reader: _Reader) -> list[str]:
-    """The dialects; the names of operations come behind them, grouped by dialect."""
+    """The dialects; the names of operations follow them, grouped by dialect."""
     dialects = []
     for _ in range(cursor.count()):
         name = cursor.number()

@@ -1,7 +1,7 @@
 """How StableHLO, CHLO, MHLO, Shardy and the quantised types encode their types and attributes in MLIR bytecode.
 
-Codes are those of StablehloBytecode.cpp, ChloBytecode.cpp, Shardy's bytecode.td and QuantDialectBytecode.td. An attribute that only
-compilers write, and that nothing here reads, comes out as the name of its code.
+Codes are those of StablehloBytecode.cpp, ChloBytecode.cpp, Shardy's bytecode.td and QuantDialectBytecode.td. An attribute that is not used
+here is returned as the name of its code.
 """
 
 from . import vhlo
@@ -78,7 +78,7 @@ def _attribute(values: Values, cursor: Cursor) -> object:
 
 
 def _mhlo_attribute(values: Values, cursor: Cursor) -> object:
-    """MHLO's attributes, which StableHLO took its codes from, up to the newer ones."""
+    """MHLO's attributes: the codes are StableHLO's, except for newer ones."""
     code = Cursor(cursor.data).number()
     if code == _MHLO_ALIAS:
         cursor.number()
@@ -100,7 +100,7 @@ def _shardy_attribute(values: Values, cursor: Cursor) -> object:
     """Shardings and meshes of Shardy (its bytecode.td), spelled as its text: ``#sdy.sharding<@mesh, [{"x"}, {?}]>``."""
     code = cursor.number()
     if code == 0:
-        return {str(name): True for name in values.list(cursor)}  # the axes that a manual computation is manual along
+        return {str(name): True for name in values.list(cursor)}  # the manual axes of a manual computation
     if code == 1:
         return Bare(f"{quoted(values.string(cursor))}={cursor.signed()}")
     if code == 2:
@@ -123,7 +123,7 @@ def _shardy_attribute(values: Values, cursor: Cursor) -> object:
     if code in (7, 16):
         shardings = [str(sharding).removeprefix("#sdy.sharding") for sharding in values.list(cursor)]
         return Bare(f"#sdy.sharding_per_value<[{', '.join(shardings)}]>")
-    return Bare(f"#sdy.{code}")  # rules and parameters of collectives that only a partitioner writes
+    return Bare(f"#sdy.{code}")  # sharding rules and parameters of collectives, which only a partitioner writes
 
 
 def _joined(values: Values, cursor: Cursor) -> str:

@@ -14,7 +14,7 @@ def alias(number: int) -> str:
 
 
 def location_aliases(bytecode: Bytecode) -> dict[str, str]:
-    """What each location is, by the names of others. A location that cannot be read is unknown: it changes no count."""
+    """The text of each location, which refers to others by alias. A location that cannot be read is unknown; no cost depends on it."""
     found = {}
     for number, entry in enumerate(bytecode.attributes):
         if entry.dialect != "builtin" or not entry.custom or not entry.data:
@@ -38,7 +38,7 @@ def _location(bytecode: Bytecode, cursor: Cursor) -> str:
         name, parts = _name(bytecode, cursor), cursor.numbers()
         return f"{name}:{parts[0] if parts else 0}:{parts[1] if len(parts) > 1 else 0}"
     if code in (_FUSED, _FUSED_WITH_METADATA):
-        return f"fused[{', '.join(alias(number) for number in cursor.numbers()[:1])}]"  # the first is what is shown
+        return f"fused[{', '.join(alias(number) for number in cursor.numbers()[:1])}]"  # only the first is shown
     if code == _NAME:
         return f"{_name(bytecode, cursor)}({alias(cursor.number())})"
     return ""

@@ -1,7 +1,7 @@
-"""Types and attributes in MLIR bytecode, as the text reader would give them: types as text, attributes as plain Python values.
+"""Types and attributes in MLIR bytecode, in the form that the text reader returns: types as text, attributes as plain Python values.
 
-Each dialect encodes its own; the builtin dialect's codes (BuiltinDialectBytecode.td) are here, those of VHLO and StableHLO come in as
-`Decoder` functions. Entries may point at entries, so what they expand to is counted: a small file must not stand for a large one.
+Each dialect encodes its own; the builtin dialect's codes (BuiltinDialectBytecode.td) are here, those of VHLO and StableHLO are passed in as
+`Decoder` functions. Entries may refer to entries, so the expanded size is limited: a small file must not expand to a huge one.
 """
 
 import struct
@@ -17,8 +17,8 @@ from .mlir_bytecode import Bytecode, Cursor, Entry, at
 from .mlir_writing import Bare, written
 
 MAX_DEPTH = 50
-MAX_NUMBERS = 2**13  # elements of a dense attribute that are read: replica groups of thousands of devices
-UNREAD = '""'  # elements that are data: their type is what counts
+MAX_NUMBERS = 2**13  # elements of a dense attribute that are read, such as replica groups of thousands of devices
+UNREAD = '""'  # elements that are not read, because they are data
 DYNAMIC = -(2**63)
 _WIDTHS = {8: "bB", 16: "hH", 32: "iI", 64: "qQ"}
 _FLOATS = {"f16": (16, "e"), "f32": (32, "f"), "f64": (64, "d")}
@@ -50,23 +50,23 @@ class Values:
         self.dialects = {"builtin": Dialect(_builtin_type, _builtin_attribute), **dialects}
         self.types: dict[int, str] = {}
         self.attributes: dict[int, object] = {}
-        self.sizes: dict[int, int] = {}  # of attributes, with all they hold
+        self.sizes: dict[int, int] = {}  # expanded sizes of attributes
         self.depth = 0
         self.left = 2**22 + 64 * bytecode.size
         self.size = 0  # of the attribute being decoded
         self.has_binary_strings = any(not text.isascii() for text in bytecode.strings)
 
     def spend(self, size: int) -> None:
-        """Counts what was expanded."""
+        """Adds to the expanded size; raises `Malformed` above the limit."""
         self.left -= size
         self.size += size
         if self.left < 0:
-            raise Malformed("attributes or types of the bytecode stand for more than such a file can hold")
+            raise Malformed("attributes or types of the bytecode expand to more than a file of this size can contain")
 
     def enter(self) -> None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise Malformed(f"attributes or types nested deeper than {MAX_DEPTH}, or in a circle")
+            raise Malformed(f"attributes or types nested deeper than {MAX_DEPTH}, or in a cycle")
 
     def type(self, number: int) -> str:
         if number not in self.types:
@@ -138,7 +138,7 @@ class Values:
         return value - 2**width if not kind.startswith("u") and value >> (width - 1) else value
 
     def float(self, cursor: Cursor, kind: str) -> float | None:
-        """A float of a known type, which is written as the integer of its bits; ``None`` for types that Python has not."""
+        """A float of a known type, which is stored as the integer of its bits; ``None`` for types without a Python equivalent."""
         if kind not in _FLOATS and kind != "bf16":
             return None
         width, letter = _FLOATS.get(kind, (16, ""))
@@ -146,7 +146,7 @@ class Values:
         return float(struct.unpack(f"<{letter or 'f'}", (bits << (0 if letter else 16)).to_bytes(width // 8 if letter else 4, "little"))[0])
 
     def elements(self, kind: str, data: bytes) -> Typed:
-        """Dense elements; a single one stands for all."""
+        """Dense elements; a single one is the value of all elements."""
         shape, element = tensor_parts(kind)
         text = _written(element, _count(shape), data)
         self.spend(len(text))
@@ -185,7 +185,7 @@ def _width(kind: str) -> int:
 
 
 def _written(element: str, count: int, data: bytes) -> str:
-    """Elements as text writes them; `UNREAD` for formats without one here and for more elements than anyone needs."""
+    """The text of elements; `UNREAD` for unsupported formats and for more than `MAX_NUMBERS` elements."""
     if element == "i1":
         flags = _flags(data, count)
         return UNREAD if flags is None else _bracketed(["true" if flag else "false" for flag in flags])
@@ -211,7 +211,7 @@ def _bracketed(words: list[str]) -> str:
 
 
 def _flags(data: bytes, count: int) -> list[bool] | None:
-    """Elements of i1: a bit each, or a byte each; one byte of ones stands for all of them."""
+    """Elements of i1: a bit each, or a byte each; a single byte of ones means that all are true."""
     if count > MAX_NUMBERS:
         return [data[0] != 0] if len(data) == 1 else None
     if data == b"\xff":
@@ -239,7 +239,7 @@ def _builtin_type(values: Values, cursor: Cursor) -> str:
     if code == 1:
         return "index"
     if code == 2:
-        return "() -> ()"  # what a function takes and gives is said by its body
+        return "() -> ()"  # a function's types are read from its body
     if code == 9:
         return f"complex<{values.type(cursor.number())}>"
     if code in (10, 11):
@@ -293,7 +293,7 @@ def _builtin_attribute(values: Values, cursor: Cursor) -> object:
 
 
 def dense_list(dense: Typed) -> list[object]:
-    """The elements of one dimension, as the array attribute that newer programs write for them.
+    """A one-dimensional dense attribute as the array attribute that newer programs have instead.
 
     >>> dense_list(Typed("2", "tensor<3xi64>")), dense_list(Typed("[true, false]", "tensor<2xi1>"))
     ([2, 2, 2], [True, False])

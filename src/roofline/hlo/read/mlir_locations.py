@@ -1,4 +1,4 @@
-"""MLIR locations: the framework's name of an operation and the call stack it came from, gathered into shared frames.
+"""MLIR locations: the framework's name of an operation and its call stack, as shared frames.
 
 ``loc("jit(f)/sin"(callsite("f"("m.py":3:4) at "main"("m.py":9:0))))`` is an operation named ``jit(f)/sin``, made in ``f`` at line 3,
 called from ``main`` at line 9.
@@ -13,7 +13,7 @@ from .lexing import STRING
 from .mlir_attributes import end_of_nest, unescape
 
 MAX_DEPTH = 300
-MAX_FRAMES = 2**20  # places that call one another twice each would be more than any program has
+MAX_FRAMES = 2**20  # aliases that each refer to others twice could expand to exponentially many
 Key = TypeVar("Key")
 
 _ALIAS = re.compile(r"^(#loc\d*)\s*=\s*loc\((.*)\)\s*$", re.MULTILINE)
@@ -24,7 +24,7 @@ _NAME = re.compile(rf"({STRING})\s*(\()?", re.DOTALL)
 
 
 class Locations:
-    """Resolves the locations of one module; equal ones once."""
+    """Resolves the locations of one module, each text once."""
 
     def __init__(self, text: str, aliases: dict[str, str] | None = None) -> None:
         self.aliases = dict(_ALIAS.findall(text)) if aliases is None else aliases
@@ -36,11 +36,11 @@ class Locations:
         self.numbered: dict[tuple[str, int], int] = {}
 
     def frames(self) -> StackFrames:
-        """Every frame met so far."""
+        """All frames found so far."""
         return StackFrames(files=tuple(self.files), functions=tuple(self.functions), locations=tuple(self.places), frames=tuple(self.stack))
 
     def metadata(self, location: str) -> Metadata | None:
-        """What a location says, or nothing when it is unknown."""
+        """The name and call stack of a location; ``None`` if it is unknown."""
         if location not in self.resolved:
             self.resolved[location] = self._metadata(location)
         return self.resolved[location]
@@ -56,7 +56,7 @@ class Locations:
         return Metadata(op_name=name, stack_frame_id=frame) if name or frame else None
 
     def _expand(self, location: str) -> str:
-        """An alias replaced by what it stands for; one that leads back to itself ends."""
+        """The location that an alias refers to; a cycle of aliases ends the search."""
         text = location.strip()
         for _ in range(MAX_DEPTH):
             if not text.startswith("#"):
@@ -65,7 +65,7 @@ class Locations:
         return "unknown"
 
     def _frame(self, location: str, parent: int, depth: int) -> int:
-        """The number of the frame at a location, above ``parent``; the parent itself when the location says nothing."""
+        """The number of the frame at a location, called from ``parent``; the parent itself if the location is unknown."""
         if depth > MAX_DEPTH or len(self.numbered) > MAX_FRAMES:
             return parent
         key = (location, parent)
@@ -99,7 +99,7 @@ def _number(table: dict[Key, int], key: Key) -> int:
 
 
 def _named(text: str) -> tuple[str, str]:
-    """The name and the child of ``"name"(child)``; nothing for other locations."""
+    """The name and the child of ``"name"(child)``; empty for other locations."""
     match = _NAME.match(text)
     if match is None or _FILE.match(text):
         return "", ""

@@ -1,8 +1,8 @@
 """The properties of operations in MLIR bytecode: which attributes they are, in which order.
 
-An operation's properties are its own attributes, sorted by name, each by number; one that may be left out (``name?`` below) is twice its
-number plus one, or 0. The lists are facts of the dialects' definitions (StablehloOps.td, ChloOps.td, FuncOps.td, ops of Shardy and MHLO).
-These dialects promise nothing between versions, so an operation may have several lists: the number of properties decides.
+An operation's properties are the numbers of its attributes, sorted by name; an optional one (``name?`` below) is twice the number plus one,
+or 0 if absent. The lists follow the dialects' definitions (StablehloOps.td, ChloOps.td, FuncOps.td, ops of Shardy and MHLO). These dialects
+are not stable between versions, so an operation may have several lists: the number of properties decides.
 """
 
 from ..ir.malformed import Malformed
@@ -119,7 +119,7 @@ _LISTS = {
 
 
 def properties_of(name: str, data: bytes, values: Values) -> dict[str, object]:
-    """The attributes that an operation has as properties; nothing for operations that are not listed, which have no price either."""
+    """The attributes that an operation has as properties; empty for operations that are not listed, which have no price either."""
     dialect, _, short = name.partition(".")
     lists = [attribute_names(short)] if dialect == "vhlo" else _lists(dialect, short)
     if not any(lists):
@@ -130,7 +130,7 @@ def properties_of(name: str, data: bytes, values: Values) -> dict[str, object]:
         numbers.append(cursor.number())
     names = next((names for names in lists if len(names) == len(numbers)), None)
     if names is None:
-        raise Malformed(f"{name} has {len(numbers):,} properties, which fits no version of it that is known here")
+        raise Malformed(f"{name} has {len(numbers):,} properties, which matches no supported version of it")
     found = {}
     for key, number in zip(names, numbers, strict=True):
         if not key.endswith("?"):

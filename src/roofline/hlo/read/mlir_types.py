@@ -16,7 +16,7 @@ _BOUNDS = re.compile(r"#(?:stablehlo|mhlo)\.(?:bounds|type_extensions)<\s*(?:bou
 
 
 def parse_type(text: str, known: dict[str, Shape], depth: int = 0) -> Shape:
-    """The shape a type describes; ``known`` keeps every spelling met. Types that hold no numbers are opaque."""
+    """The shape of a type; ``known`` caches shapes by their spelling. Types without numbers are opaque."""
     found = known.get(text)
     if found is None:
         found = known[text] = _parse(text.strip(), known, depth)
@@ -42,7 +42,7 @@ def _parse(text: str, known: dict[str, Shape], depth: int) -> Shape:
 
 
 def _check_depth(text: str) -> None:
-    """Refuses tuples in tuples beyond reason, before any of them is taken apart."""
+    """Refuses tuples that are nested too deeply, before any of them is parsed."""
     depth = 0
     for match in _ANGLE.finditer(text):
         depth += 1 if match[0] == "<" else -1

@@ -1,4 +1,4 @@
-"""Values of attributes as MLIR writes them: what configurations keep as text, and strings that can be printed."""
+"""Attribute values as MLIR text: configurations that are kept as text, and printable strings."""
 
 import json
 
@@ -6,16 +6,16 @@ from .mlir_attributes import Typed
 
 
 class Bare(str):
-    """What MLIR writes without quotes: symbols, types, attributes of dialects, words of enumerations."""
+    """Text that MLIR writes without quotes: symbols, types, attributes of dialects, words of enumerations."""
 
 
 def printable_text(text: str) -> str:
-    """Text whose surrogates, bytes that are not UTF-8, are spelled out."""
+    """Text with bytes that are not UTF-8 (surrogates) shown as escapes."""
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def written(value: object) -> str:
-    """A value as MLIR writes it, without types: what configurations keep as text."""
+    """A value as MLIR text, without types, as configurations are kept."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):
@@ -33,7 +33,7 @@ def written(value: object) -> str:
 
 
 def printable(value: object) -> object:
-    """A value whose strings have no bytes in them that are not text."""
+    """A value with all its strings made printable."""
     if isinstance(value, str):
         return printable_text(value) if not value.isascii() else value
     if isinstance(value, list):
@@ -48,7 +48,7 @@ def _key(name: str) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""A string of MLIR: what does not print is two hexadecimal digits behind a backslash.
+    r"""A quoted MLIR string: characters that do not print are a backslash and two hexadecimal digits.
 
     >>> quoted('a "b"') == r'"a \22b\22"'
     True

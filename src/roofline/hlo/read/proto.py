@@ -1,7 +1,7 @@
 """HloProto and HloModuleProto bytes, read without a protobuf library or jaxlib. Field names are those of xla's hlo.proto.
 
-Of an instruction only what ties it to others is decoded at once; it keeps its own bytes, and attributes are parsed from them on
-first use.
+Only the fields that connect instructions are decoded at once; an instruction keeps its bytes, and attributes are parsed from them on first
+use.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ from .proto_attributes import MADE, PLAIN, ZEROES
 from .proto_shapes import read_shape
 from .wire import BYTES, Field, fields, set_most, unpack
 
-ENTRIES_AN_INSTRUCTION = 8  # of any list in a program, such as its stack frames
-MAX_WRAPPERS = 4  # HloSnapshot > HloProto > HloModuleProto is as deep as it gets
+ENTRIES_AN_INSTRUCTION = 8  # the limit on the length of any list in a program, such as its stack frames, per instruction allowed
+MAX_WRAPPERS = 4  # HloSnapshot > HloProto > HloModuleProto is the deepest nesting known
 
 # HloModuleProto: name = 1, entry_computation_name = 2, computations = 3, id = 5, entry_computation_id = 6, payloads = 22, and messages:
 _MODULE = " ".join(
@@ -44,14 +44,14 @@ _COMPUTATION = f"1t 2({_INSTRUCTION})* 5i 6i 8t"  # HloComputationProto: name, i
 _MUST_ALIAS = 2
 _ASSIGNMENT = 3
 
-# dimensions = 14 serves two opcodes under names of their own in text.
+# dimensions = 14 has other names in text for two opcodes.
 _DIMENSION_OF = {"iota_dimension": "iota", "inferred_dimension": "reshape"}
 
 Span = tuple[int, int]  # where a message begins and ends
 
 
 class ProtoDialect(Struct, frozen=True):
-    """Attributes of an HloInstructionProto: an instruction keeps its message. ``payloads`` are shared by the whole module."""
+    """The dialect of instructions from protobuf, whose ``raw`` is the HloInstructionProto message. The module's ``payloads`` are shared."""
 
     where: str
     payloads: tuple[bytes, ...] = ()
@@ -116,11 +116,11 @@ def parse_proto(data: bytes, where: str = "HLO proto") -> HloModule:
     except RecursionError:
         raise SourceError(f"{where}: nested too deeply") from None
     finally:
-        set_most(limits().values, excess("values"))  # of a constant, which may be needed later
+        set_most(limits().values, excess("values"))  # the limit for a constant's elements, which are parsed later
 
 
 class _Reader:
-    """One pass over the message of a module."""
+    """Reads the message of a module in one pass."""
 
     def __init__(self, data: bytes, where: str) -> None:
         self.data = data
@@ -128,7 +128,7 @@ class _Reader:
         self.shapes: dict[bytes, Shape] = {}
         self.schedule: dict[int, tuple[int, ...]] = {}
         self.numbers: dict[int, int] = {}
-        self.room = limits().instructions
+        self.remaining = limits().instructions
 
     def read(self) -> HloModule:
         data = self.data
@@ -149,8 +149,8 @@ class _Reader:
         computations = []
         for body in bodies:
             computations.append(self._computation(*body))
-            self.room -= len(computations[-1])
-            if self.room < 0:
+            self.remaining -= len(computations[-1])
+            if self.remaining < 0:
                 raise Malformed(excess("instructions"), body[0])
         check_operands(computations)
         return HloModule(
@@ -219,7 +219,7 @@ class _Reader:
         )
 
     def _order(self, identity: int, ids: list[int], offset: int) -> Sequence[int]:
-        """The ids of a computation's instructions in the order of its schedule, or as they stand."""
+        """The ids of a computation's instructions in the order of its schedule, or of the file."""
         distinct = set(ids)
         if len(distinct) != len(ids):
             raise Malformed("two instructions of a computation have one id", offset)
@@ -232,7 +232,7 @@ class _Reader:
 
     def _calls(self, name: str, opcode: str, called: tuple[int, ...], offset: int) -> tuple[Call, ...]:
         if opcode in ("async-update", "async-done"):
-            return ()  # they repeat what their async-start calls
+            return ()  # they repeat the calls of their async-start
         roles = CALLERS.get(opcode, ("calls",))
         calls = []
         for position, identity in enumerate(called):

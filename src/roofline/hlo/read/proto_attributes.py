@@ -69,7 +69,7 @@ def _first_of_first(held: "tuple[tuple[Any, ...], ...]") -> object:
 
 
 def _nonzero(number: int) -> int | None:
-    """A number for which 0 means that there is none."""
+    """A number; ``None`` for 0, which means absent."""
     return number or None
 
 
@@ -90,7 +90,7 @@ def _inner_word(words: tuple[str, ...], held: Numbers) -> str:
 
 
 def _api_version(number: int) -> str | None:
-    """The version of a custom call's interface; the original one goes without saying, as in text."""
+    """The version of a custom call's interface; ``None`` for the original one, which text omits too."""
     return _word(API_VERSIONS, number) if number > 1 else None
 
 
@@ -128,7 +128,7 @@ def _convolution(
 
 
 def _precisions(held: tuple[Numbers]) -> tuple[str, ...] | None:
-    """Nothing when all are default, as in text."""
+    """The precision of each operand; ``None`` if all are default, as in text."""
     return tuple([_word(PRECISIONS, number) for number in held[0]]) if any(held[0]) else None
 
 
@@ -190,7 +190,7 @@ def _shapes(messages: tuple[bytes, ...]) -> tuple[Shape, ...]:
     return tuple(map(_shape, messages))
 
 
-# LiteralProto: which field holds the elements of each type, and how: as numbers, or raw.
+# LiteralProto: the field with the elements of each type, as numbers or raw.
 _LITERAL_PLANS = {
     "pred": "2i*",
     "u8": "3b*",
@@ -211,7 +211,7 @@ _LITERAL_PLANS = {
 
 
 def read_literal(data: bytes) -> tuple[Element, ...] | None:
-    """A LiteralProto's elements; ``None`` when they are many, in an odd order, or of a format that is not supported."""
+    """A LiteralProto's elements; ``None`` if they are many, not in row-major order, or of an unsupported format."""
     (place,) = unpack("1m", data)
     if place is None:
         return None
@@ -233,7 +233,7 @@ def read_literal(data: bytes) -> tuple[Element, ...] | None:
     return values if len(values) == shape.elements else None
 
 
-# Name in text: the field of HloInstructionProto that holds just that.
+# Name in text -> the field of HloInstructionProto with the same value.
 PLAIN = {
     "parameter_number": "9i?",
     "kind": "11t?",
@@ -258,7 +258,7 @@ PLAIN = {
     "k": "81i?",
     "num_carries": "95i?",
 }
-# Name in text: fields in order of preference, each with what makes the value of what it holds.
+# Name in text -> fields in order of preference, each with a function from the field to the value.
 MADE: "dict[str, tuple[tuple[str, Callable[[Any], object | None]], ...]]" = {
     # OpMetadata: op_name = 2, op_type = 1, source_file = 3, source_line = 4, stack_frame_id = 15, scheduling_name = 16,
     # deduplicated_name = 12.
@@ -331,7 +331,7 @@ MADE: "dict[str, tuple[tuple[str, Callable[[Any], object | None]], ...]]" = {
     "is_reverse": (("94i?", bool),),
     "has_dynamic_root": (("100i?", bool),),
 }
-# What proto3 leaves out because it is 0, though instructions of these opcodes mean it.
+# Attributes that proto3 omits because they are 0, but that instructions of these opcodes always have.
 ZEROES: dict[str, dict[str, object]] = {
     "index": {"get-tuple-element": 0},
     "parameter_number": {"parameter": 0},

@@ -13,7 +13,7 @@ _NO_BOUND = -(2**63)  # Shape::kUnboundedSize, and a tile's combined dimension
 
 
 def read_shape(data: bytes, place: tuple[int, int], known: dict[bytes, Shape], depth: int = 0) -> Shape:
-    """The shape whose message is at a place in the file; ``known`` keeps every encoding met, so that equal shapes are one object."""
+    """The shape whose message is at ``place`` in the file; ``known`` caches shapes by their encoding, so that equal ones are one object."""
     start, end = place
     key = data[start:end]
     found = known.get(key)
@@ -47,7 +47,7 @@ def _sizes(dims: tuple[int, ...]) -> tuple[int, ...]:
 def _layout(
     rank: int, order: tuple[int, ...], tiles: tuple[tuple[tuple[int, ...]], ...], space: int, bits: int, tail: int, prefix: int
 ) -> Layout | None:
-    """A layout; a scalar's is none unless it says something."""
+    """A layout; ``None`` for a scalar's default one."""
     if sorted(order) != list(range(rank)):
         raise Malformed(f"a layout that does not order {rank} dimensions")
     layout = Layout(

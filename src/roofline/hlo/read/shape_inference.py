@@ -1,4 +1,4 @@
-"""The shape of an instruction whose text leaves it out, from its operands and attributes, where those say it: XLA's own rules."""
+"""Shape inference by XLA's rules, for instructions whose text does not give the shape: from operands and attributes."""
 
 from collections.abc import Callable
 
@@ -23,13 +23,13 @@ _PARTS = {"c64": "f32", "c128": "f64"}
 
 
 def infer_shape(opcode: str, operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
-    """The shape of an instruction; a `Malformed` says that the text has to give it."""
+    """The shape of an instruction; raises `Malformed` if it cannot be inferred."""
     try:
         found = _infer(opcode, operands, attribute, called)
     except (IndexError, KeyError, TypeError, AttributeError, ValueError):
         found = None
     if found is None:
-        raise Malformed(f"the shape of {excerpt(opcode)} does not follow from its operands; write it before the opcode")
+        raise Malformed(f"the shape of {excerpt(opcode)} cannot be inferred from its operands; write it before the opcode")
     return found
 
 
@@ -87,7 +87,7 @@ def _convolution(operands: tuple[Shape, ...], attribute: Attribute, called: Call
 
 
 def _windowed(sizes: tuple[int, ...], window: Window) -> list[int]:
-    """How many places a window has in each dimension."""
+    """The number of positions of a window along each dimension."""
     found = []
     for size, along in zip(sizes, window, strict=True):
         base = (size - 1) * along.base_dilation + 1 if size else 0

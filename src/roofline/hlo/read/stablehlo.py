@@ -1,7 +1,7 @@
-"""StableHLO text, as ``jax.jit(f).lower(x).as_text()`` prints it, into the same `HloModule` that a compiler's output gives.
+"""StableHLO text, as ``jax.jit(f).lower(x).as_text()`` prints it, converted to the same `HloModule` as a compiler's output.
 
-What HLO writes differently is written as HLO does: several results are a tuple and its elements, loops carry one tuple, regions are
-computations, values that a region takes from around it are handed in, constants it takes are copied into it.
+Where they differ, HLO's form is used: several results are a tuple and its elements, loops carry one tuple, regions are computations, values
+that a region captures become operands, and constants that it captures are copied into it.
 """
 
 import re
@@ -22,17 +22,17 @@ from .mlir_locations import Locations
 from .mlir_types import parse_type
 from .stablehlo_to_hlo import attributes_of, opcode_of
 
-MAX_DEPTH = 100  # regions in regions, functions that call functions: how far in
+MAX_DEPTH = 100  # of nested regions and calls
 _FUNCTIONS = ("func.func", "func")
 _MODULES = ("module", "builtin.module")
 _RETURNS = ("return", "func.return", "stablehlo.return", "mhlo.return", "sdy.return")
 
 
 class StableDialect(Struct, frozen=True):
-    """Attributes of StableHLO: an instruction keeps them by name, already in HLO's terms."""
+    """The dialect of instructions from StableHLO, whose ``raw`` is a mapping of HLO attributes by name."""
 
     where: str
-    unit: str = "line"  # what places are counted in
+    unit: str = "line"  # the unit of places in error messages
 
     def attribute(self, raw: object, name: str) -> object | None:
         assert isinstance(raw, dict)
@@ -52,7 +52,7 @@ class StableDialect(Struct, frozen=True):
 
 
 class _Draft(Struct):
-    """A computation while it is being built; values are known by their SSA names."""
+    """A computation while it is being built; ``values`` maps SSA names to instructions."""
 
     name: str
     instructions: list[Instruction] = field(default_factory=list)
@@ -84,14 +84,14 @@ def parse_stablehlos(text: str, where: str = "StableHLO") -> tuple[HloModule, ..
 
 
 class Source(Struct, frozen=True):
-    """Where operations come from: text, whose places are characters, or bytecode, whose places are counts of operations."""
+    """The source of operations: text, where a place is a character position, or bytecode, where it is an operation's number."""
 
     where: str
     unit: str
     newlines: list[int] = field(default_factory=list)
 
     def number(self, place: int) -> int:
-        """The line of a place in text; in bytecode, the place itself."""
+        """The line of a place in text; in bytecode the place itself."""
         return bisect_left(self.newlines, place) + 1 if self.unit == "line" else place
 
 
@@ -120,7 +120,7 @@ def programs(operations: list[Operation], source: Source, locations: Callable[[]
 
 
 class _Builder:
-    """Turns a tree of operations into computations; ``at`` is the operation at hand."""
+    """Builds computations from a tree of operations; ``at`` is the current operation."""
 
     def __init__(self, source: Source, locations: Locations) -> None:
         self.at = 0
@@ -167,9 +167,9 @@ class _Builder:
         )
 
     def aliases(self, function: Operation, computation: Computation) -> tuple[Alias, ...]:
-        """Donated arguments: ``tf.aliasing_output = 1 : i32`` names the result that takes over the memory.
+        """Donated arguments: ``tf.aliasing_output = 1 : i32`` names the result that reuses the memory.
 
-        Of ``jax.buffer_donor = true`` the compiler chooses the result: the first of its shape that is not taken.
+        For ``jax.buffer_donor = true`` the compiler chooses: the first result of the same shape that has no alias yet.
         """
         marks = [given for _, _, given in function.regions[0].arguments]
         found = {number: output for number, given in enumerate(marks) if isinstance(output := given.get("tf.aliasing_output"), int)}
@@ -240,7 +240,7 @@ class _Builder:
         while uses and unique in self.names:
             uses += 1
             unique = f"{name}.{uses}"
-        self.names[name] = uses + 1  # those before are taken: the next search begins here
+        self.names[name] = uses + 1  # lower numbers are taken: the next search begins here
         self.names.setdefault(unique, 1)
         place = self.source.number(self.at)
         draft.instructions.append(Instruction(unique, opcode, shape, operands, calls, (), place, raw, self.dialect))
@@ -253,7 +253,7 @@ class _Builder:
         return len(self.computations) - 1
 
     def body(self, draft: _Draft, region: Region, marks: Sequence[str] = ()) -> int:
-        """Builds a region's operations; the index of what it returns. ``marks`` are shardings of what it returns."""
+        """Builds a region's operations; returns the index of its result. ``marks`` are the shardings of its results."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise Malformed(f"regions and calls nested deeper than {MAX_DEPTH}")
@@ -268,7 +268,7 @@ class _Builder:
         return self.pack(draft, self.marked(draft, [self.value(draft, name) for name in returned], marks))
 
     def marked(self, draft: _Draft, values: list[int], marks: Sequence[str]) -> list[int]:
-        """Values with the shardings that a function gives its results, as marks such as those that programs hold."""
+        """Values with the shardings that a function declares for its results, as sharding annotations."""
         for place, text in enumerate(marks[: len(values)]):
             if text:
                 raw: dict[str, object] = {"custom_call_target": "Sharding", "sharding": text}
@@ -306,7 +306,7 @@ class _Builder:
             raw["metadata"] = metadata
         name = _name(operation, opcode)
         if opcode == "call" and self.declared.intersection(_callees(operation, opcode)):
-            # A function that another library has.
+            # A function that is only declared: another library defines it.
             raw["custom_call_target"] = _callees(operation, opcode)[0]
             opcode = "custom-call"
         if opcode == "while":
@@ -328,14 +328,14 @@ class _Builder:
         """Names the elements of a tuple."""
         parts = draft.instructions[index].shape.parts
         if len(results) > len(parts):
-            raise Malformed(f"{draft.instructions[index].opcode} gives {len(parts)} values where {len(results)} are named")
+            raise Malformed(f"{draft.instructions[index].opcode} has {len(parts)} results, but {len(results)} are named")
         for number, name in enumerate(results):
             given: dict[str, object] = {"index": number, **({"metadata": raw["metadata"]} if "metadata" in raw else {})}
             part = self.emit(draft, f"{draft.instructions[index].name}.{number}", "get-tuple-element", parts[number], (index,), given)
             self.define(draft, name, part)
 
     def captures(self, draft: _Draft, regions: list[Region]) -> tuple[list[str], list[str]]:
-        """The values that regions take from around them: those to hand in, and constants to copy."""
+        """The values that regions capture: those to pass as operands, and constants to copy."""
         outer = list(dict.fromkeys(name for region in regions for name in _free(region)))
         values = {name: draft.instructions[self.value(draft, name)] for name in outer}
         constants = [name for name in outer if values[name].opcode == "constant"]
@@ -348,7 +348,7 @@ class _Builder:
             self.define(into, name, self.emit(into, source.name, "constant", source.shape, (), source.raw))
 
     def region(self, draft: _Draft, region: Region, name: str) -> tuple[int, list[int]]:
-        """A computation with a parameter for each argument of a region, then for each value it takes from around it."""
+        """A computation with a parameter for each argument of a region, then for each value it captures."""
         inner = _Draft(self.fresh(name))
         handed, constants = self.captures(draft, [region])
         for argument, kind, given in region.arguments:
@@ -368,7 +368,7 @@ class _Builder:
         return f"{name}.{number}"
 
     def calls(self, draft: _Draft, operation: Operation, opcode: str) -> tuple[tuple[Call, ...], list[int]]:
-        """The computations an operation calls, and what else they need as operands."""
+        """The computations an operation calls, and the additional operands that they need."""
         at = self.at
         found: list[Call] = []
         extra: list[int] = []
@@ -381,7 +381,7 @@ class _Builder:
             role = ("select", "scatter")[min(position, 1)] if opcode == "select-and-scatter" else "to_apply"
             number, taken = self.region(draft, region, f"region_{opcode}")
             found.append(Call(role, number))
-            # Only a call takes more operands than its operation says; elsewhere a computation sees what surrounds it.
+            # Only a call gets additional operands for captured values; elsewhere they are not passed.
             extra += taken if opcode == "call" else []
         self.at = at
         if opcode == "reduce" and not operation.regions:
@@ -400,7 +400,7 @@ class _Builder:
         return self.close(draft, self.emit(draft, opcode, opcode, scalar, (left, right), {}))
 
     def loop(self, draft: _Draft, operation: Operation, operands: list[int], raw: dict[str, object], name: str) -> int:
-        """A while over one tuple: what it carries, then what its regions take from around it."""
+        """A while over one tuple: the carried values, then the values that its regions capture."""
         if len(operation.regions) != 2:
             raise Malformed("a while without a condition and a body")
         for region in operation.regions:
@@ -434,13 +434,13 @@ class _Builder:
         if len(returned) != count:
             raise Malformed(f"a loop's body returns {len(returned)} values where {count} are carried")
         if count > 1:
-            inner.instructions.pop()  # the tuple without what was handed in
+            inner.instructions.pop()  # the tuple without the captured values
         return self.pack(inner, [self.value(inner, value) for value in [*returned, *handed]], even_one=True)
 
     def conditional(
         self, draft: _Draft, operation: Operation, operands: list[int], shapes: list[Shape], raw: dict[str, object], name: str
     ) -> int:
-        """A conditional whose branches each take one operand: what they take from around them."""
+        """A conditional whose branches each have one operand: the values that they capture."""
         if not operation.regions:
             raise Malformed("a conditional without branches")
         taken, calls = list(operands[:1]), []
@@ -477,7 +477,7 @@ def _modules(operations: list[Operation]) -> list[tuple[str, dict[str, object], 
 
 
 def _entries(operations: list[Operation]) -> list[str]:
-    """The functions a module is run by: ``main``, and the public ones that no other calls; if none is public, those that none calls."""
+    """The entry functions of a module: ``main``, and public ones that no other calls; if none is public, all that no other calls."""
     functions = {
         str(operation.attributes["sym_name"]): operation for operation in operations if operation.name in _FUNCTIONS and operation.regions
     }
@@ -522,7 +522,7 @@ def _count(given: dict[str, object], name: str) -> int:
 
 
 def _name(operation: Operation, opcode: str) -> str:
-    """What to call an instruction: ``%12 = stablehlo.dot_general`` is ``dot.12``, ``%cst_3`` keeps its name."""
+    """The name of an instruction: ``%12 = stablehlo.dot_general`` is ``dot.12``, ``%cst_3`` keeps its name."""
     if not operation.results:
         return opcode
     name = operation.results[0].lstrip("%").partition("#")[0]
@@ -558,7 +558,7 @@ def _free(region: Region) -> list[str]:
 
 
 def _constant_value(operation: Operation) -> Typed | None:
-    """The elements after ``stablehlo.constant``, which the pretty form writes without a name; a resource's are elsewhere."""
+    """The elements of ``stablehlo.constant``, which the pretty form writes without a name; ``None`` for those in a resource."""
     inside = operation.attributes.get("<")
     if not isinstance(inside, str) or "dense" not in operation.words:
         return None

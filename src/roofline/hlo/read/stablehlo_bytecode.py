@@ -1,7 +1,7 @@
 """StableHLO in MLIR bytecode, as portable artifacts (VHLO) or as written by ``module.operation.write_bytecode``.
 
-Operations come out as the text reader gives them, under the names that MLIR would print, so that text and bytecode of one program
-make the same `HloModule`.
+Operations are returned as the text reader does, with the names that MLIR would print, so that text and bytecode of one program give the
+same `HloModule`.
 """
 
 from ...errors import SourceError
@@ -21,7 +21,7 @@ from .vhlo import to_stablehlo
 
 
 class _Names:
-    """The names that MLIR prints for values: ``%0``, ``%arg0``, ``%cst``, with a number behind one that is taken."""
+    """The names that MLIR prints for values: ``%0``, ``%arg0``, ``%cst``, with a number appended if taken."""
 
     def __init__(self, outer: "_Names | None" = None) -> None:
         self.values: int = outer.values if outer else 0
@@ -51,7 +51,7 @@ class _Names:
 
 
 class _Builder:
-    """Turns the container's operations into those that the text reader gives."""
+    """Converts the container's operations to those that the text reader returns."""
 
     def __init__(self, bytecode: Bytecode) -> None:
         self.bytecode = bytecode
@@ -76,7 +76,7 @@ class _Builder:
     def type(self, number: int) -> str:
         found = self.values.type(number)
         if "!builtin." in found:
-            raise Malformed(f"the type {excerpt(found)} is newer than what is read here")
+            raise Malformed(f"the type {excerpt(found)} is not supported; it may be newer than this version of roofline")
         return found
 
     def name(self, raw: mlir_bytecode.Operation, scope: _Names) -> None:
@@ -128,7 +128,7 @@ class _Builder:
         return self.names[value]
 
     def adapt(self, operation: Operation) -> None:
-        """What the text form says elsewhere than in attributes."""
+        """Moves attributes to where the text form has them."""
         given = operation.attributes
         if operation.name in ("sdy.sharding_constraint", "sdy.reshard"):
             given["<"] = str(given.pop("sharding", "")).removeprefix("#sdy.sharding")
@@ -145,12 +145,12 @@ class _Builder:
 
 
 def _is_cast(raw: mlir_bytecode.Operation) -> bool:
-    """Whether an operation only says that a type of VHLO is one of MLIR: they occur between VHLO and other dialects."""
+    """Whether an operation only casts a VHLO type to an MLIR type, as between VHLO and other dialects."""
     return raw.name == "builtin.unrealized_conversion_cast" and len(raw.results) == len(raw.operands)
 
 
 def _describe_arguments(function: Operation) -> None:
-    """Gives each argument of a function its attributes."""
+    """Sets the attributes of each argument of a function."""
     described = function.attributes.get("arg_attrs")
     for region in function.regions:
         for (_, _, given), more in zip(region.arguments, described if isinstance(described, list) else [], strict=False):
@@ -159,7 +159,7 @@ def _describe_arguments(function: Operation) -> None:
 
 
 def parse_bytecode(data: bytes, where: str = "StableHLO") -> tuple[HloModule, ...]:
-    """The programs that bytecode describes, as `parse_stablehlos` gives those of text. A `SourceError` counts operations."""
+    """The programs in bytecode, as `parse_stablehlos` returns those of text. A `SourceError` names the number of the operation."""
     builder: _Builder | None = None
     try:
         bytecode = read_bytecode(data)

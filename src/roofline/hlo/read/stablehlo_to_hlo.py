@@ -13,7 +13,7 @@ from .mlir import Operation, symbol
 from .mlir_attributes import MAX_DENSE, Typed, end_of_nest, parse_value, skip
 from .text_attributes import parse_dim_labels
 
-# Operations whose HLO opcode is not their own name with dashes. What HLO does not have keeps its name.
+# Operations whose HLO opcode is not their own name with dashes. Operations that HLO does not have keep their name.
 OPCODES = {
     "dot_general": "dot",
     "broadcast_in_dim": "broadcast",
@@ -77,7 +77,7 @@ def numbers(value: object) -> tuple[int, ...]:
         found = tuple(whole(word) for word in re.findall(r"-?\d+", value.elements)) if len(value.elements) <= MAX_DENSE else ()
         if value.elements.strip() in ("true", "false"):
             found = (int(value.elements.strip() == "true"),)
-        # A single element stands for all of them.
+        # A single element is the value of all elements.
         return found * count if len(found) == 1 and count <= MAX_DENSE else found
     if isinstance(value, str) and value.startswith("["):
         return numbers(parse_value(value)[0])
@@ -85,7 +85,7 @@ def numbers(value: object) -> tuple[int, ...]:
 
 
 def _stored_numbers(value: Typed) -> tuple[int, ...]:
-    """Whole numbers as the bytes they are stored in, which is how MLIR writes more than a hundred of them.
+    """Whole numbers written as hexadecimal bytes, as MLIR does for more than a hundred.
 
     >>> _stored_numbers(Typed('"0x010000000200000003000000"', "tensor<3xi32>"))
     (1, 2, 3)
@@ -225,7 +225,7 @@ _RAW = re.compile(r"<\s*raw\b")
 
 def _labels(value: object) -> ConvolutionDimensions:
     if _RAW.search(str(value)):
-        # #stablehlo.conv<raw input_batch_dimension = 0, …>, for numbers that labels cannot say.
+        # #stablehlo.conv<raw input_batch_dimension = 0, …>, for dimension numbers that labels cannot express.
         given = nested(_RAW.sub("<", str(value)))
 
         def axis(name: str) -> int:
@@ -360,7 +360,7 @@ def _pad(operation: Operation, operands: list[Shape], results: list[Shape]) -> G
 
 
 def _groups(value: object) -> ReplicaGroups | None:
-    """``dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>``; -1 fills up a group that is smaller than the others."""
+    """``dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>``; groups smaller than the others are padded with -1."""
     if not isinstance(value, Typed):
         return None
     sizes = [whole(size) for size in _SIZE.findall(value.type)]
@@ -444,7 +444,7 @@ def _reduce_precision(operation: Operation, operands: list[Shape], results: list
 
 
 def literal(value: object, shape: Shape) -> tuple[Element, ...] | None:
-    """The elements of a constant; one element stands for all."""
+    """The elements of a constant; a single one is the value of all elements."""
     if not isinstance(value, Typed) or not shape.is_bounded or shape.elements > MAX_ELEMENTS or value.elements.startswith('"'):
         return None
     found = parse_literal(

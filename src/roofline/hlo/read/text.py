@@ -1,7 +1,7 @@
-"""HLO text, scheduled or not, as XLA of any age prints it: one pass over the lines, one regular expression a line.
+"""HLO text as any version of XLA prints it, scheduled or not: one pass over the lines, one regular expression per line.
 
-A line that is not a whole instruction in XLA's own spelling is read by `freeform_text`. Attributes stay text until they are needed; only
-what ties instructions together (operands, called computations, control predecessors) is read at once.
+A line that is not a whole instruction as XLA prints it is read by `freeform_text`. Attributes stay text until they are needed; only the
+connections of instructions (operands, called computations, control predecessors) are read at once.
 """
 
 import re
@@ -27,15 +27,15 @@ from .text_attributes import braced, parse_aliases, parse_frontend_attributes
 from .text_dialect import TextDialect, keep_plain, like_earlier, parted
 from .text_frames import read_frames
 
-# A tuple's shape ends at the first ')' that an opcode follows; once found there it stays (an atomic group), or a ')' in a string
-# further on would be tried. A line whose operands hold neither parentheses nor strings is a whole instruction: nearly all are.
+# A tuple's shape ends at the first ')' that an opcode follows. An atomic group keeps that end: otherwise a ')' in a later string would be
+# tried. A line whose operands have neither parentheses nor strings is a whole instruction: nearly all are.
 _HEAD = (
     r"\s*(ROOT\s+)?%?([^\s=%,(){}\"]+)\s*=\s*"
     r"((?>b?\(.*?\)(?=\s+[a-z][\w\-]*\())|[a-z]\w*\[[^\[\]]*+\](?:\{[^{}]*+\})?)\s+"
     r"([a-z][\w\-]*+)\("
 )
 _LINE = re.compile(_HEAD + r"([^()\"]*+)\)(.*)", re.DOTALL)
-# What only the text as a whole shows: a comment of several lines, or an attribute whose comma begins its line.
+# Cases that need the whole text: a comment of several lines, or a line that begins with a comma.
 _LONG_COMMENT = re.compile(r"/\*[^*\n]*+(?:\*(?!/)[^*\n]*+)*+\n")
 _LEADING_COMMA = re.compile(r"\n[ \t]*,")
 _NOTHING = re.compile(r"(?!)")
@@ -45,14 +45,14 @@ _UNSIGNED = re.compile(r"(?:\A|[,\]})/])\s*+[A-Za-z_][\w.\-#]*+\s*+(?:,|\Z)")
 _NAME = re.compile(r"%?([^\s,{}%\"=]+)")
 _ROLE = re.compile(rf"[,\s](?:{'|'.join(ROLES)})=")
 _ONLY_CALL = re.compile(r"(?:, \w+=(?:\w++|\{[\d,]*+\}))*+, (calls|to_apply)=%([\w.\-]++)(?=,|\Z)")  # after attributes of the usual kind
-_BETWEEN = re.compile(r"// -----\s*\Z")  # between the modules of a file for tests
+_BETWEEN = re.compile(r"// -----\s*\Z")  # between modules of one file, as XLA's tests write it
 _HEADER = re.compile(r"(ENTRY )?%([^\s,(){}\[\]=%\"]+) \([^\"/]*\) -> [^\"/]* \{\Z")  # as XLA prints it: `%name (x: f32[4]) -> f32[4] {`
 _SECTIONS = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _ENTRY = re.compile(r'\s*(\d+)\s+(?:"(.*)"|\{(.*)\})\s*\Z')
 
 
 _PLAIN, _PARAMETER, _CONSTANT, _CALLER = range(4)
-_SHORT = 100  # letters of attributes that several parameters or constants may have
+_SHORT = 100  # characters: shorter attributes of parameters and constants are cached, because several have the same
 
 
 class _Draft(Struct):
@@ -65,17 +65,17 @@ class _Draft(Struct):
     root: int | None = None
     parameters: dict[int, int] = field(default_factory=dict)
     thread: str = ""
-    # Names that were not yet defined where they were used: position, operands, control predecessors.
+    # Instructions with names that are defined later: position, operands, control predecessors.
     pending: list[tuple[int, list[str], list[str]]] = field(default_factory=list)
 
 
 def parse_text(text: str, where: str = "HLO text") -> HloModule:
-    """The one module that HLO text describes; a `SourceError` names the line of what is wrong."""
+    """The module in HLO text; a `SourceError` names the line of an error. Several modules are an error."""
     return only(parse_texts(text, where), where)
 
 
 def parse_texts(text: str, where: str = "HLO text") -> list[HloModule]:
-    """The modules that a text describes, one after the other."""
+    """The modules in HLO text, in order."""
     text = text.replace("\r\n", "\n")
     lines, loose = text.split("\n"), bool(_LONG_COMMENT.search(text) or _LEADING_COMMA.search(text))
     found: list[HloModule] = []
@@ -93,24 +93,24 @@ def parse_texts(text: str, where: str = "HLO text") -> list[HloModule]:
 
 
 class _Reader:
-    """One pass over the lines; ``line`` is the one being read, counted from 1. ``loose`` text is not taken for whole lines."""
+    """Reads the lines in one pass; ``line`` is the current one, counted from 1. With ``loose``, a line need not be a whole instruction."""
 
     def __init__(self, lines: list[str], where: str, *, loose: bool = False) -> None:
         self.lines = lines
-        self.before = 0  # lines before these, in a computation written inside an instruction
+        self.before = 0  # lines before these, for a computation written inside an instruction
         self.loose = loose
         self.line = 1
         self.dialect = TextDialect(where)
         self.shapes: dict[str, Shape] = {}
-        self.texts: dict[str, str] = {}  # of attributes
-        self.plain: dict[str, str] = {}  # those of them that instructions of other lines may have too, with nothing to look at but metadata
-        self.leaves: dict[tuple[str, str, str], tuple[str, object]] = {}  # the short ones of parameters and constants
+        self.texts: dict[str, str] = {}  # the texts of attributes, so that equal ones are one object
+        self.plain: dict[str, str] = {}  # texts of attributes without strings, which later lines may repeat before their metadata
+        self.leaves: dict[tuple[str, str, str], tuple[str, object]] = {}  # short attributes of parameters and constants
         self.opcodes: dict[str, tuple[str, int]] = {}
         self.drafts: list[_Draft] = []
-        self.room = limits().instructions  # for those of the next draft
+        self.remaining = limits().instructions  # how many more instructions are allowed
         self.numbers: dict[str, int] = {}
         self.calls: dict[tuple[tuple[str, str], ...], tuple[Call, ...]] = {}
-        # Calls of computations defined further down: draft, position, role and name of each.
+        # Calls of computations that are defined later: draft, position, role and name of each.
         self.later: list[tuple[_Draft, int, tuple[tuple[str, str], ...], int]] = []
         self.entry: int | None = None
         self.marks_entry = True
@@ -128,7 +128,7 @@ class _Reader:
                 if self.drafts and _BETWEEN.match(line):
                     break
             elif line.startswith("/*"):
-                number = self.onward(number, lambda scanner: scanner.skip(0))
+                number = self.read_over_lines(number, lambda scanner: scanner.skip(0))
             elif line.startswith("HloModule"):
                 if header or self.drafts:
                     break
@@ -144,7 +144,7 @@ class _Reader:
         if not self.drafts:
             raise Malformed("no computation; is the text cut off, or not HLO?")
         if self.entry is None:
-            if "entry_computation_layout" in header:  # as every dump has; a fragment written by hand may do without an ENTRY
+            if "entry_computation_layout" in header:  # every dump has it; a fragment written by hand may have no ENTRY
                 raise Malformed("the header describes an entry computation, but none is marked ENTRY; is the text cut off?")
             self.entry, self.marks_entry = len(self.drafts) - 1, not header
         self.resolve()
@@ -154,7 +154,7 @@ class _Reader:
         return module, after
 
     def logical(self, number: int) -> tuple[str, int]:
-        """A line and those it goes on in, because its brackets are open or it ends with a comma; and the number of the next."""
+        """A line with the lines that continue it, because brackets are open or it ends with a comma; and the number of the next line."""
         balance = Balance()
         balance.feed(self.lines[number])
         end = number + 1
@@ -207,22 +207,22 @@ class _Reader:
             found[:] = [(is_entry, name)]
             return end
 
-        number = self.onward(number, header)
+        number = self.read_over_lines(number, header)
         ((is_entry, name),) = found
         return number, is_entry, name
 
     def whole(self, draft: _Draft, number: int) -> int:
-        """A computation's instructions from a line on, to its closing brace; the number of the line after it."""
+        """Reads a computation's instructions from a line to its closing brace; returns the number of the line after it."""
         number = self.body(draft, number)
         if not draft.instructions:
             raise Malformed(f"the computation {excerpt(draft.name)} is empty")
-        self.settle(draft)
+        self.complete(draft)
         draft.index.clear()  # names have become indices
         self.add(draft)
         return number
 
-    def onward(self, number: int, read: Callable[[Scanner], int]) -> int:
-        """Reads from the start of a line as far as it takes; what the last line has besides stays there. The number of that line."""
+    def read_over_lines(self, number: int, read: Callable[[Scanner], int]) -> int:
+        """Applies ``read`` from the start of a line, over as many lines as it needs; returns the number of the line with the rest."""
         count = 2
         while True:
             end = min(number + count, len(self.lines))
@@ -237,7 +237,7 @@ class _Reader:
         return last
 
     def written(self, number: int) -> tuple[list[Written], int]:
-        """The instruction that begins in a line, after those written inside it; and the number of the line where the next begins."""
+        """The instruction that begins in a line, preceded by those written inside it; and the number of the line where the next begins."""
         found: list[Instructions] = []
         text = ""
 
@@ -247,13 +247,13 @@ class _Reader:
             found[:] = [scanner.instruction()]
             return found[0].end
 
-        after = self.onward(number, read)
+        after = self.read_over_lines(number, read)
         for inline in found[0].inline:
             self.inline(inline, self.before + number + text.count("\n", 0, inline.at))
         return found[0].written, after
 
     def inline(self, inline: Inline, before: int) -> None:
-        """A computation written where it is called."""
+        """Reads a computation written where it is called."""
         outer, self.lines, self.before = (self.lines, self.before), [*inline.text.split("\n"), "}"], before
         draft = _Draft(intern(inline.name), before + 1)
         if self.whole(draft, 0) < len(self.lines):
@@ -266,11 +266,11 @@ class _Reader:
             raise Malformed(f"a second computation named {excerpt(draft.name)}")
         self.numbers[draft.name] = len(self.drafts)
         self.drafts.append(draft)
-        self.room -= len(draft.instructions)
+        self.remaining -= len(draft.instructions)
         return len(self.drafts) - 1
 
     def body(self, draft: _Draft, number: int) -> int:
-        """The instructions up to the closing brace: the loop that decides how fast a file is read."""
+        """Reads the instructions up to the closing brace. Most of the time of reading a file is spent in this loop."""
         lines, before, plain, count = self.lines, self.before, self.plain, len(self.lines)
         match_line = (_NOTHING if self.loose else _LINE).match
         while number < count:
@@ -282,7 +282,7 @@ class _Reader:
             if match is not None:
                 rest = match[6]
                 raw = like_earlier(rest, plain)
-                # Brackets left open, or a comma at the end: the instruction goes on in the next line.
+                # Open brackets, or a comma at the end: the instruction continues in the next line.
                 if raw is not None or not (rest.count("{") != rest.count("}") or rest[-1:] in (",", " ", "=") or "/*" in rest):
                     self.instruction(draft, place, match.groups(), raw)
                     number += 1
@@ -295,7 +295,7 @@ class _Reader:
             if not line:
                 number += 1
             elif line.startswith(("/*", "//")):
-                number = self.onward(number, lambda scanner: scanner.skip(0))
+                number = self.read_over_lines(number, lambda scanner: scanner.skip(0))
             else:
                 several, number = self.written(number)
                 for one in several:
@@ -304,9 +304,9 @@ class _Reader:
         raise Malformed(f"the computation {excerpt(draft.name)} is not closed; is the text cut off?")
 
     def instruction(self, draft: _Draft, place: int, words: tuple[Any, ...], raw: object = None, is_usual: bool = True) -> None:
-        """Adds an instruction to a draft: whether it is the root, its name, shape, opcode, operands, and the text behind them.
+        """Adds an instruction to a draft. ``words`` are ROOT or not, name, shape, opcode, operands, and the text after them.
 
-        ``raw`` are its attributes where an earlier line had the same. One that is not ``is_usual`` is spelled as XLA does not print it.
+        ``raw`` are its attributes if an earlier line had the same. ``is_usual`` is false for a spelling that XLA does not print.
         """
         root, name, spelling, opcode, inside, rest = words
         shape = self.shapes.get(spelling)
@@ -333,7 +333,7 @@ class _Reader:
         elif inside:
             operands = self.named(draft, inside, place)
         position = len(instructions)
-        if position >= self.room:
+        if position >= self.remaining:
             raise Malformed(excess("instructions"))
         if name in index or (root and draft.root is not None):
             self.line = place
@@ -360,7 +360,7 @@ class _Reader:
         instructions.append(Instruction(name, opcode, shape, operands, calls, (), place, raw, self.dialect))
 
     def leaf(self, what: str, inside: str, rest: str) -> tuple[str, object]:
-        """The attributes of a parameter or a constant, with what it has in its parentheses, as text and as an instruction keeps them."""
+        """The attributes of a parameter or a constant, with the text in its parentheses as one of them: as text, and as ``raw``."""
         known = self.leaves.get((what, inside, rest))
         if known is None:
             text = f"{what}{inside.strip()}{rest}"
@@ -378,10 +378,10 @@ class _Reader:
             return tuple([draft.index[operand] for operand in names])
         except KeyError:
             self.line = place
-            return self.unfold(draft, names)
+            return self.later_operands(draft, names)
 
     def inferred(self, draft: _Draft, opcode: str, operands: tuple[int, ...], rest: str) -> Shape:
-        """The shape of an instruction whose text leaves it out."""
+        """The inferred shape of an instruction whose text does not give it."""
         called: dict[str, Shape] = {}
         for role, name in _calls(rest):
             if name in self.numbers:
@@ -390,8 +390,8 @@ class _Reader:
         shapes = tuple(draft.instructions[operand].shape for operand in operands)
         return infer_shape(opcode, shapes, lambda name: self.dialect.attribute(rest, name), called)
 
-    def unfold(self, draft: _Draft, names: list[str]) -> tuple[int, ...]:
-        """Operands some of which were not defined so far: elements of tuples written ``x#1``, or names defined further down."""
+    def later_operands(self, draft: _Draft, names: list[str]) -> tuple[int, ...]:
+        """Operands some of which are not defined yet: elements of tuples written ``x#1``, or names defined later."""
         for name in names:
             base, *steps = name.split("#")
             index = draft.index.get(base)
@@ -422,7 +422,7 @@ class _Reader:
     def link(
         self, draft: _Draft, name: str, opcode: str, shape: Shape, operands: tuple[int, ...], raw: object
     ) -> tuple[str, tuple[Call, ...]]:
-        """The computations that the next instruction of a draft calls; short spellings of asynchronous operations are written out."""
+        """The opcode and the calls of the next instruction of a draft; short spellings of asynchronous operations are expanded."""
         names = _calls(raw[0] if isinstance(raw, tuple) else str(raw))
         if opcode == "custom-call":
             names = tuple(("called_computations", called) for _, called in names)
@@ -435,7 +435,7 @@ class _Reader:
         return half, (Call("calls", self.wrap(draft, name, intern(operation), shape, operands, raw, names)),)
 
     def call(self, draft: _Draft, names: tuple[tuple[str, str], ...]) -> tuple[Call, ...]:
-        """Calls by role and name; empty until `resolve` when a computation is defined further down."""
+        """Calls by role and name; empty until `resolve` if a computation is defined later."""
         calls = self.calls.get(names)
         if calls is None:
             if not all(name in self.numbers for _, name in names):
@@ -454,7 +454,7 @@ class _Reader:
         raw: object,
         names: tuple[tuple[str, str], ...],
     ) -> int:
-        """The computation that an async-start in short spelling stands for: its parameters, and the one operation."""
+        """The computation of an async-start in short spelling: parameters and one operation."""
         inner = _Draft(f"{name}.wrapped", self.line)
         for number, operand in enumerate(operands):
             inner.parameters[number] = number
@@ -469,8 +469,8 @@ class _Reader:
         inner.instructions.append(Instruction(f"{name}.{operation}", operation, result, taken_all, calls, (), self.line, raw, self.dialect))
         return self.add(inner)
 
-    def settle(self, draft: _Draft) -> None:
-        """Resolves names that were used before they were defined, and makes the checks that need the whole computation."""
+    def complete(self, draft: _Draft) -> None:
+        """Resolves names that are used before their definition, and makes the checks that need the whole computation."""
         for position, names, control in draft.pending:
             instruction = draft.instructions[position]
             self.line = instruction.place
@@ -528,7 +528,7 @@ class _Reader:
 
 
 def _first_word(lines: list[str], number: int) -> int:
-    """The next line that is neither empty nor a comment."""
+    """The number of the next line that is neither empty nor a comment."""
     while number < len(lines) and (not (line := lines[number].strip()) or line.startswith("//")):
         number += 1
     return number
@@ -565,7 +565,7 @@ def _calls(rest: str) -> tuple[tuple[str, str], ...]:
 def _called(role: str, value: str) -> list[str]:
     names = braced(value) if value.startswith("{") else value
     if "=" in names:
-        raise Malformed(f"{role} holds what is not a computation: {excerpt(names)}")
+        raise Malformed(f"{role} is not a list of computations: {excerpt(names)}")
     return [name.strip().lstrip("%") for name in names.split(",") if name.strip()]
 
 

@@ -22,7 +22,7 @@ from ..ir.shapes import parse_shape, whole
 from .lexing import STRING, attributes_of, find_attribute, split, unquote
 from .literals import parse_literal
 
-_REMEMBERED = 2**18  # attributes: several rules read each, which is a tenth of the time of a large program
+_REMEMBERED = 2**18  # cached attributes: several rules read each, and without a cache large programs take a tenth longer
 
 
 def _integers(text: str) -> tuple[int, ...]:
@@ -135,7 +135,7 @@ def parse_dim_labels(text: str) -> ConvolutionDimensions:
 
 def _label(labels: str, label: str) -> int:
     if labels.count(label) != 1:
-        raise Malformed(f"{excerpt(labels)} has not exactly one {label!r}")
+        raise Malformed(f"expected exactly one {label!r} in {excerpt(labels)}")
     return labels.index(label)
 
 
@@ -191,7 +191,7 @@ def parse_replica_groups(text: str) -> ReplicaGroups:
     return ReplicaGroups.of_mesh(Mesh(axes, tuple(along), devices))
 
 
-# Strings are an alternative of their own too, so that no name is matched inside one.
+# Strings are matched as a whole, so that no name is found inside one.
 _METADATA = re.compile(rf"(?:(\w++)=)?(?:({STRING}|\{{[^{{}}\"]*+\}})|([^\s\"{{}}=]++))|(\")", re.DOTALL)
 
 
@@ -291,7 +291,7 @@ def read_attribute(text: str, name: str) -> object | None:
     start, end = found
     value = text[start:end]
     if name == "replica_groups" and value.startswith("mesh[") and "{" not in value:
-        # A mesh that lists its devices has a comma of its own: mesh['a'=2], device_ids=([2]) {'a'}.
+        # The text of a mesh that lists its devices contains a comma: mesh['a'=2], device_ids=([2]) {'a'}.
         value = text[start : (find_attribute(text, "device_ids") or found)[1]]
     return read_value(name, value)
 

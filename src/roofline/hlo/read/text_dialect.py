@@ -1,4 +1,4 @@
-"""The attributes of instructions in HLO text, read when they are asked for."""
+"""The attributes of instructions in HLO text, parsed on first use."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -10,7 +10,7 @@ from .text_attributes import parse_metadata, read_attribute, read_literal
 
 
 class TextDialect(Struct, frozen=True):
-    """Attributes of HLO text: an instruction keeps what follows its operands, its metadata apart."""
+    """The dialect of instructions from HLO text, whose ``raw`` is the text after the operands, with the metadata separate if possible."""
 
     where: str
 
@@ -41,9 +41,10 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def parted(rest: str, texts: dict[str, str]) -> object:
-    """The attributes of an instruction and its metadata apart: those repeat, so that equal ones become one object and are read once.
+    """The attributes of an instruction, separate from its metadata: many instructions repeat them, so equal texts become one object and are
+    parsed once.
 
-    The text stays whole where the end of the metadata is not certain without parsing.
+    The text stays whole if the end of the metadata is not certain without parsing.
     """
     start = rest.find(", metadata={")
     if start < 0:
@@ -57,7 +58,7 @@ def parted(rest: str, texts: dict[str, str]) -> object:
 
 
 def like_earlier(rest: str, plain: Mapping[str, str]) -> object | None:
-    """The same for attributes that an earlier line had, as most have; ``None`` for others, and where the metadata are not the end."""
+    """The same for attributes that an earlier line had; ``None`` for others, and if the metadata is not last."""
     start = rest.find(", metadata={")
     if start < 0:
         return plain.get(rest)
@@ -68,7 +69,7 @@ def like_earlier(rest: str, plain: Mapping[str, str]) -> object | None:
 
 
 def keep_plain(raw: object, plain: dict[str, str]) -> None:
-    """Remembers attributes that hold no string, in which a bracket or a word would mean nothing."""
+    """Caches attributes without strings, in which a bracket or a word could be mistaken for syntax."""
     text = raw[0] if isinstance(raw, tuple) else str(raw)
     if '"' not in text and "\\" not in text:
         plain[text] = text

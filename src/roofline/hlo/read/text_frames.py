@@ -10,7 +10,7 @@ _PAIR = re.compile(r"(?<!\w)(\w++)=(-?\d++)")
 
 
 def read_frames(sections: dict[str, dict[int, str]]) -> StackFrames:
-    """The tables of stack frames. Text prints a frame's parent one too high: the outermost frame's is 1, its own number or not."""
+    """The tables of stack frames. Text prints a frame's parent plus one: that of an outermost frame is 1."""
     if "StackFrames" not in sections:
         return NO_FRAMES
     frames = [_fields(entry, "file_location_id", "parent_frame_id") for entry in _ordered(sections["StackFrames"])]

@@ -1,7 +1,7 @@
-"""VHLO, the versioned form of StableHLO that portable artifacts have: its encoding in bytecode, and its operations as StableHLO's.
+"""VHLO, the versioned form of StableHLO in portable artifacts: its encoding in bytecode, and its operations converted to StableHLO.
 
-Codes are those of VhloBytecode.cpp, names and attributes of operations those of VhloOps.td, versions 0.9.0 to 1.20.0. Each operation
-carries its own version (``dot_general_v2``), so older and newer files are read by one table.
+Codes are those of VhloBytecode.cpp, names and attributes of operations those of VhloOps.td, versions 0.9.0 to 1.20.0. Each operation has
+its own version (``dot_general_v2``), so one table serves older and newer files.
 """
 
 import re
@@ -13,7 +13,8 @@ from .mlir_bytecode import Cursor
 from .mlir_bytecode_values import DYNAMIC, Dialect, Values, dense_list, tensor, tensor_parts
 from .mlir_writing import Bare
 
-# Types that hold no others, by their codes.
+_NEWEST = "VHLO 1.20.0, the newest supported version"
+# Types without nested types, by their codes.
 _TYPES = {
     number: name
     for first, names in (
@@ -43,7 +44,7 @@ _ENUMERATIONS = {
     16: ("TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"),
     19: ("DEFAULT", "HIGHEST", "TOLERANCE"),
 }
-# Operations that have a result accuracy, since 1.9.0.
+# Operations with a result accuracy, since 1.9.0.
 ROUGH = (
     *("cbrt", "cosine", "exponential", "exponential_minus_one", "log", "log_plus_one"),
     *("logistic", "rsqrt", "sine", "sqrt", "tan", "tanh"),
@@ -144,7 +145,7 @@ _CONVOLVED = (
     " kernel_output_feature_dimension kernel_spatial_dimensions output_batch_dimension output_feature_dimension"
     " output_spatial_dimensions"
 )
-# Attributes that StableHLO keeps in one: its name, how its text begins, and its fields.
+# Attributes that are one attribute in StableHLO: its name, how its text begins, and its fields.
 _TOGETHER = {
     "dot_general": (
         (
@@ -181,7 +182,7 @@ def _type(values: Values, cursor: Cursor) -> str:
     if code == 1:
         return f"complex<{values.type(cursor.number())}>"
     if code == 8:
-        return "() -> ()"  # what a function takes and gives is said by its body
+        return "() -> ()"  # a function's types are read from its body
     if code == 20:
         return tensor(cursor.signeds(), values.type(cursor.number()))
     if code == 21:
@@ -197,11 +198,11 @@ def _type(values: Values, cursor: Cursor) -> str:
         return "memref" + tensor(cursor.signeds(), values.type(cursor.number())).removeprefix("tensor")
     if code == 42:
         return f"!stablehlo.future<{', '.join(values.type(number) for number in cursor.numbers())}>"
-    raise Malformed(f"a type of VHLO with the code {code:,}, which is newer than what is read here")
+    raise Malformed(f"a VHLO type with the unknown code {code:,}; it may be newer than {_NEWEST}")
 
 
 def quantized(values: Values, cursor: Cursor) -> str:
-    """A quantised type, as far as it says what is stored; its scales change no count."""
+    """A quantised type without its scales, on which no cost depends."""
     signed = cursor.number() & 1
     stored = values.type(cursor.number())
     return f"!quant.uniform<{'u' if not signed and not stored.startswith('u') else ''}{stored}:{values.type(cursor.number())}>"
@@ -212,7 +213,7 @@ def _attribute(values: Values, cursor: Cursor) -> object:
     if code in _ENUMERATIONS:
         names, number = _ENUMERATIONS[code], cursor.number()
         if number >= len(names):
-            raise Malformed(f"a word of VHLO with the codes {code} and {number:,}, which is newer than what is read here")
+            raise Malformed(f"a VHLO enumeration with the unknown codes {code} and {number:,}; it may be newer than {_NEWEST}")
         return Bare(names[number])
     if code == 1:
         return values.list(cursor)
@@ -234,8 +235,8 @@ def _attribute(values: Values, cursor: Cursor) -> object:
     if code == 18:
         return bounds_text(cursor.signeds())
     if code in (20, 21, 22, 23, 24, 25):
-        return Bare(f"#stablehlo.{code}")  # accuracies, and axes of a mesh: read by nothing
-    raise Malformed(f"an attribute of VHLO with the code {code:,}, which is newer than what is read here")
+        return Bare(f"#stablehlo.{code}")  # accuracies, and axes of a mesh: not used
+    raise Malformed(f"a VHLO attribute with the unknown code {code:,}; it may be newer than {_NEWEST}")
 
 
 def alias_text(outputs: list[int], operand: int, operands: list[int]) -> Bare:
@@ -261,7 +262,7 @@ def versioned(name: str) -> tuple[str, int]:
         raise Malformed(f"an operation of VHLO without a version: {excerpt(name)}")
     short, version = match[1], int(match[2])
     if not 1 <= version <= (2 if short in _SECOND else 1):
-        raise Malformed(f"vhlo.{name} is newer than VHLO 1.20.0, the newest that is read here")
+        raise Malformed(f"vhlo.{name} is newer than {_NEWEST}")
     return short, version
 
 
@@ -272,7 +273,7 @@ def attribute_names(name: str) -> list[str]:
 
 
 def to_stablehlo(operation: Operation) -> Operation:
-    """An operation of VHLO as the StableHLO that it is the stable form of: defaults that VHLO spells out are left out."""
+    """A VHLO operation converted to StableHLO, without the defaults that VHLO writes."""
     name, _ = versioned(operation.name.removeprefix("vhlo."))
     given = {
         key: dense_list(value) if isinstance(value, Typed) and name != "constant" and len(tensor_parts(value.type)[0]) == 1 else value
@@ -297,5 +298,5 @@ def to_stablehlo(operation: Operation) -> Operation:
 
 
 def numbered(fields: dict[str, object]) -> str:
-    """The fields of dimension numbers as text has them: empty lists are left out."""
+    """The text of dimension numbers, without empty lists."""
     return ", ".join(f"{name} = {'true' if value is True else value}" for name, value in fields.items() if value != [])
