@@ -31,7 +31,7 @@ def enumerated(axis: Axis) -> tuple[int, int, int]:
 
 @given(axes())
 def test_taps_are_counted_as_if_one_by_one(axis: Axis) -> None:
-    assert (axis.out, axis.taps, axis.touched) == enumerated(axis)
+    assert (axis.out, axis.taps, axis.inputs_read) == enumerated(axis)
 
 
 @given(st.integers(1, 40), st.integers(1, 7), st.integers(1, 4), st.integers(1, 3))

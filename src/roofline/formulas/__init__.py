@@ -1,4 +1,4 @@
-"""Formulas: what an operation needs, from its shapes, as a ledger of its arithmetic and of every tensor it moves.
+"""Formulas: the cost of an operation from its shapes, as a ledger of its arithmetic and of every tensor it moves.
 
 >>> from roofline.formulas import lookup, matmul
 >>> matmul(2048, 2048, 2048).cost.flops

@@ -4,7 +4,7 @@ A route is how a group of p chips is wired:
 
     ring           one ring, one direction                       1 lane
     bidirectional  one ring, both directions                     2 lanes
-    torus          rings along up to three axes, both directions  2 lanes an axis; needs wraparound links
+    torus          rings along up to three axes, both directions  2 lanes per axis; needs wraparound links
     switch         every chip one hop from every other           1 lane
 
 An axis of two chips has one link, so one lane. `links` parallel links widen each lane. A payload in bytes is that many
@@ -49,14 +49,14 @@ class Route(Struct, frozen=True, kw_only=True):
 
     @property
     def lanes(self) -> int:
-        """Links that carry the payload at once, out of each chip."""
+        """Links out of each chip that carry the payload at the same time."""
         if self.algorithm in ("ring", "switch"):
             return self.links
         return max(1, sum(1 if side == 2 else 2 for side in self.sides if side != 1)) * self.links
 
     @property
     def hops(self) -> Dim:
-        """Steps that cannot overlap: once round a ring, halfway round in both directions, half of each axis, or one."""
+        """Sequential steps: once around a ring, half of it in both directions, half of each axis of a torus, or one through a switch."""
         if self.chips == 1:
             return 0
         if self.algorithm == "ring":
@@ -67,12 +67,12 @@ class Route(Struct, frozen=True, kw_only=True):
 
     @property
     def gathered(self) -> Dim:
-        """The share of a payload that crosses the busiest link when all of it is gathered, or reduced and scattered: (p−1)/p a lane."""
+        """The share of a payload that crosses the busiest link in an all-gather or a reduce-scatter: (p−1)/p, divided by the lanes."""
         return ratio(self.chips - 1, self.chips * self.lanes)
 
     @property
     def exchanged(self) -> Dim:
-        """The share of a chip's buffer that crosses the busiest link when every chip sends every other a p-th of it."""
+        """The share of a chip's buffer that crosses the busiest link in an all-to-all."""
         if self.algorithm == "ring":
             return ratio(self.chips - 1, 2 * self.links)
         if self.algorithm == "switch":
@@ -81,7 +81,7 @@ class Route(Struct, frozen=True, kw_only=True):
 
 
 def _average_distance(side: Dim) -> Dim:
-    """Mean steps along one axis in one of its two directions: side/8, or (side² − 1)/(8 side) when odd; 1/2 over a pair's one link."""
+    """Mean steps along one axis in one of its two directions: side/8, or (side² − 1)/(8 side) if odd; 1/2 for two chips with one link."""
     if side == 2:
         return ratio(1, 2)
     return ratio(side * side - side % 2, 8 * side) if isinstance(side, int) else ratio(side, 8)
@@ -90,8 +90,8 @@ def _average_distance(side: Dim) -> Dim:
 def wiring(link: Ceiling) -> tuple[Algorithm, int]:
     """The best algorithm on a machine's link, and how many such links it uses at once.
 
-    Where every chip reaches every other directly that is all links between them; on rings and tori it is both directions of one axis.
-    Networks between systems (DCN, PCIe) are switched.
+    If every chip has links to every other, it uses all of them at once; on rings and tori it uses both directions of one axis. Networks
+    between systems (DCN, PCIe) are switched.
     """
     if link.resource.name not in SCALE_UP:
         return "switch", 1
@@ -102,7 +102,7 @@ def wiring(link: Ceiling) -> tuple[Algorithm, int]:
 
 
 def direct_peers(link: Ceiling) -> int:
-    """How many other chips each chip has links of its own to; 0 where they meet in a switch, or each reaches its neighbours alone."""
+    """The number of chips to which a chip has dedicated links; 0 if they are connected by a switch, or only to their neighbours."""
     words = link.topology.lower()
     if "switch" in words or not any(word in words for word in DIRECT):
         return 0
@@ -111,7 +111,7 @@ def direct_peers(link: Ceiling) -> int:
 
 
 def links_among(links: int, peers: int, chips: Dim) -> int:
-    """How many of a chip's links lead to the others of a group: all of them through a switch, else those to its direct peers.
+    """How many of a chip's links lead to other chips of a group: all of them through a switch, else those to its direct peers.
 
     >>> links_among(18, 0, 2), links_among(7, 7, 2), links_among(21, 7, 4), links_among(7, 7, 8)
     (18, 1, 9, 7)
@@ -130,17 +130,17 @@ def route(name: str, over: Dim, over_y: Dim, over_z: Dim, algorithm: Algorithm, 
 
 
 def sends(tensor: str, shape: tuple[Dim, ...], one: str, share: Dim, link: Link) -> tuple[Row, ...]:
-    """The row of a tensor on a link; none where nothing crosses."""
+    """The row of a tensor on a link; empty if nothing crosses it."""
     return (send(tensor, shape, one, level=Resource(link), passes=share),) if share else ()
 
 
 def hop_work(link: Link, hops: Dim) -> Cost:
-    """Hops on a link, each of which costs its latency."""
+    """The cost of hops on a link, each with the link's latency."""
     return Cost.of({f"{link}/hop": hops})
 
 
 def exchange(kind: str, elements: Dim, one: DType, way: Route, link: Link) -> Collective:
-    """A collective by its payload and the chips it is between."""
+    """A collective by its payload and the chips that take part."""
     return Collective(kind=kind, devices=way.chips, bytes=one.bytes(elements), link=str(link))
 
 

@@ -7,17 +7,17 @@ from .notation import Dim, Format, Level
 
 DEFAULT = "bf16"
 VECTOR = "fp32"
-# Levels whose reads and writes have ports, and rates, of their own.
+# Levels with separate ports, and so separate rates, for reads and writes.
 PORTED = ("vmem", "cmem")
 
 
 def number(*names: Format) -> DType:
-    """The first format that is named, or bf16."""
+    """The first format that is not None, or bf16."""
     return dtype(next((name for name in names if name is not None), DEFAULT))
 
 
 def arithmetic(compute: Format, *operands: DType) -> DType:
-    """The format that is asked for, or the wider of the operands'."""
+    """The requested format, or the wider of the operands' formats."""
     return number(compute) if compute else wider(*operands)
 
 
@@ -33,7 +33,7 @@ def vector_work(flops: Dim, transcendentals: Dim, compute: Format, *operands: DT
 
 
 def port(level: Level, access: str) -> Resource:
-    """The resource whose bytes an access to a memory level counts as.
+    """The resource that an access to a memory level uses.
 
     >>> str(port("hbm", "read")), str(port("vmem", "write"))
     ('hbm', 'vmem.write')

@@ -1,7 +1,7 @@
 """Convolutions over any number of axes, without the multiplications by padding.
 
-Along one axis, output o and tap j meet input o·stride − padding + j·dilation. Only the pairs (o, j) whose input exists are counted,
-and only the inputs that some pair needs are read.
+Along one axis, output o reads input o·stride − padding + j·dilation at tap j. Only the pairs (o, j) whose input exists are counted, and
+only the inputs that some pair needs are read.
 """
 
 from math import prod
@@ -30,17 +30,17 @@ class Axis(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def same(cls, size: int, kernel: int, stride: int = 1, dilation: int = 1) -> "Axis":
-        """An axis padded so that its output has ceil(size/stride) positions, the odd zero on the far side."""
+        """An axis padded so that its output has ceil(size/stride) positions; an odd zero is at the end."""
         reach = (-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1
         total = max(0, reach - size)
         return cls(size=size, kernel=kernel, stride=stride, low=total // 2, high=total - total // 2, dilation=dilation)
 
     @property
     def out(self) -> int:
-        """Output positions; none where the kernel is longer than the padded input."""
+        """Output positions; 0 if the kernel is longer than the padded input."""
         return max(0, (self.size + self.low + self.high - (self.kernel - 1) * self.dilation - 1) // self.stride + 1)
 
-    def _met(self, tap: int) -> tuple[int, int]:
+    def _outputs(self, tap: int) -> tuple[int, int]:
         """First output whose input at this tap exists, and one past the last."""
         offset = tap * self.dilation - self.low
         first = max(0, -(offset // self.stride))
@@ -49,24 +49,24 @@ class Axis(Struct, frozen=True, kw_only=True):
     @property
     def taps(self) -> int:
         """Pairs of an output and a tap whose input exists."""
-        return sum(stop - first for first, stop in map(self._met, range(self.kernel)))
+        return sum(stop - first for first, stop in map(self._outputs, range(self.kernel)))
 
     @property
-    def touched(self) -> int:
-        """Inputs that some pair needs: all of them, unless the stride steps over some."""
+    def inputs_read(self) -> int:
+        """Inputs that some pair needs: all of them, unless the stride skips some."""
         if self.dilation == 1 and self.stride <= self.kernel:
             return max(0, min(self.size, (self.out - 1) * self.stride + self.kernel - self.low)) if self.out else 0
-        # Inputs of one tap are a progression of that stride, so taps overlap only within a remainder of it.
+        # The inputs of one tap are `stride` apart, so taps only share inputs of the same remainder modulo the stride.
         runs: dict[int, list[tuple[int, int]]] = {}
         for tap in range(self.kernel):
             shift, remainder = divmod(tap * self.dilation - self.low, self.stride)
-            first, stop = self._met(tap)
+            first, stop = self._outputs(tap)
             runs.setdefault(remainder, []).append((first + shift, stop + shift))
         return sum(_union(spans) for spans in runs.values())
 
 
 def _union(spans: list[tuple[int, int]]) -> int:
-    """How many whole numbers lie in any of these half-open spans."""
+    """How many integers are in the union of these half-open intervals."""
     covered, reached = 0, min(first for first, _ in spans)
     for first, stop in sorted(spans):
         covered += max(0, stop - max(first, reached))
@@ -100,7 +100,7 @@ def convolution(
         raise FormulaError(f"{name}: the kernel is longer than the padded input; make it smaller, or pad more")
     formats = ProductFormats.of(dtype, activations, weights, out, None, compute)
     depth = ratio(in_channels, groups)
-    sizes, needed, results = (tuple(getattr(axis, what) for axis in axes) for what in ("size", "touched", "out"))
+    sizes, needed, results = (tuple(getattr(axis, what) for axis in axes) for what in ("size", "inputs_read", "out"))
     x = ("activations", (batch, in_channels, *needed), formats.activations)
     w = ("weights", (out_channels, depth, *(axis.kernel for axis in axes)), formats.weights)
     y = ("out", (batch, out_channels, *results), formats.out)

@@ -1,7 +1,7 @@
 """Dense products on the matrix unit, and the dot product on the vector unit.
 
-A product's operands, result, accumulator and arithmetic each have a number format of their own; `dtype` stands for those that are
-not named, and arithmetic runs in the wider of the operands' formats.
+A product's operands, result, accumulator and arithmetic each have a number format; `dtype` is the default, and arithmetic runs in the wider
+of the operands' formats.
 """
 
 from typing import Literal
@@ -31,7 +31,7 @@ class ProductFormats(Struct, frozen=True, kw_only=True):
     def of(
         cls, dtype: Format, activations: Format, weights: Format, out: Format, accumulator: Format = None, compute: Format = None
     ) -> "ProductFormats":
-        """Formats from options: `dtype` for what is not named, the wider operand for the arithmetic."""
+        """Formats from options: `dtype` by default, and the wider operand's for the arithmetic."""
         left, right = number(activations, dtype), number(weights, dtype)
         return cls(
             activations=left,
@@ -46,16 +46,16 @@ class ProductFormats(Struct, frozen=True, kw_only=True):
         return _is_complex(self.activations) or _is_complex(self.weights)
 
     def work(self, flops: Dim) -> Cost:
-        """FLOP between real numbers; between complex ones they are four times as many: 6 to multiply and 2 to add."""
+        """The work of ``flops`` real FLOP; four times as many for complex numbers: 6 to multiply and 2 to add instead of 2."""
         return matrix_work(4 * flops if self.is_complex else flops, self.compute)
 
     def written(self, shape: tuple[Dim, ...]) -> tuple[Row, ...]:
-        """The result, and the accumulator where it is counted."""
+        """The rows of the result, and of the accumulator if it is counted."""
         extra = (write("accumulator", shape, self.accumulator),) if self.accumulator else ()
         return (write("out", shape, self.out), *extra)
 
     def product(self, m: Dim, k: Dim, n: Dim, batch: Dim = 1, *, out: bool = False) -> Product | None:
-        """The product by its sizes, of real numbers; 8-bit floats make a bf16 result unless another is named."""
+        """The product by its sizes, or None for complex numbers; a product of 8-bit floats is in bf16 unless ``out`` is given."""
         if self.is_complex:
             return None
         narrow = self.compute.rate == "fp8" and not out
@@ -72,16 +72,16 @@ class ProductFormats(Struct, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        said = []
+        notes = []
         if self.is_complex:
-            said.append("a complex multiply and add is 8 FLOP")
+            notes.append("a complex multiply and add is 8 FLOP")
         if self.activations.rate != self.weights.rate:
-            said.append(f"{self.activations} activations times {self.weights} weights, computed in {self.compute}")
+            notes.append(f"{self.activations} activations times {self.weights} weights, computed in {self.compute}")
         if passes := passes_note(self.compute.rate):
-            said.append(passes)
+            notes.append(passes)
         if self.accumulator:
-            said.append(f"an accumulator of {self.accumulator} is written in addition to the result")
-        return tuple(said)
+            notes.append(f"an accumulator of {self.accumulator} is written in addition to the result")
+        return tuple(notes)
 
 
 def _is_complex(number: DType) -> bool:

@@ -1,7 +1,7 @@
-"""Fused attention, whichever library runs it: the pairs of a query and a key that meet, and the work of each pair.
+"""Fused attention of any library: the pairs of a query and a key that are not masked, and the work per pair.
 
 Forward, two products: scores and values. Backward, five: the scores again, the gradients of values, probabilities, queries and keys.
-Causal counts half the square that queries make with their own keys.
+Causal counts half of the square of queries and their own keys.
 """
 
 from fractions import Fraction
@@ -20,9 +20,9 @@ FULL_LENGTHS = "sequence lengths are known only at run time: assuming full seque
 
 
 class Attention(Struct, frozen=True, kw_only=True):
-    """One call: sizes, widths of keys and values, the mask and what else is fused.
+    """One call: sizes, widths of keys and values, the mask, and whether a bias and dropout are fused.
 
-    ``window`` is the number of keys up to its own that a query sees, none when 0. ``bottom_right`` aligns the causal mask with the
+    ``window`` is the number of keys, up to its own, that a query sees; 0 is no window. ``bottom_right`` aligns the causal mask with the
     last key instead of the first.
     """
 
@@ -47,7 +47,7 @@ class Attention(Struct, frozen=True, kw_only=True):
             return t * s
         if t == 1:
             return min(s, self.window or s) if self.bottom_right else min(s, 1)
-        before = s - t if self.bottom_right else 0  # keys before the first query's own; negative when late queries alone see any
+        before = s - t if self.bottom_right else 0  # keys before the first query's own; negative if only late queries see any
         reach = self.window or (t + s)
         return tidy(_area(t, s, before, reach))
 
@@ -71,8 +71,8 @@ class Attention(Struct, frozen=True, kw_only=True):
     def backward(self) -> Cost:
         """2 · pairs · (3d + 2d_v) on the matrix unit: scores again, and the gradients of queries, keys, values and probabilities.
 
-        On the vector unit 5 FLOP and an exp a pair: scale, minus the row's logarithm, P·(dP − D) (2), scale again; with a bias 2 more
-        (added, and its gradient summed), with dropout 2 more; and D = Σ dO·O, 2 d_v a query.
+        On the vector unit 5 FLOP and an exp per pair: scale, minus the row's logarithm, P·(dP − D) (2), scale again; with a bias 2 more
+        (added, and its gradient summed), with dropout 2 more; and D = Σ dO·O, 2 d_v per query.
         """
         flops = self.pairs * (5 + 2 * self.bias + 2 * self.dropout) + 2 * self.batch * self.heads * self.queries * self.value_width
         return self._cost(2 * self.pairs * (3 * self.key_width + 2 * self.value_width), flops, self.pairs)
@@ -82,12 +82,12 @@ class Attention(Struct, frozen=True, kw_only=True):
 
 
 def _area(t: int, s: int, before: int, reach: int) -> Fraction:
-    """The part of t x s where key − query − before lies in [−reach, 0], as an area: diagonals count half."""
+    """The area of the t x s rectangle where key − query − before is in [−reach, 0]: pairs on its borders count half."""
     return _under(t, s, before) - _under(t, s, before - reach)
 
 
 def _under(t: int, s: int, offset: int) -> Fraction:
-    """The area of 0 ≤ x ≤ t, 0 ≤ y ≤ min(s, x + offset): the integral over x of that height, where it is positive."""
+    """The area of 0 ≤ x ≤ t, 0 ≤ y ≤ min(s, x + offset): the integral over x of the height, where that is positive."""
     start = min(max(0, -offset), t)  # below this the height is 0
     full = min(max(start, s - offset), t)  # from here on it is s
     rising = Fraction((full + offset) ** 2 - (start + offset) ** 2, 2)

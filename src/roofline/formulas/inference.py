@@ -1,7 +1,7 @@
 """Attention and the key-value cache: prefill and decode, full and causal, flash and materialised, grouped and latent heads.
 
-Both products run on the matrix unit; scale and softmax run on the vector unit, 4 FLOP and 1 transcendental a score. Causal counts
-half of the square that queries make with their own keys; keys before them are seen in full.
+Both products run on the matrix unit; scale and softmax run on the vector unit, 4 FLOP and 1 transcendental per score. Causal counts half of
+the square of queries and their own keys; earlier keys count in full.
 """
 
 from fractions import Fraction
@@ -23,7 +23,7 @@ Kernels = Literal["flash", "materialised"]
 
 
 def scored(name: str, q_len: Dim, kv_len: Dim, causal: bool) -> tuple[Dim, tuple[str, ...]]:
-    """Pairs of a query and a key that meet, and what to say about them.
+    """The number of pairs of a query and a key that are not masked, and notes on it.
 
     All q·kv of them, or with causal q·kv − q²/2; one query alone, as in decode, sees every key.
     """
@@ -35,7 +35,7 @@ def scored(name: str, q_len: Dim, kv_len: Dim, causal: bool) -> tuple[Dim, tuple
 
 
 def _score_work(pairs: Dim, key_dim: Dim, value_dim: Dim, compute: DType, vector: Format) -> Cost:
-    """Two products, a scale and a softmax for so many pairs."""
+    """Two products, a scale and a softmax for a number of pairs."""
     softmax, scale = POINTWISE["softmax"], POINTWISE["scale"]
     flops = pairs * (softmax.flops + scale.flops)
     return matrix_work(2 * pairs * (key_dim + value_dim), compute) + vector_work(flops, pairs * softmax.transcendentals, vector)
@@ -190,7 +190,7 @@ def latent_attention(
     into = batched_matmul(heads, tokens, head_dim, latent, dtype=dtype, weights=weights, compute=compute)
     back = batched_matmul(heads, tokens, latent, values, dtype=dtype, weights=weights, compute=compute)
     whole = part("absorb", into) + part("attention", core) + part("expand", back)
-    # The queries are what was absorbed and their rotary part.
+    # A query is its absorbed part and its rotary part.
     whole = same_tensors(whole, {"absorb.out": "attention.q", "expand.activations": "attention.out"})
     return whole.named(name, "absorbed: the cache is read once for all heads, as keys and as values")
 
@@ -212,7 +212,7 @@ def _expanded(
     compute: Format,
     vector: Format,
 ) -> Ledger:
-    """Latent attention with the keys and values of every head made from the latents first."""
+    """Latent attention that first computes the keys and values of every head from the latents."""
     own, stored, kernel = number(dtype), number(cache, dtype), number(weights, dtype)
     made = heads * (head_dim + values)
     unit = arithmetic(compute, stored, kernel)

@@ -1,6 +1,6 @@
-"""Mixture of experts: routing, dispatch, the experts' feed-forward layers, and combining what they made.
+"""Mixture of experts: routing, dispatch, the experts' feed-forward layers, and combining their outputs.
 
-With `over` chips the experts are spread evenly, `tokens` are those of one chip, and every figure is one chip's.
+Experts are divided evenly over `over` chips, `tokens` are those of one chip, and all results are for one chip.
 """
 
 from math import exp, log1p
@@ -18,7 +18,7 @@ from .transformer import feed_forward, ffn, together
 
 
 def expected_experts(experts: Dim, top_k: Dim, tokens: Dim) -> float:
-    """Distinct experts that tokens choosing evenly and apart are expected to visit: E(1 − (1 − k/E)^T).
+    """The expected number of distinct experts if each token chooses k evenly at random: E(1 − (1 − k/E)^T).
 
     >>> round(expected_experts(8, 2, 4), 2)
     5.47
@@ -44,7 +44,7 @@ def moe_router(
 ) -> Ledger:
     """A score for every expert and token, and the top k of them: a matmul, a softmax and a selection.
 
-    2·tokens·width·experts FLOP; choosing compares: 0 FLOP. k indices and k fp32 weights a token are written.
+    2·tokens·width·experts FLOP; the comparisons of the top k are 0 FLOP. k indices and k fp32 weights per token are written.
     """
     _check("moe_router", experts, top_k)
     scores = matmul(tokens, width, experts, dtype=dtype, weights=weights, compute=compute)
@@ -114,8 +114,8 @@ def moe_experts(
     formats = ProductFormats.of(dtype, None, weights, None, None, compute)
     layer = feed_forward(tokens * top_k, width, hidden, copies=visited, gated=gated, fused=fused, formats=formats, vector=vector)
     expected = ratio(1, over) * expected_experts(experts, top_k, tokens * over)
-    said = f"weights of {visited} of {here} experts are read; routing evenly at random would touch {expected:.4g}"
-    return layer.named(name, said)
+    note = f"weights of {visited} of {here} experts are read; routing evenly at random would touch {expected:.4g}"
+    return layer.named(name, note)
 
 
 @formula("moe_combine", group="moe", example=(4096, 4096), aliases=("combine",))
@@ -133,7 +133,7 @@ def moe_combine(
 ) -> Ledger:
     """The weighted sum of the outputs of a token's k experts: k multiplies and k − 1 adds per element.
 
-    bytes = tokens·k·width elements read and k shares a token, tokens·width written; over p chips, the all-to-all back.
+    bytes = tokens·k·width elements and k weights per token read, tokens·width written; over p chips, the all-to-all back.
     """
     one, way = number(dtype), route("moe_combine", over, 1, 1, algorithm, links)
     rows = (
@@ -202,6 +202,6 @@ def moe(
     names = {"dispatch.x": "router.scores.activations", "dispatch.indices": "router.indices", "combine.shares": "router.shares"}
     if shared:
         names["shared.up.activations"] = "router.scores.activations"
-    if over == 1:  # else they arrive from other chips
+    if over == 1:  # otherwise they come from other chips
         names |= {"experts.up.activations": "dispatch.dispatched", "combine.made": "experts.down.out"}
     return same_tensors(together("moe", parts), names)

@@ -1,4 +1,4 @@
-"""Data movement: operations that compute nothing, or next to nothing."""
+"""Data movement: operations with little or no arithmetic."""
 
 from ..ledger import Ledger, Row, read, send, write
 from ..operation import Streamed
@@ -11,7 +11,7 @@ HOST_BUS = "host memory is reached over PCIe, whose bytes are counted on pcie to
 
 
 def _bus(tensor: str, shape: tuple[Dim, ...], one: str, source: Level, target: Level) -> tuple[Row, ...]:
-    """The crossing of PCIe between an accelerator and its host."""
+    """The row of PCIe bytes for a copy between an accelerator and its host; empty for other copies."""
     return (send(tensor, shape, one, level=Resource("pcie")),) if (source == "host") != (target == "host") else ()
 
 
@@ -19,7 +19,7 @@ def _bus(tensor: str, shape: tuple[Dim, ...], one: str, source: Level, target: L
 def copy(elements: Dim, *, dtype: Format = "bf16", source: Level = "hbm", target: Level = "hbm") -> Ledger:
     """Elements read from one memory and written to another: no FLOP.
 
-    bytes = elements read at `source` and written at `target`; between host and device they cross PCIe besides.
+    bytes = elements read at `source` and written at `target`; between host and device they also cross PCIe.
     """
     one = number(dtype)
     bus = _bus("x", (elements,), one.name, source, target)
@@ -51,7 +51,7 @@ def concatenate(elements: Dim, *, parts: int = 2, dtype: Format = "bf16") -> Led
 def gather(rows: Dim, width: Dim, *, dtype: Format = "bf16", indices: Format = "int32") -> Ledger:
     """Y[i] = X[index[i]]: only the selected rows of X are read, and written.
 
-    bytes = rows·width elements read and written, and one index a row.
+    bytes = rows·width elements read and written, and one index per row.
     """
     one = number(dtype)
     moved = (read("indices", (rows,), number(indices)), read("x", (rows, width), one), write("out", (rows, width), one))
@@ -64,7 +64,7 @@ def scatter(
 ) -> Ledger:
     """X[index[i]] = Y[i], in place: only the selected rows are written; adding to them reads them too.
 
-    bytes = rows·width elements read and written, and one index a row; `accumulate` reads the target rows and does 1 FLOP per element.
+    bytes = rows·width elements read and written, and one index per row; `accumulate` reads the target rows and does 1 FLOP per element.
     """
     one = number(dtype)
     moved = (read("indices", (rows,), number(indices)), read("updates", (rows, width), one), write("x", (rows, width), one))
@@ -80,8 +80,8 @@ def embedding(
 ) -> Ledger:
     """One row of a table for each token: tokens x width elements are gathered, whatever the size of the table.
 
-    bytes = tokens·width elements read and written, and one index a token. With `vocabulary`, a row that several tokens share is
-    read once, so no more than the whole table is.
+    bytes = tokens·width elements read and written, and one index per token. With `vocabulary`, a row that several tokens share is read
+    once, so at most the whole table is read.
     """
     one = number(dtype)
     distinct = tokens if vocabulary is None else min(tokens, vocabulary)

@@ -1,4 +1,4 @@
-"""How the devices of a group are joined, and what a collective of any framework costs there: bytes through the busiest link, and hops."""
+"""The network between the devices of a group, and the cost of a collective on it: bytes through the busiest link, and hops."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .notation import Link
 
 
 class Network(Struct, frozen=True):
-    """How the chips of a program are joined: the link, the way it is wired, and how many such links each chip drives at once.
+    """The network between a program's chips: the link, the algorithm, and how many such links each chip uses at once.
 
-    ``peers`` are the chips that each has links of its own to, where no switch is between them: a group of fewer uses fewer links.
+    ``peers`` is the number of chips to which each has dedicated links, without a switch: a smaller group uses fewer of them.
     """
 
     link: str = "nvlink"
@@ -38,7 +38,7 @@ class Network(Struct, frozen=True):
 
 
 def network_of(machine: Machine, link: str | None = None) -> Network | None:
-    """How a machine's chips are joined: over its own scale-up link, or the one named, by the best algorithm there."""
+    """The network of a machine's chips: its scale-up link or the given one, with the best algorithm for it."""
     ceiling = next((found for unit in ([link] if link else SCALE_UP) if (found := machine.ceiling(unit))), None)
     if ceiling is None:
         return Network(link) if link else None
@@ -46,7 +46,7 @@ def network_of(machine: Machine, link: str | None = None) -> Network | None:
 
 
 def asked_network(machine: Machine, link: str | None, topology: str | None, algorithm: Algorithm | None) -> Network | None:
-    """The network that a user asks for: any of the link, the topology (``ring``, ``switch`` or the sides of a torus) and the algorithm."""
+    """The network with the user's choice of link, topology (``ring``, ``switch`` or the sides of a torus) and algorithm."""
     if link is not None and not (machine.ceiling(link) and link in LINK_UNITS):
         known = [ceiling.resource.name for ceiling in machine.links]
         others = did_you_mean(link, known) or f"; it has: {', '.join(known) or 'none'}"
@@ -74,7 +74,7 @@ _USUAL: dict[str, Network] = {
 
 
 def collective_ledger(kind: str, size: int, chips: int, network: Network) -> Ledger:
-    """The formula of a collective, each chip holding so many bytes before it."""
+    """The ledger of a collective; ``size`` is each chip's bytes before it."""
     link: Link = network.link  # type: ignore[assignment]
     if kind in ("collective-permute", "collective-broadcast", "collective-reduce"):
         sending = 2 if kind == "collective-permute" else chips
@@ -92,7 +92,7 @@ def collective_ledger(kind: str, size: int, chips: int, network: Network) -> Led
         "reduce-scatter": formulas.reduce_scatter,
     }[kind]
     whole = size * chips if kind == "all-gather" else size
-    # A group that is not the whole torus is taken to lie along one axis of it.
+    # A group that is not the whole torus is assumed to be along one axis of it.
     over, over_y, over_z = (*network.sides, 1, 1)[:3] if network.algorithm == "torus" and prod(network.sides) == chips else (chips, 1, 1)
     links = formulas.links_among(network.links, network.peers, chips)
     return rule(whole, dtype="uint8", over=over, over_y=over_y, over_z=over_z, algorithm=network.algorithm, links=links, link=link)

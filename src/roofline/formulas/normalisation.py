@@ -1,4 +1,4 @@
-"""Normalisations, losses and reductions: operations that need a whole row before they can finish any of it."""
+"""Normalisations, losses and reductions: operations that need a whole row before they can write any of it."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ from .pointwise import COMPARISONS
 from .pointwise_counts import POINTWISE
 from .registry import formula
 
-# FLOP to make one value of a row of n: (a, b) is a·n + b.
+# FLOP to reduce a row of n elements to one value: (a, b) is a·n + b.
 REDUCTION_FLOPS = {"sum": (1, -1), "mean": (1, 0), "norm": (2, -1), "max": (0, 0), "min": (0, 0), "argmax": (0, 0), "argmin": (0, 0)}
 
 

@@ -1,4 +1,4 @@
-"""The words formulas are written in: dimensions, number formats, levels and links, and arithmetic that stays exact.
+"""The types of formulas' arguments: dimensions, number formats, levels and links; and exact arithmetic on dimensions.
 
 A solver evaluates formulas at whole numbers as large as 2**200 and at fractions, so nothing here turns them into floats.
 """
@@ -16,7 +16,7 @@ Link = Literal["ici", "nvlink", "xgmi", "neuronlink", "xelink", "roce", "etherne
 
 
 def ratio(above: Dim, below: Dim) -> Dim:
-    """The exact quotient of exact numbers; a float only where one of them is.
+    """The exact quotient of exact numbers; a float only if one of them is.
 
     >>> ratio(8, 2), ratio(1, 3), ratio(1.5, 3)
     (4, Fraction(1, 3), 0.5)
@@ -38,13 +38,13 @@ def tiles(size: Dim, tile: Dim) -> Dim:
 
 
 def require_whole(formula: str, **sizes: Dim) -> None:
-    """Refuse sizes between whole numbers, for formulas that count positions one by one."""
+    """Refuses fractional sizes, for formulas that count positions one by one."""
     for name, size in sizes.items():
         if size != int(size):
             raise FormulaError(f"{formula}: {name} is {size}; give a whole number")
 
 
 def require_shared(formula: str, many: str, count: Dim, few: str, groups: Dim) -> None:
-    """Refuse groups that do not share their members evenly; between whole numbers every split is even."""
+    """Refuses a count that is not divisible by the groups; fractional numbers always are."""
     if isinstance(count, int) and isinstance(groups, int) and count % groups:
         raise FormulaError(f"{formula}: {count} {many} cannot be divided among {groups} {few}; choose a divisor of {count}")

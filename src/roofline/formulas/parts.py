@@ -15,7 +15,7 @@ def part(name: str, ledger: Ledger) -> Ledger:
 
 
 def same_tensors(ledger: Ledger, names: Mapping[str, str]) -> Ledger:
-    """A composite in which tensors are those of earlier parts: ``names`` has the name in a part, and the earlier one."""
+    """A composite in which some tensors are those of earlier parts: ``names`` maps the name in a part to the earlier one."""
     unknown = {*names, *names.values()} - {row.tensor for row in ledger.rows}
     if unknown:
         raise FormulaError(f"{ledger.name} has no tensor {', '.join(sorted(unknown))}")

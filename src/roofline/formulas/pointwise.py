@@ -12,7 +12,7 @@ from .registry import formula
 
 COMPARISONS = "comparisons are counted as 1 FLOP each"
 ALIKE = Streamed(kind="elementwise")
-MOST_TENSORS = 1_000  # that one operation reads or writes
+MOST_TENSORS = 1_000  # read or written by one operation
 
 
 @formula("elementwise", group="pointwise", example=(2**24,), aliases=("map", "loop_fusion"), zero=("flops", "transcendentals", "inputs"))
@@ -103,7 +103,7 @@ rope = _pointwise("rope", "rotary_embedding")
 def dropout(elements: Dim, *, dtype: Format = "bf16", out: Format = None, mask: Format = None, compute: Format = None) -> Ledger:
     """x times 0 or 1/keep: 1 FLOP per element; a mask kept for the backward pass is one more tensor written.
 
-    bytes = elements read and written; with `mask`, elements of that format besides. Random numbers are not counted.
+    bytes = elements read and written; with `mask`, also elements of that format written. Random numbers are not counted.
     """
     operand, facts = number(dtype), POINTWISE["dropout"]
     kept = (write("mask", (elements,), mask),) if mask else ()

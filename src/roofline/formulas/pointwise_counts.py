@@ -1,17 +1,17 @@
-"""What each pointwise operation does to one element: the one place where these counts are written.
+"""FLOP and transcendentals per element of each pointwise operation, the only table of these counts.
 
 A multiply, an add or a division is 1 FLOP; a comparison, a sign flip, a select or a conversion is 0; exp, log, tanh, erf, sin, cos and
-roots are transcendentals, which stand apart. A fused chain is a sum of these facts.
+roots are transcendentals, which are counted separately. A fused chain is the sum of its operations.
 """
 
 from msgspec import Struct
 
 
 class PerElement(Struct, frozen=True, kw_only=True):
-    """What one operation costs an element: FLOP, transcendentals, comparisons, and the tensors it reads besides its main input.
+    """The cost of one operation per element: FLOP, transcendentals, comparisons, and the tensors it reads besides its main input.
 
-    ``reduces`` says that it needs the whole last axis before it can write any of it; ``per_row`` is transcendentals a row of that
-    axis. ``why`` is the count, written out.
+    ``reduces`` says that it needs the whole last axis before it can write any of it; ``per_row`` is transcendentals per row of that axis.
+    ``why`` explains the count.
     """
 
     flops: int

@@ -1,8 +1,8 @@
-"""The registry of formulas: their names, framework names, and what a command line needs to know of each.
+"""The registry of formulas: their names, framework names, and parameters.
 
 A formula is a pure function of shapes that returns a `Ledger`. Its positional parameters are dimensions; its keyword-only
 parameters are options: number formats, whole numbers, switches, choices or further dimensions. The registry checks every
-argument before the function sees it, so that formulas are mathematics only.
+argument before calling the function, so that formulas contain only mathematics.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ P = ParamSpec("P")
 
 
 class Parameter(Struct, frozen=True, kw_only=True):
-    """One argument of a formula: a dimension in its place, or an option by its name.
+    """One argument of a formula: a positional dimension or a named option.
 
     ``kind`` says how it is written: a positive number (``dim``), a number format, a whole number, a real number, a switch, or one
     of ``choices``. A default of ``None`` means that the formula derives it; ``meaning`` says how.
@@ -45,11 +45,11 @@ class Parameter(Struct, frozen=True, kw_only=True):
 
     @property
     def meaning(self) -> str:
-        """What it stands for, in the words that all formulas share."""
+        """Its meaning, which is the same in all formulas."""
         return (DIMENSIONS if self.positional else OPTIONS)[self.name]
 
     def check(self, formula: str, value: object) -> None:
-        """Refuse a value that means nothing here."""
+        """Refuses an invalid value."""
         if value is None and not self.required and self.default is None:
             return
         if self.kind == "format":
@@ -72,7 +72,7 @@ class Parameter(Struct, frozen=True, kw_only=True):
             raise FormulaError(f"{formula}: {self.name}: {why}") from None
 
     def _check_number(self, formula: str, value: object) -> None:
-        # An int may be too large for a float, which `isfinite` would make of it.
+        # `isfinite` converts an int to a float, for which it may be too large.
         number = isinstance(value, (int, Fraction)) or (isinstance(value, float) and isfinite(value))
         if isinstance(value, bool) or not number or (self.kind == "int" and not isinstance(value, int)):
             what = "whole number" if self.kind == "int" else "positive number"
@@ -83,9 +83,9 @@ class Parameter(Struct, frozen=True, kw_only=True):
 
 
 class Formula(Struct, frozen=True, kw_only=True):
-    """A registered formula: call it, or read what it takes.
+    """A registered formula: callable, with its parameters.
 
-    ``example`` is a tuple of dimensions for which it makes sense, used by tests, documentation and help.
+    ``example`` is a tuple of realistic dimensions, used by tests, documentation and help.
     """
 
     name: str
@@ -119,7 +119,7 @@ class Formula(Struct, frozen=True, kw_only=True):
         return " ".join([self.name, *(parameter.name.upper() for parameter in self.dimensions)])
 
     def __call__(self, *dimensions: Dim, **options: Any) -> Ledger:
-        """Price it; arguments that do not fit its signature are a `FormulaError`."""
+        """The ledger for these arguments; raises `FormulaError` if they do not match the signature."""
         try:
             signature(self.function).bind(*dimensions, **options)
         except TypeError as error:
@@ -138,7 +138,7 @@ def formula(
 ) -> Callable[[Callable[P, Ledger]], Callable[P, Ledger]]:
     """Register a function of shapes under a name and its aliases; ``zero`` names the options that may be 0.
 
-    A name that is taken is an error.
+    Registering a name twice is an error.
     """
 
     def register(function: Callable[P, Ledger]) -> Callable[P, Ledger]:
@@ -161,7 +161,7 @@ def formula(
 
 
 def _parameters(function: Any, zero: tuple[str, ...]) -> tuple[Parameter, ...]:
-    """The parameters of a plain function: dimensions, then options behind a ``*``."""
+    """The parameters of a plain function: dimensions, then options after a ``*``."""
     kinds: dict[Any, Kind] = {Dim: "dim", Dim | None: "dim", str | None: "format", int: "int", float: "float", bool: "bool"}
     found = []
     for name, given in signature(function).parameters.items():

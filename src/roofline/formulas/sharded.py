@@ -1,4 +1,4 @@
-"""A product sharded over chips, with the exchange that the sharded dimension implies."""
+"""A product sharded over chips, with the collective that the sharded dimension requires."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from .dense import ProductFormats, matmul
 from .notation import Dim, Format, Link, ratio
 from .registry import formula
 
-# What may lie sharded and be gathered, by the dimension that is split: never the operand that is split for good.
+# The tensors that may be stored sharded and gathered, by the split dimension: not the operand that stays split.
 GATHERS = {"m": ("none", "weights", "out"), "k": ("none",), "n": ("none", "activations", "out")}
 
 
@@ -36,10 +36,10 @@ def sharded_matmul(
 ) -> Ledger:
     """One chip's part of Z[m, n] = X[m, k] · W[k, n] with one dimension split over p chips: 2mkn/p FLOP, and its communication.
 
-    Split k leaves partial sums of all of Z, which are exchanged: 2(p−1)/p of Z over each link in a ring all-reduce, half of that in a
-    reduce-scatter. Two chips all-reduce by sending each other their partial sums whole: k·m·n FLOP and 2mn bytes of bf16 a chip.
-    Split m (or n) exchanges nothing, unless `gather` names a tensor that lies sharded and is gathered: (p−1)/p of it. A split that
-    does not come out even is priced at its average. Hops are counted only with `latency`: the bytes alone decide the crossing.
+    Splitting k gives partial sums of all of Z, which are exchanged: 2(p−1)/p of Z over each link in a ring all-reduce, half of that in a
+    reduce-scatter. Two chips all-reduce by sending each other all their partial sums: k·m·n FLOP and 2mn bytes of bf16 per chip.
+    Splitting m (or n) exchanges nothing, unless `gather` names a tensor that is stored sharded and gathered: (p−1)/p of it. An uneven
+    split is priced at its average. Hops are counted only with `latency`: the crossover depends on the bytes alone.
     """
     way = route("sharded_matmul", over, 1, 1, algorithm, links)
     formats = ProductFormats.of(dtype, activations, weights, out, accumulator, compute)

@@ -1,4 +1,4 @@
-"""Training steps: forward, backward, the gradients written, what is saved in between, and the optimizer's update."""
+"""Training steps: forward, backward, gradients, saved activations, and the optimizer's update."""
 
 from math import prod
 from typing import Any, Literal
@@ -18,7 +18,7 @@ Optimizer = Literal["sgd", "momentum", "adam", "adamw"]
 
 
 class Rule(Struct, frozen=True, kw_only=True):
-    """What an optimizer does to one parameter: FLOP, transcendentals, and the numbers it keeps. ``why`` is the count, written out."""
+    """The work of an optimizer per parameter: FLOP, transcendentals, and its state. ``why`` explains the count."""
 
     flops: int
     transcendentals: int = 0
@@ -49,8 +49,8 @@ def optimizer_update(
     """One update of every parameter: gradient and state read, state and weight written.
 
     FLOP per parameter = 2 (SGD), 4 (momentum), 12 and a root (Adam), 13 and a root (AdamW). bytes = the gradient read; each of 0, 1
-    or 2 state tensors read and written; the weights read and written, or, with a `master` copy, that read and written and the
-    weights written only.
+    or 2 state tensors read and written; the weights read and written or, with a `master` copy, the copy read and written and the weights
+    only written.
     """
     rule, each = RULES[optimizer], (parameters,)
     own = number(weights)
@@ -94,7 +94,7 @@ def _gradient(row: Row, **changes: Any) -> Row:
 
 
 def count_parameters(forward: Ledger) -> Dim:
-    """How many trained numbers a forward pass reads."""
+    """The number of trained parameters that a forward pass reads."""
     counted: Dim = sum((prod(row.shape) * row.passes for row in forward.rows if row.reads_parameter), 0)
     return tidy(counted)
 
@@ -111,11 +111,10 @@ def training_step(
     compute: Format = None,
     recompute: bool = False,
 ) -> Ledger:
-    """A step made of any forward pass: forward, backward, and the update of its parameters.
+    """A training step from any forward pass: forward, backward, and the update of its parameters.
 
     Without ``parameters``, those that the forward pass reads are updated. With ``recompute`` the forward pass runs again before the
-    backward one, and what it makes need not be kept. Micro-batches are a scaled forward pass, ``training_step(8 * forward,
-    parameters=…)``.
+    backward one, and its activations are not kept. Micro-batches are a scaled forward pass, ``training_step(8 * forward, parameters=…)``.
     """
     count = count_parameters(forward) if parameters is None else parameters
     if not count > 0:
@@ -129,7 +128,7 @@ def training_step(
 
 
 def _as_updated(row: Row, parameters: set[str]) -> Row:
-    """A row of the passes; a weight or its gradient is a part of what the update reads and writes at once."""
+    """A row of the passes; a weight or its gradient is the same tensor as in the update."""
     if row.tensor in parameters:
         return replace(row, same_as="update.weights")
     return replace(row, same_as="update.gradients") if row.tensor.removeprefix("gradient of ") in parameters else row

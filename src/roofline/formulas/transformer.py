@@ -13,7 +13,7 @@ from .registry import formula
 
 
 def _product(name: str, tokens: Dim, k: Dim, n: Dim, copies: Dim | None, formats: ProductFormats) -> Ledger:
-    """A product whose weights exist in so many copies, each token using one; no number means one for all, as in a matmul."""
+    """A product whose weights exist in ``copies``, of which each token uses one; None is one for all tokens, as in a matmul."""
     shape = (k, n) if copies is None else (copies, k, n)
     rows = (read("activations", (tokens, k), formats.activations), read("weights", shape, formats.weights), *formats.written((tokens, n)))
     return part(name, Ledger(name, formats.work(2 * tokens * k * n), rows, formats.notes))
@@ -22,12 +22,12 @@ def _product(name: str, tokens: Dim, k: Dim, n: Dim, copies: Dim | None, formats
 def feed_forward(
     tokens: Dim, width: Dim, hidden: Dim, *, copies: Dim | None, gated: bool, fused: bool, formats: ProductFormats, vector: Format = None
 ) -> Ledger:
-    """Up, activation, down; ``copies`` of the weights for experts."""
+    """Up-projection, activation, down-projection; ``copies`` of the weights for experts."""
     own = formats.activations.name
     up = _product("up", tokens, width, 2 * hidden if gated else hidden, copies, formats)
     middle = (swiglu if gated else gelu)(tokens * hidden, dtype=own, compute=vector)
     if fused:
-        # The epilogue of the first product: its FLOP stay, its traffic goes, and the product writes one hidden tensor.
+        # The activation is an epilogue of the first product: its FLOP count, its traffic does not; the product writes one hidden tensor.
         written: tuple[Row, ...] = (write("up.out", (tokens, hidden), formats.out),)
         kept = tuple(row for row in up.rows if row.access == "read")
         first = replace(up, work=up.work + middle.work, rows=kept + written)
@@ -84,8 +84,8 @@ def transformer_block(
 ) -> Ledger:
     """One decoder layer: norm, QKV, rotary embedding, flash attention, projection, residual; norm, feed-forward, residual.
 
-    Prefill has `length` new tokens a sequence; decode has length 1 and the cache's `kv_len`. Every part is a kernel of its own;
-    keys and values go to the cache as they are made.
+    Prefill has `length` new tokens per sequence; decode has length 1 and the cache's `kv_len`. Every part is a kernel of its own; keys and
+    values are written to the cache directly.
     """
     tokens, kv = batch * length, heads if kv_heads is None else kv_heads
     wide = ratio(width, heads) if head_dim is None else head_dim
@@ -119,7 +119,7 @@ def transformer_block(
     return same_tensors(together("transformer_block", parts), names)
 
 
-# Tensors that one part of a block reads under another name than the part that writes them.
+# Tensors that one part of a block writes and another reads under another name.
 BLOCK_TENSORS = {
     "qkv.activations": "norm1.out",
     "rope.in0": "qkv.out",
@@ -134,7 +134,7 @@ BLOCK_TENSORS = {
     "residual2.in0": "residual1.out0",
     "residual2.in1": "ffn.down.out",
 }
-CACHED = ("attention.k", "attention.v")  # tensors of their own where there is a cache
+CACHED = ("attention.k", "attention.v")  # separate tensors if there is a cache
 
 
 def together(name: str, parts: tuple[Ledger, ...]) -> Ledger:

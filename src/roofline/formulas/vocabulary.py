@@ -1,4 +1,4 @@
-"""What the dimensions and options of formulas mean: one word means one thing in all of them."""
+"""The meanings of the dimensions and options of formulas: a name means the same in all of them."""
 
 DIMENSIONS = {
     "b": "examples, each with its own weights",
