@@ -1,4 +1,4 @@
-"""Attention in every variant PyTorch has: flash, memory-efficient, cuDNN, and the wrapper, forward and backward.
+"""All of PyTorch's attention operators: flash, memory-efficient, cuDNN, and the wrapper, forward and backward.
 
 Forward: two products. Backward: five, one of which computes the scores again; the model needs four. A causal mask counts half the
 square. Heads of q count for FLOP, heads of k and v for bytes. PyTorch's FlopCounterMode counts the full square and five products.
@@ -25,12 +25,11 @@ RECOMPUTED = "counted: the scores again, which flash attention computes a second
 
 
 class Variant(Struct, frozen=True, kw_only=True):
-    """Where one operator has its mask: 0-based places in its schema.
+    """The arguments of one operator: 0-based positions in its schema.
 
-    ``layout`` is the order of batch, heads and sequence. ``causal`` is a truth value, or with ``mask_types`` a number: 0 none, 1
-    aligned with the first key, 2 with the last. ``lengths`` is the place of the cumulated lengths of a packed batch, where an unpacked
-    one has none there, ``window`` that of how many keys before its own a query sees, ``stores`` that of whether the logarithms of the sums
-    are written.
+    ``layout`` is the order of batch, heads and sequence. ``causal`` is a boolean, or with ``mask_types`` a number: 0 no mask, 1 aligned
+    with the first key, 2 with the last. ``lengths`` is the cumulative sequence lengths of a packed batch, None otherwise; ``window`` is how
+    many keys before its own a query sees; ``stores`` is whether the logsumexp is written.
     """
 
     layout: str = "BHSD"
@@ -73,7 +72,7 @@ BACKWARD: dict[str, Variant] = {
     "aten::_cudnn_attention_backward": Variant(causal=14, bias=8, dropout=13),
     "flash_attn::_flash_attn_backward": Variant(layout="BSHD", causal=11, dropout=9, window=12, bottom_right=True),
 }
-# The quantized overloads have a scale each of q, k and v before their options; traces tell them by the number of arguments.
+# The quantized overloads have scales of q, k and v before their options; in traces only the number of arguments shows the overload.
 QUANTIZED: dict[str, tuple[int, Variant]] = {
     f"{_SDPA}flash_attention": (10, Variant(causal=7, dropout=6)),
     "aten::_flash_attention_forward": (18, Variant(layout="BSHD", causal=8, dropout=7, lengths=3, window=14, bottom_right=True)),
@@ -81,7 +80,7 @@ QUANTIZED: dict[str, tuple[int, Variant]] = {
 
 
 def _forward_variant(call: Call) -> Variant:
-    """The variant of this call: the quantized overload's, where it is that."""
+    """The variant of a call: that of the quantized overload if it is one."""
     arguments, quantized = QUANTIZED.get(call.op, (0, _WRAPPER))
     is_quantized = len(call.args) == arguments if call.overload is None else call.overload == "quantized"
     return quantized if is_quantized else FORWARD[call.op]
@@ -105,7 +104,7 @@ def _sizes(call: Call, one: Tensor, layout: str) -> tuple[int, int, int, int]:
 
 
 def described(call: Call, variant: Variant, first: int) -> tuple[Attention, tuple[str, ...]]:
-    """The attention of a call whose q, k and v start at a place, and notes."""
+    """The attention of a call whose q, k and v start at argument ``first``, and notes."""
     q, k, v = (call.tensor(first + place) for place in range(3))
     if q is None or k is None or v is None:
         raise FormulaError(f"{call.op}: the recording lacks the shape of q, k or v")
@@ -143,7 +142,7 @@ def _square(found: Attention) -> int:
 
 
 def _sums(found: Attention) -> Tensor:
-    """The logarithms of the sums, one per query and head, in fp32."""
+    """The logsumexp, one per query and head, in fp32."""
     return Tensor((found.batch, found.heads, found.queries), dtype("fp32"))
 
 
@@ -170,7 +169,7 @@ def forward(call: Call) -> Priced | None:
 
 
 def _by_sizes(call: Call, found: Attention, *, backward: bool = False) -> Measured | None:
-    """Attention by cuDNN, which was measured; PyTorch's other kernels were not."""
+    """The operation of attention by cuDNN, for which there are measurements; ``None`` for PyTorch's other kernels."""
     if "cudnn" not in call.op or found.window or found.bias or found.dropout:
         return None
     return Measured(
@@ -188,7 +187,7 @@ def _by_sizes(call: Call, found: Attention, *, backward: bool = False) -> Measur
 
 @op(*BACKWARD)
 def backward(call: Call) -> Priced | None:
-    """Reads the gradient of the result, q, k, v, the result and the logarithms of the sums; writes the gradients of q, k and v."""
+    """Reads the gradient of the result, q, k, v, the result and the logsumexp; writes the gradients of q, k and v."""
     dout = call.tensor(0)
     if dout is None:
         return None
@@ -214,7 +213,7 @@ def backward(call: Call) -> Priced | None:
     )
 
 
-# FlexAttention as a higher-order operator: q, k, v; its mask is a function that only the program knows.
+# FlexAttention as a higher-order operator: q, k, v; its mask is a function of the program.
 @op("flex_attention", "flex_attention_backward", "triton_tem_fused_flex_attention*", "triton_tem_fused_flex_attention_backward*")
 def flex(call: Call) -> Priced | None:
     return Priced(cost=None, category=ATTENTION, notes=("FlexAttention's mask is a function of the program: FLOP unknown",))

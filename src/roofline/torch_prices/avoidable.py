@@ -1,6 +1,6 @@
-"""Work of a call that the model did not need, or that another way to write the program would spare.
+"""Avoidable work of a call: work that the model did not need, or that writing the program differently would avoid.
 
-Each rule sees one call. Rules on chains of calls are in `sources/torch_trace/unneeded`.
+Each rule is about one call. Rules on chains of calls are in `sources/torch_trace/unneeded`.
 """
 
 from ..cost import NOTHING, Cost
@@ -13,16 +13,16 @@ from .call import Call, Priced, Tensor
 _STREAMED = frozenset(("elementwise", "cast", "copy", "normalisation", "softmax", "reduction", "loss"))
 _COPIES = ("aten::contiguous", "aten::clone", "aten::copy_")
 RECOMPUTED = "recomputes the forward pass in the backward pass"
-# Formats of products for which a narrower one would do, and that one: tf32 has the range of fp32 and is used by default elsewhere.
+# Wide formats of products, and a narrower one that usually suffices: tf32 has the range of fp32 and is the default in other frameworks.
 NARROWER = {"fp32": "tf32", "fp64": "fp32"}
 
-LOAD_BITS, SMALL = 128, 64  # of one load of a row; a size up to which padding costs as much as it spares
-APPENDED = 16  # times what is appended: a tensor so much larger is a cache that grows
+LOAD_BITS, SMALL = 128, 64  # bits of one load of a row; the size up to which padding costs as much as it saves
+APPENDED = 16  # a tensor this many times larger than the appended part is a growing cache
 
 
 def avoidable(call: Call, priced: Priced) -> tuple[Avoidable, ...]:
-    """What could be spared of a call: scores computed again, copies of layouts and caches, products in a wide format."""
-    if priced.needed is not None:  # nothing can be done about it, hence no kind of finding
+    """The avoidable work of a call: recomputed scores, copies of layouts and caches, products in a wide format."""
+    if priced.needed is not None:  # the user cannot change it, so it is no kind of finding
         return (Avoidable(kind="", instead=priced.needed, why=RECOMPUTED, unneeded="recomputed"),)
     if call.op in _COPIES and changes_layout([one for one in call.args if isinstance(one, Tensor)]):
         return (Avoidable(kind="layout-copies", instead=NOTHING, why="copies tensors only to change their layout", unneeded="layout"),)
@@ -31,7 +31,7 @@ def avoidable(call: Call, priced: Priced) -> tuple[Avoidable, ...]:
 
 
 def _appended(call: Call, priced: Priced) -> Avoidable | None:
-    """A tensor that is copied in full to append a little to it, as a cache that grows by ``cat``."""
+    """A tensor that is copied in full to append a small part, such as a cache that grows by ``cat``."""
     tensors = call.tensors(0) if call.op == "aten::cat" else None
     if tensors is None or len(tensors) != 2 or priced.cost is None:
         return None
@@ -44,7 +44,7 @@ def _appended(call: Call, priced: Priced) -> Avoidable | None:
 
 
 def _odd(priced: Priced) -> Avoidable | None:
-    """A product of sizes that no matrix unit loads well: rows of elements that do not fill 16 bytes."""
+    """A product of sizes that matrix units load slowly: rows that are not a multiple of 16 bytes."""
     found = priced.operation
     if not isinstance(found, Product) or priced.cost is None or found.groups:
         return None
@@ -59,7 +59,7 @@ def _odd(priced: Priced) -> Avoidable | None:
 
 
 def changes_layout(tensors: list[Tensor]) -> bool:
-    """Whether the first two tensors, of one shape and format, lie in memory in another order of their axes."""
+    """Whether the first two tensors have one shape and format, but different orders of their axes in memory."""
     if len(tensors) < 2 or tensors[0].shape != tensors[1].shape or tensors[0].dtype != tensors[1].dtype:
         return False
     orders = [_order(one) for one in tensors[:2]]
@@ -67,7 +67,7 @@ def changes_layout(tensors: list[Tensor]) -> bool:
 
 
 def _order(tensor: Tensor) -> tuple[int, ...] | None:
-    """The axes of a tensor from the slowest to the fastest; ``None`` if it is expanded or its strides are not known."""
+    """The axes of a tensor from the largest stride to the smallest; ``None`` if it is expanded or its strides are not known."""
     strides = tensor.strides
     if strides is None or 0 in strides or len(strides) != len(tensor.shape):
         return None
@@ -89,7 +89,7 @@ def _wide(priced: Priced) -> Avoidable | None:
 
 
 def _double(call: Call, priced: Priced) -> Avoidable | None:
-    """Elementwise work, reductions and casts in fp64, at the bytes and the rate of fp32; a cast between the two goes altogether."""
+    """Elementwise work, reductions and casts in fp64, with the cost in fp32 instead; a cast between the two would not be needed."""
     tensors = [one for one in call.args if isinstance(one, Tensor) and one.bytes is not None]
     double = [one for one in tensors if one.dtype is not None and one.dtype.name == "fp64" and one.shape]
     if not double or priced.cost is None or priced.category not in _STREAMED:

@@ -19,19 +19,19 @@ from ..errors import FormulaError
 from ..formulas.network import Network
 from ..operation import Operation
 
-# PyTorch's float4_e2m1fn_x2: an element is a byte that holds two numbers.
+# PyTorch's float4_e2m1fn_x2: an element is a byte with two numbers.
 FP4_PAIR = DType("fp4", 8, "fp4")
 
-# Recording options that a user can turn on, as `Priced.missing` names them.
+# Recording options that a user can turn on; values of `Priced.missing`.
 RECORD_SHAPES = "record_shapes=True"
 EXECUTION_TRACE = "execution_trace_observer=torch.profiler.ExecutionTraceObserver()"
 KERNEL_METADATA = "TORCHINDUCTOR_BENCHMARK_KERNEL=1"
 
 
 class Tensor(Struct, frozen=True):
-    """A tensor by its sizes; the number format and strides are ``None`` where the recording has none.
+    """A tensor by its sizes; the number format and strides are ``None`` if the recording does not have them.
 
-    One that is ``sparse`` has no strides, and holds fewer elements than its shape tells.
+    A ``sparse`` one has no strides, and fewer elements than its shape.
     """
 
     shape: tuple[int, ...]
@@ -45,28 +45,28 @@ class Tensor(Struct, frozen=True):
 
     @property
     def elements(self) -> int:
-        """Elements that an operator sees."""
+        """Elements by its shape."""
         return prod(self.shape)
 
     @property
     def distinct(self) -> int:
-        """Elements that lie in memory: an expanded axis has stride 0 and one of them."""
+        """Elements in memory: along an expanded axis, whose stride is 0, there is one."""
         if self.strides is None or len(self.strides) != len(self.shape):
             return prod(self.shape)
         return prod(1 if stride == 0 and size else size for size, stride in zip(self.shape, self.strides, strict=True))
 
     @property
     def bytes(self) -> int | None:
-        """Bytes of its distinct elements; ``None`` where the number format is unknown."""
+        """Bytes of its distinct elements; ``None`` if the number format is unknown."""
         return None if self.dtype is None else self.dtype.bytes(self.distinct)
 
 
-# None, a number, a truth value, a word, a tensor, a list of any of these, or a number format (an int in traces: a ScalarType's number).
+# None, a number, a boolean, a string, a tensor, a list of any of these, or a number format (in traces the number of a ScalarType).
 Argument = Any
 
 
 class Kernel(Struct, frozen=True):
-    """A kernel or copy that a call launched: its name, grid of blocks, and the bytes that a copy or memset reports."""
+    """A kernel or copy that a call launched: its name, its grid of blocks, and the recorded bytes of a copy or memset."""
 
     name: str
     grid: tuple[int, ...] | None = None
@@ -75,19 +75,18 @@ class Kernel(Struct, frozen=True):
 
 
 class Call(Struct, frozen=True):
-    """One call: the operator, its arguments in the order of its schema, what it returned and launched.
+    """One call: the operator, its arguments in the order of its schema, its results and its kernels.
 
-    ``overload`` and ``outputs`` are ``None`` in traces, which have neither; a dispatch mode knows both. Arguments beyond the end of
-    ``args`` have their defaults. A list of tensors is a tuple; one that the recording dropped is ``None``. ``extra`` is what a trace
-    records beside:
+    ``overload`` and ``outputs`` are ``None`` in traces, which do not record them; a dispatch mode does. Arguments beyond the end of
+    ``args`` have their defaults. A list of tensors is a tuple; one that the recording dropped is ``None``. ``extra`` are further facts:
 
     - collectives: ``Collective name``, ``In msg nelems``, ``Out msg nelems``, ``dtype``, ``Group size`` as the trace has them;
     - Inductor's Triton kernels: ``kernel_num_gb``, ``kernel_flop``, ``kernel_kwargs``, ``kernel_file``;
     - optimizers: ``accumulated``, the elements of each gradient that ``AccumulateGrad`` received in the step, a tuple of ints;
-    - copies: ``memcpy_kind``, ``HtoD``, ``DtoH`` or ``DtoD``, where the launch tells better than the event;
-    - functions without a device: ``allow_tf32``, since no kernel's name tells.
+    - copies: ``memcpy_kind``, ``HtoD``, ``DtoH`` or ``DtoD``, where the launch is more precise than the event;
+    - functions without a device: ``allow_tf32``, since there is no kernel name to show it.
 
-    ``network`` is how the devices of a collective are joined, where the machine is known.
+    ``network`` is the network between the devices of a collective, if the machine is known.
     """
 
     op: str
@@ -99,40 +98,40 @@ class Call(Struct, frozen=True):
     network: Network | None = None
 
     def arg(self, place: int, default: Argument = None) -> Argument:
-        """The argument at a place of the schema, or its default where the recording ends before."""
+        """The argument at a position of the schema, or its default if the recording has fewer arguments."""
         return self.args[place] if place < len(self.args) else default
 
     def tensor(self, place: int) -> Tensor | None:
-        """The tensor at a place of the schema, if there is one."""
+        """The tensor at a position of the schema, if there is one."""
         found = self.arg(place)
         return found if isinstance(found, Tensor) else None
 
     def tensors(self, place: int) -> tuple[Tensor, ...] | None:
-        """The tensors of the list at a place of the schema; ``None`` where the recording dropped the list."""
+        """The tensors of the list at a position of the schema; ``None`` if the recording dropped the list."""
         found = self.arg(place)
         if isinstance(found, tuple) and found and all(isinstance(one, Tensor) for one in found):
             return found
         return None
 
     def flag(self, place: int, default: bool = False) -> bool:
-        """The truth value at a place of the schema."""
+        """The boolean at a position of the schema."""
         found = self.arg(place)
         return default if found is None or isinstance(found, (Tensor, tuple, str)) else bool(found)
 
     def number(self, place: int, default: float | None = None) -> float | None:
-        """The number at a place of the schema."""
+        """The number at a position of the schema."""
         found = self.arg(place)
         return found if isinstance(found, (int, float)) and not isinstance(found, bool) else default
 
     def ints(self, place: int) -> tuple[int, ...] | None:
-        """The list of whole numbers at a place of the schema; a lone one is a list of one."""
+        """The list of integers at a position of the schema; a single one is a list of one."""
         found = self.arg(place)
         if isinstance(found, int):
             return (int(found),)
         return found if isinstance(found, tuple) and all(isinstance(one, int) for one in found) else None
 
     def format(self, place: int) -> DType | None:
-        """The number format at a place of the schema: one of ours, or the number of a ScalarType."""
+        """The number format at a position of the schema: a `DType`, or the number of a ScalarType."""
         found = self.arg(place)
         if isinstance(found, DType):
             return found
@@ -140,7 +139,7 @@ class Call(Struct, frozen=True):
 
     @property
     def all_tensors(self) -> tuple[Tensor, ...]:
-        """Every tensor among the arguments, those of lists too, in order."""
+        """Every tensor among the arguments, in order, including those in lists."""
         found: list[Tensor] = []
         for one in self.args:
             if isinstance(one, Tensor):
@@ -151,12 +150,12 @@ class Call(Struct, frozen=True):
 
 
 class Priced(Struct, frozen=True, kw_only=True):
-    """What one call costs; a cost of ``None``, or unknown resources in it, keep the call unpriced.
+    """The price of one call; with a cost of ``None``, or unknown resources in it, the call is not priced.
 
-    ``dtype`` is the number format that the work runs in. ``needed`` is what the model needed where that is less than what ran (an
-    attention backward that computes the scores again). ``by_convention`` has the FLOP of other counters by their name. ``interval`` is
-    the least and the most bytes of main memory where the recording leaves them open. ``missing`` names the recording option that would
-    have told. ``operation`` is what the call is by its sizes, where measurements of such calls say how long they take.
+    ``dtype`` is the number format of the work. ``needed`` is the cost that the model needed, if it is less than what ran (an attention
+    backward recomputes the scores). ``by_convention`` has the FLOP of other counters by their name. ``interval`` is the least and the most
+    bytes of main memory, if the recording does not determine them. ``missing`` names the recording option that would determine the cost.
+    ``operation`` is the operation with its sizes, if measurements predict its time.
     """
 
     cost: Cost | None
@@ -177,7 +176,7 @@ class Priced(Struct, frozen=True, kw_only=True):
 
 Pricer = Callable[[Call], "Priced | None"]
 
-# c10::ScalarType, by number: what dtypes look like among the concrete inputs of a trace.
+# c10::ScalarType by number: dtypes among the concrete inputs of a trace.
 SCALAR_TYPES: dict[int, DType] = {
     place: dtype(name)
     for place, name in {
@@ -204,7 +203,7 @@ SCALAR_TYPES: dict[int, DType] = {
     }.items()
 } | {45: FP4_PAIR}
 
-# The C++ type names of the tensors' elements, as traces spell them.
+# The C++ type names of tensors' elements in traces.
 CPP_TYPES: dict[str, DType] = {
     spelling: dtype(name)
     for name, spellings in {

@@ -1,8 +1,8 @@
-"""Collectives: bytes through the busiest link, from what NCCL's events record, or else from the operator's own arguments.
+"""Collectives: bytes through the busiest link, from the fields that NCCL's events record, or else from the operator's arguments.
 
 ``Collective name``, ``In msg nelems``, ``Out msg nelems``, ``dtype`` and ``Group size`` are recorded with or without shapes. Kernel names
-mislead: NCCL runs an all-to-all as ``SendRecv`` and RCCL calls everything ``Generic``. Gloo's run on CPUs. A collective's
-duration includes waiting for its peers.
+are not reliable: NCCL runs an all-to-all as ``SendRecv`` and RCCL calls every kernel ``Generic``. Gloo's collectives run on CPUs. A
+collective's duration includes waiting for its peers.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from .call import CPP_TYPES, Call, Priced, Tensor
 from .op_table import op
 
 COLLECTIVE = "collective"
-# By what the name holds, longer words first: the formula, and whether its size is that of the input or of the output over the group.
+# By a word in the name, longer ones first: the formula, and whether its size is that of the input, or of the output divided by the group.
 _KINDS = (
     ("reduce_scatter", "reduce-scatter"),
     ("reducescatter", "reduce-scatter"),
@@ -37,7 +37,7 @@ _KINDS = (
 
 
 def kind_of(name: str) -> str | None:
-    """The kind of collective that a name in any library's spelling stands for.
+    """The kind of collective with this name, in any library's spelling.
 
     >>> kind_of("_allgather_base"), kind_of("c10d::allreduce_"), kind_of("nccl:all_to_allv")
     ('all-gather', 'all-reduce', 'all-to-all')
@@ -52,7 +52,7 @@ def _whole(extra: Mapping[str, Any], key: str) -> int | None:
 
 
 def _bytes(call: Call, kind: str, group: int | None) -> int | None:
-    """Bytes that each device holds before it: as recorded, else the operator's tensors."""
+    """Bytes of each device before the collective: as recorded, else of the operator's tensors."""
     number = CPP_TYPES.get(str(call.extra.get("dtype", "")))
     held, gathered = _whole(call.extra, "In msg nelems"), _whole(call.extra, "Out msg nelems")
     if number is not None and (held is not None or gathered is not None):
@@ -67,7 +67,7 @@ def _bytes(call: Call, kind: str, group: int | None) -> int | None:
 
 
 def _operands(call: Call, kind: str) -> tuple[Tensor, ...]:
-    """What an operator without recorded fields sends: its input, which ``_base`` and ``_tensor`` variants have after the output."""
+    """The input tensors of an operator without recorded fields; in ``_base`` and ``_tensor`` variants they follow the output."""
     name = call.op.rpartition("::")[2]
     if name.startswith(("_allgather_base", "_reduce_scatter_base", "all_to_all_single", "alltoall_base")) and call.tensor(1) is not None:
         return tuple(one for one in (call.tensor(1),) if one)
@@ -80,11 +80,11 @@ def _operands(call: Call, kind: str) -> tuple[Tensor, ...]:
 
 
 def _group(call: Call) -> int | None:
-    """How many devices take part."""
+    """The number of devices in the group."""
     recorded = _whole(call.extra, "Group size")
     if recorded:
         return recorded
-    if call.op.startswith("_c10d_functional::"):  # the group's size is an argument of those that change a tensor's size
+    if call.op.startswith("_c10d_functional::"):  # operators that change a tensor's size have the group's size as an argument
         place = {"all_gather_into_tensor": 1, "reduce_scatter_tensor": 2}.get(call.op.rpartition("::")[2], -1)
         size = call.number(place) if place > 0 else None
         return int(size) if size else None
@@ -107,7 +107,7 @@ def collective(call: Call) -> Priced | None:
     if group == 1:
         return Priced(cost=Cost.of({"hbm": 2 * size}), category=COLLECTIVE, notes=("a group of one device: no link traffic",))
     network = call.network or Network.of(None, "cpu" if call.op.startswith("gloo:") else "gpu")
-    if kind == "receive":  # counted where it is sent; the link's other direction carries it
+    if kind == "receive":  # counted at the sender; it uses the other direction of the link
         kind = "collective-permute"
     ledger = collective_ledger(kind, size, group, network)
     return Priced(cost=whole_cost(ledger), category=COLLECTIVE, notes=tuple(note for note in ledger.notes if "chips:" in note))

@@ -27,7 +27,7 @@ NO_PADDING = f"{COUNTED}without multiplications by padding"
 
 
 class Places(Struct, frozen=True, kw_only=True):
-    """Where the schema of one operator has what a convolution needs; ``None`` where it has no such argument."""
+    """The positions of a convolution's arguments in the schema of one operator; ``None`` for an argument that it does not have."""
 
     bias: int | None = None
     stride: int | None = None
@@ -65,7 +65,7 @@ FORWARD: dict[str, Places] = {
 
 
 class Convolution(Struct, frozen=True, kw_only=True):
-    """One convolution as a plain one: a transposed one is the input's gradient of a convolution that goes the other way."""
+    """A convolution; a transposed one is described as the input gradient of the convolution in the other direction."""
 
     batch: int
     in_channels: int
@@ -74,7 +74,7 @@ class Convolution(Struct, frozen=True, kw_only=True):
     axes: tuple[Axis, ...]
 
     def operation(self, products: int, cost: Cost, compute: str) -> Operation | None:
-        """What it is by its sizes, with as many products as there are gradients."""
+        """The operation with its sizes; ``products`` is 1, or the number of gradients."""
         if not products:
             return None
         features = self.in_channels // self.groups * self.out_channels * products
@@ -183,11 +183,11 @@ def forward(call: Call) -> Priced | None:
 
 @op("aten::convolution_backward", "aten::convolution_backward_overrideable")
 def backward(call: Call) -> Priced | None:
-    """One product for each gradient that the mask asks for; the bias's gradient is a sum."""
+    """One product for each gradient in the output mask; the bias's gradient is a sum."""
     dy, x, w = call.tensor(0), call.tensor(1), call.tensor(2)
     if dy is None or x is None or w is None:
         return None
-    shifted = "overrideable" in call.op  # has no bias_sizes
+    shifted = "overrideable" in call.op  # its schema has no bias_sizes
     first = 3 if shifted else 4
     places = Places(stride=first, padding=first + 1, dilation=first + 2, transposed=first + 3, output_padding=first + 4, groups=first + 5)
     mask = call.arg(first + 6)

@@ -1,4 +1,4 @@
-"""Copies, casts, memory copies and memsets, concatenation and other moves: distinct elements read, results written, no FLOP.
+"""Copies, casts, memory copies and memsets, concatenation and other data movement: distinct elements read, results written, no FLOP.
 
 A copy between host and device crosses PCIe once and the device's memory once; one within the device is read and written there.
 """
@@ -27,7 +27,7 @@ def memory_copy(call: Call) -> Priced | None:
 
 @op("aten::copy_", "aten::_copy_from", "aten::_to_copy", "aten::clone", "aten::contiguous", "aten::to", "aten::_reshape_copy")
 def copy(call: Call) -> Priced | None:
-    """A copy or cast; its kernels may be memory copies, which say how much they moved and across which bus."""
+    """A copy or cast; its kernels may be memory copies, which record their bytes and direction."""
     if (moved := copied(call)) is not None and all(kernel.kind != "kernel" for kernel in call.kernels):
         return moved
     in_place = call.op in ("aten::copy_", "aten::_copy_from")
@@ -45,7 +45,7 @@ def copy(call: Call) -> Priced | None:
 
 
 def element_format(call: Call) -> DType | None:
-    """The number format of a list's elements, which traces lack, off the kernels' names: a type, or a width in bytes."""
+    """The number format of a list's elements, which traces do not have, from the kernels' names: a type, or a width in bytes."""
     for kernel in call.kernels:
         if found := _TYPE.search(kernel.name):
             return CPP_TYPES[found.group(1)]
@@ -55,7 +55,7 @@ def element_format(call: Call) -> DType | None:
 
 
 def with_formats(call: Call, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The same tensors, with the number format off the kernels' names where the recording has none."""
+    """The same tensors, with the number format from the kernels' names if the recording has none."""
     if all(one.dtype is not None for one in tensors):
         return tensors
     number = element_format(call)
@@ -86,7 +86,7 @@ def concatenate(call: Call) -> Priced | None:
 )
 @op("aten::_reshape_alias_copy", "aten::view_as_real_copy", "aten::view_as_complex_copy")
 def rearranged(call: Call) -> Priced | None:
-    """As many elements written as read."""
+    """The same number of elements written as read."""
     x = call.tensor(0)
     if x is None:
         return None
@@ -105,7 +105,7 @@ def repeated(call: Call) -> Priced | None:
 
 @op("aten::repeat_interleave")
 def repeat_interleave(call: Call) -> Priced | None:
-    """Repeats given as a number; as a tensor only the result tells."""
+    """Repeats given as a number; if given as a tensor, the size is known from the result alone."""
     x, times = call.tensor(0), call.number(1)
     if x is None or (times is None and not call.outputs):
         return None
@@ -117,7 +117,7 @@ PADS = tuple(f"aten::{kind}_pad{axes}d" for kind in ("reflection", "replication"
 
 @op(*(f"{name}_backward" for name in PADS))
 def pad_backward(call: Call) -> Priced | None:
-    """The gradient read, one of the input's size written."""
+    """The gradient is read, a tensor of the input's size written."""
     dy, x = call.tensor(0), call.tensor(1)
     if dy is None or x is None:
         return None
@@ -126,7 +126,7 @@ def pad_backward(call: Call) -> Priced | None:
 
 @op("aten::im2col", "aten::col2im")
 def windows(call: Call) -> Priced | None:
-    """Windows copied out of an image (its size follows from kernel, dilation, padding and stride), or added back into one."""
+    """Windows copied out of an image (sizes from kernel, dilation, padding and stride), or added back into one."""
     x = call.tensor(0)
     if x is None or len(x.shape) < 3:
         return None
@@ -150,7 +150,7 @@ def windows(call: Call) -> Priced | None:
 
 @op("aten::constant_pad_nd", "aten::pad", *PADS)
 def padded(call: Call) -> Priced | None:
-    """The input read, the padded result written; padding counts from the last axis."""
+    """The input is read, the padded result written; padding is listed from the last axis on."""
     x, pads = call.tensor(0), call.ints(1)
     if x is None or pads is None or len(pads) % 2 or len(pads) > 2 * len(x.shape):
         return None
@@ -164,7 +164,7 @@ def padded(call: Call) -> Priced | None:
 
 @op("aten::slice_backward", "aten::select_backward", "aten::diagonal_backward", "aten::unfold_backward", "aten::as_strided_scatter")
 def scattered_gradient(call: Call) -> Priced | None:
-    """A gradient put into zeros of the input's size. In a trace the zeros and the copy are calls of their own."""
+    """A gradient written into zeros of the input's size. In a trace the zeros and the copy are calls of their own."""
     dy, sizes = call.tensor(0), call.ints(1)
     if dy is None or sizes is None:
         return None

@@ -1,7 +1,7 @@
 """Elementwise operators: operands read at their own size, the broadcast result written, FLOP by the operator.
 
-In-place calls (``add_``) read and write the first operand. A tensor beyond the schema's own operands is the ``out`` of an out variant.
-Comparisons and logic write truth values and are not FLOP.
+In-place calls (``add_``) read and write the first operand. A tensor after the schema's operands is the ``out`` of an out variant.
+Comparisons and logic write booleans and are not FLOP.
 """
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ PYTHON_NUMBER = "fp64"
 
 
 class Rule(Struct, frozen=True):
-    """FLOP and transcendentals an element, how many operands the schema starts with, and whether the result is a truth value."""
+    """FLOP and transcendentals per element, how many operands the schema starts with, and whether the result is boolean (``truth``)."""
 
     flops: int = 0
     transcendentals: int = 0
@@ -82,7 +82,7 @@ RULES: dict[str, Rule] = {
     "where": Rule(0, 0, 3),
     "masked_fill": Rule(0, 0, 2),
     **_rules("prelu _prelu_kernel", Rule(1, 0, 2)),
-    # gradients: of the result, then what was saved
+    # gradients: operands are the gradient of the result, then saved tensors
     **_rules("threshold_backward hardtanh_backward relu_backward clamp_backward softshrink_backward hardshrink_backward", Rule(0, 0, 2)),
     "rrelu_with_noise_backward": Rule(1, 0, 3),
     **_rules("leaky_relu_backward hardswish_backward hardsigmoid_backward", Rule(1, 0, 2)),
@@ -96,16 +96,16 @@ RULES: dict[str, Rule] = {
     **_rules("masked_scale _masked_scale", Rule(2, 0, 2)),
     **_rules("mse_loss_backward l1_loss_backward smooth_l1_loss_backward huber_loss_backward soft_margin_loss_backward", Rule(3, 0, 3)),
     "binary_cross_entropy_backward": Rule(4, 0, 4),
-    # made from nothing, or from another tensor's shape alone
+    # filled without reading an operand
     **_rules("fill zero normal uniform bernoulli random exponential cauchy log_normal geometric", Rule(0, 0, 1, reads_first=False)),
 }
 DIVISIONS = frozenset(("div", "divide", "true_divide"))
-# What gelu(approximate="none" | "tanh") costs, and its gradient: the cumulative distribution, the density, and two more multiplies.
+# The cost of gelu(approximate="none" | "tanh"), and of its gradient: the cumulative distribution, the density, and two more multiplies.
 _GELU = {"none": POINTWISE["gelu_erf"], "tanh": POINTWISE["gelu"]}
 
 
 def promoted(*tensors: Tensor) -> DType | None:
-    """The number format of a result: that of the dimensioned operands, then of 0-dim ones of a higher kind (bool, int, float, complex).
+    """The number format of a result: of operands with dimensions, unless a 0-dim one is of a higher kind (bool, int, float, complex).
 
     A Python number is recorded as a 0-dim double, which widens no other 0-dim float.
     """
@@ -139,7 +139,7 @@ def _widest(formats: list[DType]) -> DType:
 
 
 def _made(call: Call, rule: Rule, operands: list[Tensor]) -> DType | None:
-    """The number format of a result: whole numbers become fp32 by division, by a transcendental or beside a float."""
+    """The number format of a result: integers become fp32 by division, by a transcendental or with a float operand."""
     number = promoted(*operands)
     if number is None or _kind(number) > 1:
         return number
@@ -149,7 +149,7 @@ def _made(call: Call, rule: Rule, operands: list[Tensor]) -> DType | None:
 
 
 def is_in_place(call: Call) -> bool:
-    """Whether the operator's name says that it writes its first operand."""
+    """Whether the operator writes its first operand, by its name."""
     return call.op.endswith("_") and not call.op.endswith("__")
 
 
@@ -176,7 +176,7 @@ def pointwise(call: Call, rule: Rule) -> Priced | None:
 def elementwise(call: Call) -> Priced | None:
     name = call.op.removeprefix("aten::")
     if name == "where" and len(call.args) == 1:
-        return None  # the places of the truths, whose number only the data tell
+        return None  # where(condition) alone returns indices, whose number depends on data
     rule = RULES.get(name) or RULES.get(name.removesuffix("_")) or Rule(1, 0, 2)
     return pointwise(call, rule)
 
@@ -198,7 +198,7 @@ def gelu_backward(call: Call) -> Priced | None:
 @op("aten::native_dropout", "aten::_fused_dropout", "aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams")
 @op("aten::fake_quantize_per_tensor_affine_cachemask", "aten::fake_quantize_per_channel_affine_cachemask")
 def dropout(call: Call) -> Priced | None:
-    """Writes the result and a mask of truth values, as a fake quantization does of the values inside its range."""
+    """Writes the result and a boolean mask; a fake quantization's mask is of the values inside its range."""
     x = call.tensor(0)
     if x is None:
         return None
@@ -213,7 +213,7 @@ def dropout(call: Call) -> Priced | None:
 
 @op("aten::rrelu_with_noise", "aten::_prelu_kernel_backward")
 def two_results(call: Call) -> Priced | None:
-    """x and what is saved or learnt beside it: two results of x's size."""
+    """Operators with two results of the size of x, the second of which is saved for backward or learnt."""
     tensors = call.all_tensors
     if not tensors:
         return None
@@ -244,7 +244,7 @@ def glu(call: Call) -> Priced | None:
 @op("aten::randint", "aten::bernoulli_p", "aten::tril_indices", "aten::scalar_tensor", "aten::new_ones", "aten::randint_like")
 @op("aten::logspace", "aten::range", "aten::triu_indices")
 def made(call: Call) -> Priced | None:
-    """A tensor made from numbers: written once. Traces show it as the fill inside, or have its sizes among the arguments."""
+    """A new tensor filled with numbers: written once. Traces have a fill inside the call, or the sizes among its arguments."""
     written = call.outputs
     if written is None:
         like = call.tensor(0) if call.op.endswith("_like") else next(iter(call.all_tensors), None) or _sized(call)
@@ -253,7 +253,7 @@ def made(call: Call) -> Priced | None:
 
 
 def _sized(call: Call) -> Tensor | None:
-    """The tensor that an operator without tensors makes, if its list of sizes and the number format after that are recorded."""
+    """The tensor that an operator without tensor arguments makes, if its sizes and its number format are recorded."""
     place = next((place for place in range(len(call.args)) if isinstance(call.arg(place), tuple)), len(call.args))
     sizes, number = call.ints(place), call.format(place + (2 if call.op == "aten::full" else 1))
     return Tensor(sizes, number) if sizes is not None and number is not None else None

@@ -1,4 +1,4 @@
-"""Bags of embeddings: rows of a table summed up or averaged in bags, and the gradients of the table and of the rows' weights."""
+"""Embedding bags: rows of a table summed or averaged in bags, and the gradients of the table and of the samples' weights."""
 
 from .call import Call, Priced, Tensor
 from .op_table import op
@@ -7,7 +7,7 @@ from .traffic import format_name, pointwise_work, traffic
 
 @op("aten::_embedding_bag", "aten::_embedding_bag_forward_only")
 def embedding_bag(call: Call) -> Priced | None:
-    """(table, indices, offsets): rows of the table summed up in bags, as many as offsets."""
+    """(table, indices, offsets): rows of the table summed in bags, one per offset."""
     table, indices, offsets = call.tensor(0), call.tensor(1), call.tensor(2)
     if table is None or indices is None or offsets is None or len(table.shape) != 2:
         return None
@@ -18,13 +18,13 @@ def embedding_bag(call: Call) -> Priced | None:
     return Priced(cost=work + traffic((read, indices, offsets), (out,)), category="gather", dtype=format_name(table))
 
 
-# (gradient, indices, …): where the number of the table's rows is, and the weights of the samples.
+# (gradient, indices, …): the positions of the number of the table's rows, and of the weights of the samples.
 _BACKWARD = {"aten::_embedding_bag_dense_backward": (5, 8), "aten::_embedding_bag_backward": (6, 10)}
 
 
 @op(*_BACKWARD)
 def embedding_bag_backward(call: Call) -> Priced | None:
-    """The gradient of each bag added into the rows that were in it; without kernels also the zeros of the whole table."""
+    """The gradient of each bag added to its rows; in a call without kernels also the zeros of the whole table."""
     dy, indices = call.tensor(0), call.tensor(1)
     rows_at, weights_at = _BACKWARD[call.op]
     rows = call.number(rows_at)
@@ -52,7 +52,7 @@ def sample_weights_backward(call: Call) -> Priced | None:
 
 @op("aten::embedding_renorm")
 def renormalised(call: Call) -> Priced | None:
-    """Rows of a table that are longer than allowed, scaled in place: those that are looked up, once each."""
+    """Rows of a table with a norm above the limit, scaled in place: only rows that are looked up, once each."""
     table, indices = call.tensor(0), call.tensor(1)
     if table is None or indices is None or len(table.shape) != 2:
         return None

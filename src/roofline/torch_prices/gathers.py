@@ -1,7 +1,7 @@
-"""Gathers and scatters: only the rows or elements taken are counted, and never more than the table has.
+"""Gathers and scatters: only the rows or elements taken are counted, and at most the whole table.
 
-In a trace, the zeros and copies that some of these make first are calls of their own; a call without kernels, of a function that did not
-run, has them in its own price.
+In a trace, the zeros and copies that some of these make first are calls of their own; in a function that did not run (a call without
+kernels) they are part of the call's price.
 """
 
 import re
@@ -17,12 +17,12 @@ from .traffic import format_name, pointwise_work, result, traffic
 
 GATHER, SCATTER = "gather", "scatter"
 INT64 = dtype("int64")
-# How many elements a block of index_elementwise_kernel<128, 4> takes.
+# Threads and elements per thread of a block: index_elementwise_kernel<128, 4>.
 _BLOCK = re.compile(r"index_elementwise_kernel<(\d+), (\d+)")
 
 
 def _taken(call: Call, table: Tensor, elements: int, index: Tensor | None) -> Priced:
-    """So many elements gathered: no more than the table is read."""
+    """A gather of some elements: at most the whole table is read."""
     read = Tensor((min(elements, table.distinct),), table.dtype)
     out = result(call, (elements,), table.dtype)
     return Priced(cost=traffic((read, index), (out,)), category=GATHER, dtype=format_name(table))
@@ -42,7 +42,7 @@ def embedding(call: Call) -> Priced | None:
 
 @op("aten::embedding_dense_backward")
 def embedding_backward(call: Call) -> Priced | None:
-    """Rows of the gradient added into a table of V rows, which starts as zeros."""
+    """Rows of the gradient added to a table of V rows, which is zero at first."""
     dy, indices, vocabulary = call.tensor(0), call.tensor(1), call.number(2)
     if dy is None or indices is None or vocabulary is None or not dy.shape:
         return None
@@ -55,7 +55,7 @@ def embedding_backward(call: Call) -> Priced | None:
 
 @op("aten::index_select", "aten::gather", "aten::take", "aten::take_along_dim")
 def gather(call: Call) -> Priced | None:
-    """``index_select`` takes whole slices along an axis; the others an element for each index."""
+    """``index_select`` takes whole slices along an axis; the others take one element per index."""
     table = call.tensor(0)
     place = 1 if call.op in ("aten::take", "aten::take_along_dim") else 2
     index = call.tensor(place)
@@ -72,7 +72,7 @@ def gather(call: Call) -> Priced | None:
 
 @op("aten::index", "aten::_unsafe_index")
 def index(call: Call) -> Priced | None:
-    """x[indices]: the result tells how many; traces drop the indices, so there the kernel's grid does."""
+    """x[indices]: the number of elements is known from the result; in traces, which drop the indices, from the kernel's grid."""
     table, indices = call.tensor(0), call.tensors(1)
     if table is None:
         return None
@@ -95,12 +95,12 @@ def index(call: Call) -> Priced | None:
 
 
 def _together(indices: tuple[Tensor, ...] | None) -> Tensor | None:
-    """The elements of several index tensors."""
+    """Several index tensors as one with all their elements."""
     return Tensor((sum(one.distinct for one in indices),), indices[0].dtype or INT64) if indices else None
 
 
 def _scattered(call: Call, target: Tensor, index: Tensor | None, source: Tensor | None, elements: int, adds: bool) -> Priced:
-    """So many elements put or added into a tensor, in place or into a copy of it."""
+    """Some elements written or added to a tensor, in place or to a copy of it."""
     touched = Tensor((min(elements, target.distinct),), target.dtype)
     work = pointwise_work(elements if adds else 0, 1, 0, target.dtype)
     read = [index, source, touched if adds else None]
@@ -134,7 +134,7 @@ def scatter(call: Call) -> Priced | None:
 
 @op("aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index_put", "aten::masked_scatter")
 def index_put(call: Call) -> Priced | None:
-    """x[indices] = values: as many as the values, or as the indices say where one value fills them all."""
+    """x[indices] = values: as many elements as values, or as indices if there is one value for all."""
     target, indices = call.tensor(0), call.tensors(1)
     mask = call.tensor(1)
     values = call.tensor(2)
@@ -149,7 +149,7 @@ def index_put(call: Call) -> Priced | None:
 
 @op("aten::_jagged_to_padded_dense_forward", "aten::_padded_dense_to_jagged_forward", "aten::_nested_from_padded")
 def padded_rows(call: Call) -> Priced | None:
-    """Sequences of their own lengths filled up to the longest (its length at 2), or cut back (to as many rows as at 2)."""
+    """Sequences padded to the longest (whose length is argument 2), or cut back (to the number of rows in argument 2)."""
     x, offsets = call.tensor(0), call.tensors(1)
     if x is None or not x.shape:
         return None
@@ -166,7 +166,7 @@ def padded_rows(call: Call) -> Priced | None:
 
 @op("aten::segment_reduce", "aten::_segment_reduce_backward")
 def segments(call: Call) -> Priced | None:
-    """Rows reduced in segments, whose lengths or offsets are a tensor; backward (gradient, result, rows) the other way."""
+    """Rows reduced in segments, whose lengths or offsets are a tensor; backward (gradient, result, rows) in the other direction."""
     tensors = call.all_tensors
     if not tensors:
         return None

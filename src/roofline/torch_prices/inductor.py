@@ -1,4 +1,4 @@
-"""Inductor's Triton kernels, ``triton_KIND_fused_OPS_N``: bytes as recorded, else by a cap; the FLOP of templates.
+"""Inductor's Triton kernels, ``triton_KIND_fused_OPS_N``: recorded bytes, or else an upper bound; the FLOP of templates.
 
 ``poi`` are pointwise, ``red`` and ``per`` reductions, ``for`` foreach kernels, ``tem`` templates (products, attention). ``addmm`` or
 ``convolution`` in the name of a pointwise kernel or reduction is only the epilogue of a product that ran elsewhere. Without recorded bytes,
@@ -64,7 +64,7 @@ def compiled_for_cpu(call: Call) -> Priced:
 
 
 def recorded_bytes(call: Call) -> int | None:
-    """The bytes that Inductor computed for a kernel, where the program ran with them on."""
+    """The bytes that Inductor computed for a kernel, if the program ran with that option."""
     said = call.extra.get("kernel_num_gb")
     return round(float(said) * DECIMAL["G"]) if isinstance(said, (int, float)) and said > 0 else None
 

@@ -46,7 +46,7 @@ FACTORS: dict[str, Flops] = {
 
 @op(*(f"aten::{name}" for name in FACTORS))
 def factor(call: Call) -> Priced | None:
-    """A batch of matrices read, and as much written again, or what the recording says."""
+    """A batch of matrices is read, and the same size written, or the recorded results."""
     a = call.tensor(0)
     if a is None or len(a.shape) < 2:
         return None
@@ -55,7 +55,7 @@ def factor(call: Call) -> Priced | None:
     return Priced(cost=work + traffic((a,), call.outputs or (a,)), category="linear algebra", dtype=format_name(a))
 
 
-# By the operator's name: the places of the matrix and of the right-hand sides, whether it factors too, and FLOP per n² and right-hand side.
+# By operator: the positions of the matrix and of the right-hand sides, whether it factors too, and FLOP per n² and right-hand side.
 SOLVES = {
     "_linalg_solve_ex": (0, 1, True, 2),
     "linalg_lstsq": (0, 1, True, 2),
@@ -71,7 +71,7 @@ SOLVES = {
 
 @op(*(f"aten::{name}" for name in SOLVES))
 def solve(call: Call) -> Priced | None:
-    """Right-hand sides solved, after an LU factor of the matrix where the operator makes one."""
+    """Solutions for right-hand sides, after an LU factorisation of the matrix if the operator includes one."""
     at, sides, factors, each = SOLVES[call.op.removeprefix("aten::")]
     a, b = call.tensor(at), call.tensor(sides)
     if a is None or b is None or len(a.shape) < 2 or not b.shape:

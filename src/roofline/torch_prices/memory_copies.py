@@ -1,4 +1,4 @@
-"""Memory copies and memsets, by the bytes that they report themselves.
+"""Memory copies and memsets, by their recorded bytes.
 
 A copy between host and device crosses PCIe once and the device's memory once; one within the device is read and written there.
 """
@@ -12,7 +12,7 @@ _CROSSES_BUS = {"htod": True, "dtoh": True, "dtod": False, "ptop": False}
 
 
 def copied(call: Call) -> Priced | None:
-    """What the memory copies and memsets of a call moved, by the bytes they report; ``None`` where there are none."""
+    """The cost of the memory copies and memsets of a call, by their recorded bytes; ``None`` if there are none."""
     copies = [kernel for kernel in call.kernels if kernel.kind == "memcpy" and kernel.bytes is not None]
     sets = [kernel for kernel in call.kernels if kernel.kind == "memset" and kernel.bytes is not None]
     if not copies and not sets:

@@ -1,6 +1,6 @@
-"""Normalisation and softmax, forward and backward: operands and results once, the saved statistics included, in fp32.
+"""Normalisation and softmax, forward and backward: operands and results once, including the saved statistics, in fp32.
 
-A kernel that reads its input a second time, as batch norm does for channels_last, does not make that work: it is inefficiency.
+A kernel's second read of its input, as in batch norm for channels_last, is not counted: it is inefficiency, not work.
 """
 
 from math import prod
@@ -22,7 +22,7 @@ LAYER_NORM_BACKWARD, RMS_NORM_BACKWARD = 13, 9
 
 
 class Norm(Struct, frozen=True, kw_only=True):
-    """Where the schema of a norm has its tensors; ``groups`` tells how many statistics an input has."""
+    """The positions of a norm's tensors in its schema."""
 
     x: int = 0
     weight: int
@@ -57,7 +57,7 @@ BACKWARD: dict[str, tuple[str, Norm]] = {
 
 
 def _rows(call: Call, kind: str, x: Tensor) -> int:
-    """How many rows the elements of an input are normalised in."""
+    """The number of rows of an input, each of which is normalised."""
     if kind == _BATCH:
         return x.shape[1] if len(x.shape) > 1 else 1
     if kind == _GROUP:
@@ -70,7 +70,7 @@ def _rows(call: Call, kind: str, x: Tensor) -> int:
 
 
 def _channels(call: Call, kind: str, x: Tensor, rows: int) -> int:
-    """How many scales and shifts a norm has."""
+    """The number of scales and shifts of a norm."""
     if kind == _GROUP:
         return x.shape[1] if len(x.shape) > 1 else 1
     return rows if kind == _BATCH else x.elements // rows if rows else 0
@@ -100,7 +100,7 @@ def forward(call: Call) -> Priced | None:
 
 @op(*(f"aten::{name}" for name in BACKWARD))
 def backward(call: Call) -> Priced | None:
-    """Reads the gradient, the input, the saved statistics and the scale; writes what the mask asks for."""
+    """Reads the gradient, the input, the saved statistics and the scale; writes the gradients in the output mask."""
     kind, places = BACKWARD[call.op.removeprefix("aten::")]
     x, dy, weight = call.tensor(places.x), call.tensor(places.gradient or 0), call.tensor(places.weight)
     if x is None or dy is None:
@@ -119,7 +119,7 @@ def backward(call: Call) -> Priced | None:
 
 # FLOP per element of batch norms that span several devices, and of weight norms: (gradient or input at 0, …).
 PARTS = {
-    "batch_norm_stats": 3,  # the mean and the squares around it
+    "batch_norm_stats": 3,  # the mean, and the squared differences from it
     "batch_norm_update_stats": 3,
     "batch_norm_elemt": 4,
     "batch_norm_gather_stats": 3,
@@ -133,7 +133,7 @@ PARTS = {
 
 @op(*(f"aten::{name}" for name in PARTS))
 def parts(call: Call) -> Priced | None:
-    """Every tensor read; a tensor like the first written where the operator normalises, else two values per channel."""
+    """Every tensor is read; a tensor like the first is written if the operator normalises, else two values per channel."""
     tensors = call.all_tensors
     if not tensors:
         return None
@@ -159,7 +159,7 @@ def _softmax_rows(call: Call, x: Tensor, place: int) -> int:
 
 @op("aten::_softmax", "aten::_log_softmax", "aten::softmax", "aten::log_softmax", "aten::_safe_softmax", "aten::_masked_softmax")
 def softmax(call: Call) -> Priced | None:
-    """3 FLOP and an exp an element; log-softmax has a logarithm a row besides. half_to_float at 2, a dtype there in the wrappers."""
+    """3 FLOP and an exp per element; log-softmax also has a logarithm per row. Argument 2 is half_to_float, in the wrappers a dtype."""
     x = call.tensor(0)
     if x is None:
         return None
@@ -180,7 +180,7 @@ def softmax(call: Call) -> Priced | None:
 
 @op("aten::_softmax_backward_data", "aten::_log_softmax_backward_data", "aten::_masked_softmax_backward")
 def softmax_backward(call: Call) -> Priced | None:
-    """Reads the gradient and the result: y·(dy − Σ dy·y), or dy − exp(y)·Σ dy. The gradient's format at 3."""
+    """Reads the gradient and the result: y·(dy − Σ dy·y), or dy − exp(y)·Σ dy. Argument 3 is the gradient's format."""
     dy, y = call.tensor(0), call.tensor(1)
     if dy is None or y is None:
         return None

@@ -1,8 +1,8 @@
-"""Foreach operators and fused optimizers: one call over a list of tensors, nearly always longer than traces keep.
+"""Foreach operators and fused optimizers: one call over a list of tensors, nearly always longer than the lists that traces keep.
 
 A kernel of ``multi_tensor_apply`` takes chunks of 65,536 elements, one per block, so the sum of ceil(elements / 65,536) over the tensors
-is the sum of the grids. Where the gradients that were accumulated in the step give that sum, they are the list, exactly; else the grids
-are an upper bound. The functor in a kernel's name says how many lists it reads: ``BinaryOpListAlphaFunctor<float, 2, 2, 0>`` reads two.
+is the sum of the grids. If the gradients accumulated in the step give the same sum, they are the list; else the grids are an upper bound.
+The functor in a kernel's name gives the number of lists it reads: ``BinaryOpListAlphaFunctor<float, 2, 2, 0>`` reads two.
 """
 
 import re
@@ -24,7 +24,7 @@ _FUNCTOR = re.compile(r"(\w+)Functor<([\w:]+),\s*(\d+),\s*(\d+),\s*\d+>")
 _FUSED = re.compile(r"Fused\w*Functor<([\w:]+),\s*(\d+)")
 _ONLY_TYPE = re.compile(r"Functor<([\w:]+),")
 
-# FLOP and transcendentals an element, and how many lists are read, by the name after "_foreach_".
+# FLOP and transcendentals per element, and how many lists are read, by the name after "_foreach_".
 FOREACH: dict[str, tuple[int, int, int]] = {
     **dict.fromkeys(("add", "sub", "mul", "div"), (1, 0, 1)),
     **dict.fromkeys(("maximum", "minimum", "clamp_min", "clamp_max", "neg", "abs", "sign", "ceil", "floor", "round", "trunc"), (0, 0, 1)),
@@ -39,7 +39,7 @@ FOREACH: dict[str, tuple[int, int, int]] = {
     "copy": (0, 0, 1),
     "zero": (0, 0, 0),
 }
-# By name: the update rule, the lists read and those written. Weights, gradients and state are read, all but gradients written.
+# By name: the update rule, and the numbers of lists read and written. Weights, gradients and state are read, all but gradients written.
 FUSED = {
     "aten::_fused_adam_": ("adam", 4, 3),
     "aten::_fused_adamw_": ("adamw", 4, 3),
@@ -49,7 +49,7 @@ FUSED = {
 
 
 def element_type(call: Call) -> DType | None:
-    """The number format of the lists, off the functor in a kernel's name."""
+    """The number format of the lists, from the functor in a kernel's name."""
     for kernel in call.kernels:
         if _APPLY in kernel.name and (found := _ONLY_TYPE.search(kernel.name)):
             return CPP_TYPES.get(found.group(1))
@@ -57,7 +57,7 @@ def element_type(call: Call) -> DType | None:
 
 
 def _lists_read(call: Call) -> int | None:
-    """How many lists the kernel reads, off its functor."""
+    """How many lists the kernel reads, from its functor."""
     for kernel in call.kernels:
         if found := _FUNCTOR.search(kernel.name):
             return int(found.group(4))
@@ -65,24 +65,24 @@ def _lists_read(call: Call) -> int | None:
 
 
 def elements_of(call: Call) -> tuple[int, bool] | None:
-    """How many elements a list that the trace dropped has, and whether that is exact; ``None`` where nothing tells."""
+    """How many elements a list that the trace dropped has, and whether that is exact; ``None`` if it is unknown."""
     grids = [kernel.grid[0] for kernel in call.kernels if _APPLY in kernel.name and kernel.grid]
     if not grids:
         return None
     blocks = sum(grids)
     added = [int(one) for one in call.extra.get("accumulated", ())]
     if call.op == "aten::_foreach_add_" and call.number(1) == 1 and 0 < blocks <= len(added):
-        return blocks, True  # the number of the step, which an optimizer has of each tensor
+        return blocks, True  # step counters, one element per tensor
     accumulated = _once(added, blocks)
     if accumulated and blocks == len(accumulated) and max(accumulated) > CHUNK:
-        return blocks, True  # what it makes from that, one element each too
+        return blocks, True  # values computed from the step counters, one element each too
     if accumulated and blocks == sum(-(-one // CHUNK) for one in accumulated):
         return sum(accumulated), True
     return blocks * CHUNK, False
 
 
 def _once(accumulated: Sequence[int], blocks: int) -> Sequence[int]:
-    """The sizes of the gradients, each once where several backward passes of a step add to them."""
+    """The sizes of the gradients, each once if several backward passes of a step accumulate them."""
     counts = Counter(accumulated)
     for whole in (len(accumulated), sum(-(-one // CHUNK) for one in accumulated)):
         passes, rest = divmod(whole, max(blocks, 1))
@@ -92,7 +92,7 @@ def _once(accumulated: Sequence[int], blocks: int) -> Sequence[int]:
 
 
 def _priced(call: Call, elements: int, number: DType | None, read: int, written: int, work: Cost, exact: bool) -> Priced:
-    """So many lists of as many elements, read and written."""
+    """The price of ``read`` and ``written`` lists of a number of elements each."""
     each = Tensor((elements,), number)
     cost = work + traffic((each,) * read, (each,) * written)
     return Priced(
@@ -165,7 +165,7 @@ def fused(call: Call) -> Priced | None:
 
 
 def _depth(call: Call) -> int | None:
-    """How many lists a fused optimizer's kernel takes, off its functor."""
+    """How many lists a fused optimizer's kernel takes, from its functor."""
     for kernel in call.kernels:
         if found := _FUSED.search(kernel.name):
             return int(found.group(2))
@@ -174,7 +174,7 @@ def _depth(call: Call) -> int | None:
 
 @op("aten::_amp_foreach_non_finite_check_and_unscale_")
 def unscale(call: Call) -> Priced | None:
-    """Gradients multiplied by 1/scale in place, and checked."""
+    """Gradients multiplied by 1/scale in place, and checked for infinities."""
     own, number = call.tensors(0), element_type(call)
     if own is not None:
         mine = _formatted(own, number)

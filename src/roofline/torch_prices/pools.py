@@ -1,4 +1,4 @@
-"""Pooling and resampling: the input read, the result written; backward reads the gradient and writes the input's."""
+"""Pooling and resampling: the input is read, the result written; backward reads the gradient and writes that of the input."""
 
 from ..dtypes import dtype
 from ..errors import FormulaError
@@ -29,7 +29,7 @@ def _window(call: Call, x: Tensor, axes: int, dilation: int | None, ceil: int) -
             raise FormulaError(f"{call.op}: a stride of 0")
         room = size + 2 * pad - far * (taps - 1) - 1
         out = (-(-room // step) if call.flag(ceil) else room // step) + 1
-        if call.flag(ceil) and (out - 1) * step >= size + pad:  # a window that would start in the padding is left out
+        if call.flag(ceil) and (out - 1) * step >= size + pad:  # PyTorch drops a window that would start in the padding
             out -= 1
         sizes.append(max(0, out))
         window *= taps
@@ -38,7 +38,7 @@ def _window(call: Call, x: Tensor, axes: int, dilation: int | None, ceil: int) -
 
 @op("aten::max_pool2d_with_indices", "aten::max_pool3d_with_indices", "aten::avg_pool2d", "aten::avg_pool3d", "aten::avg_pool1d")
 def pool(call: Call) -> Priced | None:
-    """Maxima compare, which is not FLOP, and write 64-bit indices besides; averages add up a window."""
+    """A maximum compares, which is no FLOP, and also writes 64-bit indices; an average sums a window."""
     x = call.tensor(0)
     axes = next(axes for axes in (1, 2, 3) if f"pool{axes}d" in call.op)
     if x is None or len(x.shape) <= axes:
@@ -65,7 +65,7 @@ def pool(call: Call) -> Priced | None:
 @op("aten::_upsample_bicubic2d_aa", "aten::_upsample_bilinear2d_aa", "aten::_upsample_lanczos2d_aa")
 @op("aten::_upsample_nearest_exact1d", "aten::_upsample_nearest_exact3d", "aten::adaptive_avg_pool3d")
 def resized(call: Call) -> Priced | None:
-    """A result of the spatial sizes at 1."""
+    """A result with the spatial sizes of argument 1."""
     x, sizes = call.tensor(0), call.ints(1)
     if x is None or (sizes is None and not call.outputs):
         return None
@@ -80,7 +80,7 @@ def resized(call: Call) -> Priced | None:
 @op("aten::adaptive_max_pool2d_backward", "aten::adaptive_max_pool3d_backward", "aten::adaptive_avg_pool3d_backward")
 @op("aten::fractional_max_pool2d_backward", "aten::fractional_max_pool3d_backward")
 def pool_backward(call: Call) -> Priced | None:
-    """The gradient read, with the indices of maxima; the input's gradient written."""
+    """The gradient is read, with the indices of maxima; the input's gradient is written."""
     dy, x = call.tensor(0), call.tensor(1)
     if dy is None or x is None:
         return None
@@ -95,7 +95,7 @@ def pool_backward(call: Call) -> Priced | None:
 @op("aten::_upsample_lanczos2d_aa_backward", "aten::_upsample_nearest_exact1d_backward", "aten::_upsample_nearest_exact2d_backward")
 @op("aten::_upsample_nearest_exact3d_backward")
 def resized_backward(call: Call) -> Priced | None:
-    """The gradient read, one of the input's size at 2 written."""
+    """The gradient is read, one of the input's size (argument 2) written."""
     dy, sizes = call.tensor(0), call.ints(2)
     if dy is None or sizes is None:
         return None
@@ -104,13 +104,13 @@ def resized_backward(call: Call) -> Priced | None:
     return Priced(cost=work + traffic((dy,), (out,)), category=POOLING, dtype=format_name(dy))
 
 
-# Of a bilinear sample: the places and weights of its four corners, and their sum.
+# FLOP of a bilinear sample: the positions and weights of its four corners, and their sum.
 SAMPLE = 16
 
 
 @op("aten::grid_sampler_2d", "aten::grid_sampler_3d", "aten::cudnn_grid_sampler")
 def grid_sample(call: Call) -> Priced | None:
-    """Samples of an input at the places of a grid, which has as many as the result."""
+    """Samples of an input at the positions of a grid, one per element of the result's plane."""
     x, grid = call.tensor(0), call.tensor(1)
     if x is None or grid is None or len(x.shape) < 3 or len(grid.shape) != len(x.shape):
         return None
@@ -133,7 +133,7 @@ def grid_sample_backward(call: Call) -> Priced | None:
 
 @op("aten::fractional_max_pool2d", "aten::fractional_max_pool3d", "aten::max_unpool2d", "aten::max_unpool3d")
 def placed(call: Call) -> Priced | None:
-    """Maxima of windows of random places, of the sizes at 2 with indices; or such maxima put back by their indices, into those sizes."""
+    """Fractional max pooling to the sizes of argument 2, with indices; or max unpooling by indices into those sizes."""
     x, sizes = call.tensor(0), call.ints(2)
     if x is None or sizes is None or len(x.shape) <= len(sizes):
         return None

@@ -17,7 +17,7 @@ from .product_formats import product_format
 from .traffic import pointwise_work, result, traffic
 
 MATMUL = "matmul"
-TURNED_BITS = 16  # of the numbers that matrix units load along either axis (PTX: wgmma's transposed operands)
+TURNED_BITS = 16  # bits of formats that matrix units load along either axis (PTX: wgmma's transposed operands)
 
 
 def product(
@@ -32,7 +32,7 @@ def product(
     counted: bool = True,
     notes: tuple[str, ...] = (),
 ) -> Priced:
-    """A batch of m x k x n products: ``read`` besides the operands, with something ``added`` to each result.
+    """A batch of m x k x n products: ``read`` are tensors besides the operands, ``added`` is whether one is added to the result.
 
     ``counted`` is whether PyTorch's FlopCounterMode counts such calls.
     """
@@ -63,12 +63,12 @@ def _by_sizes(a: Tensor, b: Tensor, out: Tensor, sizes: tuple[int, int, int, int
 
 
 def _apart(one: Tensor, axis: int) -> bool:
-    """Whether the elements along an axis do not lie beside each other."""
+    """Whether the elements along an axis are not contiguous."""
     return one.strides is not None and len(one.strides) == len(one.shape) and one.strides[axis] != 1
 
 
 def two_matrices(call: Call, a: Tensor | None, b: Tensor | None, rank: int = 2) -> tuple[Tensor, Tensor]:
-    """Two operands of one rank whose inner sizes agree."""
+    """Two operands of this rank whose contracted sizes agree; raises `FormulaError` for others."""
     if a is None or b is None:
         raise FormulaError(f"{call.op}: the recording lacks an operand's shape")
     if len(a.shape) != rank or len(b.shape) != rank or a.shape[-1] != b.shape[-2]:
@@ -218,7 +218,7 @@ def int_mm(call: Call) -> Priced | None:
 
 @op("aten::_scaled_mm")
 def scaled_mm(call: Call) -> Priced | None:
-    """fp8 operands with scales at 2 and 3, a bias at 4, the result's format at 6."""
+    """fp8 operands; scales are arguments 2 and 3, a bias 4, the result's format 6."""
     a, b = two_matrices(call, call.tensor(0), call.tensor(1))
     (m, k), n = a.shape, b.shape[1]
     read = (call.tensor(2), call.tensor(3), call.tensor(4))
@@ -227,7 +227,7 @@ def scaled_mm(call: Call) -> Priced | None:
 
 @op("aten::_scaled_mm_v2")
 def scaled_mm_v2(call: Call) -> Priced | None:
-    """The same with lists of scales at 2 and 5, a bias at 8, the result's format at 9."""
+    """The same with lists of scales as arguments 2 and 5, a bias 8, the result's format 9."""
     a, b = two_matrices(call, call.tensor(0), call.tensor(1))
     (m, k), n = a.shape, b.shape[1]
     scales = (*(call.tensors(2) or ()), *(call.tensors(5) or ()))
@@ -237,9 +237,9 @@ def scaled_mm_v2(call: Call) -> Priced | None:
 
 @op("aten::_grouped_mm", "aten::_scaled_grouped_mm")
 def grouped_mm(call: Call) -> Priced | None:
-    """One product a group, the groups along rows, columns or the summed axis of a matrix; offsets say where each ends.
+    """One product per group; groups are along rows, columns or the contracted axis of a matrix; offsets are the ends of groups.
 
-    The offsets do not change the FLOP unless they leave rows out, which the recording cannot show.
+    The offsets do not change the FLOP unless they omit rows, which the recording does not show.
     """
     a, b = call.tensor(0), call.tensor(1)
     if a is None or b is None:

@@ -1,7 +1,7 @@
-"""Recurrent networks: cuDNN's and MIOpen's whole ones, oneDNN's layers, and the fused cells that PyTorch launches step by step.
+"""Recurrent networks: whole networks of cuDNN and MIOpen, layers of oneDNN, and the fused cells that PyTorch launches step by step.
 
-2 · tokens · gates · width · inputs FLOP for each product of a layer and direction, the gates on the vector unit; backward once more for
-the inputs and once for the weights. Every operand and result counts once, with what training keeps for backward.
+2 · tokens · gates · width · inputs FLOP for each product of a layer and direction, the gates on the vector unit; backward the same for the
+inputs and again for the weights. Every operand and result counts once, including those that training keeps for backward.
 """
 
 from msgspec import Struct
@@ -33,7 +33,7 @@ MODES = {0: PLAIN, 1: PLAIN, 2: LSTM, 3: GRU}
 
 
 class Places(Struct, frozen=True, kw_only=True):
-    """Where the schema of one operator has what the price needs; ``None`` where it has no such argument."""
+    """The positions of arguments in the schema of one operator; ``None`` for an argument that it does not have."""
 
     states: int
     mode: int
@@ -53,7 +53,7 @@ NETWORKS = {
 
 @op(*NETWORKS)
 def network(call: Call) -> Priced | None:
-    """All layers, directions and steps in one call; padded steps that a packed sequence leaves out are not in its tokens."""
+    """All layers, directions and steps in one call; tokens do not include the padding that a packed sequence omits."""
     places = NETWORKS[call.op]
     x, weights, state, cell = call.tensor(0), call.tensors(1), call.tensor(places.states), call.tensor(places.states + 1)
     mode, layers, width = call.number(places.mode), call.number(places.layers), call.number(places.mode + 1)
@@ -79,7 +79,7 @@ def network(call: Call) -> Priced | None:
         passes = 1
         written = [y, state, cell, kept if trains else None]
     else:
-        # dx always needs the products backward; the gradients of the weights, last of the mask, as many again.
+        # dx always needs the products; the gradients of the weights, the last entry of the mask, need as many again.
         mask = call.arg(places.train + 5)
         wanted = mask[-1] if isinstance(mask, tuple) and mask else True
         passes = 2 if wanted else 1
@@ -93,7 +93,7 @@ def network(call: Call) -> Priced | None:
 
 @op("aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward")
 def layer(call: Call) -> Priced | None:
-    """One layer in one direction on a CPU (oneDNN): its weights, gates · width by inputs and by width, tell the kind of cell."""
+    """One layer in one direction on a CPU (oneDNN); the kind of cell follows from the number of gates in the shape of its weights."""
     x, of_input, of_state, state, cell = (call.tensor(place) for place in (0, 1, 2, 5, 6))
     if x is None or of_input is None or of_state is None or state is None or len(of_state.shape) != 2 or not x.shape:
         return None
@@ -122,7 +122,7 @@ def _cell(cell: Cell, state: Tensor, read: list[Tensor | None], written: list[Te
 
 @op("aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_gru_cell")
 def fused_cell(call: Call) -> Priced | None:
-    """(gates of the input, gates of the state, state, biases): the next state, and what backward needs (LSTM: gates, GRU: five values)."""
+    """(gates of the input, gates of the state, state, biases): the next state, and values for backward (LSTM: gates, GRU: five values)."""
     x, h, state = call.tensor(0), call.tensor(1), call.tensor(2)
     if x is None or h is None or state is None:
         return None
@@ -133,7 +133,7 @@ def fused_cell(call: Call) -> Priced | None:
 
 @op("aten::_thnn_fused_lstm_cell_backward_impl")
 def lstm_cell_backward(call: Call) -> Priced | None:
-    """(gradients of both states, the states before and after, gates): the gradients of the gates and of the state before."""
+    """(gradients of both states, previous and next states, gates): the gradients of the gates and of the previous state."""
     before, after, gates = call.tensor(2), call.tensor(3), call.tensor(4)
     if before is None or after is None or gates is None:
         return None
@@ -142,7 +142,7 @@ def lstm_cell_backward(call: Call) -> Priced | None:
 
 @op("aten::_thnn_fused_gru_cell_backward")
 def gru_cell_backward(call: Call) -> Priced | None:
-    """(gradient of the state, what forward kept): the gradients of both kinds of gates and of the state before."""
+    """(gradient of the state, values saved by forward): the gradients of both kinds of gates and of the previous state."""
     dy, kept = call.tensor(0), call.tensor(1)
     if dy is None or kept is None:
         return None

@@ -12,7 +12,7 @@ from .traffic import format_name, pointwise_work, result, traffic
 SORT, SELECTION = "sort", "selection"
 REDUCTION = "reduction"
 INT64, BOOL = dtype("int64"), dtype("bool")
-# By name: the kind of reduction whose FLOP these are, the place of the axes, that of the number format, and the formats written.
+# By name: the kind of reduction with the same FLOP.
 _SUMS = {"sum": "sum", "nansum": "sum", "mean": "mean", "prod": "sum", "logsumexp": "sum", "trace": "sum", "count_nonzero": "sum"}
 _NORMS = {"norm": "norm", "linalg_vector_norm": "norm", "frobenius_norm": "norm"}
 _EXTREMES = {"max": "max", "min": "min", "amax": "max", "amin": "min", "aminmax": "max", "any": "max", "all": "max", "median": "max"}
@@ -23,7 +23,7 @@ KINDS = {**_SUMS, **_NORMS, **_EXTREMES, **_PLACES, **_SPREADS}
 
 
 def reduced(call: Call, x: Tensor, place: int) -> int:
-    """How many values are left when the axes at a place of the schema are reduced: one where there are none."""
+    """The number of results if the axes in argument ``place`` are reduced: one if none are given."""
     found = call.arg(place)
     axes = found if isinstance(found, tuple) else (found,) if isinstance(found, int) and not isinstance(found, bool) else ()
     if not axes:
@@ -86,7 +86,7 @@ def scan(call: Call) -> Priced | None:
 
 @op("aten::_logcumsumexp", "aten::_cummax_helper", "aten::_cummin_helper")
 def scan_into(call: Call) -> Priced | None:
-    """The kernels of the scans: the input, and where the schema has them the values and indices that they write."""
+    """The inner operators of scans: the input is read; the values and indices are arguments that they write."""
     x = call.tensor(0)
     if x is None:
         return None
@@ -98,7 +98,7 @@ def scan_into(call: Call) -> Priced | None:
 
 @op("aten::sort", "aten::argsort", "aten::topk", "aten::kthvalue", "aten::mode", "aten::msort")
 def sort(call: Call) -> Priced | None:
-    """The input read once; values and 64-bit indices written, k a row for ``topk``. The passes of a sort are not counted."""
+    """The input is read once; values and 64-bit indices are written, k per row for ``topk``. A sort's passes are not counted."""
     x = call.tensor(0)
     if x is None:
         return None
@@ -117,7 +117,7 @@ def sort(call: Call) -> Priced | None:
 @op("aten::multinomial", "aten::searchsorted", "aten::bucketize", "aten::isin", "aten::equal", "aten::nonzero_static")
 @op("aten::unique_consecutive", "aten::unique_dim_consecutive", "aten::_unique", "aten::histogram")
 def data_dependent(call: Call) -> Priced | None:
-    """The input is read; the size of the results is recorded, or depends on the data. Compilers fuse none of them; ``unique`` sorts."""
+    """The input is read; the size of the results is recorded, or depends on data. Compilers do not fuse these; ``unique`` sorts."""
     x = call.all_tensors
     if not x:
         return None
@@ -133,7 +133,7 @@ def data_dependent(call: Call) -> Priced | None:
 
 @op("aten::nll_loss_forward", "aten::nll_loss2d_forward", "aten::nll_loss")
 def nll_loss(call: Call) -> Priced | None:
-    """One value of each row is read, the one of its target."""
+    """One value of each row is read, that of its target."""
     x, target = call.tensor(0), call.tensor(1)
     if x is None or target is None:
         return None
@@ -146,7 +146,7 @@ def nll_loss(call: Call) -> Priced | None:
 
 @op("aten::nll_loss_backward", "aten::nll_loss2d_backward")
 def nll_loss_backward(call: Call) -> Priced | None:
-    """One value of each row is written, into zeros, which in a trace are a call of their own."""
+    """One value of each row is written into zeros, which in a trace are a call of their own."""
     dy, x, target = call.tensor(0), call.tensor(1), call.tensor(2)
     if dy is None or x is None or target is None:
         return None
@@ -155,7 +155,7 @@ def nll_loss_backward(call: Call) -> Priced | None:
     return Priced(cost=work + traffic((dy, target, call.tensor(3)), (written,)), category="loss", dtype=format_name(x))
 
 
-# FLOP and transcendentals an element of a loss between an input and a target.
+# FLOP and transcendentals per element of a loss between an input and a target.
 LOSSES = {
     "mse_loss": (3, 0),
     "l1_loss": (2, 0),
@@ -168,7 +168,7 @@ LOSSES = {
 
 @op(*(f"aten::{name}" for name in LOSSES), "aten::binary_cross_entropy_with_logits")
 def loss(call: Call) -> Priced | None:
-    """An input and a target read, one value written, or one for each element where nothing is reduced (reduction 0)."""
+    """An input and a target are read, one value is written, or one per element without reduction (reduction 0)."""
     x, target = call.tensor(0), call.tensor(1)
     if x is None or target is None:
         return None

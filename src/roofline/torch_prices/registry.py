@@ -1,7 +1,7 @@
-"""The registry of PyTorch operators: which function prices which operator, and the door for functions of users.
+"""The registry of PyTorch operators: which function prices which operator, including functions that users register.
 
 An operator is written exactly (``aten::mm``), or as a pattern with ``*`` (``c10d::*``); exact names come first, longer patterns before
-shorter ones. ``aten::add_`` is priced by the function of ``aten::add``, which sees that it works in place.
+shorter ones. ``aten::add_`` is priced by the function of ``aten::add``, which checks whether the call is in place.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,8 +35,8 @@ SPARSE = "a sparse tensor: recordings do not tell how many elements it holds"
 def register(name: str, function: UserFunction) -> None:
     """Price calls of the operator ``name`` with your own function: a `Call` in, a `Cost`, `Ledger` or `Priced` out.
 
-    ``name`` may have a ``*`` in it, which stands for any characters: ``mylib::*``. Your function comes before this package's; ``None``
-    from it leaves the call unknown. An operator that already has one of yours is a `UsageError`; `forget` takes it away.
+    ``name`` may contain a ``*``, which matches any characters: ``mylib::*``. Your function takes precedence over this package's; if it
+    returns ``None``, the cost of the call is unknown. Registering an operator twice is a `UsageError`; `forget` removes your function.
     """
     if not name or name == "*":
         raise UsageError("an operator needs a name, as in register('mylib::my_op', function)")
@@ -46,14 +46,14 @@ def register(name: str, function: UserFunction) -> None:
 
 
 def forget(name: str) -> None:
-    """Takes away a function that `register` registered."""
+    """Removes a function that `register` registered."""
     if name not in _USERS:
         raise UsageError(f"you registered no function for the operator {name!r}")
     del _USERS[name]
 
 
 def has_price(name: str) -> bool:
-    """Whether some function prices this operator, though a recording may lack what it needs."""
+    """Whether some function prices this operator, though a recording may not have the arguments that it needs."""
     return has_users_price(name) or _own_function(name) is not None
 
 
@@ -68,9 +68,9 @@ def known_ops() -> tuple[str, ...]:
 
 
 def price(call: Call) -> Priced:
-    """The price of one call; its cost is ``None`` where it is unknown, with the recording option that would tell."""
+    """The price of one call; its cost is ``None`` if it is unknown, with the recording option that would determine it."""
     if (users := _find(call.op, _USERS)) is not None:
-        return _ask(call, users)
+        return _price_by_user(call, users)
     function = _own_function(call.op)
     if any(one.sparse for one in call.all_tensors):
         return Priced(cost=None, notes=(SPARSE,) if function else ())
@@ -79,7 +79,7 @@ def price(call: Call) -> Priced:
     except FormulaError as misfit:
         return Priced(cost=None, notes=(str(misfit).removeprefix(f"{call.op}: "),))
     if found is None and call.kernels and all(kernel.kind != "kernel" for kernel in call.kernels):
-        found = copied(call)  # an operator that only copies, whatever it is
+        found = copied(call)  # an unknown operator that only copies
     if found is None:
         return Priced(cost=None, missing=RECORD_SHAPES) if function and not call.args else UNKNOWN
     return found
@@ -89,7 +89,7 @@ def _find(name: str, table: Mapping[str, F]) -> F | None:
     for wanted in (name, name.removesuffix("_")):
         if wanted in table and "*" not in wanted:
             return table[wanted]
-    likely = [pattern for pattern in table if "*" in pattern and name.startswith(pattern.partition("*")[0])]  # matching takes longer
+    likely = [pattern for pattern in table if "*" in pattern and name.startswith(pattern.partition("*")[0])]  # faster than matching all
     fitting = [pattern for pattern in likely if fnmatchcase(name, pattern)]
     return table[max(fitting, key=len)] if fitting else None
 
@@ -101,13 +101,13 @@ def _own_function(name: str) -> Pricer | None:
 
 @cache
 def _own() -> dict[str, Pricer]:
-    """The table of this package, filled by importing its families when a price is first asked for."""
+    """The table of this package, filled on first use by importing its families."""
     for family in FAMILIES:
         import_module(f".{family}", __package__)
     return PRICES
 
 
-def _ask(call: Call, function: UserFunction) -> Priced:
+def _price_by_user(call: Call, function: UserFunction) -> Priced:
     answer = function(call)
     if answer is None:
         return UNKNOWN

@@ -1,7 +1,8 @@
 """Operators of serving engines (vLLM's ``_C``, SGLang's ``sgl_kernel``, AMD's ``aiter``): norms, activations, rotary embeddings, casts,
 cache writes.
 
-Paged attention passes the whole cache pool and no lengths, and a fused mixture of experts has its weights elsewhere: their cost is unknown.
+Paged attention has the whole cache pool as an argument and no lengths, and a fused mixture of experts does not have its weights as
+arguments: their cost is unknown.
 """
 
 from ..dtypes import dtype
@@ -40,7 +41,7 @@ def add_rms_norm(call: Call) -> Priced | None:
 
 
 @op("aiter::add_rmsnorm")
-def add_rms_norm_apart(call: Call) -> Priced | None:
+def add_rms_norm_to(call: Call) -> Priced | None:
     """(out, x, residual, sum, weight): the sum of x and residual is written, and its norm to out."""
     out, x, residual, total, weight = (call.tensor(place) for place in range(5))
     if out is None or x is None or residual is None:
@@ -67,7 +68,7 @@ def _rows(x: Tensor) -> int:
 @op("_C::silu_and_mul", "_C::gelu_and_mul", "_C::gelu_tanh_and_mul", "_C::mul_and_silu", "_C::fatrelu_and_mul")
 @op("sgl_kernel::silu_and_mul", "sgl_kernel::gelu_and_mul", "sgl_kernel::gelu_tanh_and_mul")
 def gated(call: Call) -> Priced | None:
-    """(out, x), x twice as wide as out: an activation of one half times the other. Either order of the two is told by their size."""
+    """(out, x) or (x, out), x twice as wide as out: an activation of one half times the other."""
     first, second = call.tensor(0), call.tensor(1)
     if first is None or second is None:
         return None
@@ -150,7 +151,7 @@ def routing(call: Call) -> Priced | None:
 
 @op("_moe_C::moe_sum")
 def experts_sum(call: Call) -> Priced | None:
-    """(x, out): the results of a token's experts added up."""
+    """(x, out): the sum of the results of a token's experts."""
     x, out = call.tensor(0), call.tensor(1)
     if x is None or out is None:
         return None

@@ -10,7 +10,7 @@ from .call import Call, Tensor
 
 
 def traffic(read: Iterable[Tensor | None] = (), written: Iterable[Tensor | None] = ()) -> Cost:
-    """The bytes of these tensors; a number format that is not known leaves them unknown beside the known part."""
+    """The bytes of these tensors; those of tensors without a number format are marked as unknown, besides the known part."""
     total, known = 0, True
     for one in (*read, *written):
         if one is None:
@@ -36,5 +36,5 @@ def format_name(one: Tensor | None) -> str:
 
 
 def pointwise_work(elements: int, flops: int, transcendentals: int, number: DType | None) -> Cost:
-    """FLOP and transcendentals of so many elements on the vector unit, in fp32 unless the operand is fp64."""
+    """FLOP and transcendentals of a number of elements on the vector unit, in fp32 unless the operand is fp64."""
     return vector_work(elements * flops, elements * transcendentals, None, *((number,) if number else ()))

@@ -1,4 +1,4 @@
-"""Fourier transforms and distances: what is neither a product nor elementwise."""
+"""Fourier transforms and distances between rows."""
 
 from fractions import Fraction
 from math import log2, prod
@@ -11,7 +11,7 @@ from .traffic import format_name, pointwise_work, result, traffic
 
 @op("aten::_fft_c2c", "aten::_fft_r2c", "aten::_fft_c2r")
 def fft(call: Call) -> Priced | None:
-    """5·n·log₂ n FLOP for n complex points, the usual figure; half of that where one side is real."""
+    """5·n·log₂ n FLOP for n complex points, the usual estimate; half of that if one side is real."""
     x, axes = call.tensor(0), call.ints(1)
     if x is None or axes is None:
         return None
@@ -30,7 +30,7 @@ def fft(call: Call) -> Priced | None:
 
 @op("aten::_cdist_forward")
 def distances(call: Call) -> Priced | None:
-    """The distance of every row of one to every row of another: a difference, a power and a sum for each element, and a root."""
+    """The distance of every row of one tensor to every row of another: a difference, a power and a sum per element, and a root."""
     a, b = call.tensor(0), call.tensor(1)
     if a is None or b is None or len(a.shape) < 2 or len(b.shape) < 2:
         return None
