@@ -3,11 +3,11 @@
     import roofline.jax
     report = roofline.jax.analyze(train_step, chip="h100")(params, batch)
 
-Arguments are arrays or `jax.ShapeDtypeStruct`s; nothing is executed. When the chip is the one JAX runs on, the function is compiled and
-what the compiler emits is priced. For a chip that is not here, the program as JAX wrote it down is priced after this project's own
-model of fusion, and the report says that this is an estimate. A function that is sharded over devices is compiled in any case, because
-only the compiler's partitioner knows the exchanges; its costs are those of one device. What a compiler for CPUs
-does besides, fusions and wider number formats, is undone for any other chip.
+Arguments are arrays or `jax.ShapeDtypeStruct`s; nothing is executed. If the chip is the one JAX runs on, the function is compiled and the
+compiled program is priced. For any other chip, the program as lowered by JAX is fused by roofline's model of compilers and priced, and the
+report says that this is an estimate. A function that is sharded over devices is always compiled, because only the compiler's partitioner
+determines the collectives; its costs are those of one device. If that compiler is for CPUs, its fusions and wider number formats are undone
+for any other chip.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ FROM_CPU = "estimate: compiled for a CPU, its fusions and wider formats undone, 
 
 
 class Lowered(Struct, frozen=True):
-    """A function as a program, its platform, and notes."""
+    """The program of a function, its platform, and notes."""
 
     module: HloModule
     platform: Platform
@@ -62,9 +62,9 @@ def analyze(
 ) -> Callable[..., Report]:
     """A function of the same arguments that returns the report on one call of it.
 
-    ``chip`` is a name of the catalogue or a machine, by default the device JAX runs on. ``compiled`` forces one of the two ways: what
-    the compiler here emits, or the program as written down. ``trips`` gives the trip counts of loops that only the data decide, by
-    the name of the while. Further options go to `jax.jit`.
+    ``chip`` is a name of the catalogue or a machine, by default the device JAX runs on. ``compiled`` forces the program compiled here
+    (true) or the lowered program (false). ``trips`` gives the trip counts of loops that depend on data, by the name of the while. Further
+    options go to `jax.jit`.
     """
 
     def report(*args: Any, **kwargs: Any) -> Report:
@@ -87,7 +87,7 @@ def record(
 ) -> Callable[..., Recording]:
     """A function of the same arguments that returns the priced ops of one call of it.
 
-    With ``copies`` operands are copied that a GPU's libraries cannot take as they lie, and products widen operands of 8 bits.
+    With ``copies``, operands whose layout a GPU's libraries cannot read are copied, and products widen 8-bit operands.
     """
 
     def recording(*args: Any, **kwargs: Any) -> Recording:
@@ -111,7 +111,7 @@ def lower(
         backend = _backend(jax)
         if backend == target if compiled is None else compiled:
             return _compiled(jitted.lower(*args, **kwargs), target, machine, backend)
-        written, notes = _written_down(jitted, args, kwargs, machine, target, backend)
+        written, notes = _lowered(jitted, args, kwargs, machine, target, backend)
         module = parse(written.as_text(debug_info=True), getattr(function, "__name__", "function"))
         if module.num_partitions > 1:
             return _compiled(jitted.lower(*args, **kwargs), target, machine, backend)
@@ -122,23 +122,23 @@ def lower(
     return lowered
 
 
-def _written_down(
+def _lowered(
     jitted: Any, args: tuple[Any, ...], kwargs: dict[str, Any], machine: Machine, target: Platform, backend: str
 ) -> tuple[Any, list[str]]:
-    """The program as JAX writes it down for the machine's platform, else for the one that is here, with a note.
+    """The program as JAX lowers it for the machine's platform, or else for the platform here, with a note.
 
-    The platform matters: a ragged product or a Pallas kernel stays one operation only where that platform has it.
+    The platform matters: a ragged product or a Pallas kernel stays one operation only on platforms that support it.
     """
     names = {"gpu": "rocm" if machine.vendor == "AMD" else "cuda", "tpu": "tpu", "cpu": "cpu"}
     try:
         return jitted.trace(*args, **kwargs).lower(lowering_platforms=(names[target],)), []
-    except Exception as error:  # what a primitive without a rule for that platform raises is its own affair
+    except Exception as error:  # a primitive without a rule for that platform may raise anything
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         return jitted.lower(*args, **kwargs), [f"lowered for {backend}, because lowering for {names[target]} failed: {why}"]
 
 
 def _compiled(trace: Any, target: Platform, machine: Machine, backend: str) -> Lowered:
-    """What the compiler at hand emits, read from its own protobuf."""
+    """The program compiled by the compiler here, read from its protobuf."""
     compiled = trace.compile()
     module = parse(compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto(), "compiled program")
     module = replace(module, buffer_assignment=_buffer_assignment(compiled))
@@ -153,7 +153,7 @@ def _compiled(trace: Any, target: Platform, machine: Machine, backend: str) -> L
 
 
 def _buffer_assignment(compiled: Any) -> bytes:
-    """Where the compiler put every array of a program, as a BufferAssignmentProto; empty where it does not say."""
+    """The compiler's BufferAssignmentProto of a program; empty if it is not available."""
     try:
         found = compiled.memory_analysis().serialized_buffer_assignment_proto
     except Exception:  # older versions of JAX and some backends have none
@@ -162,7 +162,7 @@ def _buffer_assignment(compiled: Any) -> bytes:
 
 
 def _machine(chip: str | Machine | None) -> Machine:
-    """The machine asked for, as one framework device sees it; without one, the device JAX runs on."""
+    """The requested machine, per framework device; by default the device JAX runs on."""
     if isinstance(chip, Machine):
         return chip
     if chip is None:
@@ -188,7 +188,7 @@ def _backend(jax: Any) -> str:
 
 
 def require_jax() -> Any:
-    """JAX itself, or an error that says how to get it."""
+    """The jax module; raises an error that says how to install it."""
     try:
         return import_module("jax")
     except ImportError:

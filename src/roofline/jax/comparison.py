@@ -1,4 +1,4 @@
-"""Theory beside what XLA's cost analysis says of a JAX function, instruction by instruction. Nothing is executed."""
+"""Theory compared with XLA's cost analysis of a JAX function, instruction by instruction. Nothing is executed."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ Shape = tuple[str, tuple[int, ...]]  # a number format, or none, and sizes
 
 
 class Count(Struct, frozen=True, kw_only=True):
-    """One way of counting one program: FLOP and bytes; ``None`` where there is no answer."""
+    """One way of counting one program: FLOP and bytes; ``None`` if there is no answer."""
 
     way: str
     flops: float | None
@@ -42,7 +42,7 @@ class Count(Struct, frozen=True, kw_only=True):
 
 
 class InstructionCounts(Struct, frozen=True, kw_only=True):
-    """One instruction of the compiled program, counted by us and by XLA, and why they differ."""
+    """One instruction of the compiled program, counted by roofline and by XLA, and why they differ."""
 
     name: str
     opcode: str
@@ -78,12 +78,12 @@ def compare_product(size: int, number: DType) -> FormatComparison:
 
 
 def compare_function(function: Callable[..., Any], name: str, shapes: Sequence[Shape], number: DType) -> FormatComparison:
-    """A function of arrays of these shapes; those without a number format of their own have this one."""
+    """A function of arrays of these shapes; ``number`` is the default number format."""
     return _compared(function, name, shapes, number, ())
 
 
 def hand_counts(size: int, number: DType) -> tuple[Count, ...]:
-    """The hand counts of a square product: operands and output, and the accumulator besides."""
+    """The hand counts of a square product: operands and output, without and with an accumulator."""
     accumulator = ACCUMULATORS.get(number.bits)
     bare = matmul(size, size, size, dtype=number.name)
     counts = [_count("by hand: operands and output", bare.cost)]
@@ -94,7 +94,7 @@ def hand_counts(size: int, number: DType) -> tuple[Count, ...]:
 
 
 def _compared(function: Callable[..., Any], name: str, shapes: Sequence[Shape], number: DType, theory: Sequence[Count]) -> FormatComparison:
-    """Lower and compile a function for the backend at hand and count it every way."""
+    """Lowers and compiles a function for the backend here, and counts it every way."""
     jax = require_jax()
     arguments = [jax.ShapeDtypeStruct(sizes, jax_format(jax, dtype(fixed) if fixed else number)) for fixed, sizes in shapes]
     try:
@@ -131,12 +131,12 @@ def _float(amount: Amount | None) -> float | None:
 
 
 def _dictionary(said: Any) -> dict[str, float]:
-    """Cost analyses come as a dictionary, in older versions as a list of one."""
+    """A cost analysis as a dictionary; older versions return a list of one."""
     return dict(said[0] if isinstance(said, (list, tuple)) else said or {})
 
 
 def _product(jax: Any) -> Callable[..., Any]:
-    """A matrix product whose result has the operands' format, so that nothing is widened unasked."""
+    """A matrix product whose result has the operands' format."""
 
     def matmul(a: Any, b: Any) -> Any:
         return jax.lax.dot_general(a, b, (((1,), (0,)), ((), ())), preferred_element_type=a.dtype)
@@ -145,7 +145,7 @@ def _product(jax: Any) -> Callable[..., Any]:
 
 
 def jax_format(jax: Any, number: DType) -> Any:
-    """JAX's dtype of one of our number formats."""
+    """The JAX dtype of a number format."""
     name = JAX_FORMATS.get(number.name, number.name)
     if not hasattr(jax.numpy, name):
         raise UsageError(f"JAX has no number format {number}; try bf16, fp16, fp32 or fp8")

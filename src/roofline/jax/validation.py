@@ -1,4 +1,4 @@
-"""Acceptance checks of a JAX function that is run here: its time against its bounds, and the lever test, a doubled batch."""
+"""Acceptance checks of a JAX function that is run here: its time compared with its bounds, and the lever test, a doubled batch."""
 
 import math
 import time
@@ -19,14 +19,14 @@ from . import analyze, require_jax
 from .comparison import Shape, jax_format
 
 TRIES, LEAST_S, MOST_CALLS = 7, 0.01, 1000
-SHORT, SHORT_CALLS = 20, 3  # launches, or calls of a function that does nothing: a time below that says little of the bound
-FACTOR = 1.5  # between the measured and the predicted change of the time
+SHORT, SHORT_CALLS = 20, 3  # a time below this many launches, or calls of an empty function, is too short to judge the bound
+FACTOR = 1.5  # the largest ratio between the measured and the predicted change of the time
 
 
 def validate(function: Callable[..., Any], *, chip: str | Machine | None = None, batch: Sequence[int] = (0,)) -> Callable[..., Validation]:
     """A function of the same arguments that runs it and returns its acceptance checks: ``validate(layer)(x, w).holds``.
 
-    ``batch`` are the arguments whose first dimension is doubled in the lever test. Without a ``chip`` it is the device JAX runs on.
+    ``batch`` are the arguments whose first dimension is doubled in the lever test. ``chip`` is by default the device JAX runs on.
     """
 
     def checked(*args: Any) -> Validation:
@@ -63,7 +63,7 @@ def validate_function(
 
 
 def seconds(jax: Any, works: Sequence[Callable[[], Any]]) -> list[float]:
-    """The time of each work, of its best try: all are tried in turn, because whatever else a computer does slows down a part of the tries.
+    """The best time of each function. They are tried in turn, because other load on the computer slows down some of the tries.
 
     A try is as many calls as take a hundredth of a second.
     """
@@ -92,7 +92,7 @@ def _doubled(jax: Any, args: Sequence[Any], batch: Sequence[int]) -> list[Any]:
 
 
 def _program_time(report: Report, took: float, call_s: float) -> AcceptanceCheck:
-    """The measured time of the whole function against its minimum and its serial time; ``call_s`` is what any call takes the host."""
+    """The measured time of the whole function compared with its minimum and its serial time; ``call_s`` is the host's time per call."""
     total, launch = report.total, float(report.machine.launch_latency_s or 0.0)
     least, serial = (total.floor_s if total else None) or 0.0, sum((op.serial_s or 0.0) / SUSTAINED + launch for op in report.ops)
     expected = f"between {show(least * BELOW, 's', 3)} and {LONGEST:g} times {show(serial, 's', 3)}"
@@ -114,7 +114,7 @@ def _program_time(report: Report, took: float, call_s: float) -> AcceptanceCheck
 
 
 def _lever(before: Report, after: Report, first_s: float, second_s: float, call_s: float) -> AcceptanceCheck:
-    """Whether the time follows the minimum time when the batch is doubled; ``call_s`` is what any call takes the host."""
+    """Whether the time changes as the minimum time does when the batch is doubled; ``call_s`` is the host's time per call."""
     least = [(one.total.floor_s if one.total else None) or 0.0 for one in (before, after)]
     bound = before.total.bound if before.total else None
     saw = f"{plain(second_s / first_s, 3)} times the time ({show(first_s, 's', 3)}, then {show(second_s, 's', 3)})"

@@ -1,7 +1,7 @@
 """XLA's own cost analysis of a compiled program, instruction by instruction, to compare with ours.
 
-XLA reports one sum for a program. To ask it about one instruction, the program's protobuf is cut down to that instruction: its operands
-become parameters, everything it calls is kept. Field numbers are those of HloModuleProto, HloComputationProto and
+XLA reports one sum for a program. For the cost of one instruction, the program's protobuf is reduced to that instruction: its operands
+become parameters, and the computations it calls are kept. Field numbers are those of HloModuleProto, HloComputationProto and
 HloInstructionProto in XLA's public hlo.proto.
 """
 
@@ -22,7 +22,7 @@ _COSTLESS = (b"parameter", b"constant", b"tuple", b"get-tuple-element", b"bitcas
 
 
 class XlaCost(Struct, frozen=True):
-    """XLA's figures for one instruction; ``None`` where it gives none."""
+    """XLA's costs of one instruction; ``None`` if it reports none."""
 
     name: str
     opcode: str
@@ -32,7 +32,7 @@ class XlaCost(Struct, frozen=True):
 
 
 def instruction_costs(compiled: Any) -> tuple[XlaCost, ...]:
-    """XLA's cost analysis of every instruction of a compiled JAX function's entry computation that does something."""
+    """XLA's cost analysis of every instruction of a compiled JAX function's entry computation, except those without cost."""
     jax = require_jax()
     xla_client: Any = import_module("jax._src.lib").xla_client
     module = compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto()
@@ -45,7 +45,7 @@ def instruction_costs(compiled: Any) -> tuple[XlaCost, ...]:
 
 
 def instructions_alone(module: bytes) -> Iterator[tuple[str, str, bytes]]:
-    """Name, opcode and a whole module for each instruction of the entry computation that does something."""
+    """Name, opcode and a module of its own for each instruction of the entry computation, except those without cost."""
     entry_id = _number(module, _ENTRY_ID)
     computations = [module[start:end] for number, _, start, end in fields(module) if number == _COMPUTATIONS]
     entry = next(part for part in computations if _number(part, _ID_OF_COMPUTATION) == entry_id)
@@ -84,7 +84,7 @@ def _operands(instruction: bytes) -> tuple[int, ...]:
 
 
 def _without(message: bytes, dropped: Iterable[int]) -> bytes:
-    """A message less some of its fields."""
+    """A message without some of its fields."""
     kept = b""
     for number, kind, held, end in fields(message):
         if number not in dropped:

@@ -40,7 +40,7 @@ _ATTENTION, _MASK = "aten::_scaled_dot_product_efficient_attention", 3
 
 
 class Traced(Struct, frozen=True, kw_only=True):
-    """The calls of one execution, the numbers of the memory that is there when it ends, and its peak memory."""
+    """The calls of one execution, the numbers of the memory that is live when it ends (``kept``), and its peak memory."""
 
     calls: tuple[Seen, ...]
     kept: frozenset[int]
@@ -59,9 +59,9 @@ def analyze(
 ) -> Callable[..., Report]:
     """A function of the same arguments that returns the report on one call of a module or function.
 
-    ``chip`` is a name of the catalogue or a machine, by default the GPU that PyTorch runs on. ``backward`` adds the gradients of whatever
-    the function returns; a function that calls ``backward()`` itself, as a training step does, needs no such word. ``compile`` fuses
-    operators as torch.compile would; it is on for modules that are compiled already.
+    ``chip`` is a name of the catalogue or a machine, by default the GPU that PyTorch runs on. ``backward`` adds the gradients of the
+    function's results; a function that calls ``backward()`` itself, such as a training step, does not need it. ``compile`` fuses operators
+    as torch.compile would; it is on for modules that are compiled already.
     """
 
     def report(*args: Any, **kwargs: Any) -> Report:
@@ -89,7 +89,7 @@ def record(
 
 
 def _masked(calls: Sequence[Seen]) -> Iterator[str]:
-    """A note on calls of attention with a mask: a program may build one only because it sees no values."""
+    """A note on attention calls with a mask: without data, a program may build a mask that it would not build otherwise."""
     found = sum(one.call.op == _ATTENTION and one.call.args[_MASK] is not None for one in calls)
     if found:
         yield MASKED.format(count=f"{found} calls of attention have" if found > 1 else "1 call of attention has")
@@ -116,7 +116,7 @@ def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[.
                 if is_module:
                     recorder.name_modules(own)
                     call = _called(torch, own, {key: recorder.stand_in(one) for key, one in weights.items()})
-                # What the function makes without naming a device would be on the CPU, apart from a program on meta.
+                # Tensors that the function makes without naming a device would be on the CPU, and a program on meta elsewhere.
                 with recorder.watching(), device if device.type == "meta" else nullcontext():
                     result = call(*arguments, **options)
                     if backward:
@@ -134,12 +134,12 @@ def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[.
 
 
 def _called(torch: Any, module: Any, swapped: dict[str, Any]) -> Callable[..., Any]:
-    """A call of a module with other tensors as its parameters and buffers."""
+    """A function that calls a module with other tensors as its parameters and buffers."""
     return lambda *args, **kwargs: torch.func.functional_call(module, swapped, args, kwargs)
 
 
 def _gradients(torch: Any, recorder: Recorder, result: Any, name: str) -> None:
-    """The gradients of everything differentiable that a function returned."""
+    """Computes the gradients of all differentiable results of a function."""
     wanted = [one for one in tensors_in(torch, result) if one.requires_grad]
     if not wanted:
         raise UsageError(f"{name}: nothing that it returns requires a gradient; leave out backward=True")
@@ -161,7 +161,7 @@ def _reached(torch: Any, function: Any, args: Any, kwargs: Any) -> list[Any]:
 
 @contextmanager
 def _restored(recorder: Recorder, weights: list[Any]) -> Iterator[None]:
-    """Afterwards, weights have the gradients that they had before, and optimizers their state."""
+    """Restores the gradients of weights and the state of optimizers at the end."""
     gradients = [(weight, weight.grad) for weight in weights]
     states: dict[int, tuple[Any, dict[Any, Any]]] = {}
 
@@ -190,7 +190,7 @@ def _restored(recorder: Recorder, weights: list[Any]) -> Iterator[None]:
 
 
 def _why_not(error: Exception, fake: Any) -> str:
-    """Why a function cannot run without data, and what to do; nothing if the error is the function's own."""
+    """Why a function cannot run without data, and what to do; empty if the error is the function's own."""
     operator = _first_line(error).removesuffix(".default").replace("aten.", "")
     if isinstance(error, fake.DynamicOutputShapeException):
         return (
@@ -215,7 +215,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _machine(chip: str | Machine | None) -> Machine:
-    """The machine asked for, as one framework device sees it; without one, the GPU that PyTorch runs on."""
+    """The requested machine, per framework device; by default the GPU that PyTorch runs on."""
     if isinstance(chip, Machine):
         return chip
     if chip is None:
@@ -228,7 +228,7 @@ def _machine(chip: str | Machine | None) -> Machine:
 
 
 def require_torch() -> Any:
-    """PyTorch itself, or an error that says how to get it."""
+    """The torch module; raises an error that says how to install it."""
     try:
         return import_module("torch")
     except ImportError:

@@ -1,4 +1,4 @@
-"""What PyTorch hands to a dispatch mode, as calls of the price table: tensors by shape, strides and number format, in schema order."""
+"""Arguments of a dispatch mode converted to those of `Call`: tensors by shape, strides and number format, in schema order."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -11,7 +11,7 @@ from ..torch_prices.call import FP4_PAIR, Argument, Tensor
 
 @cache
 def number_format(name: str) -> DType | None:
-    """Our number format for one of PyTorch's, by its name; ``None`` for quantized ones.
+    """The `DType` of a PyTorch dtype, by its name; ``None`` for quantized ones.
 
     >>> number_format("torch.bfloat16").name, number_format("torch.qint8")
     ('bf16', None)
@@ -25,7 +25,7 @@ def number_format(name: str) -> DType | None:
 
 
 def described(tensor: Any) -> Tensor:
-    """A tensor of PyTorch by its sizes."""
+    """A PyTorch tensor as a `Tensor`."""
     strides = tuple(int(stride) for stride in tensor.stride()) if str(tensor.layout) == "torch.strided" else None
     return Tensor(tuple(int(size) for size in tensor.shape), number_format(str(tensor.dtype)), strides)
 
@@ -55,7 +55,7 @@ def in_schema_order(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
 
 
 def tensors_in(torch: Any, value: Any) -> list[Any]:
-    """Every tensor in a value, however deep in lists, tuples and mappings."""
+    """Every tensor in a value, including nested lists, tuples and mappings."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, Mapping):

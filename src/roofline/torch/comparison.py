@@ -1,4 +1,4 @@
-"""Our FLOP beside those of other counters for one PyTorch function, with the reason for each difference. Nothing is computed."""
+"""roofline's FLOP compared with those of other counters for one PyTorch function, with the reason for each difference. Nothing is run."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ Shape = tuple[str, tuple[int, ...]]  # a number format, or none, and sizes
 
 
 class Count(Struct, frozen=True, kw_only=True):
-    """One way of counting one program: FLOP, ``None`` where there is no answer, and why it differs from ours."""
+    """One way of counting one program: FLOP, ``None`` if there is no answer, and why it differs from roofline's."""
 
     way: str
     flops: float | None
@@ -29,7 +29,7 @@ class Count(Struct, frozen=True, kw_only=True):
 
 
 class TorchComparison(Struct, frozen=True, kw_only=True):
-    """The whole comparison as JSON. ``flops`` is what ran on the matrix unit, by our count."""
+    """The whole comparison as JSON. ``flops`` are those that run on the matrix unit, by roofline's count."""
 
     schema: str = "roofline.torch-comparison/1"
     function: str
@@ -40,7 +40,7 @@ class TorchComparison(Struct, frozen=True, kw_only=True):
 
 
 def hand_counts() -> tuple[Count, ...]:
-    """The block by formula: causal half and full square."""
+    """The FLOP of the block by formula, with causal attention as half and as the full square."""
     counts = []
     for causal, words in ((True, "causal half"), (False, "full square")):
         ledger = transformer_block(BATCH, LENGTH, WIDTH, HEADS, 4 * WIDTH, gated=False, causal=causal)
@@ -49,7 +49,7 @@ def hand_counts() -> tuple[Count, ...]:
 
 
 def compare_block(number: DType, backward: bool = False) -> TorchComparison:
-    """The block of the hand counts, by every counter at hand."""
+    """The block of `hand_counts`, counted by every available counter."""
     torch = require_torch()
     kind = torch_format(torch, number)
     with torch.device("meta"):
@@ -59,7 +59,7 @@ def compare_block(number: DType, backward: bool = False) -> TorchComparison:
 
 
 def compare_function(function: Callable[..., Any], name: str, shapes: Sequence[Shape], number: DType, backward: bool) -> TorchComparison:
-    """A module or function of tensors of these shapes; those without a number format of their own have this one."""
+    """A module or function of tensors of these shapes; ``number`` is the default number format."""
     torch = require_torch()
     if isinstance(function, type):
         raise UsageError(f"torch-compare: {name} is a class; name one of its objects, or a function")
@@ -98,13 +98,13 @@ def _compared(
         if backward and not peer.within:
             notes.append(f"{peer.name}: counts no backward pass")
             continue
-        said = _ask(torch, peer, module, args, backward)
-        counts.append(Count(way=peer.name, flops=said.flops, why=_why(peer, said, flops, ours)))
+        result = _count_with(torch, peer, module, args, backward)
+        counts.append(Count(way=peer.name, flops=result.flops, why=_why(peer, result, flops, ours)))
     return TorchComparison(function=name, format=number.name, flops=flops, counts=tuple(counts), notes=tuple(notes))
 
 
 class Ours(Struct, frozen=True):
-    """Our counts: what ran, what was needed, products with the full square, and the products that FlopCounterMode leaves out."""
+    """roofline's counts: what ran, what was needed, products with the full square, and the products that FlopCounterMode does not count."""
 
     ran: Cost
     needed: Cost
@@ -128,8 +128,8 @@ def _ours(found: Traced) -> Ours:
     return Ours(ran, needed, square, tuple(sorted(uncounted)))
 
 
-def _ask(torch: Any, peer: Peer, module: Any, args: tuple[Any, ...], backward: bool) -> CounterResult:
-    """One counter's answer. What a module draws at random or keeps does not matter: it has no data."""
+def _count_with(torch: Any, peer: Peer, module: Any, args: tuple[Any, ...], backward: bool) -> CounterResult:
+    """One counter's result. Random numbers and state of the module do not matter: its tensors have no data."""
 
     def forward_and_backward(*given: Any) -> None:
         result = module(*given)
@@ -149,11 +149,11 @@ def _ask(torch: Any, peer: Peer, module: Any, args: tuple[Any, ...], backward: b
                 weight.grad = None
 
 
-def _why(peer: Peer, said: CounterResult, flops: float | None, ours: Ours) -> str:
+def _why(peer: Peer, result: CounterResult, flops: float | None, ours: Ours) -> str:
     """The conventions that explain a difference from what ran, if there is one."""
-    if said.failed:
-        return f"no answer: {said.failed}"
-    if said.flops == flops:
+    if result.failed:
+        return f"no answer: {result.failed}"
+    if result.flops == flops:
         return ""
     reasons = list(peer.counts)
     if peer.name == "FlopCounterMode":
@@ -161,13 +161,13 @@ def _why(peer: Peer, said: CounterResult, flops: float | None, ours: Ours) -> st
             reasons.append("counts the full square of causal attention")
         if ours.uncounted:
             reasons.append(f"has no formula for {', '.join(ours.uncounted)}")
-    if said.left_out:
-        reasons.append(f"counts 0 for {', '.join(name.removeprefix('aten::') for name in said.left_out)}")
+    if result.left_out:
+        reasons.append(f"counts 0 for {', '.join(name.removeprefix('aten::') for name in result.left_out)}")
     return "; ".join(reasons)
 
 
 def _matrix(cost: Cost) -> float | None:
-    """FLOP of products, convolutions and attention; ``None`` where something is unknown."""
+    """FLOP of products, convolutions and attention; ``None`` if any are unknown."""
     if any(resource.is_arithmetic for resource in cost.unknown):
         return None
     return float(sum(amount for resource, amount in cost.amounts if resource.unit == "matrix"))
@@ -178,7 +178,7 @@ def _float(amount: Amount | None) -> float | None:
 
 
 def torch_format(torch: Any, number: DType) -> Any:
-    """PyTorch's dtype of one of our number formats."""
+    """The PyTorch dtype of a number format."""
     names = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64", "bool": "bool"}
     name = names.get(number.name, number.name)
     found = getattr(torch, name, None)
@@ -188,7 +188,7 @@ def torch_format(torch: Any, number: DType) -> Any:
 
 
 def _as_module(torch: Any, function: Callable[..., Any]) -> Any:
-    """A function as a module, which is what other counters take."""
+    """A function as a module, which other counters need."""
 
     class Function(torch.nn.Module):  # type: ignore[misc]
         def forward(self, *args: Any) -> Any:

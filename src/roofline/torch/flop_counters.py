@@ -1,6 +1,6 @@
-"""What other FLOP counters say of a PyTorch function: PyTorch's own two, and fvcore, thop, calflops and DeepSpeed where installed.
+"""Other FLOP counters for PyTorch functions: PyTorch's own two, and fvcore, thop, calflops and DeepSpeed if installed.
 
-Each gets a module and arguments without data. PyTorch's two see attention as the one operator that it is on a GPU.
+Each gets a module and arguments without data. For PyTorch's two, attention is one operator, as on a GPU.
 """
 
 import copy
@@ -18,7 +18,7 @@ MULTIPLY_ADDS = "counts a multiply and an add as 1"
 
 
 class CounterResult(Struct, frozen=True, kw_only=True):
-    """One counter's FLOP, what it left out by its own account, and a note when it failed."""
+    """One counter's FLOP, the operators that it reports as not counted, and a message if it failed."""
 
     flops: float | None = None
     left_out: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ def flop_counter_mode(module: Any, args: tuple[Any, ...]) -> CounterResult:
 
 
 def torch_profiler(module: Any, args: tuple[Any, ...]) -> CounterResult:
-    """`torch.profiler` with ``with_flops``: an operator inside one that is counted is not counted again."""
+    """`torch.profiler` with ``with_flops``: an operator inside a counted one is not counted again."""
     profiler = import_module("torch.profiler")
     with profiler.profile(activities=[profiler.ProfilerActivity.CPU], with_flops=True, record_shapes=True) as found:
         module(*args)
@@ -76,49 +76,49 @@ def deepspeed(module: Any, args: tuple[Any, ...]) -> CounterResult:
 
 
 class Peer(Struct, frozen=True, kw_only=True):
-    """A counter: its name, the package that has it, the function that asks it, and how it counts."""
+    """A counter: its name, its package, the function that runs it, and its conventions."""
 
     name: str
     package: str
-    ask: Callable[[Any, tuple[Any, ...]], CounterResult]
+    run: Callable[[Any, tuple[Any, ...]], CounterResult]
     counts: tuple[str, ...] = ()
-    within: bool = False  # counts where attention is one operator and tensors have no data
+    within: bool = False  # runs in the mode in which attention is one operator and tensors have no data
 
 
 PEERS = (
     Peer(
         name="FlopCounterMode",
         package="torch",
-        ask=flop_counter_mode,
+        run=flop_counter_mode,
         counts=("counts matmuls, convolutions and attention only",),
         within=True,
     ),
     Peer(
         name="torch.profiler with_flops",
         package="torch",
-        ask=torch_profiler,
+        run=torch_profiler,
         counts=("counts matmuls, convolutions, and additions and multiplications by element",),
         within=True,
     ),
-    Peer(name="fvcore", package="fvcore", ask=fvcore, counts=(MULTIPLY_ADDS,)),
-    Peer(name="thop", package="thop", ask=thop, counts=(MULTIPLY_ADDS,)),
-    Peer(name="calflops", package="calflops", ask=calflops, counts=("counts elementwise operations of the modules that it knows too",)),
-    Peer(name="DeepSpeed", package="deepspeed", ask=deepspeed, counts=("counts elementwise operations of the modules that it knows too",)),
+    Peer(name="fvcore", package="fvcore", run=fvcore, counts=(MULTIPLY_ADDS,)),
+    Peer(name="thop", package="thop", run=thop, counts=(MULTIPLY_ADDS,)),
+    Peer(name="calflops", package="calflops", run=calflops, counts=("counts elementwise operations of the modules that it knows too",)),
+    Peer(name="DeepSpeed", package="deepspeed", run=deepspeed, counts=("counts elementwise operations of the modules that it knows too",)),
 )
 
 
 def installed(peer: Peer) -> bool:
-    """Whether the package that has a counter can be imported."""
+    """Whether the package of a counter can be imported."""
     return find_spec(peer.package) is not None
 
 
 def count_with(peer: Peer, module: Any, args: tuple[Any, ...]) -> CounterResult:
-    """What a counter says; what it raises is its answer, since it may not know this program."""
+    """A counter's result; an exception is its result too, since it may not support this program."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         with redirect_stdout(io.StringIO()):
-            return peer.ask(module, args)
+            return peer.run(module, args)
     except Exception as error:  # whatever another package raises
         return CounterResult(failed=(str(error).splitlines() or [type(error).__name__])[0])
     finally:

@@ -1,9 +1,9 @@
 """A model of what torch.compile fuses: chains of elementwise operators, casts, copies, gathers, norms, softmax and reductions.
 
-A group of operators becomes one kernel when one makes what the other uses, they go over the same elements (or over the rows that a
-reduction of the group makes of them), their reductions have the same rows, and nothing outside has to run between them. The kernel reads
-every tensor that its operators need and none of them made, once, and writes what something outside needs. Products, convolutions,
-attention, sorts and scatters stay kernels of their own. The foreach operators of an optimizer become one kernel among themselves.
+Operators become one kernel if one produces an operand of the other, they iterate over the same elements (or over the rows that a reduction
+of the group makes of them), their reductions have the same rows, and no operator outside has to run between them. The kernel reads once
+every tensor that its operators need and do not make, and writes the tensors that are needed outside. Products, convolutions, attention,
+sorts and scatters are kernels of their own. The foreach operators of an optimizer become one kernel.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,17 +26,17 @@ FUSIBLE = POINTWISE | REDUCING | {OPTIMIZER}
 
 
 class Node(Struct, kw_only=True):
-    """One call: its op, how many elements it goes over, how many rows it reduces them to, and whom it feeds."""
+    """One call: its op, how many elements it iterates over, how many rows it reduces them to, and the nodes that use its results."""
 
     seen: Seen
     op: Op
     elements: int
     rows: int | None
-    feeds: list[int]
+    users: list[int]
 
 
 def fused(calls: Sequence[Seen], kept: frozenset[int], network: Network | None) -> list[Op]:
-    """The ops of a program after fusion. ``kept`` are the numbers of the memory that is there when the program ends."""
+    """The ops of a program after fusion. ``kept`` are the numbers of the memory that is live when the program ends."""
     nodes = [_node(seen, network) for seen in calls]
     makers = _connect(nodes)
     groups = _grouped(nodes, makers)
@@ -58,25 +58,25 @@ def _node(seen: Seen, network: Network | None) -> Node:
         elements = max(outs, default=elements)
     elif op.category in REDUCING:
         rows = min(outs, default=1)
-    return Node(seen=seen, op=op, elements=elements, rows=rows, feeds=[])
+    return Node(seen=seen, op=op, elements=elements, rows=rows, users=[])
 
 
 def _connect(nodes: Sequence[Node]) -> list[dict[int, int]]:
-    """For each node, which node wrote what it reads, by number; and for each, whom it feeds."""
+    """For each node, the node that wrote each memory it reads, by number; also fills in the users of each node."""
     writer: dict[int, int] = {}
     makers: list[dict[int, int]] = []
     for index, node in enumerate(nodes):
         found = {number: writer[number] for number, _ in node.seen.reads if number in writer}
         makers.append(found)
         for maker in set(found.values()):
-            nodes[maker].feeds.append(index)
+            nodes[maker].users.append(index)
         for number, _ in node.seen.writes:
             writer[number] = index
     return makers
 
 
 def _grouped(nodes: Sequence[Node], makers: Sequence[dict[int, int]]) -> list[list[int]]:
-    """Nodes in groups, each with its producers first come first, where that is legal."""
+    """Nodes in groups: each joins the groups of its producers, in order, where that is legal."""
     group_of = list(range(len(nodes)))
     members = {index: [index] for index in range(len(nodes))}
     for index, node in enumerate(nodes):
@@ -94,7 +94,7 @@ def _grouped(nodes: Sequence[Node], makers: Sequence[dict[int, int]]) -> list[li
 
 
 def _alike(nodes: Sequence[Node], first: Iterable[int], second: Iterable[int]) -> bool:
-    """Whether two groups go over the same elements and rows; a pointwise producer of fewer elements is computed where it is used."""
+    """Whether two groups iterate over the same elements and rows; a pointwise producer of fewer elements is computed where it is used."""
     one, other = [nodes[index] for index in first], [nodes[index] for index in second]
     if len({node.op.category == OPTIMIZER for node in (*one, *other)}) > 1:
         return False
@@ -108,9 +108,9 @@ def _alike(nodes: Sequence[Node], first: Iterable[int], second: Iterable[int]) -
 
 
 def _between(nodes: Sequence[Node], group_of: list[int], members: dict[int, list[int]], first: int, second: int) -> bool:
-    """Whether something outside uses what the first group makes and makes what the second uses."""
+    """Whether a node outside both groups depends on the first, and the second on it."""
     end = members[second][-1]
-    waiting = [fed for index in members[first] for fed in nodes[index].feeds if group_of[fed] not in (first, second)]
+    waiting = [user for index in members[first] for user in nodes[index].users if group_of[user] not in (first, second)]
     done = set()
     while waiting:
         index = waiting.pop()
@@ -120,14 +120,14 @@ def _between(nodes: Sequence[Node], group_of: list[int], members: dict[int, list
         if group in done or group == first or members[group][0] > end:
             continue
         done.add(group)
-        waiting += [fed for one in members[group] for fed in nodes[one].feeds if fed <= end or group_of[fed] == second]
+        waiting += [user for one in members[group] for user in nodes[one].users if user <= end or group_of[user] == second]
     return False
 
 
 def _kernel(
     nodes: Sequence[Node], makers: Sequence[dict[int, int]], group: list[int], kept: frozenset[int], last_writer: dict[int, int]
 ) -> Op:
-    """One kernel: the work of its members, and their bytes less what stays on chip or is read twice."""
+    """One kernel: the work of its members, and their bytes without those that stay on chip or would be read twice."""
     first = nodes[group[0]].op
     if len(group) == 1:
         return first
@@ -142,7 +142,7 @@ def _kernel(
                 spared += size
             read.add((number, maker))
         for number, size in node.seen.writes:
-            used_outside = any(fed not in inside and makers[fed].get(number) == index for fed in node.feeds)
+            used_outside = any(user not in inside and makers[user].get(number) == index for user in node.users)
             if not used_outside and not (number in kept and last_writer[number] == index):
                 spared += size
     costs = Cost.total(nodes[index].op.cost for index in group)

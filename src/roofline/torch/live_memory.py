@@ -8,12 +8,12 @@ from msgspec import Struct
 
 from ..workload import LiveBuffer, LiveScope, PeakMemory
 
-LARGEST = 16  # buffers that are named
+LARGEST = 16  # buffers that are listed
 METHOD = "liveness in program order"
 
 
 class Storage(Struct, frozen=True, kw_only=True):
-    """Memory behind one or more tensors: what made it, and its bytes."""
+    """The storage of one or more tensors: what made it, and its bytes."""
 
     kind: str
     name: str
@@ -23,7 +23,7 @@ class Storage(Struct, frozen=True, kw_only=True):
 
 
 class LiveMemory:
-    """Storages in the order in which they are made and freed. Arguments and weights are there from the beginning."""
+    """Storages in the order in which they are made and freed. Arguments and weights are live from the beginning."""
 
     def __init__(self) -> None:
         self.arguments: list[Storage] = []
@@ -32,7 +32,7 @@ class LiveMemory:
         self._events: list[int] = []  # a storage's number when it is made, its complement when it is freed
 
     def hold_argument(self, tensor: Any, name: str = "") -> None:
-        """An argument, weight or constant, which lives from beginning to end."""
+        """Adds an argument, weight or constant, which is live from beginning to end."""
         storage = tensor.untyped_storage()
         if storage._cdata not in self.known:
             self.known[storage._cdata] = -1
@@ -40,7 +40,7 @@ class LiveMemory:
             self._forget_later(storage)
 
     def hold(self, tensor: Any, name: str, scope: str) -> None:
-        """A result; a view of memory that is known already adds nothing."""
+        """Adds a result; a view of known memory adds nothing."""
         storage = tensor.untyped_storage()
         if storage._cdata in self.known:
             return
@@ -61,7 +61,7 @@ class LiveMemory:
         weakref.finalize(storage, freed).atexit = False
 
     def peak(self, program: str, outputs: set[int]) -> PeakMemory:
-        """The most that was live at once, with what it was; ``outputs`` are the numbers of storages that are still there at the end."""
+        """The peak memory, with the storages that are live then; ``outputs`` are the numbers of storages that are live at the end."""
         fixed = sum(one.bytes for one in self.arguments)
         now = most = 0
         at = -1

@@ -1,7 +1,7 @@
-"""Every operator that a function calls, seen by a dispatch mode while tensors have no data: the call, where it came from, what it shares.
+"""Records every operator that a function calls, by a dispatch mode on tensors without data: the call, its origin, and its memory.
 
-A backward operator belongs to the forward one with the same autograd sequence number, from which it takes its module and source line.
-Views cost nothing. Attention is kept whole, as GPUs run it.
+A backward operator belongs to the forward one with the same autograd sequence number, and gets its module and source line from there. Views
+cost nothing. Attention is one operator, as on GPUs.
 """
 
 import sys
@@ -18,7 +18,7 @@ from .arguments import argument, described, in_schema_order, tensors_in
 from .live_memory import LiveMemory
 
 FORWARD, BACKWARD = "forward", "backward"
-# Operators that make, name or ask about a tensor and touch no element.
+# Operators that read and write no element: views, allocations and queries.
 FREE = frozenset(
     f"aten::{name}"
     for name in (
@@ -41,14 +41,14 @@ _OURS = str(Path(__file__).resolve().parent)
 
 
 class WithoutSize(Exception):
-    """A sparse or nested tensor, whose size in memory its shape does not tell."""
+    """A sparse or nested tensor, whose size in memory does not follow from its shape."""
 
 
 class Seen(Struct, frozen=True, kw_only=True):
-    """One call with the module and line that it came from, and the memory that it reads and writes: its number and bytes.
+    """One call with its module and source line, and the memory that it reads and writes: number and bytes.
 
-    ``repeated`` is the bytes of operands that it was given more than once, as x in x·x: they are read once. ``again`` is whether a
-    backward pass computed it a second time, as activation checkpointing does.
+    ``repeated`` is the bytes of operands that are passed more than once, as x in x·x: they are read once. ``again`` is whether the backward
+    pass recomputes it, as in activation checkpointing.
     """
 
     call: Call
@@ -62,7 +62,7 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 
 class Given(Struct, frozen=True):
-    """A tensor that the program did not make: itself, the one without data that stands for it, and the gradient that it had."""
+    """A tensor that the program did not make: the tensor, its replacement without data, and the gradient that it had."""
 
     tensor: Any
     without_data: Any
@@ -77,7 +77,7 @@ class Recorder:
     """The calls of one function, in order, and its memory."""
 
     def __init__(self, torch: Any, without_data: Any, device: Any) -> None:
-        """``without_data`` is the mode whose tensors stand for those of the program; where some are on ``meta``, all are on ``device``."""
+        """``without_data`` is the mode that makes tensors without data; if some tensors are on ``meta``, all are on ``device``."""
         self._torch, self._without_data, self._device = torch, without_data, device
         self._path: list[str] = []
         self._names: dict[int, str] = {}
@@ -94,12 +94,12 @@ class Recorder:
         self.has_backward = False
 
     def name_modules(self, root: Any, prefix: str = "") -> None:
-        """The paths of a module's parts, as its attributes name them."""
+        """Records the paths of a module's submodules, by their attribute names."""
         for name, part in root.named_modules():
             self._names[id(part)] = "/".join(word for word in (prefix, name.replace(".", "/")) if word)
 
     def stand_in(self, tensor: Any) -> Any:
-        """The tensor without data that stands for an argument, weight or constant of the program."""
+        """The tensor without data that replaces an argument, weight or constant of the program."""
         if id(tensor) not in self._given:
             self._need_size(tensor)
             if tensor.device != self._device and "meta" in (tensor.device.type, self._device.type):
@@ -114,18 +114,18 @@ class Recorder:
         return self._given[id(tensor)].without_data
 
     def gradients(self) -> list[Any]:
-        """The gradients that arguments, weights and constants received."""
+        """The gradients of arguments, weights and constants."""
         return [one.tensor.grad for one in self._given.values() if one.takes_gradients and one.tensor.grad is not None]
 
     def restore_gradients(self) -> None:
-        """Give the program's own tensors the gradients that they had."""
+        """Restores the original gradients of the program's own tensors."""
         for one in self._given.values():
             if one.takes_gradients:
                 one.tensor.grad = one.gradient
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Within it, every operator is recorded."""
+        """A context in which every operator is recorded."""
         hooks = import_module("torch.nn.modules.module")
         with ExitStack() as stack:
             for made in (
@@ -139,7 +139,7 @@ class Recorder:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Within it, nothing is recorded."""
+        """A context in which nothing is recorded."""
         self._is_paused = True
         try:
             yield
@@ -156,9 +156,9 @@ class Recorder:
             self._path.pop()
 
     def _run(self, operator: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operator on tensors without data, whatever it was given, so that none of the program's own is computed or changed."""
+        """Runs an operator on tensors without data, whatever its arguments are, so that the program's own tensors do not change."""
         if self.in_optimizer and operator._schema.name == "aten::_local_scalar_dense":
-            return 1  # the number of the step, which changes no shape
+            return 1  # .item() of a step counter, on which no shape depends
         args, kwargs = self._torch.utils._pytree.tree_map_only(self._torch.Tensor, self._without, (args, kwargs))
         out = operator(*args, **kwargs)
         if not self._is_paused and not operator._schema.name.startswith("prim"):
@@ -196,7 +196,7 @@ class Recorder:
             raise WithoutSize("a sparse tensor")
 
     def _without(self, tensor: Any) -> Any:
-        """The tensor without data that an operator runs on: one that no recorded operator made is a weight or constant."""
+        """The tensor without data that an operator runs on; one that was not recorded before is a weight or constant."""
         if not self._without_data.is_our_fake(tensor):
             return self.stand_in(tensor)
         if tensor.untyped_storage()._cdata not in self.memory.known:
@@ -205,7 +205,7 @@ class Recorder:
         return tensor
 
     def _numbered(self, tensors: Sequence[Any]) -> tuple[tuple[tuple[int, int], ...], int]:
-        """The memory of these tensors by number, with the bytes that they take of it, and the bytes of those that come again."""
+        """The memory of these tensors: numbers and bytes, and the bytes of tensors that occur more than once."""
         taken: dict[int, int] = {}
         parts: set[tuple[int, int, int]] = set()
         repeated = 0
@@ -220,7 +220,7 @@ class Recorder:
         return tuple(taken.items()), repeated
 
     def _number(self, tensor: Any) -> int:
-        """The number of a tensor's memory; memory that is used again after it was freed has a new one."""
+        """The number of a tensor's memory; memory that is reused after it was freed has a new one."""
         storage = tensor.untyped_storage()
         held = self.memory.known.get(storage._cdata, -1)
         key = held if held >= 0 else -1 - storage._cdata
@@ -238,17 +238,17 @@ class Recorder:
         return {number for key, number in self._numbers.items() if key < 0}
 
     def storages_of(self, tensors: Sequence[Any]) -> set[int]:
-        """The numbers that the memory of these tensors has among the live ones."""
+        """The numbers of these tensors' storages in `LiveMemory`."""
         return {self.memory.known.get(one.untyped_storage()._cdata, -1) for one in tensors}
 
     def _extra(self, name: str) -> dict[str, Any]:
-        """Whether the program lets fp32 run as tf32, which only kernels' names tell elsewhere."""
+        """Whether the program allows tf32 for fp32 products; in traces only kernels' names show it."""
         if "conv" in name:
             return {"allow_tf32": bool(self._torch.backends.cudnn.allow_tf32)}
         return {"allow_tf32": self._torch.get_float32_matmul_precision() != "highest"}
 
     def _origin(self) -> tuple[str, str, str, bool]:
-        """Module path, source line, phase, and whether a backward pass repeats a forward one."""
+        """Module path, source line, phase, and whether the backward pass recomputes the call."""
         node = _autograd_node(self._torch)
         if node is None:
             found = (self._path[-1] if self._path else "", self._line())
@@ -273,7 +273,7 @@ class Recorder:
 
 
 def _autograd_node(torch: Any) -> Any:
-    """The backward node that runs now, if one does."""
+    """The current backward node, if any."""
     return torch._C._current_autograd_node()
 
 
@@ -283,7 +283,7 @@ def _sequence(torch: Any) -> int:
 
 
 def _dispatch_mode(run: Callable[[Any, Any, Any], Any]) -> Any:
-    """A mode that runs every operator by a function of ours. The class is made here, since PyTorch is imported on need."""
+    """A dispatch mode that runs every operator by ``run``. The class is defined here, because PyTorch is imported on first use."""
 
     class Dispatch(import_module("torch.utils._python_dispatch").TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -294,10 +294,10 @@ def _dispatch_mode(run: Callable[[Any, Any, Any], Any]) -> Any:
 
 @contextmanager
 def whole_attention(torch: Any) -> Iterator[None]:
-    """Within it, attention is one operator: without data PyTorch would take it apart into products.
+    """A context in which attention is one operator: without data PyTorch would decompose it into products.
 
-    A mode sees calls by any name. It is off while a backward pass runs, so what checkpointing computes again there finds a substitute
-    under the usual name.
+    A function mode replaces calls under any name. It is inactive during a backward pass, so for recomputation by checkpointing the usual
+    function is replaced too.
     """
     wanted = torch.nn.functional.scaled_dot_product_attention
     aten = torch.ops.aten

@@ -1,4 +1,4 @@
-"""Where traces of PyTorch programs are written: one run per folder, one file per process, gzipped, where TensorBoard looks for them.
+"""Writes traces of PyTorch programs where TensorBoard looks for them: one folder per run, one gzipped file per process.
 
 with torch.profiler.profile(record_shapes=True, with_stack=True, on_trace_ready=roofline.torch.handler("run")) as profiler:
     ...
@@ -19,14 +19,14 @@ from ..units import parse
 PROFILES = Path("plugins") / "profile"  # where TensorBoard looks for runs
 ENDING = ".pt.trace.json.gz"
 CHUNK = int(parse("4 MiB", "B"))
-FAST = 1  # of gzip's levels: a tenth of the size in a tenth of the time of the best one
+FAST = 1  # gzip level: compresses to a tenth, in a tenth of the time of the best level
 
 
 def handler(folder: str | os.PathLike[str], *, name: str | None = None) -> Callable[[Any], None]:
-    """What `torch.profiler.profile` calls when a trace is ready: writes it below ``folder``, for `roofline analyze folder`.
+    """A callback for `torch.profiler.profile` that writes each trace below ``folder``, for `roofline analyze folder`.
 
-    Each cycle of a schedule is a run by itself, and all ranks of a distributed program are one run. ``name`` is the run's folder, by
-    default the time, or what all ranks know the program by.
+    Each cycle of a schedule is a run of its own, and all ranks of a distributed program are one run. ``name`` is the run's folder, by
+    default the time, or a name that all ranks of the program share.
     """
     root = Path(folder)
 
@@ -37,7 +37,7 @@ def handler(folder: str | os.PathLike[str], *, name: str | None = None) -> Calla
 
 
 def write_trace(profiler: Any, root: Path, name: str | None) -> Path:
-    """Writes what a profiler recorded into a run folder of its own; the file."""
+    """Writes a profiler's trace into a run folder of its own; returns the file."""
     worker = worker_name()
     try:
         with staging_folder(root) as staging:
@@ -51,22 +51,22 @@ def write_trace(profiler: Any, root: Path, name: str | None) -> Path:
 
 
 def worker_name(rank: int | None = None, process: int | None = None) -> str:
-    """What the traces of a process are called: its rank in a distributed program, else its number."""
+    """The name of a process in file names: its rank in a distributed program, else its process id."""
     said = os.environ.get("RANK", "")
     rank = int(said) if rank is None and process is None and said.isdecimal() else rank
-    host = socket.gethostname().replace("capture", "host")  # names with that word are of captures of graphs
+    host = socket.gethostname().replace("capture", "host")  # files with that word in their names are taken for captured graphs
     return f"{host}_rank{rank}" if rank is not None else f"{host}_{process or os.getpid()}"
 
 
 def trace_name(worker: str) -> str:
-    """The file of a trace that ends now, as torch.profiler names them for TensorBoard."""
+    """The file name of a trace that ends now, as torch.profiler names them for TensorBoard."""
     return f"{worker}.{int(1000 * datetime.now().timestamp())}{ENDING}"
 
 
 def run_folder(root: Path, name: str | None, worker: str) -> Path:
-    """The folder of a run: by its name, with a number behind it where this worker has a trace there already.
+    """The folder of a run: its name, with a number appended if this worker has a trace there already.
 
-    Ranks agree on it without asking each other: they know the program by the same name, and each has the same traces behind it.
+    Ranks choose the same folder without communication: the name is the same, and each has written the same number of traces.
     """
     known = (os.environ.get(variable) for variable in ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "MASTER_PORT"))
     shared = next((f"job_{one}" for one in known if one and one != "none"), None) if _world_size() > 1 else None
@@ -84,7 +84,7 @@ def _world_size() -> int:
 
 
 def pack(source: Path, target: Path, unfinished: str = "") -> Path:
-    """Gzips a trace beside it and moves that; a step that was ``unfinished`` when the recording ended is not called a step any more."""
+    """Gzips a trace next to it and moves the result to ``target``; the step ``unfinished`` is marked as such."""
     old, new = f'"{unfinished}"'.encode(), f'"{unfinished} (unfinished)"'.encode()
     draft = source.with_name(f"{source.name}.gz")
     with source.open("rb") as plain, gzip.open(draft, "wb", compresslevel=FAST) as packed:

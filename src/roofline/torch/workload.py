@@ -1,4 +1,4 @@
-"""Recorded calls as rows of a workload: calls that are alike in everything are one op, with their number."""
+"""Recorded calls as ops of a workload: equal calls are one op with a count."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ AGAIN = Avoidable(
 
 
 def priced(call: Call) -> tuple[Cost, Priced]:
-    """The cost of a call: an operator of PyTorch's own that has no price reads its operands and writes its results, at unknown work."""
+    """The cost of a call; a PyTorch operator without a price reads its operands and writes its results, and its work is unknown."""
     found = price(call)
     if found.cost is not None:
         return found.cost, found
@@ -47,7 +47,7 @@ def ops_of(calls: Sequence[Seen], network: Network | None) -> list[Op]:
 
 
 def repeated(one: Op) -> Op:
-    """An op that ran so many times, with the cost of one execution, as its total."""
+    """An op whose cost is the total of its executions, from one with the cost of one execution."""
     conventions = {name: flops * one.count for name, flops in one.conventions.items()}
     return replace(one, cost=one.cost * one.count, kernels=one.count, conventions=conventions)
 
@@ -74,7 +74,7 @@ def op_of(seen: Seen, call: Call) -> Op:
 
 
 def label(scope: str, call: Call, number: str) -> str:
-    """What a person recognises: scope, operator, shapes and number format.
+    """The label of a call: scope, operator, shapes and number format.
 
     >>> from roofline.torch_prices import Tensor
     >>> label("layers/0/mlp", Call("aten::mm", args=(Tensor((8, 4)), Tensor((4, 2)))), "bf16")
