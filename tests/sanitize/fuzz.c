@@ -74,7 +74,7 @@ static void select_some(xs_select *select, int slots) {
     if (roll(8) == 0) xs_select_stat(select, (int64_t)roll(1) + XS_DENSE, 0);
     if (roll(4) == 0) {
         select->having = (uint32_t)roll(256);
-        select->some = true;
+        select->filtered = true;
     }
     if (roll(4) == 0) {
         for (int i = 0; i < 8; i++) xs_select_only(select, (int64_t)roll(64));

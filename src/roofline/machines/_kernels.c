@@ -1,9 +1,8 @@
-/* Kernels that measure a CPU: fused multiply-adds and base-2 exponentials in registers; a sum, a fill, a copy and a triad over a buffer.
+/* Kernels that measure a CPU: fused multiply-adds and base-2 exponentials in registers; a read, a fill, a copy and a triad over a buffer.
  *
- * Each is compiled for every vector width of the platform and the widest that the CPU has is used. They run without the interpreter's
- * lock, so that Python threads run them side by side. `run` waits for a given time before it begins, which starts all threads together,
- * and returns when the work began and ended, in nanoseconds of the monotonic clock, and the FLOP (an exponential is one) or bytes read and
- * written in between.
+ * Each is compiled for every vector width of the platform; the widest that the CPU supports is used. They run without the GIL, so Python
+ * threads run them in parallel. `run` waits until a given time, so that all threads start together, and returns when the work began and
+ * ended, in nanoseconds of the monotonic clock, and the FLOP executed (an exponential counts as one) or the bytes read and written.
  */
 #define _POSIX_C_SOURCE 200809L
 #define PY_SSIZE_T_CLEAN
@@ -32,8 +31,9 @@ static int64_t now_ns(void) {
 
 enum { FMA32, FMA64, EXP32, READ, WRITE, COPY, TRIAD, KERNELS };
 static const char *const NAMES[KERNELS] = {"fma32", "fma64", "exp32", "read", "write", "copy", "triad"};
-enum { EXPONENTIALS = 8 }; /* independent chains: the processor works on several at once */
-enum { CHAINS = 24, STEPS = 64 }; /* independent accumulators: 2 units of 4 cycles need 8, 4 units 16; multiply-adds of each per repeat */
+enum { EXPONENTIALS = 8 }; /* independent dependency chains, which the CPU overlaps */
+enum { CHAINS = 24 };      /* independent accumulators: 2 FMA units with a latency of 4 cycles need 8, 4 units need 16 */
+enum { STEPS = 64 };       /* multiply-adds of each accumulator per repeat */
 
 typedef struct {
     char *data; /* of `bytes` bytes, a multiple of BLOCK */
@@ -42,7 +42,7 @@ typedef struct {
     double out; /* the result */
 } work;
 
-enum { LINE = 64, BLOCK = 1536 }; /* bytes: three parts, each of whole vectors of any width, eight at a time */
+enum { LINE = 64, BLOCK = 1536 }; /* bytes; a third of a BLOCK is eight of the widest vectors */
 
 #if defined(__GNUC__)
 /* Vectors of BYTES bytes, for the instructions of TARGET. The multiply-adds contract to fused ones where the CPU has these. */
@@ -58,8 +58,8 @@ enum { LINE = 64, BLOCK = 1536 }; /* bytes: three parts, each of whole vectors o
         for (int i = 1; i < CHAINS_HERE; i++) sums[0] += sums[i];                            \
         for (size_t i = 0; i < BYTES / sizeof(TYPE); i++) w->out += sums[0][i];              \
     }
-/* 2^-x of x in [0, 1] and again of the result, to the precision of fp32: the nearest whole number is the exponent, and a polynomial
- * (2^r = sum of (r ln 2)^k / k!) gives the rest. Adding 1.5 x 2^23 rounds, and leaves that number in the lowest bits. */
+/* x = 2^-x, repeatedly, for x in [0, 1], to fp32 precision: -x is split into the nearest integer, which becomes the exponent, and a
+ * remainder r, for which a polynomial gives 2^r = sum of (r ln 2)^k / k!. Adding 1.5 x 2^23 rounds, with the integer in the lowest bits. */
 #define EXP_KERNEL(NAME, BYTES, TARGET)                                                      \
     TARGET static void NAME(work *w) {                                                      \
         typedef float vec __attribute__((vector_size(BYTES), aligned(8), may_alias));        \
@@ -201,7 +201,7 @@ static void copy(work *w) {
     }
 }
 
-static void start(int kernel, work *w) {
+static void run_kernel(int kernel, work *w) {
     int width = vector_bytes();
     (void)width;
     switch (kernel) {
@@ -228,7 +228,7 @@ static void start(int kernel, work *w) {
     }
 }
 
-static volatile double unused; /* results, which a compiler must not drop */
+static volatile double sink; /* keeps the compiler from removing kernels whose results are not used */
 
 static PyObject *run(PyObject *module, PyObject *arguments) {
     (void)module;
@@ -241,22 +241,22 @@ static PyObject *run(PyObject *module, PyObject *arguments) {
     if (kernel == KERNELS) return PyErr_Format(PyExc_ValueError, "no kernel named '%s'", name);
     Py_buffer buffer;
     if (PyObject_GetBuffer(target, &buffer, PyBUF_WRITABLE) < 0) return NULL;
-    size_t skipped = (size_t)(-(uintptr_t)buffer.buf % LINE); /* vectors that cross a line take twice as long */
+    size_t skipped = (size_t)(-(uintptr_t)buffer.buf % LINE); /* vectors that cross a cache line take twice as long */
     size_t usable = (size_t)buffer.len > skipped ? (size_t)buffer.len - skipped : 0;
     work w = {(char *)buffer.buf + skipped, usable / BLOCK * BLOCK, repeats, 0.0};
     int64_t began, ended;
     Py_BEGIN_ALLOW_THREADS
     while (now_ns() < at_ns) {
-        /* Wide multiply-adds run slowly for the first half millisecond: they warm up while they wait. */
+        /* CPUs run wide multiply-adds slowly for the first half millisecond: warm up while waiting. */
         work warm_up = {w.data, 0, 1, 0.0};
-        if (kernel < READ) start(kernel, &warm_up), w.out += warm_up.out;
+        if (kernel < READ) run_kernel(kernel, &warm_up), w.out += warm_up.out;
     }
     began = now_ns();
-    start(kernel, &w);
+    run_kernel(kernel, &w);
     ended = now_ns();
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&buffer);
-    unused = w.out;
+    sink = w.out;
     int lanes = vector_bytes() / (kernel == FMA64 ? 8 : 4);
     int64_t done = kernel >= READ ? (int64_t)w.bytes : kernel == EXP32 ? EXPONENTIALS * STEPS * lanes : 2 * CHAINS * STEPS * lanes;
     return Py_BuildValue("(LLL)", (long long)began, (long long)ended, (long long)(done * repeats));
@@ -268,8 +268,8 @@ static PyObject *clock_ns(PyObject *module, PyObject *unused) {
 }
 
 static PyMethodDef METHODS[] = {
-    {"run", run, METH_VARARGS, "run(kernel, buffer, repeats, at_ns): when it began and ended (ns), and the FLOP or bytes of it."},
-    {"clock_ns", clock_ns, METH_NOARGS, "The clock that `run` reads."},
+    {"run", run, METH_VARARGS, "run(kernel, buffer, repeats, at_ns) -> (begin_ns, end_ns, FLOP or bytes); starts at at_ns of clock_ns()."},
+    {"clock_ns", clock_ns, METH_NOARGS, "The time now, of the clock that `run` uses, in ns."},
     {NULL, NULL, 0, NULL},
 };
 

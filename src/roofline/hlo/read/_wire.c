@@ -1,7 +1,7 @@
-/* Protobuf messages taken apart in one call. `wire.py` is what people call, and says how a plan is written.
+/* Unpacks protobuf messages in one call. Callers use `wire.py`, which documents the syntax of a plan.
  *
- * Any bytes are safe: fields are checked against the end of their message, messages are followed as deep as the plan goes and no deeper
- * whatever the data hold, and memory grows with what was read, never with what a length or a count claims.
+ * Safe on any input: fields are checked against the end of their message, nested messages are read only as deep as the plan goes, and
+ * memory grows with the bytes that were read, never with a length or count in the data.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -13,13 +13,13 @@
 enum { MOST_PLANS = 24, MOST_COLUMNS = 16, MOST_NUMBERS = 128 };
 
 typedef struct {
-    const uint8_t *base, *safe; /* the whole buffer, in which messages stand */
+    const uint8_t *base, *safe; /* begin and end of the whole buffer */
 } Data;
 
 typedef struct Plan Plan;
 
 typedef struct {
-    char kind; /* a letter, or ( for a message */
+    char kind; /* the plan's letter for the type, or ( for a message */
     bool whole, repeated, optional;
     const Plan *inner; /* of a message */
 } Column;
@@ -29,21 +29,21 @@ struct Plan {
     Column columns[MOST_COLUMNS];
 };
 
-/* A plan with all the plans inside it, the outermost first. */
+/* A plan and the plans nested in it, the outermost first. */
 typedef struct {
     int count;
     Plan plans[MOST_PLANS];
 } Plans;
 
-/* What a message has for a column. */
+/* The fields of a message that belong to one column. */
 typedef struct {
-    bool found;
-    xs_field last; /* of a single field */
-    PyObject *all; /* of a repeated one: a list, or NULL before the first */
-} Held;
+    bool present;
+    xs_field last; /* if the column is not repeated */
+    PyObject *all; /* if it is: a list, or NULL before the first field */
+} Found;
 
-/* Raises Malformed(what, byte). The class is looked up here because this is rare, and so the module keeps no state. */
-static void complain(const Data *data, const uint8_t *at, const char *format, ...) {
+/* Raises Malformed(what, byte). The class is imported at each call, which is rare, so that the module needs no state. */
+static void raise_malformed(const Data *data, const uint8_t *at, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     PyObject *what = PyUnicode_FromFormatV(format, arguments);
@@ -58,42 +58,43 @@ static void complain(const Data *data, const uint8_t *at, const char *format, ..
     Py_XDECREF(what);
 }
 
-static void complain_of(const Data *data, const xs_field *field, const xs_fault *fault) {
+static void raise_fault(const Data *data, const xs_field *field, const xs_fault *fault) {
     unsigned long long number = field->number;
     switch (fault->kind) {
         case XS_NO_FIELD:
-            complain(data, fault->at, "a field with number 0; not a protobuf, or damaged");
+            raise_malformed(data, fault->at, "a field with number 0; not a protobuf, or damaged");
             break;
         case XS_LONG_VARINT:
-            complain(data, fault->at, "a number of more than 64 bits");
+            raise_malformed(data, fault->at, "a number of more than 64 bits");
             break;
         case XS_SHORT_VARINT:
-            complain(data, fault->at, "a number is cut off");
+            raise_malformed(data, fault->at, "a number is cut off");
             break;
         case XS_WRONG_WIRE:
-            complain(data, fault->at, "field %llu is stored as kind %d, which these messages do not use; not a protobuf, or damaged", number, field->wire);
+            raise_malformed(data, fault->at, "field %llu has wire type %d, which these messages do not use; not a protobuf, or damaged", number, field->wire);
             break;
         default:
-            complain(data, fault->at, "field %llu wants more bytes than its message has left; the data is cut off", number);
+            raise_malformed(data, fault->at, "field %llu runs past the end of its message; the data is cut off", number);
     }
 }
 
-/* The next field of a message; NULL with an error set. All kinds have a begin and an end: a varint's are those of the whole field. */
+/* Reads the next field of a message and returns the byte after it; NULL with an error set. Sets `begin` and `end` for every wire type:
+ * of the whole field for a varint, else of the payload. */
 static const uint8_t *next_field(const Data *data, const uint8_t *p, const uint8_t *end, xs_field *field) {
     xs_fault fault = {0};
-    const uint8_t *behind = xs_next(p, end, data->safe, field, &fault);
-    if (!behind) {
-        complain_of(data, field, &fault);
+    const uint8_t *after = xs_next(p, end, data->safe, field, &fault);
+    if (!after) {
+        raise_fault(data, field, &fault);
     } else if (field->wire != XS_BYTES) {
-        field->begin = field->wire == XS_EIGHT ? behind - 8 : field->wire == XS_FOUR ? behind - 4 : p;
-        field->end = behind;
+        field->begin = field->wire == XS_EIGHT ? after - 8 : field->wire == XS_FOUR ? after - 4 : p;
+        field->end = after;
     }
-    return behind;
+    return after;
 }
 
 /* ---- plans ---- */
 
-/* The columns of a plan up to its end or the bracket that closes it, which is where it returns; NULL for what is no plan. */
+/* Parses a plan up to its end or its closing bracket, and returns a pointer to that; NULL if the text is not a plan. */
 static const char *read_plan(const char *text, Plans *into) {
     if (into->count == MOST_PLANS) return NULL;
     Plan *plan = &into->plans[into->count++];
@@ -110,7 +111,7 @@ static const char *read_plan(const char *text, Plans *into) {
         if (text == digits || number >= MOST_NUMBERS || plan->places[number] || plan->count == MOST_COLUMNS) return NULL;
         Column *column = &plan->columns[plan->count++];
         *column = (Column){.kind = *text++, .whole = number == 0};
-        if (column->whole) { /* the message itself, as bytes or as its place */
+        if (column->whole) { /* field 0: the message itself, as bytes or as its offsets */
             if (column->kind != 'b' && column->kind != 'm') return NULL;
             continue;
         }
@@ -141,7 +142,7 @@ static const char *read_plan(const char *text, Plans *into) {
 
 static PyObject *read_message(const Data *data, const uint8_t *p, const uint8_t *end, const Plan *plan);
 
-static PyObject *span(Py_ssize_t begin, Py_ssize_t end) {
+static PyObject *offset_pair(Py_ssize_t begin, Py_ssize_t end) {
     PyObject *first = PyLong_FromSsize_t(begin), *second = PyLong_FromSsize_t(end);
     PyObject *pair = first && second ? PyTuple_Pack(2, first, second) : NULL;
     Py_XDECREF(first);
@@ -169,7 +170,7 @@ static PyObject *double_at(const uint8_t *p) {
     return PyFloat_FromDouble(value);
 }
 
-/* The value of a field whose wire type is that of its column. */
+/* The Python value of a field, whose wire type has been checked. */
 static PyObject *value_of(const Data *data, const Column *column, const xs_field *field) {
     switch (column->kind) {
         case 'i':
@@ -183,14 +184,14 @@ static PyObject *value_of(const Data *data, const Column *column, const xs_field
         case 'b':
             return PyBytes_FromStringAndSize((const char *)field->begin, field->end - field->begin);
         case 'm':
-            return span(field->begin - data->base, field->end - data->base);
+            return offset_pair(field->begin - data->base, field->end - data->base);
         default:
             return read_message(data, field->begin, field->end, column->inner);
     }
 }
 
-/* What a field that is absent stands for in proto3. */
-static PyObject *nothing(const Data *data, const Column *column) {
+/* The value of an absent field: None, or the default of proto3. */
+static PyObject *default_value(const Data *data, const Column *column) {
     if (column->optional || (column->kind == 'm' && !column->repeated)) Py_RETURN_NONE;
     if (column->repeated) return PyTuple_New(0);
     switch (column->kind) {
@@ -208,18 +209,18 @@ static PyObject *nothing(const Data *data, const Column *column) {
     }
 }
 
-/* Entries of one list: a small file may have very many. `set_most` says how many are too many, and what is then said. */
-static Py_ssize_t most = PY_SSIZE_T_MAX;
-static char too_many[160] = "too many entries in a message";
-enum { TICK = 1 << 16 }; /* entries between two looks at the keyboard */
+/* The most entries of one list, and the error for a longer one (`set_most`): a small file may hold very many. */
+static Py_ssize_t most_entries = PY_SSIZE_T_MAX;
+static char too_many_text[160] = "too many entries in a message";
+enum { SIGNAL_CHECK = 1 << 16 }; /* entries between two checks for signals such as Ctrl-C */
 
 static bool append(const Data *data, PyObject *list, PyObject *value) {
     Py_ssize_t count = PyList_Size(list);
     bool bounded = true;
-    if (value && count >= most) {
-        complain(data, data->base, "%s", too_many);
+    if (value && count >= most_entries) {
+        raise_malformed(data, data->base, "%s", too_many_text);
         bounded = false;
-    } else if (value && count % TICK == TICK - 1) {
+    } else if (value && count % SIGNAL_CHECK == SIGNAL_CHECK - 1) {
         bounded = PyErr_CheckSignals() == 0;
     }
     if (!bounded) Py_CLEAR(value);
@@ -228,7 +229,7 @@ static bool append(const Data *data, PyObject *list, PyObject *value) {
     return done;
 }
 
-/* The numbers of a packed field. */
+/* Appends the numbers of a packed field. */
 static bool append_packed(const Data *data, char kind, const xs_field *field, PyObject *list) {
     const uint8_t *p = field->begin;
     if (kind == 'i') {
@@ -237,7 +238,7 @@ static bool append_packed(const Data *data, char kind, const xs_field *field, Py
             uint64_t value = 0;
             p = xs_varint(p, field->end, data->safe, &value, &fault);
             if (!p) {
-                complain_of(data, field, &fault);
+                raise_fault(data, field, &fault);
                 return false;
             }
             if (!append(data, list, number_of(value))) return false;
@@ -246,7 +247,7 @@ static bool append_packed(const Data *data, char kind, const xs_field *field, Py
     }
     int width = kind == 'f' ? 4 : 8;
     if ((field->end - p) % width) {
-        complain(data, p, "field %llu does not hold numbers of %d bytes", (unsigned long long)field->number, width);
+        raise_malformed(data, p, "field %llu does not hold numbers of %d bytes", (unsigned long long)field->number, width);
         return false;
     }
     for (; p < field->end; p += width) {
@@ -255,53 +256,54 @@ static bool append_packed(const Data *data, char kind, const xs_field *field, Py
     return true;
 }
 
-/* Takes a field that a column asks for. */
-static bool take(const Data *data, const Column *column, const xs_field *field, Held *held) {
+/* Keeps a field for its column; false with an error set. */
+static bool keep_field(const Data *data, const Column *column, const xs_field *field, Found *found) {
     int expected = column->kind == 'i' ? XS_VARINT : column->kind == 'f' ? XS_FOUR : column->kind == 'd' ? XS_EIGHT : XS_BYTES;
     bool packed = field->wire == XS_BYTES && expected != XS_BYTES && column->repeated;
     if (field->wire != expected && !packed) {
-        complain(data, field->begin, "field %llu is stored as kind %d, expected %d", (unsigned long long)field->number, field->wire, expected);
+        raise_malformed(data, field->begin, "field %llu has wire type %d, expected %d", (unsigned long long)field->number, field->wire, expected);
         return false;
     }
-    held->found = true;
+    found->present = true;
     if (!column->repeated) {
-        held->last = *field;
+        found->last = *field;
         return true;
     }
-    if (!held->all && !(held->all = PyList_New(0))) return false;
-    return packed ? append_packed(data, column->kind, field, held->all) : append(data, held->all, value_of(data, column, field));
+    if (!found->all && !(found->all = PyList_New(0))) return false;
+    return packed ? append_packed(data, column->kind, field, found->all) : append(data, found->all, value_of(data, column, field));
 }
 
-/* The value of a column once its message is read. */
-static PyObject *settle(const Data *data, const Column *column, const Held *held) {
-    if (!held->found) return nothing(data, column);
-    return column->repeated ? PyList_AsTuple(held->all) : value_of(data, column, &held->last);
+/* The value of a column, after its message has been read. */
+static PyObject *column_value(const Data *data, const Column *column, const Found *found) {
+    if (!found->present) return default_value(data, column);
+    return column->repeated ? PyList_AsTuple(found->all) : value_of(data, column, &found->last);
 }
 
-/* A tuple of what the columns of a plan hold. */
+/* Reads a message: a tuple with a value for each column of the plan. */
 static PyObject *read_message(const Data *data, const uint8_t *begin, const uint8_t *end, const Plan *plan) {
-    Held held[MOST_COLUMNS];
+    Found found[MOST_COLUMNS];
     for (uint8_t i = 0; i < plan->count; i++) {
-        held[i].found = plan->columns[i].whole;
-        held[i].all = NULL;
-        if (held[i].found) held[i].last = (xs_field){.wire = XS_BYTES, .begin = begin, .end = end};
+        found[i].present = plan->columns[i].whole;
+        found[i].all = NULL;
+        if (found[i].present) found[i].last = (xs_field){.wire = XS_BYTES, .begin = begin, .end = end};
     }
     const uint8_t *p = begin;
     while (p && p < end) {
         xs_field field;
         p = next_field(data, p, end, &field);
         uint8_t place = p && field.number < MOST_NUMBERS ? plan->places[field.number] : 0;
-        if (place && !take(data, &plan->columns[place - 1], &field, &held[place - 1])) p = NULL;
+        if (place && !keep_field(data, &plan->columns[place - 1], &field, &found[place - 1])) p = NULL;
     }
     PyObject *row = p ? PyTuple_New(plan->count) : NULL;
     for (uint8_t i = 0; i < plan->count; i++) {
-        PyObject *value = row ? settle(data, &plan->columns[i], &held[i]) : NULL;
+        PyObject *value = row ? column_value(data, &plan->columns[i], &found[i]) : NULL;
         if (row && (!value || PyTuple_SetItem(row, i, value) < 0)) Py_CLEAR(row);
-        Py_XDECREF(held[i].all);
+        Py_XDECREF(found[i].all);
     }
     return row;
 }
 
+/* Reads all fields of a message: [(number, wire type, value, 0)] for varints, else [(number, wire type, begin, end)]. */
 static PyObject *read_fields(const Data *data, const uint8_t *p, const uint8_t *end) {
     PyObject *list = PyList_New(0);
     while (list && p < end) {
@@ -320,18 +322,18 @@ static PyObject *read_fields(const Data *data, const uint8_t *p, const uint8_t *
 
 /* ---- the module ---- */
 
-/* The part of a buffer between two places; those not given are its begin and its end. */
-static bool part_of(const Py_buffer *buffer, PyObject *const *places, Py_ssize_t count, Py_ssize_t *start, Py_ssize_t *stop) {
-    *start = count > 0 ? PyLong_AsSsize_t(places[0]) : 0;
-    *stop = count > 1 ? PyLong_AsSsize_t(places[1]) : buffer->len;
+/* The byte range given by up to two arguments, start and end; by default the whole buffer. */
+static bool parse_range(const Py_buffer *buffer, PyObject *const *arguments, Py_ssize_t count, Py_ssize_t *start, Py_ssize_t *stop) {
+    *start = count > 0 ? PyLong_AsSsize_t(arguments[0]) : 0;
+    *stop = count > 1 ? PyLong_AsSsize_t(arguments[1]) : buffer->len;
     if (PyErr_Occurred()) return false;
     if (0 <= *start && *start <= *stop && *stop <= buffer->len) return true;
-    PyErr_Format(PyExc_ValueError, "bytes %zd to %zd are no part of %zd", *start, *stop, buffer->len);
+    PyErr_Format(PyExc_ValueError, "bytes %zd to %zd are outside of %zd bytes of data", *start, *stop, buffer->len);
     return false;
 }
 
-/* What `plan` asks for, or every field without one, of the data and places that the arguments are. */
-static PyObject *over(const Plan *plan, PyObject *const *arguments, Py_ssize_t count) {
+/* Reads a message by `plan`, or all its fields if that is NULL. The arguments are data, start and end. */
+static PyObject *read_buffer(const Plan *plan, PyObject *const *arguments, Py_ssize_t count) {
     Py_buffer buffer;
     Py_ssize_t start, stop;
     if (PyObject_GetBuffer(arguments[0], &buffer, PyBUF_SIMPLE) < 0) return NULL;
@@ -339,7 +341,7 @@ static PyObject *over(const Plan *plan, PyObject *const *arguments, Py_ssize_t c
     const uint8_t *base = buffer.len ? buffer.buf : &empty;
     Data data = {base, base + buffer.len};
     PyObject *result = NULL;
-    if (part_of(&buffer, arguments + 1, count - 1, &start, &stop)) {
+    if (parse_range(&buffer, arguments + 1, count - 1, &start, &stop)) {
         result = plan ? read_message(&data, base + start, base + stop, plan) : read_fields(&data, base + start, base + stop);
     }
     PyBuffer_Release(&buffer);
@@ -361,7 +363,7 @@ static PyObject *unpack(PyObject *module, PyObject *const *arguments, Py_ssize_t
         PyErr_Format(PyExc_ValueError, "not a plan: %R", arguments[0]);
         return NULL;
     }
-    return over(read.plans, arguments + 1, count - 1);
+    return read_buffer(read.plans, arguments + 1, count - 1);
 }
 
 static PyObject *fields(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
@@ -370,23 +372,23 @@ static PyObject *fields(PyObject *module, PyObject *const *arguments, Py_ssize_t
         PyErr_SetString(PyExc_TypeError, "fields takes data and at most a start and an end");
         return NULL;
     }
-    return over(NULL, arguments, count);
+    return read_buffer(NULL, arguments, count);
 }
 
 static PyObject *set_most(PyObject *module, PyObject *arguments) {
     (void)module;
     Py_ssize_t wanted;
-    const char *said;
-    if (!PyArg_ParseTuple(arguments, "ns", &wanted, &said)) return NULL;
-    most = wanted;
-    snprintf(too_many, sizeof too_many, "%s", said);
+    const char *text;
+    if (!PyArg_ParseTuple(arguments, "ns", &wanted, &text)) return NULL;
+    most_entries = wanted;
+    snprintf(too_many_text, sizeof too_many_text, "%s", text);
     Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
-    {"set_most", set_most, METH_VARARGS, "set_most(entries, words) -> None: of a message with a longer list these words are said."},
-    {"unpack", (PyCFunction)(void (*)(void))unpack, METH_FASTCALL, "unpack(plan, data, start=0, end=len(data)) -> what each column of the plan holds."},
-    {"fields", (PyCFunction)(void (*)(void))fields, METH_FASTCALL, "fields(data, start=0, end=len(data)) -> every field, as it stands."},
+    {"set_most", set_most, METH_VARARGS, "set_most(entries, text) -> None: a list of more entries is an error with this text."},
+    {"unpack", (PyCFunction)(void (*)(void))unpack, METH_FASTCALL, "unpack(plan, data, start=0, end=len(data)) -> the value of each column of the plan."},
+    {"fields", (PyCFunction)(void (*)(void))fields, METH_FASTCALL, "fields(data, start=0, end=len(data)) -> (number, wire type, value, 0) or (number, wire type, begin, end) of each."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,7 +1,7 @@
-/* The protobuf wire format: varints and fields, checked against the end of the message they stand in. Profiles and programs share it.
+/* The protobuf wire format: reads varints and fields, never past the end of their message. Used for profiles and for HLO programs.
  *
- * A field is a tag (number * 8 + wire type) and a payload: a varint, 8 bytes, 4 bytes, or a length and that many bytes. Nothing
- * here allocates, and nothing is read past `safe`, the end of the buffer.
+ * A field is a tag (number * 8 + wire type) and a payload: a varint, 8 bytes, 4 bytes, or a length and that many bytes. `safe` is the end
+ * of the whole buffer: nothing is read past it. Nothing here allocates memory.
  */
 #ifndef ROOFLINE_HLO_WIRE_H
 #define ROOFLINE_HLO_WIRE_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#ifdef XS_PEXT /* code for x86 processors that gather bits */
+#ifdef XS_PEXT /* for x86 CPUs with the pext instruction */
 #include <immintrin.h>
 #endif
 
@@ -28,7 +28,7 @@ typedef enum {
     XS_NO_FIELD,        /* field number 0 */
     XS_NEGATIVE,        /* a negative duration or number of occurrences */
     XS_OVERFLOW,        /* a time or a sum beyond 63 bits */
-    XS_LATE_TIMESTAMP,  /* a line's timestamp behind its events, which were already read without it */
+    XS_LATE_TIMESTAMP,  /* a line's timestamp follows its events, which were already read without it */
     XS_NO_MEMORY,
 } xs_fault_kind;
 
@@ -43,8 +43,8 @@ static inline const uint8_t *xs_fail(xs_fault *fault, xs_fault_kind kind, const 
     return NULL;
 }
 
-/* A varint byte by byte, for the ends of messages and for numbers of nine and ten bytes. */
-static inline const uint8_t *xs_varint_slowly(const uint8_t *p, const uint8_t *end, uint64_t *out, xs_fault *fault) {
+/* Reads a varint byte by byte: at the end of the buffer, and for varints of nine and ten bytes. */
+static inline const uint8_t *xs_varint_bytewise(const uint8_t *p, const uint8_t *end, uint64_t *out, xs_fault *fault) {
     const uint8_t *start = p;
     uint64_t value = 0;
     for (int shift = 0; p < end; shift += 7) {
@@ -67,15 +67,15 @@ static inline const uint8_t *xs_varint_slowly(const uint8_t *p, const uint8_t *e
 
 enum { XS_WORD = 8 };
 
-/* A varint of up to eight bytes, taken in one load from where at least eight can be read; NULL if it is longer. */
-static inline const uint8_t *xs_word(const uint8_t *p, uint64_t *out) {
+/* Reads a varint of up to eight bytes with one 8-byte load, which must lie inside the buffer. NULL if the varint is longer. */
+static inline const uint8_t *xs_word_varint(const uint8_t *p, uint64_t *out) {
 #if XS_WORDS
     uint64_t word;
     memcpy(&word, p, XS_WORD);
     uint64_t stops = ~word & 0x8080808080808080u;
     if (!stops) return NULL;
-    /* Keep the bytes up to the stop and drop each top bit. Then close the gaps: in each two bytes, four, eight the upper half moves
-     * down by 1, 2, 4 bits. */
+    /* Keep the bytes up to the last one of the varint and clear their top bits. Then close the gaps: in each pair of bytes, of 16-bit
+     * and of 32-bit words, the upper half moves down by 1, 2 and 4 bits. */
     uint64_t kept = (stops ^ (stops - 1)) & 0x7f7f7f7f7f7f7f7fu;
 #ifdef XS_PEXT
     *out = _pext_u64(word, kept);
@@ -93,21 +93,21 @@ static inline const uint8_t *xs_word(const uint8_t *p, uint64_t *out) {
 #endif
 }
 
-/* A varint that must end at or before `end`; NULL on a fault. */
+/* Reads a varint that must end at or before `end` and returns the byte after it; NULL on a fault. */
 static inline const uint8_t *xs_varint(const uint8_t *p, const uint8_t *end, const uint8_t *safe, uint64_t *out, xs_fault *fault) {
     if (p < end && *p < 0x80) {
         *out = *p;
         return p + 1;
     }
-    const uint8_t *behind = safe - p >= XS_WORD ? xs_word(p, out) : NULL;
-    return behind && behind <= end ? behind : xs_varint_slowly(p, end, out, fault);
+    const uint8_t *after = safe - p >= XS_WORD ? xs_word_varint(p, out) : NULL;
+    return after && after <= end ? after : xs_varint_bytewise(p, end, out, fault);
 }
 
-/* Two and four bytes as one number, the first the lowest: compilers load them at once. */
+/* Two and four bytes as a little-endian number, which compilers turn into one load. */
 static inline uint32_t xs_two(const uint8_t *p) { return p[0] | (uint32_t)p[1] << 8; }
 static inline uint32_t xs_four(const uint8_t *p) { return xs_two(p) | xs_two(p + 2) << 16; }
 
-/* The payload of a length-delimited field begins at the result and has `*length` bytes; NULL on a fault. */
+/* Reads the length of a length-delimited field and returns where its payload begins; NULL on a fault. */
 static inline const uint8_t *xs_length(const uint8_t *p, const uint8_t *end, const uint8_t *safe, size_t *length, xs_fault *fault) {
     const uint8_t *start = p;
     uint64_t value = 0;
@@ -125,7 +125,7 @@ static inline uint64_t xs_eight(const uint8_t *p) {
     return bits;
 }
 
-/* Past the payload of a field with this tag; NULL on a fault. */
+/* Returns the byte after the payload of a field with this tag; NULL on a fault. */
 static inline const uint8_t *xs_skip(uint64_t tag, const uint8_t *p, const uint8_t *end, const uint8_t *safe, xs_fault *fault) {
     uint64_t ignored;
     size_t length = 0;
@@ -145,16 +145,16 @@ static inline const uint8_t *xs_skip(uint64_t tag, const uint8_t *p, const uint8
     }
 }
 
-/* One field, for messages that are not read by the million. */
+/* One field of any wire type, for messages that need not be read fast. */
 typedef struct {
     uint64_t number;
     int wire;
     uint64_t value;       /* a varint, or the bits of 8 bytes */
-    const uint8_t *begin; /* a payload of bytes, cut at the end of the message if it runs past it */
+    const uint8_t *begin; /* a length-delimited payload; if it runs past the end of the message, it ends there */
     const uint8_t *end;
 } xs_field;
 
-/* The next field of a message; NULL at a fault. Callers stop at `end`. */
+/* Reads the next field of a message and returns the byte after it; NULL on a fault. Must not be called at `end`. */
 static inline const uint8_t *xs_next(const uint8_t *p, const uint8_t *end, const uint8_t *safe, xs_field *field, xs_fault *fault) {
     uint64_t tag = 0;
     size_t length = 0;
@@ -179,7 +179,7 @@ static inline const uint8_t *xs_next(const uint8_t *p, const uint8_t *end, const
             field->begin = xs_length(p, end, safe, &length, fault);
             if (!field->begin) {
                 uint64_t ignored;
-                field->begin = xs_varint_slowly(p, end, &ignored, &(xs_fault){0});
+                field->begin = xs_varint_bytewise(p, end, &ignored, &(xs_fault){0});
                 field->end = field->begin ? end : NULL;
                 return NULL;
             }
@@ -190,7 +190,7 @@ static inline const uint8_t *xs_next(const uint8_t *p, const uint8_t *end, const
     }
 }
 
-/* Sums that refuse to wrap around. */
+/* Adds two numbers; false, and `*sum` unchanged, on overflow. */
 static inline bool xs_add(int64_t a, int64_t b, int64_t *sum) {
 #if defined(__GNUC__)
     int64_t total;

@@ -1,4 +1,4 @@
-/* The Python door to the scanner: the module, its error, and columns of numbers. `scan.py` is what people call. */
+/* The Python module of the scanner: its exception, columns of numbers, unions and gaps of intervals. Callers use `scan.py`. */
 #include "binding.h"
 
 #include <stdlib.h>
@@ -67,7 +67,7 @@ PyObject *xs_column_take(module_state *state, xs_list *list, char format) {
     Column *column = column_new(state, format);
     if (!column) return NULL;
     void *fitted = list->count ? realloc(list->data, list->count * (size_t)column->width) : NULL;
-    if (fitted) list->data = fitted; /* a shorter block can always be had; if not, the longer one serves */
+    if (fitted) list->data = fitted; /* if shrinking fails, keep the longer block */
     column->data = list->data;
     column->count = (Py_ssize_t)list->count;
     *list = (xs_list){0};
@@ -129,7 +129,7 @@ static void column_dealloc(PyObject *self) {
 }
 
 static PyType_Slot column_slots[] = {
-    {Py_tp_doc, "Numbers in a buffer: look at them through a memoryview."},
+    {Py_tp_doc, "A read-only buffer of numbers; read it through a memoryview."},
     {Py_bf_getbuffer, column_getbuffer},
     {Py_sq_length, column_length},
     {Py_tp_dealloc, column_dealloc},
@@ -147,10 +147,10 @@ bool xs_integers(PyObject *source, xs_list *into) {
     Py_buffer view;
     if (PyObject_GetBuffer(source, &view, PyBUF_CONTIG_RO | PyBUF_FORMAT) < 0) return false;
     size_t count = (size_t)view.len / 8;
-    bool right = view.itemsize == 8 && view.format && (strcmp(view.format, "q") == 0 || strcmp(view.format, "l") == 0);
-    if (!right) PyErr_SetString(PyExc_TypeError, "expected a buffer of 64-bit integers, such as array('q')");
-    void *copy = right ? malloc(count * 8 + 8) : NULL;
-    if (right && !copy) PyErr_NoMemory();
+    bool ok = view.itemsize == 8 && view.format && (strcmp(view.format, "q") == 0 || strcmp(view.format, "l") == 0);
+    if (!ok) PyErr_SetString(PyExc_TypeError, "expected a buffer of 64-bit integers, such as array('q')");
+    void *copy = ok ? malloc(count * 8 + 8) : NULL;
+    if (ok && !copy) PyErr_NoMemory();
     if (copy) {
         memcpy(copy, view.buf, count * 8);
         *into = (xs_list){copy, count, count};
@@ -165,31 +165,31 @@ bool xs_integers(PyObject *source, xs_list *into) {
 static PyObject *merge(PyObject *module, PyObject *buffers) {
     xs_union set = {0};
     int64_t length = 0;
-    bool room = true;
+    bool enough_memory = true;
     Py_ssize_t parts = PySequence_Size(buffers);
-    for (Py_ssize_t part = 0; part < parts && room; part++) {
+    for (Py_ssize_t part = 0; part < parts && enough_memory; part++) {
         xs_list numbers = {0};
         PyObject *buffer = PySequence_GetItem(buffers, part);
-        bool right = buffer && xs_integers(buffer, &numbers);
+        bool ok = buffer && xs_integers(buffer, &numbers);
         Py_XDECREF(buffer);
-        if (!right) break;
+        if (!ok) break;
         Py_BEGIN_ALLOW_THREADS
-        for (size_t i = 0; i + 1 < numbers.count && room; i += 2) {
+        for (size_t i = 0; i + 1 < numbers.count && enough_memory; i += 2) {
             int64_t begin = XS_AT(numbers, int64_t, i), end = XS_AT(numbers, int64_t, i + 1);
-            if (begin < end) room = xs_union_add(&set, begin, end);
+            if (begin < end) enough_memory = xs_union_add(&set, begin, end);
         }
         Py_END_ALLOW_THREADS
         xs_list_free(&numbers);
     }
-    room = room && xs_union_finish(&set, &length);
-    if (!room) PyErr_NoMemory();
+    enough_memory = enough_memory && xs_union_finish(&set, &length);
+    if (!enough_memory) PyErr_NoMemory();
     set.intervals.count *= 2;
     PyObject *column = PyErr_Occurred() ? NULL : xs_column_take(PyModule_GetState(module), &set.intervals, 'q');
     xs_union_free(&set);
     return column ? Py_BuildValue("(NL)", column, (long long)length) : NULL;
 }
 
-/* gaps(intervals, edges, most) -> begin, end, weight, count, since of each gap, one after the other */
+/* gaps(intervals, edges, most) -> begin, end, weight, count, since, begin, …: see xs_gaps */
 static PyObject *gaps(PyObject *module, PyObject *arguments) {
     PyObject *intervals, *edges, *column = NULL;
     xs_list busy = {0}, between = {0}, found = {0};
@@ -197,12 +197,12 @@ static PyObject *gaps(PyObject *module, PyObject *arguments) {
     if (!PyArg_ParseTuple(arguments, "OOL", &intervals, &edges, &most)) return NULL;
     if (most < 1) return PyErr_Format(PyExc_ValueError, "most must be 1 or more");
     if (xs_integers(intervals, &busy) && xs_integers(edges, &between)) {
-        bool room;
+        bool enough_memory;
         Py_BEGIN_ALLOW_THREADS
-        room = xs_gaps(busy.data, busy.count / 2, between.data, between.count, most, &found);
+        enough_memory = xs_gaps(busy.data, busy.count / 2, between.data, between.count, most, &found);
         Py_END_ALLOW_THREADS
         found.count *= sizeof(xs_gap) / sizeof(int64_t);
-        column = room ? xs_column_take(PyModule_GetState(module), &found, 'q') : PyErr_NoMemory();
+        column = enough_memory ? xs_column_take(PyModule_GetState(module), &found, 'q') : PyErr_NoMemory();
     }
     xs_list_free(&busy);
     xs_list_free(&between);
@@ -212,7 +212,7 @@ static PyObject *gaps(PyObject *module, PyObject *arguments) {
 
 static PyMethodDef functions[] = {
     {"merge", merge, METH_O, "merge(buffers) -> (intervals, length): the union of intervals written as begin, end, begin, end."},
-    {"gaps", gaps, METH_VARARGS, "gaps(intervals, edges, most) -> gaps: begin, end, weight, count, since, begin, …; short ones together."},
+    {"gaps", gaps, METH_VARARGS, "gaps(intervals, edges, most) -> begin, end, weight, count, since, begin, …: short gaps are grouped."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -227,8 +227,8 @@ static int add_type(PyObject *module, PyType_Spec *spec, const char *name, PyTyp
     return *into ? PyModule_AddObjectRef(module, name, (PyObject *)*into) : -1;
 }
 
-/* Hashes of this process alone: from the system's randomness. */
-static bool seed(void) {
+/* Seeds the hash function with random numbers of the system. */
+static bool seed_hashes(void) {
     uint64_t numbers[2];
     PyObject *os = PyImport_ImportModule("os"), *bytes = os ? PyObject_CallMethod(os, "urandom", "n", (Py_ssize_t)sizeof numbers) : NULL;
     char *random = bytes ? PyBytes_AsString(bytes) : NULL;
@@ -243,9 +243,9 @@ static bool seed(void) {
 
 static int execute(PyObject *module) {
     module_state *state = PyModule_GetState(module);
-    if (!seed()) return -1;
+    if (!seed_hashes()) return -1;
     state->damage = PyErr_NewExceptionWithDoc("roofline.sources.xspace._scan.Damage",
-                                              "Bytes that are no profile: what is wrong, at which byte, and whether bytes are missing.", NULL, NULL);
+                                              "A malformed profile: what is wrong, at which byte, and whether a message is cut short.", NULL, NULL);
     if (!state->damage || PyModule_AddObjectRef(module, "Damage", state->damage) < 0) return -1;
     if (add_type(module, &xs_column_spec, "Column", &state->column) < 0 || add_type(module, &xs_index_spec, "Index", &state->index) < 0) return -1;
     return add_type(module, &xs_rows_spec, "Rows", &state->rows) < 0 || add_type(module, &xs_totals_spec, "Totals", &state->totals) < 0 ? -1 : 0;

@@ -1,4 +1,4 @@
-/* What the files of the Python binding share. */
+/* Shared by the files of the Python binding. */
 #ifndef ROOFLINE_XSPACE_BINDING_H
 #define ROOFLINE_XSPACE_BINDING_H
 
@@ -17,9 +17,9 @@ typedef struct {
     PyObject_HEAD
     Py_buffer buffer;
     xs_index *index; /* NULL when closed */
-    int jobs;        /* that still read the buffer */
+    int jobs;        /* open Rows and Totals, which read the buffer */
     int guard;       /* of a mapped file, else -1 */
-    bool lost;       /* whether it was hit */
+    bool lost;       /* the guard was hit: the file was truncated */
 } Index;
 
 extern PyType_Spec xs_index_spec, xs_column_spec, xs_rows_spec, xs_totals_spec;
@@ -38,7 +38,7 @@ PyObject *xs_column_copy(module_state *state, const void *data, size_t count, ch
 /* The integers of a buffer of 64-bit items, copied; false with an error set. */
 bool xs_integers(PyObject *source, xs_list *into);
 
-/* Guards a map of a file (guard.c): the number of the guard, or -1 where there is none. */
+/* Guards a mapped file (guard.c) and returns the guard's number, or -1 if it cannot. */
 int xs_guard(const void *begin, size_t length);
 bool xs_guard_hit(int guard);
 void xs_unguard(int guard);

@@ -1,14 +1,14 @@
-/* Index: planes, lines and metadata of a profile as Python values. Values that are bytes stay in the file, as (offset, length). */
+/* Index: planes, lines and metadata of a profile as Python values. A value of bytes is not copied but given as (offset, length). */
 #include "binding.h"
 
-enum { TICK = 1 << 16 }; /* values between two looks at the keyboard */
+enum { SIGNAL_CHECK = 1 << 16 }; /* values between two checks for signals such as Ctrl-C */
 
-/* Whether nobody has interrupted the process: asked without the GIL. */
+/* Whether no signal such as Ctrl-C has come. Called without the GIL. */
 static bool uninterrupted(void) {
     PyGILState_STATE state = PyGILState_Ensure();
-    bool right = PyErr_CheckSignals() == 0;
+    bool ok = PyErr_CheckSignals() == 0;
     PyGILState_Release(state);
-    return right;
+    return ok;
 }
 
 static int index_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
@@ -40,7 +40,7 @@ static int index_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
     return 0;
 }
 
-static void let_go(Index *index) {
+static void release_profile(Index *index) {
     if (!index->index) return;
     xs_index_free(index->index);
     index->index = NULL;
@@ -51,7 +51,7 @@ static void let_go(Index *index) {
 
 static void index_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    let_go((Index *)self);
+    release_profile((Index *)self);
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -62,11 +62,11 @@ static PyObject *index_close(PyObject *self, PyObject *unused) {
         PyErr_SetString(PyExc_RuntimeError, "a line of this profile is still being read");
         return NULL;
     }
-    let_go((Index *)self);
+    release_profile((Index *)self);
     Py_RETURN_NONE;
 }
 
-/* Whether bytes that were to be read were not there any more; they read as zeroes. */
+/* Whether the file was truncated while it was read; the missing bytes read as zeroes. */
 static PyObject *index_lost(PyObject *self, PyObject *unused) {
     (void)unused;
     Index *index = (Index *)self;
@@ -79,11 +79,11 @@ static xs_index *opened(PyObject *self) {
     return index;
 }
 
-/* A list of one Python value a row; `make` returns a new reference. */
+/* A list of make(index, row) for each row; `make` returns a new reference. */
 static PyObject *list_of(size_t first, size_t count, PyObject *(*make)(const xs_index *, size_t), const xs_index *index) {
     PyObject *list = PyList_New(0);
     for (size_t row = first; list && row < first + count; row++) {
-        PyObject *item = row % TICK || PyErr_CheckSignals() == 0 ? make(index, row) : NULL;
+        PyObject *item = row % SIGNAL_CHECK || PyErr_CheckSignals() == 0 ? make(index, row) : NULL;
         if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
         Py_XDECREF(item);
     }
@@ -206,7 +206,7 @@ static PyObject *names_of(PyObject *self, const xs_index *index, const xs_list *
             Py_DECREF(names);
             return xs_raise(xs_state(self), &index->bytes, &fault);
         }
-        if (row % TICK == 0 && PyErr_CheckSignals() < 0) {
+        if (row % SIGNAL_CHECK == 0 && PyErr_CheckSignals() < 0) {
             Py_CLEAR(names);
             break;
         }
@@ -248,18 +248,18 @@ static PyObject *index_event_rows(PyObject *self, PyObject *number) {
 /* (name, display name, (offset, length) of the metadata, stats, children) of one XEventMetadata. */
 static PyObject *metadata_tuple(PyObject *self, const xs_index *index, const xs_metadata *metadata) {
     PyObject *stats = PyList_New(0), *children = PyList_New(0), *result = NULL;
-    bool right = stats && children;
-    for (size_t row = 0; right && row < metadata->stats.count; row++) {
+    bool ok = stats && children;
+    for (size_t row = 0; ok && row < metadata->stats.count; row++) {
         PyObject *stat = stat_tuple(self, index, XS_AT(metadata->stats, xs_span, row));
-        right = stat && PyList_Append(stats, stat) == 0;
+        ok = stat && PyList_Append(stats, stat) == 0;
         Py_XDECREF(stat);
     }
-    for (size_t row = 0; right && row < metadata->children.count; row++) {
+    for (size_t row = 0; ok && row < metadata->children.count; row++) {
         PyObject *child = PyLong_FromLongLong(XS_AT(metadata->children, int64_t, row));
-        right = child && PyList_Append(children, child) == 0;
+        ok = child && PyList_Append(children, child) == 0;
         Py_XDECREF(child);
     }
-    if (right) {
+    if (ok) {
         result = Py_BuildValue("(NN(nn)OO)", xs_text(&index->bytes, metadata->name), xs_text(&index->bytes, metadata->display_name),
                                (Py_ssize_t)metadata->metadata.offset, (Py_ssize_t)metadata->metadata.length, stats, children);
     }
@@ -278,13 +278,13 @@ static PyObject *index_event(PyObject *self, PyObject *number) {
     }
     xs_metadata metadata;
     xs_fault fault = {0};
-    bool right = xs_metadata_read(&index->bytes, XS_AT(index->events, xs_entry, row).value, &metadata, &fault);
-    PyObject *result = right ? metadata_tuple(self, index, &metadata) : xs_raise(xs_state(self), &index->bytes, &fault);
+    bool ok = xs_metadata_read(&index->bytes, XS_AT(index->events, xs_entry, row).value, &metadata, &fault);
+    PyObject *result = ok ? metadata_tuple(self, index, &metadata) : xs_raise(xs_state(self), &index->bytes, &fault);
     xs_metadata_free(&metadata);
     return result;
 }
 
-/* The place, or -1. */
+/* The guess of xs_walk_rest_near as an offset, or -1. */
 static PyObject *index_rest_near(PyObject *self, PyObject *arguments) {
     const xs_index *index = opened(self);
     Py_ssize_t line, from, hops;
@@ -304,24 +304,24 @@ static PyObject *index_rest_near(PyObject *self, PyObject *arguments) {
 }
 
 static PyMethodDef methods[] = {
-    {"close", index_close, METH_NOARGS, "Let go of the buffer."},
-    {"lost", index_lost, METH_NOARGS, "Whether the file became shorter than the map of it, and what was missing read as zeroes."},
+    {"close", index_close, METH_NOARGS, "Release the buffer."},
+    {"lost", index_lost, METH_NOARGS, "Whether the mapped file was truncated while it was read; the missing bytes read as zeroes."},
     {"planes", index_planes, METH_NOARGS, "[(id, name, first line, lines, whole)]"},
     {"lines", index_lines, METH_NOARGS, "[(id, name, timestamp_ns, offset, length, whole)]"},
     {"damages", index_damages, METH_NOARGS, "[(what, offset, truncated, plane or -1, line or -1)]"},
     {"texts", index_texts, METH_NOARGS, "(errors, warnings, hostnames)"},
-    {"unknown", index_unknown, METH_NOARGS, "How many fields the schema does not have."},
+    {"unknown", index_unknown, METH_NOARGS, "How many fields are not in the schema."},
     {"stats", index_stats, METH_O, "stats(plane) -> [(metadata id, kind, value)]"},
     {"stat_names", index_stat_names, METH_O, "stat_names(plane) -> {id: name}"},
     {"event_names", index_event_names, METH_O, "event_names(plane) -> {id: name}"},
     {"event_rows", index_event_rows, METH_O, "event_rows(plane) -> {id: row}"},
-    {"rest_near", index_rest_near, METH_VARARGS, "rest_near(line, byte, hops) -> where events seem to go on after a rest behind it, or -1"},
+    {"rest_near", index_rest_near, METH_VARARGS, "rest_near(line, byte, hops) -> a byte past this one where an event seems to begin, after a gap, or -1"},
     {"event", index_event, METH_O, "event(row) -> (name, display name, (offset, length), stats, children)"},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot index_slots[] = {
-    {Py_tp_doc, "Index(buffer): what a profile holds, found by skipping."},
+    {Py_tp_doc, "Index(buffer): planes, lines and metadata of a profile; events are skipped."},
     {Py_tp_init, index_init},
     {Py_tp_dealloc, index_dealloc},
     {Py_tp_methods, methods},

@@ -1,11 +1,11 @@
-/* Rows and Totals: a line read in pieces, without the GIL, and its tables as columns. */
+/* Rows and Totals: jobs that read a line piece by piece, without the GIL, and return its tables as columns. */
 #include "binding.h"
 
 #include <stddef.h>
 
 enum { MOST_BUCKETS = 1000000 }; /* in one span */
 
-/* What both jobs are to Python: a profile held open, and a core job that must not be run twice at once. */
+/* Common to both: the profile, which stays open for the job, and whether a thread is running the job. */
 typedef struct {
     PyObject_HEAD
     Index *index; /* NULL when closed */
@@ -22,7 +22,7 @@ typedef struct {
     xs_totals core;
 } Totals;
 
-static bool hold(Job *job, PyObject *index, Py_ssize_t line, xs_walk *walk) {
+static bool open_job(Job *job, PyObject *index, Py_ssize_t line, xs_walk *walk) {
     Index *profile = (Index *)index;
     if (!profile->index || line < 0 || (size_t)line >= profile->index->lines.count) {
         PyErr_SetString(PyExc_ValueError, profile->index ? "no such line" : "the profile is closed");
@@ -35,17 +35,17 @@ static bool hold(Job *job, PyObject *index, Py_ssize_t line, xs_walk *walk) {
     Py_INCREF(index);
     job->index = profile;
     profile->jobs++;
-    xs_walk_init(walk, profile->index, (size_t)line); /* a fault here is raised by the first run */
+    xs_walk_init(walk, profile->index, (size_t)line); /* its fault, if any, is raised by the first run */
     return true;
 }
 
-static void let_go(Job *job) {
+static void release_profile(Job *job) {
     if (!job->index) return;
     job->index->jobs--;
     Py_CLEAR(job->index);
 }
 
-/* Which stat ids go into which slot: [(ids of slot 0), (ids of slot 1), …]. */
+/* Sets which stats are decoded, each into its slot: [(stat ids of slot 0), (stat ids of slot 1), …]. */
 static bool set_slots(xs_select *select, PyObject *slots) {
     Py_ssize_t count = PySequence_Size(slots);
     if (count < 0) return false;
@@ -70,8 +70,8 @@ static bool set_slots(xs_select *select, PyObject *slots) {
     return true;
 }
 
-/* Slots given as the bytes of a bytes object. */
-static bool slots_in(const char *bytes, Py_ssize_t count, Py_ssize_t most, int slots, int *into) {
+/* Parses slot numbers, given as a bytes object with one byte for each. */
+static bool parse_slots(const char *bytes, Py_ssize_t count, Py_ssize_t most, int slots, int *into) {
     if (count > most) {
         PyErr_Format(PyExc_ValueError, "%zd slots where %zd are the most", count, most);
         return false;
@@ -86,22 +86,23 @@ static bool slots_in(const char *bytes, Py_ssize_t count, Py_ssize_t most, int s
     return true;
 }
 
+/* Keeps only the events that have a stat in one of the `having` slots, or a metadata id in `only`. */
 static bool set_filter(xs_select *select, const char *having, Py_ssize_t count, PyObject *only) {
     int slots[XS_SLOTS] = {0};
-    if (!slots_in(having, count, XS_SLOTS, select->slots, slots)) return false;
+    if (!parse_slots(having, count, XS_SLOTS, select->slots, slots)) return false;
     for (Py_ssize_t i = 0; i < count; i++) select->having |= (uint32_t)1 << slots[i];
-    select->some = count > 0 || only != Py_None;
+    select->filtered = count > 0 || only != Py_None;
     if (only == Py_None) return true;
     xs_list ids = {0};
     if (!xs_integers(only, &ids)) return false;
-    bool room = true;
-    for (size_t i = 0; i < ids.count && room; i++) room = xs_select_only(select, XS_AT(ids, int64_t, i));
+    bool ok = true;
+    for (size_t i = 0; i < ids.count && ok; i++) ok = xs_select_only(select, XS_AT(ids, int64_t, i));
     xs_list_free(&ids);
-    if (!room) PyErr_NoMemory();
-    return room;
+    if (!ok) PyErr_NoMemory();
+    return ok;
 }
 
-/* Runs a piece; True while there is more, Damage at a fault. */
+/* Reads about `budget` bytes more. Returns True while there is more to read; raises Damage at a fault. */
 static PyObject *run(Job *job, PyObject *budget, xs_walk *walk, bool (*piece)(void *, size_t), void *core) {
     size_t bytes = PyLong_AsSize_t(budget);
     bool more;
@@ -127,7 +128,7 @@ static PyObject *position(const Job *job, const xs_walk *walk) {
     return PyLong_FromSsize_t((Py_ssize_t)(walk->p - walk->bytes.base));
 }
 
-/* The interned texts, as bytes. */
+/* The distinct texts, as bytes. */
 static PyObject *texts_list(const xs_walk *walk, const xs_texts *texts) {
     PyObject *list = PyList_New(0);
     for (size_t row = 0; list && row < texts->spans.count; row++) {
@@ -147,20 +148,20 @@ static bool ready(const Job *job) {
 
 static PyObject *close_job(Job *job) {
     if (job->index && !ready(job)) return NULL;
-    let_go(job);
+    release_profile(job);
     Py_RETURN_NONE;
 }
 
 /* Puts a new reference into a dictionary; false with an error set. */
 static bool put(PyObject *into, const char *name, PyObject *value) {
-    bool right = value && PyDict_SetItemString(into, name, value) == 0;
+    bool ok = value && PyDict_SetItemString(into, name, value) == 0;
     Py_XDECREF(value);
-    return right;
+    return ok;
 }
 
 /* ---- rows ---- */
 
-/* Instants in order of time, of which events have to cover one to be kept. */
+/* Keeps only the events that cover one of these instants, which must be sorted. */
 static bool set_instants(xs_rows *core, PyObject *at) {
     if (at == Py_None) return true;
     if (!xs_integers(at, &core->instants)) return false;
@@ -184,7 +185,7 @@ static int rows_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
                                      &having_count, &only, &at)) {
         return -1;
     }
-    if (!hold(&rows->job, index, line, &rows->core.walk)) return -1;
+    if (!open_job(&rows->job, index, line, &rows->core.walk)) return -1;
     xs_select_init(&rows->core.select);
     if (!set_slots(&rows->core.select, slots) || !set_filter(&rows->core.select, having, having_count, only)) return -1;
     return set_instants(&rows->core, at) ? 0 : -1;
@@ -208,20 +209,20 @@ static PyObject *rows_take(PyObject *self, PyObject *unused) {
     PyObject *result = ready(&rows->job) ? PyDict_New() : NULL, *values = NULL, *kinds = NULL;
     if (!result) return NULL;
     bool counted = core->occurrences.count > 0;
-    bool right = put(result, "metadata_id", xs_column_take(state, &core->ids, 'q')) &&
+    bool ok = put(result, "metadata_id", xs_column_take(state, &core->ids, 'q')) &&
                  put(result, "start_ps", xs_column_take(state, &core->starts, 'q')) &&
                  put(result, "duration_ps", xs_column_take(state, &core->durations, 'q')) &&
                  put(result, "occurrences", counted ? xs_column_take(state, &core->occurrences, 'q') : Py_NewRef(Py_None)) &&
                  put(result, "texts", texts_list(&core->walk, &core->texts)) && put(result, "values", values = PyList_New(0)) &&
                  put(result, "kinds", kinds = PyList_New(0)) && put(result, "events", PyLong_FromUnsignedLongLong(core->walk.events)) &&
                  put(result, "unknown", PyLong_FromUnsignedLongLong(core->walk.unknown));
-    for (int slot = 0; right && slot < core->select.slots; slot++) {
+    for (int slot = 0; ok && slot < core->select.slots; slot++) {
         PyObject *value = xs_column_take(state, &core->values[slot], 'q'), *kind = xs_column_take(state, &core->kinds[slot], 'B');
-        right = value && kind && PyList_Append(values, value) == 0 && PyList_Append(kinds, kind) == 0;
+        ok = value && kind && PyList_Append(values, value) == 0 && PyList_Append(kinds, kind) == 0;
         Py_XDECREF(value);
         Py_XDECREF(kind);
     }
-    if (!right) Py_CLEAR(result);
+    if (!ok) Py_CLEAR(result);
     return result;
 }
 
@@ -232,16 +233,16 @@ static PyObject *rows_close(PyObject *self, PyObject *unused) {
 
 static void rows_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    let_go(&((Rows *)self)->job);
+    release_profile(&((Rows *)self)->job);
     xs_rows_free(&((Rows *)self)->core);
     PyObject_Free(self);
     Py_DECREF(type);
 }
 
 static PyMethodDef rows_methods[] = {
-    {"run", rows_run, METH_O, "run(bytes) -> whether there is more"},
-    {"take", rows_take, METH_NOARGS, "The columns; they leave the job."},
-    {"close", rows_close, METH_NOARGS, "Let go of the profile."},
+    {"run", rows_run, METH_O, "run(bytes) -> whether there is more to read"},
+    {"take", rows_take, METH_NOARGS, "The columns, which are moved out of the job."},
+    {"close", rows_close, METH_NOARGS, "Release the profile."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -265,7 +266,7 @@ PyType_Spec xs_rows_spec = {
 
 /* ---- totals ---- */
 
-/* Steps written as low, high, label, low, high, label, … in order of low. */
+/* Sets the steps: low, high, label, low, high, label, … sorted by low. */
 static bool set_steps(xs_totals *core, PyObject *steps) {
     if (steps == Py_None) return true;
     if (!xs_integers(steps, &core->steps)) return false;
@@ -281,33 +282,33 @@ static bool set_steps(xs_totals *core, PyObject *steps) {
     return sorted;
 }
 
-/* Spans of buckets written as begin, end, width, begin, end, width, …; their buckets are numbered one after the other. */
+/* Sets the time spans that are divided into buckets: begin, end, width, begin, end, width, … Buckets are numbered through all spans. */
 static bool set_buckets(xs_totals *core, PyObject *buckets) {
     if (buckets == Py_None) return true;
     xs_list numbers = {0};
     if (!xs_integers(buckets, &numbers)) return false;
-    bool right = numbers.count % 3 == 0;
+    bool ok = numbers.count % 3 == 0;
     int64_t first = 0;
-    for (size_t i = 0; right && i + 2 < numbers.count; i += 3) {
+    for (size_t i = 0; ok && i + 2 < numbers.count; i += 3) {
         const int64_t *span = &XS_AT(numbers, int64_t, i);
         uint64_t length = (uint64_t)span[1] - (uint64_t)span[0];
-        right = span[0] < span[1] && length <= INT64_MAX && span[2] > 0 && (length - 1) / (uint64_t)span[2] < MOST_BUCKETS;
-        xs_buckets *fresh = right ? xs_list_add(&core->buckets, sizeof *fresh) : NULL;
-        if (right && !fresh) {
+        ok = span[0] < span[1] && length <= INT64_MAX && span[2] > 0 && (length - 1) / (uint64_t)span[2] < MOST_BUCKETS;
+        xs_buckets *fresh = ok ? xs_list_add(&core->buckets, sizeof *fresh) : NULL;
+        if (ok && !fresh) {
             xs_list_free(&numbers);
             PyErr_NoMemory();
             return false;
         }
-        if (!right) break;
+        if (!ok) break;
         *fresh = (xs_buckets){span[0], span[1], span[2], first};
         first += (int64_t)((length - 1) / (uint64_t)span[2]) + 1;
     }
     xs_list_free(&numbers);
-    if (!right) PyErr_SetString(PyExc_ValueError, "buckets are begin, end, width, …, a million at most in one span");
-    return right;
+    if (!ok) PyErr_SetString(PyExc_ValueError, "buckets are begin, end, width, …, a million at most in one span");
+    return ok;
 }
 
-/* Pairs as [(start id, done id, group, weight)]. */
+/* Sets the async pairs: [(start id, done id, group, weight)]. */
 static bool set_pairs(xs_totals *core, PyObject *pairs) {
     Py_ssize_t count = PySequence_Size(pairs);
     xs_list list = {0};
@@ -315,14 +316,14 @@ static bool set_pairs(xs_totals *core, PyObject *pairs) {
         PyObject *item = PySequence_GetItem(pairs, i);
         long long start, done, group;
         double weight;
-        bool right = item && PyArg_ParseTuple(item, "LLLd", &start, &done, &group, &weight);
-        if (right && !(weight >= 0 && weight <= 1e300)) {
+        bool ok = item && PyArg_ParseTuple(item, "LLLd", &start, &done, &group, &weight);
+        if (ok && !(weight >= 0 && weight <= 1e300)) {
             PyErr_SetString(PyExc_ValueError, "a pair's weight is a finite number of 0 or more");
-            right = false;
+            ok = false;
         }
-        xs_pair *pair = right ? xs_list_add(&list, sizeof *pair) : NULL;
+        xs_pair *pair = ok ? xs_list_add(&list, sizeof *pair) : NULL;
         if (pair) *pair = (xs_pair){start, done, group, weight};
-        else if (right) PyErr_NoMemory();
+        else if (ok) PyErr_NoMemory();
         Py_XDECREF(item);
         if (!pair) break;
     }
@@ -353,13 +354,13 @@ static int totals_init(PyObject *self, PyObject *arguments, PyObject *keywords) 
         return -1;
     }
     xs_totals_init(core);
-    if (!hold(&totals->job, index, line, &core->walk)) return -1;
+    if (!open_job(&totals->job, index, line, &core->walk)) return -1;
     if (!set_slots(&core->select, slots) || !set_filter(&core->select, having, having_count, only)) return -1;
     int most = core->select.slots;
-    if (!slots_in(keys, key_count, XS_KEYS, most, parts)) return -1;
+    if (!parse_slots(keys, key_count, XS_KEYS, most, parts)) return -1;
     for (Py_ssize_t i = 0; i < key_count; i++) xs_totals_key(core, parts[i]);
-    if (!slots_in(distinct, distinct_count, XS_DISTINCT, most, core->distinct_slots)) return -1;
-    if (!slots_in(sums, sum_count, XS_SUMS, most, core->sum_slots) || !slots_in(clock, clock_count, 2, most, parts)) return -1;
+    if (!parse_slots(distinct, distinct_count, XS_DISTINCT, most, core->distinct_slots)) return -1;
+    if (!parse_slots(sums, sum_count, XS_SUMS, most, core->sum_slots) || !parse_slots(clock, clock_count, 2, most, parts)) return -1;
     if ((clock_count && clock_count != 2) || step_slot < XS_BY_DEVICE_TIME || step_slot >= most) {
         PyErr_SetString(PyExc_ValueError, "no such slot");
         return -1;
@@ -387,7 +388,7 @@ static PyObject *totals_seek(PyObject *self, PyObject *place) {
     size_t offset = PyLong_AsSize_t(place);
     if ((offset == (size_t)-1 && PyErr_Occurred()) || !ready(&totals->job)) return NULL;
     if (offset < (size_t)(walk->p - walk->bytes.base) || offset > (size_t)(walk->end - walk->bytes.base)) {
-        PyErr_SetString(PyExc_ValueError, "not a place ahead in the line");
+        PyErr_SetString(PyExc_ValueError, "not a byte of the rest of the line");
         return NULL;
     }
     walk->begin = walk->p = walk->bytes.base + offset;
@@ -421,19 +422,19 @@ static bool put_columns(PyObject *into, module_state *state, const xs_list *reco
 
 static bool put_extras(PyObject *into, module_state *state, const xs_totals *core) {
     PyObject *distinct = PyList_New(0), *sums = PyList_New(0);
-    bool right = distinct && sums;
-    for (int i = 0; right && i < core->distincts; i++) {
+    bool ok = distinct && sums;
+    for (int i = 0; ok && i < core->distincts; i++) {
         PyObject *column = xs_column_of(state, &core->totals, sizeof(xs_total), offsetof(xs_total, distinct) + 8 * (size_t)i, 'q');
-        right = column && PyList_Append(distinct, column) == 0;
+        ok = column && PyList_Append(distinct, column) == 0;
         Py_XDECREF(column);
     }
-    for (int i = 0; right && i < core->sums; i++) {
+    for (int i = 0; ok && i < core->sums; i++) {
         PyObject *column = xs_column_of(state, &core->totals, sizeof(xs_total), offsetof(xs_total, sums) + 8 * (size_t)i, 'd');
-        right = column && PyList_Append(sums, column) == 0;
+        ok = column && PyList_Append(sums, column) == 0;
         Py_XDECREF(column);
     }
-    right = put(into, "distinct", distinct) && right;
-    return put(into, "sums", sums) && right;
+    ok = put(into, "distinct", distinct) && ok;
+    return put(into, "sums", sums) && ok;
 }
 
 static bool put_pairs(PyObject *into, module_state *state, const xs_links *links) {
@@ -457,7 +458,7 @@ static PyObject *totals_take(PyObject *self, PyObject *unused) {
     static const char *const overlap_names[] = {"overlap_count", "overlap_time_ps", NULL};
     PyObject *result = ready(&totals->job) ? PyDict_New() : NULL;
     if (!result) return NULL;
-    bool right = put(result, "keys", xs_column_copy(state, core->key_set.rows.data, core->key_set.width * core->key_set.rows.count, 'q')) &&
+    bool ok = put(result, "keys", xs_column_copy(state, core->key_set.rows.data, core->key_set.width * core->key_set.rows.count, 'q')) &&
                  put_columns(result, state, &core->totals, sizeof(xs_total), totals_names) && put_extras(result, state, core) &&
                  put(result, "cell_keys", xs_column_copy(state, core->cell_set.rows.data, 2 * core->cell_set.rows.count, 'q')) &&
                  put_columns(result, state, &core->cells, sizeof(xs_cell), cell_names) &&
@@ -467,7 +468,7 @@ static PyObject *totals_take(PyObject *self, PyObject *unused) {
                  put(result, "bucket_ps", xs_column_copy(state, core->bucket_ps.data, core->bucket_ps.count, 'q')) &&
                  put_pairs(result, state, core->links) && put(result, "texts", texts_list(&core->walk, &core->texts));
     core->intervals.intervals.count *= 2; /* as numbers: begin, end, begin, end, … */
-    right = right && put(result, "intervals", xs_column_take(state, &core->intervals.intervals, 'q'));
+    ok = ok && put(result, "intervals", xs_column_take(state, &core->intervals.intervals, 'q'));
     const struct {
         const char *name;
         long long value;
@@ -476,10 +477,10 @@ static PyObject *totals_take(PyObject *self, PyObject *unused) {
         {"rewinds", core->rewinds}, {"aggregated", core->aggregated}, {"events", (long long)core->walk.events},
         {"unknown", (long long)core->walk.unknown},
     };
-    for (size_t i = 0; right && i < sizeof scalars / sizeof *scalars; i++) {
-        right = put(result, scalars[i].name, PyLong_FromLongLong(scalars[i].value));
+    for (size_t i = 0; ok && i < sizeof scalars / sizeof *scalars; i++) {
+        ok = put(result, scalars[i].name, PyLong_FromLongLong(scalars[i].value));
     }
-    if (!right) Py_CLEAR(result);
+    if (!ok) Py_CLEAR(result);
     return result;
 }
 
@@ -490,18 +491,18 @@ static PyObject *totals_close(PyObject *self, PyObject *unused) {
 
 static void totals_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    let_go(&((Totals *)self)->job);
+    release_profile(&((Totals *)self)->job);
     xs_totals_free(&((Totals *)self)->core);
     PyObject_Free(self);
     Py_DECREF(type);
 }
 
 static PyMethodDef totals_methods[] = {
-    {"run", totals_run, METH_O, "run(bytes) -> whether there is more"},
-    {"seek", totals_seek, METH_O, "seek(byte): begin there, where an event must begin"},
-    {"absorb", totals_absorb, METH_O, "absorb(totals of what follows) -> whether that is the same as to read on; as run at a fault"},
+    {"run", totals_run, METH_O, "run(bytes) -> whether there is more to read"},
+    {"seek", totals_seek, METH_O, "seek(byte): continue reading at this byte, which must be the start of an event"},
+    {"absorb", totals_absorb, METH_O, "absorb(part) -> bool: add the totals of the next bytes; False, with no change, if reading on could differ"},
     {"take", totals_take, METH_NOARGS, "The tables."},
-    {"close", totals_close, METH_NOARGS, "Let go of the profile."},
+    {"close", totals_close, METH_NOARGS, "Release the profile."},
     {NULL, NULL, 0, NULL},
 };
 

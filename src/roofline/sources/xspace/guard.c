@@ -1,7 +1,8 @@
-/* Maps of files that become shorter while they are read.
+/* Guards memory-mapped files against being truncated while they are read.
  *
- * The system then sends SIGBUS, which ends the process. A guarded map reads as zeroes from there on instead, and the guard is hit: the
- * reader finds out at its end. Signals that other memory causes go to whoever had them before.
+ * Reading a mapped page past the new end of the file raises SIGBUS, which ends the process. In a guarded mapping the handler instead maps
+ * zero pages from there to the end of the mapping and marks the guard as hit; the reader checks the mark when it has finished. A SIGBUS
+ * of any other memory goes to the handler that was installed before.
  */
 #include "binding.h"
 
@@ -26,33 +27,33 @@ void xs_unguard(int guard) { (void)guard; }
 
 enum { MOST_GUARDS = 256 };
 
-/* Written with the GIL held; read by the handler, which may run in any thread at any time. A guard is taken while it has an end. */
+/* Written with the GIL held; read by the handler, which may run in any thread at any time. A guard is in use while `end` is not 0. */
 static struct {
     _Atomic uintptr_t begin, end;
     atomic_bool hit;
 } guards[MOST_GUARDS];
 
-static struct sigaction before;
+static struct sigaction previous;
 static bool installed;
-static uintptr_t page;
+static uintptr_t page_size;
 
 static void on_bus_error(int number, siginfo_t *info, void *context) {
     uintptr_t at = (uintptr_t)info->si_addr;
     for (int i = 0; i < MOST_GUARDS; i++) {
         uintptr_t begin = guards[i].begin, end = guards[i].end;
         if (!end || at < begin || at >= end) continue;
-        uintptr_t from = at & ~(page - 1);
+        uintptr_t from = at & ~(page_size - 1);
         void *zeroes = mmap((void *)from, end - from, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
         if (zeroes == MAP_FAILED) break;
         guards[i].hit = true;
         return;
     }
-    if (before.sa_flags & SA_SIGINFO && before.sa_sigaction) {
-        before.sa_sigaction(number, info, context);
-    } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
-        before.sa_handler(number);
+    if (previous.sa_flags & SA_SIGINFO && previous.sa_sigaction) {
+        previous.sa_sigaction(number, info, context);
+    } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+        previous.sa_handler(number);
     } else {
-        sigaction(number, &before, NULL); /* the access is tried again, and ends the process */
+        sigaction(number, &previous, NULL); /* the access is repeated, and ends the process */
     }
 }
 
@@ -61,8 +62,8 @@ int xs_guard(const void *begin, size_t length) {
         struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
         long size = sysconf(_SC_PAGESIZE);
         sigemptyset(&action.sa_mask);
-        if (size <= 0 || sigaction(SIGBUS, &action, &before) < 0) return -1;
-        page = (uintptr_t)size;
+        if (size <= 0 || sigaction(SIGBUS, &action, &previous) < 0) return -1;
+        page_size = (uintptr_t)size;
         installed = true;
     }
     for (int i = 0; i < MOST_GUARDS; i++) {

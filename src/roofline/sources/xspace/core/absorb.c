@@ -1,7 +1,7 @@
-/* A line in parts, read at the same time. A part is read as if nothing came before it. The job of the part before then absorbs it, and is
- * as if it had read all by itself, or refuses, and has to.
+/* Reads parts of a line in parallel. Each part is read as if it were the start of the line. The job of the part before then absorbs its
+ * results, which is the same as reading on; where it would not be, the job refuses and reads that part itself.
  *
- * Where a part begins is a guess, since nothing marks an event in a line. It is right if the job before arrives exactly there.
+ * Where a part begins is a guess, since nothing marks an event in a line. The guess is right if the job before stops exactly there.
  */
 #include <stdlib.h>
 
@@ -9,8 +9,8 @@
 
 enum { SEARCHED_BYTES = 1 << 16, SEARCHED_TIMES = 16 };
 
-/* Behind so many of what may be events; NULL if there are none near. */
-static const uint8_t *settle_near(const xs_walk *walk, const uint8_t *from, size_t hops) {
+/* Finds `hops` consecutive messages with the tag of an event near `from`, and returns the byte after them; NULL if there are none. */
+static const uint8_t *skip_messages(const xs_walk *walk, const uint8_t *from, size_t hops) {
     const uint8_t *safe = walk->bytes.base + walk->bytes.size;
     const uint8_t *last = walk->end - from > SEARCHED_BYTES ? from + SEARCHED_BYTES : walk->end;
     for (const uint8_t *start = from; start < last; start++) {
@@ -33,7 +33,7 @@ const uint8_t *xs_walk_rest_near(const xs_walk *walk, const uint8_t *from, size_
     const uint8_t *rest = NULL;
     int64_t latest = INT64_MIN;
     uint64_t longest = 0;
-    ahead.p = settle_near(walk, from, hops);
+    ahead.p = skip_messages(walk, from, hops);
     if (!ahead.p) return NULL;
     xs_select_init(&nothing);
     for (size_t i = 0; i < SEARCHED_TIMES * hops; i++) {
@@ -51,8 +51,8 @@ const uint8_t *xs_walk_rest_near(const xs_walk *walk, const uint8_t *from, size_
     return rest;
 }
 
-/* Whether all sums of both together stay below what a number holds, in whatever order they are added: a key's self time, a cell, an
- * overlap and the busy time are never more than the time of all events. */
+/* Whether no sum over both can overflow, in any order of adding: a key's self time, a cell, an overlap and the busy time are never more
+ * than the time of all events. */
 static bool sums_fit(const xs_totals *totals, const xs_totals *part) {
     const xs_list *both[] = {&totals->totals, &part->totals};
     int64_t count = 0, time_ps = 0;
@@ -65,8 +65,8 @@ static bool sums_fit(const xs_totals *totals, const xs_totals *part) {
     return true;
 }
 
-/* Whether every event of the first ends before any of the second begins, as far as both have read. */
-static bool apart(const xs_totals *first, const xs_totals *second) {
+/* Whether every event read by the first ends before any event read by the second begins. */
+static bool in_sequence(const xs_totals *first, const xs_totals *second) {
     int64_t last = first->last_ps, next = second->first_ps;
     for (size_t i = first->head; i != first->tail; i++) {
         if (first->window[i % XS_RING].end > last) last = first->window[i % XS_RING].end;
@@ -77,14 +77,15 @@ static bool apart(const xs_totals *first, const xs_totals *second) {
     return last <= next;
 }
 
-/* A part that has settled none of its events yet would leave those before it waiting, too. A sum that is too great for a part may be so
- * earlier in the line. Sums of fractions depend on the order of adding; async pairs reach far. */
+/* Whether absorbing the part gives the same as reading on. Not if all events of an unfinished part are still in the window, as reading on
+ * would keep earlier events there too; not if the part overflowed, as the whole line may overflow earlier; not with sums of fractions,
+ * which depend on the order of adding, nor with async pairs, whose halves may be in different parts. */
 static bool absorbable(const xs_totals *totals, const xs_totals *part) {
     xs_fault_kind fault = part->walk.fault.kind;
     return totals != part && !totals->finished && totals->walk.p == part->walk.begin && totals->walk.end == part->walk.end &&
            totals->key_set.width == part->key_set.width && !totals->sums && !totals->links && !part->links && !totals->buckets.count &&
            !part->buckets.count &&
-           (part->finished || part->started) && fault != XS_OVERFLOW && fault != XS_NO_MEMORY && apart(totals, part) &&
+           (part->finished || part->started) && fault != XS_OVERFLOW && fault != XS_NO_MEMORY && in_sequence(totals, part) &&
            sums_fit(totals, part);
 }
 
@@ -106,32 +107,32 @@ static void add_total(xs_total *into, const xs_total *from) {
     most(&into->longest_ps, from->longest_ps);
     for (int i = 0; i < XS_DISTINCT; i++) {
         if (!from->distinct[i]) continue;
-        bool goes_on = into->distinct[i] && into->last[i] == from->first[i];
-        into->distinct[i] += from->distinct[i] - goes_on;
+        bool continues = into->distinct[i] && into->last[i] == from->first[i];
+        into->distinct[i] += from->distinct[i] - continues;
         into->last[i] = from->last[i];
     }
 }
 
-/* What the keys and cells of a part are called in the job that absorbs it. */
+/* For each text, key and cell of a part, its row number in the job that absorbs the part. */
 typedef struct {
     int64_t *texts, *keys, *cells;
-} names;
+} row_numbers;
 
-/* Each part's texts, keys, cells and overlaps are in the order they came, so those that are new keep the order of the line. */
-static bool absorb_keys(xs_totals *totals, const xs_totals *part, const names *names) {
+/* A part's texts, keys, cells and overlaps are in the order of the line, so new ones are appended in that order. */
+static bool absorb_keys(xs_totals *totals, const xs_totals *part, const row_numbers *rows) {
     for (size_t i = 0; i < part->texts.spans.count; i++) {
         xs_span text = XS_AT(part->texts.spans, xs_span, i);
-        names->texts[i] = xs_texts_add(&totals->texts, totals->walk.bytes.base, text.offset, text.length);
-        if (names->texts[i] < 0) return false;
+        rows->texts[i] = xs_texts_add(&totals->texts, totals->walk.bytes.base, text.offset, text.length);
+        if (rows->texts[i] < 0) return false;
     }
     for (size_t i = 0; i < part->totals.count; i++) {
         int64_t row[2 + XS_KEYS];
         memcpy(row, XS_ROW(part->key_set, i), part->key_set.width * sizeof *row);
         for (int place = 0; place < part->keys; place++) {
             uint64_t kind = (uint64_t)row[1] >> (XS_KIND_BITS * place) & ((1u << XS_KIND_BITS) - 1);
-            if (kind == XS_STRING || kind == XS_BLOB) row[2 + place] = names->texts[row[2 + place]];
+            if (kind == XS_STRING || kind == XS_BLOB) row[2 + place] = rows->texts[row[2 + place]];
         }
-        int64_t key = names->keys[i] = xs_set_add(&totals->key_set, row);
+        int64_t key = rows->keys[i] = xs_set_add(&totals->key_set, row);
         const xs_total *from = &XS_AT(part->totals, xs_total, i);
         if (key < 0) return false;
         if ((size_t)key == totals->totals.count) {
@@ -147,11 +148,11 @@ static bool absorb_keys(xs_totals *totals, const xs_totals *part, const names *n
     return true;
 }
 
-static bool absorb_cells(xs_totals *totals, const xs_totals *part, const names *names) {
+static bool absorb_cells(xs_totals *totals, const xs_totals *part, const row_numbers *rows) {
     for (size_t i = 0; i < part->cells.count; i++) {
         const int64_t *row = XS_ROW(part->cell_set, i);
         const xs_cell *from = &XS_AT(part->cells, xs_cell, i);
-        int64_t cell = names->cells[i] = xs_set_add(&totals->cell_set, (int64_t[]){names->keys[row[0]], row[1]});
+        int64_t cell = rows->cells[i] = xs_set_add(&totals->cell_set, (int64_t[]){rows->keys[row[0]], row[1]});
         if (cell < 0 || cell > INT32_MAX) return false;
         if ((size_t)cell == totals->cells.count) {
             xs_cell *fresh = xs_list_add(&totals->cells, sizeof *fresh);
@@ -169,11 +170,11 @@ static bool absorb_cells(xs_totals *totals, const xs_totals *part, const names *
     return true;
 }
 
-static bool absorb_overlaps(xs_totals *totals, const xs_totals *part, const names *names) {
+static bool absorb_overlaps(xs_totals *totals, const xs_totals *part, const row_numbers *rows) {
     for (size_t i = 0; i < part->overlaps.count; i++) {
         const int64_t *row = XS_ROW(part->overlap_set, i);
         const xs_overlap *from = &XS_AT(part->overlaps, xs_overlap, i);
-        int64_t pair = xs_set_add(&totals->overlap_set, (int64_t[]){names->keys[row[0]], names->keys[row[1]]});
+        int64_t pair = xs_set_add(&totals->overlap_set, (int64_t[]){rows->keys[row[0]], rows->keys[row[1]]});
         if (pair < 0) return false;
         if ((size_t)pair == totals->overlaps.count && !xs_list_add(&totals->overlaps, sizeof *from)) return false;
         XS_AT(totals->overlaps, xs_overlap, pair).count += from->count;
@@ -182,14 +183,14 @@ static bool absorb_overlaps(xs_totals *totals, const xs_totals *part, const name
     return true;
 }
 
-static xs_waiting renamed(xs_waiting event, const names *names) {
-    event.key = (uint32_t)names->keys[event.key];
-    if (event.cell >= 0) event.cell = (int32_t)names->cells[event.cell];
+static xs_pending renumbered(xs_pending event, const row_numbers *rows) {
+    event.key = (uint32_t)rows->keys[event.key];
+    if (event.cell >= 0) event.cell = (int32_t)rows->cells[event.cell];
     return event;
 }
 
-/* What is open in the part is open now; what was open before it has been closed. */
-static bool absorb_state(xs_totals *totals, const xs_totals *part, const names *names) {
+/* Takes over the part's window, enclosing events and busy interval; those of `totals` have been closed. */
+static bool absorb_state(xs_totals *totals, const xs_totals *part, const row_numbers *rows) {
     for (size_t i = 0; i < part->intervals.intervals.count; i++) {
         xs_interval interval = XS_AT(part->intervals.intervals, xs_interval, i);
         if (!xs_union_add(&totals->intervals, interval.begin, interval.end)) return false;
@@ -197,16 +198,16 @@ static bool absorb_state(xs_totals *totals, const xs_totals *part, const names *
     for (size_t i = 0; i < part->stack.count; i++) {
         xs_open open = XS_AT(part->stack, xs_open, i), *copy = xs_list_add(&totals->stack, sizeof *copy);
         if (!copy) return false;
-        *copy = (xs_open){open.end, (uint32_t)names->keys[open.key], open.cell < 0 ? open.cell : (int32_t)names->cells[open.cell]};
+        *copy = (xs_open){open.end, (uint32_t)rows->keys[open.key], open.cell < 0 ? open.cell : (int32_t)rows->cells[open.cell]};
     }
     totals->head = part->head;
     totals->tail = part->tail;
-    for (size_t i = part->head; i != part->tail; i++) totals->window[i % XS_RING] = renamed(part->window[i % XS_RING], names);
+    for (size_t i = part->head; i != part->tail; i++) totals->window[i % XS_RING] = renumbered(part->window[i % XS_RING], rows);
     totals->started = part->started;
     totals->drained = part->drained;
     totals->busy = part->busy;
-    if (part->started) totals->cover = renamed(part->cover, names);
-    if (part->key >= 0) totals->key = names->keys[part->key];
+    if (part->started) totals->cover = renumbered(part->cover, rows);
+    if (part->key >= 0) totals->key = rows->keys[part->key];
     totals->busy_ps += part->busy_ps;
     totals->rewinds += part->rewinds;
     totals->aggregated += part->aggregated;
@@ -223,11 +224,11 @@ static bool absorb_state(xs_totals *totals, const xs_totals *part, const names *
 bool xs_totals_absorb(xs_totals *totals, const xs_totals *part) {
     if (!absorbable(totals, part)) return false;
     size_t texts = part->texts.spans.count, keys = part->totals.count, cells = part->cells.count;
-    int64_t *room = malloc((texts + keys + cells + 1) * sizeof *room);
-    names names = {room, room + texts, room + texts + keys};
-    bool done = room && xs_order_close(totals) == XS_FINE && absorb_keys(totals, part, &names) && absorb_cells(totals, part, &names) &&
-                absorb_overlaps(totals, part, &names) && absorb_state(totals, part, &names);
-    free(room);
+    int64_t *numbers = malloc((texts + keys + cells + 1) * sizeof *numbers);
+    row_numbers rows = {numbers, numbers + texts, numbers + texts + keys};
+    bool done = numbers && xs_order_close(totals) == XS_FINE && absorb_keys(totals, part, &rows) && absorb_cells(totals, part, &rows) &&
+                absorb_overlaps(totals, part, &rows) && absorb_state(totals, part, &rows);
+    free(numbers);
     if (!done) {
         xs_fail(&totals->walk.fault, XS_NO_MEMORY, totals->walk.p);
         totals->finished = true;

@@ -1,4 +1,4 @@
-/* Events, decoded once: shared by both jobs and inlined into their loops. */
+/* Decodes events. Used by both jobs and inlined into their loops. */
 #ifndef ROOFLINE_XSPACE_EVENT_H
 #define ROOFLINE_XSPACE_EVENT_H
 
@@ -13,8 +13,8 @@ typedef struct {
 typedef struct {
     const uint8_t *begin; /* of its message */
     int64_t metadata_id, start_ps, duration_ps, occurrences;
-    bool wanted;      /* whether it was asked for; if not, only its place in the line is right */
-    bool aggregated;  /* it stands for `occurrences` events and has no start of its own */
+    bool wanted;      /* whether it is selected; if not, only `begin` is valid */
+    bool aggregated;  /* the sum of `occurrences` events, without a start */
     uint32_t present; /* which slots have a value */
     xs_value values[XS_SLOTS];
 } xs_event;
@@ -30,24 +30,24 @@ static inline void xs_keep(xs_event *event, int slot, xs_value value) {
     event->present |= (uint32_t)1 << slot;
 }
 
-/* A field of a tag and a number of one byte each, read at once: the tag, and the bit that a longer number has. */
+/* Mask for a field of one byte of tag and one byte of number, loaded together: the tag, and the bit that is set in a longer number. */
 enum { XS_SHORT_FIELD = 0x80ff };
 
-/* Keeps a number that fills `p` … `end`, under a tag of XStat. False if it is anything else. A word behind the end must be readable. */
+/* Keeps a stat's value if the tag is that of a number and the number fills `p` … `end`; else false. 8 bytes from `p` must be readable. */
 static inline bool xs_keep_number(xs_event *event, int slot, uint8_t tag, const uint8_t *p, const uint8_t *end) {
     static const uint8_t kinds[UINT8_MAX + 1] = {
         [XS_TAG(3, XS_VARINT)] = XS_UINT64, [XS_TAG(4, XS_VARINT)] = XS_INT64, [XS_TAG(7, XS_VARINT)] = XS_REF};
     xs_value found = {0, 0, kinds[tag]};
-    const uint8_t *behind = xs_word(p, &found.value);
-    if (!behind) behind = xs_varint_slowly(p, end, &found.value, &(xs_fault){0}); /* a negative number, or a hash */
-    if (behind != end || found.kind == XS_ABSENT) return false;
+    const uint8_t *after = xs_word_varint(p, &found.value);
+    if (!after) after = xs_varint_bytewise(p, end, &found.value, &(xs_fault){0}); /* a negative number, or a hash */
+    if (after != end || found.kind == XS_ABSENT) return false;
     xs_keep(event, slot, found);
     return true;
 }
 
-enum { XS_PLAIN_STAT = 4 }; /* the least bytes of one: a metadata id of one byte, then a number, each with its tag */
+enum { XS_PLAIN_STAT = 4 }; /* the fewest bytes of a plain stat: a metadata id of one byte, then a number, each with its tag */
 
-/* A plain stat, if it is one. False if it is anything else. A word behind the end must be readable. */
+/* Reads a plain stat; false if it is of another form. A word after its end must be readable. */
 static inline bool xs_read_plain_stat(const xs_select *select, xs_event *event, const uint8_t *p, const uint8_t *end) {
     if (end - p < XS_PLAIN_STAT) return false;
     uint32_t head = xs_two(p);
@@ -56,20 +56,20 @@ static inline bool xs_read_plain_stat(const xs_select *select, xs_event *event, 
     return slot < 0 || xs_keep_number(event, slot, p[2], p + 3, end);
 }
 
-/* The end of the next stat, if it is plain, as nearly every one of an event is: its tag and length are looked at together with the metadata
- * id's. NULL if it is anything else. Two words behind the end must be readable. */
+/* Reads the next field of an event if it is a plain stat, as nearly all are, and returns its end; else NULL. Its tag and length are loaded
+ * together with tag and value of the metadata id. Two words after its end must be readable. */
 static inline const uint8_t *xs_next_plain_stat(const xs_select *select, xs_event *event, const uint8_t *p, const uint8_t *end) {
     uint32_t head = xs_four(p);
-    const uint8_t *behind = p + 2 + (head >> 8 & 0x7f);
+    const uint8_t *after = p + 2 + (head >> 8 & 0x7f);
     if ((head & (XS_SHORT_FIELD | (uint32_t)XS_SHORT_FIELD << 16)) != (XS_TAG(4, XS_BYTES) | XS_TAG(1, XS_VARINT) << 16)) return NULL;
-    if (behind > end) return NULL;
+    if (after > end) return NULL;
     int slot = select->dense[head >> 24];
-    if (slot < 0) return behind - p < 2 + XS_PLAIN_STAT ? NULL : behind;
-    return xs_keep_number(event, slot, p[4], p + 5, behind) ? behind : NULL;
+    if (slot < 0) return after - p < 2 + XS_PLAIN_STAT ? NULL : after;
+    return xs_keep_number(event, slot, p[4], p + 5, after) ? after : NULL;
 }
 
-/* Nearly every event: its id, offset and duration, where they are not 0, then plain stats. False if the next of the line is anything else;
- * what was found is then in vain. */
+/* Reads the next field of the line if it is a plain event, as nearly all are: id, offset and duration, each unless 0, then plain stats.
+ * Else false, with `walk` unchanged and `event` undefined. */
 static inline bool xs_next_plain_event(xs_walk *walk, const xs_select *select, xs_event *event, int64_t *offset_ps) {
     const uint8_t *p = walk->p;
     uint64_t id = 0, offset = 0, duration = 0;
@@ -83,9 +83,9 @@ static inline bool xs_next_plain_event(xs_walk *walk, const xs_select *select, x
     event->occurrences = 1;
     event->aggregated = false;
     event->present = 0;
-    if (p < end && *p == XS_TAG(1, XS_VARINT) && !(p = xs_word(p + 1, &id))) return false;
-    if (p < end && *p == XS_TAG(2, XS_VARINT) && !(p = xs_word(p + 1, &offset))) return false;
-    if (p < end && *p == XS_TAG(3, XS_VARINT) && !(p = xs_word(p + 1, &duration))) return false;
+    if (p < end && *p == XS_TAG(1, XS_VARINT) && !(p = xs_word_varint(p + 1, &id))) return false;
+    if (p < end && *p == XS_TAG(2, XS_VARINT) && !(p = xs_word_varint(p + 1, &offset))) return false;
+    if (p < end && *p == XS_TAG(3, XS_VARINT) && !(p = xs_word_varint(p + 1, &duration))) return false;
     while (p < end) {
         if (!(p = xs_next_plain_stat(select, event, p, end))) return false;
     }
@@ -98,7 +98,7 @@ static inline bool xs_next_plain_event(xs_walk *walk, const xs_select *select, x
     return true;
 }
 
-/* One XStat, kept if its metadata id was asked for. False at a fault. */
+/* Reads an XStat and keeps it if its metadata id is selected. False at a fault. */
 static inline bool xs_read_stat(xs_walk *walk, const xs_select *select, xs_event *event, const uint8_t *p, const uint8_t *end) {
     const uint8_t *safe = walk->bytes.base + walk->bytes.size;
     uint64_t id = 0;
@@ -114,7 +114,7 @@ static inline bool xs_read_stat(xs_walk *walk, const xs_select *select, xs_event
             case XS_TAG(1, XS_VARINT):
                 p = xs_varint(p, end, safe, &id, &walk->fault);
                 if (!p) return false;
-                if (xs_slot(select, id) < 0) return true; /* nobody asked: its value need not be looked at */
+                if (xs_slot(select, id) < 0) return true; /* not selected: the value need not be decoded */
                 break;
             case XS_TAG(2, XS_EIGHT):
                 if (end - p < 8) return xs_fail(&walk->fault, XS_SHORT_BYTES, start);
@@ -148,11 +148,11 @@ static inline bool xs_read_stat(xs_walk *walk, const xs_select *select, xs_event
 }
 
 static inline bool xs_wanted_event(const xs_select *select, const xs_event *event) {
-    if (!select->some) return true;
+    if (!select->filtered) return true;
     return (event->present & select->having) || xs_set_find(&select->only, &event->metadata_id) >= 0;
 }
 
-/* Any XEvent, field by field, until its id alone says that nobody asked for it. False at a fault. */
+/* Reads an XEvent of any form, field by field; stops early if its metadata id alone shows that it is not selected. False at a fault. */
 static inline bool xs_read_any_event(xs_walk *walk, const xs_select *select, xs_event *event, int64_t *offset_ps, const uint8_t *p,
                                      const uint8_t *end) {
     const uint8_t *safe = walk->bytes.base + walk->bytes.size;
@@ -206,7 +206,7 @@ static inline bool xs_read_any_event(xs_walk *walk, const xs_select *select, xs_
     return true;
 }
 
-/* The message of the next event of the line lies at `*begin` … `*end`. False at the end of the line or at a fault. */
+/* Finds the message of the line's next event: `*begin` … `*end`. False at the end of the line or at a fault. */
 static inline bool xs_next_message(xs_walk *walk, const uint8_t **begin, const uint8_t **end) {
     const uint8_t *safe = walk->bytes.base + walk->bytes.size;
     while (walk->p < walk->end) {
@@ -237,15 +237,15 @@ static inline bool xs_next_message(xs_walk *walk, const uint8_t **begin, const u
     return false;
 }
 
-/* The next event of the line, whatever it looks like; as `xs_next_event`. */
-static XS_APART bool xs_next_any_event(xs_walk *walk, const xs_select *select, xs_event *event, int64_t *offset_ps) {
+/* Reads the next event of the line, of any form. False at the end of the line or at a fault. */
+static XS_NOINLINE bool xs_next_any_event(xs_walk *walk, const xs_select *select, xs_event *event, int64_t *offset_ps) {
     const uint8_t *begin, *end;
     if (!xs_next_message(walk, &begin, &end) || !xs_read_any_event(walk, select, event, offset_ps, begin, end)) return false;
     bool negative = event->duration_ps < 0 || event->occurrences < 0;
     return !negative || !xs_wanted_event(select, event) || xs_fail(&walk->fault, XS_NEGATIVE, begin);
 }
 
-/* The next event of the line. False at its end or at a fault. */
+/* Reads the next event of the line. False at the end of the line or at a fault. */
 static inline bool xs_next_event(xs_walk *walk, const xs_select *select, xs_event *event) {
     int64_t offset_ps, stop;
     if (!xs_next_plain_event(walk, select, event, &offset_ps) && !xs_next_any_event(walk, select, event, &offset_ps)) return false;

@@ -1,4 +1,4 @@
-/* Gaps between disjoint intervals: each long one for itself, of short ones one for several. */
+/* Gaps between disjoint intervals: long gaps one by one, short gaps in groups. */
 #include "scan_core.h"
 
 static bool keep(xs_list *gaps, const xs_gap *gap) {
@@ -13,7 +13,7 @@ bool xs_gaps(const xs_interval *busy, size_t count, const int64_t *edges, size_t
     for (size_t i = 1; i < count; i++) idle += (uint64_t)busy[i].begin - (uint64_t)busy[i - 1].end;
     uint64_t least = idle / (uint64_t)most;
     if (!least) least = 1;
-    if (least > INT64_MAX / 2) least = INT64_MAX / 2; /* the sum of two that are shorter has 63 bits */
+    if (least > INT64_MAX / 2) least = INT64_MAX / 2; /* so that the sum of two shorter gaps fits into 63 bits */
     for (size_t i = 1, edge = 0, begun = 0; i < count; i++) {
         int64_t begin = busy[i - 1].end, end = busy[i].begin;
         uint64_t length = (uint64_t)end - (uint64_t)begin;

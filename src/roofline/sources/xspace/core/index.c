@@ -1,7 +1,7 @@
 /* The index of a profile: planes, lines and metadata entries, found by skipping over events and values.
  *
- * Functions return false only without memory; what is wrong with the file is noted in `damages`, and reading goes on with whatever
- * still has a length that holds.
+ * Functions return false only without memory or when `bounds` stop them. Faults of the file are noted in `damages`, and reading continues
+ * after a faulty message if its length is valid.
  */
 #include <stdlib.h>
 
@@ -17,8 +17,8 @@ static xs_span span_of(const xs_index *index, const uint8_t *begin, const uint8_
     return (xs_span){(size_t)(begin - index->bytes.base), (size_t)(end - begin)};
 }
 
-/* Notes what is wrong. A damaged file may be wrong at every step: only the first few are kept. */
-static bool damaged(xs_index *index, const xs_fault *fault, int64_t plane, int64_t line) {
+/* Notes a fault. A damaged file may have very many: only the first few are kept. */
+static bool note_damage(xs_index *index, const xs_fault *fault, int64_t plane, int64_t line) {
     if (index->damages.count >= MOST_DAMAGES) return true;
     xs_damage *damage = xs_list_add(&index->damages, sizeof *damage);
     if (!damage) return false;
@@ -26,30 +26,30 @@ static bool damaged(xs_index *index, const xs_fault *fault, int64_t plane, int64
     return true;
 }
 
-/* In a message that the file ends in, running out of bytes is no damage of its own: the file is truncated. */
-static void blame_the_cut(const xs_index *index, xs_fault *fault) {
+/* In the message that the end of the file cuts off, a number or length that runs past the end is reported as truncation. */
+static void report_as_truncated(const xs_index *index, xs_fault *fault) {
     if (fault->kind == XS_SHORT_VARINT || fault->kind == XS_SHORT_BYTES) {
         *fault = (xs_fault){XS_TRUNCATED, index->bytes.base + index->bytes.size};
     }
 }
 
-enum { TICK = 1 << 16 }; /* messages between two questions */
+enum { CHECK_INTERVAL = 1 << 16 }; /* messages between two calls of go_on */
 
-/* Counts a message; false when the index is not to be finished. */
-static bool goes_on(xs_index *index) {
+/* Counts a message; false if `bounds` stop the index. */
+static bool count_message(xs_index *index) {
     xs_bounds *bounds = index->bounds;
     if (!bounds) return true;
-    bounds->met++;
-    bounds->too_many = bounds->met > bounds->most;
-    if (bounds->met % TICK == 0 && bounds->go_on) bounds->stopped = !bounds->go_on();
+    bounds->messages++;
+    bounds->too_many = bounds->messages > bounds->most;
+    if (bounds->messages % CHECK_INTERVAL == 0 && bounds->go_on) bounds->stopped = !bounds->go_on();
     return !bounds->too_many && !bounds->stopped;
 }
 
-static bool of_wire(const xs_field *field, int wire, const uint8_t *start, xs_fault *fault) {
+static bool check_wire(const xs_field *field, int wire, const uint8_t *start, xs_fault *fault) {
     return field->wire == wire || xs_fail(fault, XS_WRONG_WIRE, start);
 }
 
-/* What a line says of itself before its first event; the events are left alone. False at a fault. */
+/* Reads the fields of a line before its first event. False at a fault. */
 static bool read_line(xs_index *index, xs_line *line, xs_fault *fault) {
     const uint8_t *p = index->bytes.base + line->bytes.offset, *end = p + line->bytes.length;
     const uint8_t *safe = index->bytes.base + index->bytes.size;
@@ -57,19 +57,19 @@ static bool read_line(xs_index *index, xs_line *line, xs_fault *fault) {
         const uint8_t *start = p;
         xs_field field;
         p = xs_next(p, end, safe, &field, fault);
-        if (field.number == XLINE_EVENTS) return true; /* what is wrong with an event is found when it is read */
+        if (field.number == XLINE_EVENTS) return true; /* events are checked when they are read */
         if (!p) return false;
         switch (field.number) {
             case XLINE_ID:
-                if (!of_wire(&field, XS_VARINT, start, fault)) return false;
+                if (!check_wire(&field, XS_VARINT, start, fault)) return false;
                 line->id = (int64_t)field.value;
                 break;
             case XLINE_NAME:
-                if (!of_wire(&field, XS_BYTES, start, fault)) return false;
+                if (!check_wire(&field, XS_BYTES, start, fault)) return false;
                 line->name = span_of(index, field.begin, field.end);
                 break;
             case XLINE_TIMESTAMP_NS:
-                if (!of_wire(&field, XS_VARINT, start, fault)) return false;
+                if (!check_wire(&field, XS_VARINT, start, fault)) return false;
                 line->timestamp_ns = (int64_t)field.value;
                 break;
             case XLINE_DURATION_PS:
@@ -91,10 +91,10 @@ static bool add_line(xs_index *index, size_t plane, const xs_field *field, bool 
     line->bytes = span_of(index, field->begin, field->end);
     line->plane = plane;
     line->whole = whole;
-    return read_line(index, line, &fault) || !whole || damaged(index, &fault, (int64_t)plane, row);
+    return read_line(index, line, &fault) || !whole || note_damage(index, &fault, (int64_t)plane, row);
 }
 
-/* An entry of a metadata map. A damaged one is noted and left out. */
+/* Adds an entry of a metadata map. A damaged entry is noted and left out. */
 static bool add_entry(xs_index *index, xs_list *table, size_t plane, const xs_field *outer) {
     const uint8_t *p = outer->begin, *safe = index->bytes.base + index->bytes.size;
     xs_entry found = {0};
@@ -103,12 +103,12 @@ static bool add_entry(xs_index *index, xs_list *table, size_t plane, const xs_fi
         const uint8_t *start = p;
         xs_field field;
         p = xs_next(p, outer->end, safe, &field, &fault);
-        if (!p) return damaged(index, &fault, (int64_t)plane, -1);
+        if (!p) return note_damage(index, &fault, (int64_t)plane, -1);
         if (field.number == ENTRY_KEY) {
-            if (!of_wire(&field, XS_VARINT, start, &fault)) return damaged(index, &fault, (int64_t)plane, -1);
+            if (!check_wire(&field, XS_VARINT, start, &fault)) return note_damage(index, &fault, (int64_t)plane, -1);
             found.id = (int64_t)field.value;
         } else if (field.number == ENTRY_VALUE) {
-            if (!of_wire(&field, XS_BYTES, start, &fault)) return damaged(index, &fault, (int64_t)plane, -1);
+            if (!check_wire(&field, XS_BYTES, start, &fault)) return note_damage(index, &fault, (int64_t)plane, -1);
             found.value = span_of(index, field.begin, field.end);
         } else {
             index->unknown++;
@@ -131,7 +131,7 @@ static bool take_plane_field(xs_index *index, size_t row, const xs_field *field,
     xs_plane *plane = &XS_AT(index->planes, xs_plane, row);
     int wire = field->number == XPLANE_ID ? XS_VARINT : field->number <= XPLANE_STATS ? XS_BYTES : field->wire;
     xs_fault fault = {0};
-    if (!of_wire(field, wire, start, &fault)) return damaged(index, &fault, (int64_t)row, -1);
+    if (!check_wire(field, wire, start, &fault)) return note_damage(index, &fault, (int64_t)row, -1);
     switch (field->number) {
         case XPLANE_ID:
             plane->id = (int64_t)field->value;
@@ -153,7 +153,7 @@ static bool take_plane_field(xs_index *index, size_t row, const xs_field *field,
     }
 }
 
-/* The fields of a plane, up to the first whose length does not hold: nothing behind that can be found. */
+/* Reads the fields of a plane, up to the first with an invalid length: where the next one begins is then unknown. */
 static bool read_plane(xs_index *index, size_t row, const xs_field *outer, bool whole) {
     const uint8_t *p = outer->begin, *safe = index->bytes.base + index->bytes.size;
     while (p < outer->end) {
@@ -165,10 +165,10 @@ static bool read_plane(xs_index *index, size_t row, const xs_field *outer, bool 
             bool cut_line = field.number == XPLANE_LINES && field.begin;
             int64_t line = cut_line ? (int64_t)index->lines.count : -1;
             if (cut_line && !add_line(index, row, &field, false)) return false;
-            if (!whole) blame_the_cut(index, &fault);
-            return damaged(index, &fault, (int64_t)row, line);
+            if (!whole) report_as_truncated(index, &fault);
+            return note_damage(index, &fault, (int64_t)row, line);
         }
-        if (!goes_on(index) || !take_plane_field(index, row, &field, start)) return false;
+        if (!count_message(index) || !take_plane_field(index, row, &field, start)) return false;
     }
     return true;
 }
@@ -183,19 +183,19 @@ static bool add_plane(xs_index *index, const xs_field *field, bool whole) {
     plane->events.first = index->events.count;
     plane->names.first = index->names.count;
     plane->stats.first = index->stats.count;
-    bool room = read_plane(index, row, field, whole);
+    bool ok = read_plane(index, row, field, whole);
     plane = &XS_AT(index->planes, xs_plane, row);
     plane->lines.count = index->lines.count - plane->lines.first;
     plane->events.count = index->events.count - plane->events.first;
     plane->names.count = index->names.count - plane->names.first;
     plane->stats.count = index->stats.count - plane->stats.first;
-    return room;
+    return ok;
 }
 
 static bool take_space_field(xs_index *index, const xs_field *field, const uint8_t *start) {
     xs_fault fault = {0};
     xs_list *texts = NULL;
-    if (field->number <= XSPACE_HOSTNAMES && !of_wire(field, XS_BYTES, start, &fault)) return damaged(index, &fault, -1, -1);
+    if (field->number <= XSPACE_HOSTNAMES && !check_wire(field, XS_BYTES, start, &fault)) return note_damage(index, &fault, -1, -1);
     switch (field->number) {
         case XSPACE_PLANES:
             return add_plane(index, field, true);
@@ -229,11 +229,11 @@ static bool read_space(xs_index *index) {
             bool cut_plane = field.number == XSPACE_PLANES && field.begin;
             size_t before = index->damages.count;
             if (cut_plane && !add_plane(index, &field, false)) return false;
-            if (index->damages.count > before) return true; /* the plane knows better where the file ends */
-            blame_the_cut(index, &fault);
-            return damaged(index, &fault, cut_plane ? (int64_t)index->planes.count - 1 : -1, -1);
+            if (index->damages.count > before) return true; /* reported more precisely while reading the plane */
+            report_as_truncated(index, &fault);
+            return note_damage(index, &fault, cut_plane ? (int64_t)index->planes.count - 1 : -1, -1);
         }
-        if (!goes_on(index) || !take_space_field(index, &field, start)) return false;
+        if (!count_message(index) || !take_space_field(index, &field, start)) return false;
     }
     return true;
 }

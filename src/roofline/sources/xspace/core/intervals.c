@@ -1,5 +1,5 @@
-/* Unions of intervals. Intervals mostly come in order; where they do not, a new run begins, and runs are merged as they pile up, each
- * with one of about its own length: n log(runs) work at most, and memory for the union only.
+/* Unions of intervals. Intervals mostly come in order; one that does not starts a new run. A run is merged with the run before it once
+ * both are about equally long, so that n intervals take O(n log(runs)) time, and memory for the union only.
  */
 #include <stdlib.h>
 
@@ -9,30 +9,30 @@ static size_t start_of(const xs_union *set, size_t run) { return run < set->runs
 
 static size_t length_of(const xs_union *set, size_t run) { return start_of(set, run + 1) - start_of(set, run); }
 
-/* Merges the last two runs. The first is moved aside; what is written never overtakes what is read of the second. */
+/* Merges the last two runs in place. The first is copied, so that no interval of the second is overwritten before it is read. */
 static bool merge_last_two(xs_union *set) {
     size_t first = start_of(set, set->runs.count - 2), second = start_of(set, set->runs.count - 1), end = set->intervals.count;
-    xs_interval *all = set->intervals.data, *aside = malloc((second - first) * sizeof *aside);
-    if (!aside) return false;
-    memcpy(aside, all + first, (second - first) * sizeof *aside);
+    xs_interval *all = set->intervals.data, *copy = malloc((second - first) * sizeof *copy);
+    if (!copy) return false;
+    memcpy(copy, all + first, (second - first) * sizeof *copy);
     size_t out = first;
     for (size_t i = 0, j = second; i < second - first || j < end;) {
-        bool left = j == end || (i < second - first && aside[i].begin <= all[j].begin);
-        xs_interval next = left ? aside[i++] : all[j++];
+        bool left = j == end || (i < second - first && copy[i].begin <= all[j].begin);
+        xs_interval next = left ? copy[i++] : all[j++];
         if (out > first && next.begin <= all[out - 1].end) {
             if (next.end > all[out - 1].end) all[out - 1].end = next.end;
         } else {
             all[out++] = next;
         }
     }
-    free(aside);
+    free(copy);
     set->intervals.count = out;
     set->runs.count--;
     return true;
 }
 
-/* Whether the last run has grown to about the length of the one before it. */
-static bool ripe(const xs_union *set) {
+/* Whether the last run is about as long as the run before it. */
+static bool should_merge(const xs_union *set) {
     return set->runs.count > 1 && length_of(set, set->runs.count - 2) <= 2 * length_of(set, set->runs.count - 1);
 }
 
@@ -41,8 +41,8 @@ bool xs_union_add(xs_union *set, int64_t begin, int64_t end) {
     if (begin == end) return true;
     while (set->intervals.count) {
         last = &XS_AT(set->intervals, xs_interval, set->intervals.count - 1);
-        if (last->begin <= begin || !ripe(set)) break;
-        if (!merge_last_two(set)) return false; /* which may bring another interval to the end */
+        if (last->begin <= begin || !should_merge(set)) break;
+        if (!merge_last_two(set)) return false; /* the last interval may now be another */
     }
     if (last && last->begin <= begin && begin <= last->end) {
         if (end > last->end) last->end = end;

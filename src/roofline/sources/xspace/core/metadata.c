@@ -1,4 +1,4 @@
-/* Stats and metadata: messages that are read one at a time, when asked for. */
+/* Stats and metadata: messages that are read one at a time, on request. */
 #include "scan_core.h"
 
 enum { STAT_METADATA_ID = 1, STAT_DOUBLE, STAT_UINT64, STAT_INT64, STAT_STR, STAT_BYTES, STAT_REF };
@@ -8,7 +8,7 @@ static xs_span span_of(const xs_bytes *bytes, const xs_field *field) {
     return (xs_span){(size_t)(field->begin - bytes->base), (size_t)(field->end - field->begin)};
 }
 
-/* The next field, whose wire type must be the one that `wire_of` gives its number; NULL at a fault. */
+/* Reads the next field, which must have the wire type that `wire_of` returns for it; NULL at a fault. */
 static const uint8_t *next_field(const xs_bytes *bytes, const uint8_t *p, const uint8_t *end, int (*wire_of)(const xs_field *), xs_field *field,
                                  xs_fault *fault) {
     const uint8_t *start = p;
@@ -23,7 +23,7 @@ static int stat_wire(const xs_field *field) {
 
 static int metadata_wire(const xs_field *field) {
     if (field->number > METADATA_CHILD_ID) return field->wire;
-    if (field->number == METADATA_CHILD_ID) return field->wire == XS_BYTES ? XS_BYTES : XS_VARINT; /* packed, or one a field */
+    if (field->number == METADATA_CHILD_ID) return field->wire == XS_BYTES ? XS_BYTES : XS_VARINT; /* packed or not */
     return field->number == METADATA_ID ? XS_VARINT : XS_BYTES;
 }
 

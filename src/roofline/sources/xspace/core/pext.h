@@ -1,4 +1,4 @@
-/* Whether this compiler can also build for x86 processors that gather the bits of a number in one instruction. */
+/* Whether this compiler can build code for x86 CPUs with pext, which gathers the bits of a number in one instruction. */
 #ifndef ROOFLINE_XSPACE_PEXT_H
 #define ROOFLINE_XSPACE_PEXT_H
 

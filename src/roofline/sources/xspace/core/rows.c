@@ -1,7 +1,7 @@
 /* The events of a line as columns. */
 #include "event.h"
 
-/* The value as a column holds it: a number, the bits of a double, or the row of a text; false without memory. */
+/* The value to store in a column: a number, the bits of a double, or the row of a text; false without memory. */
 static bool column_value(const xs_walk *walk, xs_texts *texts, const xs_value *value, int64_t *out) {
     if (value->kind != XS_STRING && value->kind != XS_BLOB) {
         *out = (int64_t)value->value;
@@ -17,7 +17,7 @@ static bool push_kind(xs_list *list, uint8_t kind) {
     return true;
 }
 
-/* Most events stand for themselves: the column exists from the first that does not. */
+/* Most lines have no pre-aggregated events: the column is filled only after the first of them. */
 static bool push_occurrences(xs_rows *rows, const xs_event *event) {
     if (!event->aggregated && !rows->occurrences.count) return true;
     while (rows->occurrences.count + 1 < rows->ids.count) {
@@ -39,7 +39,7 @@ static bool push(xs_rows *rows, const xs_event *event) {
     return true;
 }
 
-/* The first instant that is not before a time: mostly the one that was found last. */
+/* The first instant at or after a time; `last` is the previous result, which is tried first. */
 static size_t first_from(const xs_list *instants, size_t last, int64_t time) {
     const int64_t *at = instants->data;
     size_t low = 0, high = instants->count;
@@ -52,12 +52,12 @@ static size_t first_from(const xs_list *instants, size_t last, int64_t time) {
     return low;
 }
 
-/* Whether an instant lies in the event, from its start to before its end. */
+/* Whether an instant lies in the event: start <= instant < end. */
 static bool covers_an_instant(xs_rows *rows, const xs_event *event) {
     const xs_list *instants = &rows->instants;
     if (event->aggregated || event->duration_ps <= 0) return false;
     rows->instant = first_from(instants, rows->instant, event->start_ps);
-    /* Not before the start, so the difference has no sign. */
+    /* The instant is not before the start, so the difference is not negative. */
     return rows->instant < instants->count &&
            (uint64_t)XS_AT(*instants, int64_t, rows->instant) - (uint64_t)event->start_ps < (uint64_t)event->duration_ps;
 }

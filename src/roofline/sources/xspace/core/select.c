@@ -1,4 +1,4 @@
-/* What a job reads, and where. */
+/* Which stats and events a job selects, and its position in the line. */
 #include "scan_core.h"
 
 static const int64_t PS_PER_NS = 1000;
@@ -18,11 +18,11 @@ bool xs_select_stat(xs_select *select, int64_t id, int slot) {
     }
     int64_t row = xs_set_add(&select->sparse, &id);
     if (row < 0) return false;
-    return (size_t)row < select->sparse_slots.count || xs_push(&select->sparse_slots, slot); /* of an id asked for twice, the first */
+    return (size_t)row < select->sparse_slots.count || xs_push(&select->sparse_slots, slot); /* an id given twice keeps its first slot */
 }
 
 bool xs_select_only(xs_select *select, int64_t metadata_id) {
-    select->some = true;
+    select->filtered = true;
     return xs_set_add(&select->only, &metadata_id) >= 0;
 }
 

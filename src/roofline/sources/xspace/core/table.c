@@ -23,8 +23,8 @@ void xs_list_free(xs_list *list) {
     *list = (xs_list){0};
 }
 
-/* Twice the places, at most half of them taken. */
-static uint32_t *more_places(size_t *mask, const uint32_t *old) {
+/* An empty hash table of twice the size, which is then at most half full. */
+static uint32_t *larger_table(size_t *mask, const uint32_t *old) {
     size_t places = old ? 2 * (*mask + 1) : FIRST_PLACES;
     uint32_t *fresh = calloc(places, sizeof *fresh);
     if (fresh) *mask = places - 1;
@@ -32,7 +32,7 @@ static uint32_t *more_places(size_t *mask, const uint32_t *old) {
 }
 
 bool xs_set_rehash(xs_set *set) {
-    uint32_t *fresh = more_places(&set->mask, set->places);
+    uint32_t *fresh = larger_table(&set->mask, set->places);
     if (!fresh) return false;
     free(set->places);
     set->places = fresh;
@@ -81,7 +81,7 @@ typedef struct {
 int64_t xs_texts_add(xs_texts *texts, const uint8_t *base, size_t offset, size_t length) {
     size_t count = texts->spans.count;
     if (!texts->places || 2 * count > texts->mask) {
-        uint32_t *fresh = more_places(&texts->mask, texts->places);
+        uint32_t *fresh = larger_table(&texts->mask, texts->places);
         if (!fresh) return -1;
         free(texts->places);
         texts->places = fresh;

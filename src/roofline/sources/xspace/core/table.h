@@ -1,4 +1,4 @@
-/* Growing tables: lists of records, sets of integer rows, interned texts. Every function that may lack memory says so. */
+/* Growing tables: lists of records, sets of integer rows, distinct texts. Functions that allocate memory report when there is none. */
 #ifndef ROOFLINE_XSPACE_TABLE_H
 #define ROOFLINE_XSPACE_TABLE_H
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Records of one width, one after the other. */
+/* An array of records of equal width. */
 typedef struct {
     void *data;
     size_t count, capacity;
@@ -18,7 +18,7 @@ void xs_list_free(xs_list *list);
 
 #define XS_AT(list, type, row) (((type *)(list).data)[row])
 
-/* Room for one more record, zeroed; NULL without memory. */
+/* Appends a zeroed record and returns it; NULL without memory. */
 static inline void *xs_list_add(xs_list *list, size_t width) {
     if (list->count == list->capacity && !xs_list_grow(list, width)) return NULL;
     void *record = (char *)list->data + width * list->count++;
@@ -32,11 +32,11 @@ static inline bool xs_push(xs_list *list, int64_t value) {
     return true;
 }
 
-/* Distinct rows of `width` integers, numbered in the order they came. */
+/* Distinct rows of `width` integers, numbered in the order they were added. */
 typedef struct {
     size_t width;
     xs_list rows;
-    uint32_t *places; /* number + 1 of the row, 0 for none; a power of two of them */
+    uint32_t *places; /* hash table of row numbers + 1, 0 for an empty place; its size is a power of two */
     size_t mask;
 } xs_set;
 
@@ -47,8 +47,8 @@ void xs_set_free(xs_set *set);
 
 static inline size_t xs_set_count(const xs_set *set) { return set->rows.count; }
 
-/* Hashes are of one process alone: who writes a file cannot choose values that share a place. Rows keep the order they came in, so
- * nothing that is told of a file depends on it. */
+/* Hashes are seeded per process, so a crafted file cannot make its values collide. Rows keep the order in which they were added, so no
+ * result depends on the seed. */
 typedef struct {
     uint64_t start, factor; /* the factor is odd */
 } xs_seed;
@@ -82,15 +82,15 @@ static inline int64_t xs_set_find(const xs_set *set, const int64_t *row) {
 
 int64_t xs_set_insert(xs_set *set, const int64_t *row);
 
-/* The number of a row, which is added if it is new; -1 without memory. */
+/* The number of a row, added if it is new; -1 without memory. */
 static inline int64_t xs_set_add(xs_set *set, const int64_t *row) {
     int64_t found = xs_set_find(set, row);
     return found >= 0 ? found : xs_set_insert(set, row);
 }
 
-/* Distinct strings of the buffer, each by the place where it was first seen. */
+/* Distinct strings of the buffer, each given by its first occurrence. */
 typedef struct {
-    xs_list spans; /* offset and length, two size_t a text */
+    xs_list spans; /* offset and length of each text, two size_t */
     uint32_t *places;
     size_t mask;
 } xs_texts;

@@ -1,11 +1,11 @@
-/* Sums over the events of each distinct key. Count, time and extremes are added as events come; what depends on their order in time
- * (self time, busy intervals, overlaps, async pairs) is left to order.c.
+/* Sums over the events of each distinct key. Count, time and extremes are added up as events are read; order.c computes what depends on
+ * their order in time (self time, busy intervals, overlaps, async pairs).
  */
 #include "totals_loop.h"
 
 bool xs_totals_run(xs_totals *totals, size_t budget) {
 #if XS_PEXT_BUILT
-    /* The first two Zens have the instruction, and take longer over it than over the dozen that it stands for. */
+    /* On Zen 1 and 2 pext is slower than the dozen instructions that it replaces. */
     __builtin_cpu_init();
     if (__builtin_cpu_supports("bmi2") && !__builtin_cpu_is("znver1") && !__builtin_cpu_is("znver2")) return xs_totals_run_pext(totals, budget);
 #endif

@@ -1,10 +1,10 @@
-/* The loop of totals.c, compiled twice: for every processor, and for those that gather bits (totals_pext.c). */
+/* The loop of totals.c, compiled twice: for all CPUs, and for those with pext (totals_pext.c). */
 #ifndef ROOFLINE_XSPACE_TOTALS_LOOP_H
 #define ROOFLINE_XSPACE_TOTALS_LOOP_H
 
 #include "event.h"
 
-/* The step a value falls into. Values mostly rise, so the last interval and the next are tried before a search. */
+/* The label of the step that a value falls into. Values mostly rise, so the last step and the next are tried before a binary search. */
 static int64_t label_of(xs_totals *totals, int64_t value) {
     const xs_step *steps = totals->steps.data;
     size_t count = totals->steps.count, low = 0, high = count;
@@ -14,7 +14,7 @@ static int64_t label_of(xs_totals *totals, int64_t value) {
             return value < steps[near].high ? steps[near].label : XS_NO_LABEL;
         }
     }
-    while (low < high) { /* the first that begins behind the value */
+    while (low < high) { /* the first step that begins after the value */
         size_t middle = low + (high - low) / 2;
         if (steps[middle].low <= value) low = middle + 1;
         else high = middle;
@@ -24,7 +24,7 @@ static int64_t label_of(xs_totals *totals, int64_t value) {
     return value < steps[low - 1].high ? steps[low - 1].label : XS_NO_LABEL;
 }
 
-/* The number of a key, new or known; -1 without memory. The one that followed the last event's key before is tried first. */
+/* The row number of a key, added if it is new; -1 without memory. Tries first the key that followed the last event's key before. */
 static int64_t row_of(xs_totals *totals, const int64_t *row) {
     const xs_set *set = &totals->key_set;
     if (totals->key < 0) return xs_set_add(&totals->key_set, row);
@@ -35,7 +35,7 @@ static int64_t row_of(xs_totals *totals, const int64_t *row) {
     return key;
 }
 
-/* The row of an event's key; -1 without memory. */
+/* The row number of an event's key; -1 without memory. */
 static int64_t key_of(xs_totals *totals, const xs_event *event) {
     int64_t row[2 + XS_SLOTS];
     uint64_t kinds = 0;
@@ -76,7 +76,7 @@ static bool number_of(const xs_event *event, int slot, int64_t *out) {
     return numbers >> found->kind & 1;
 }
 
-/* When the event began and how long it took: by the device's own clock where it carries one. False beyond 63 bits. */
+/* Start and duration of an event, by the device's own clock if the event has its times. False beyond 63 bits. */
 static bool times_of(const xs_totals *totals, const xs_event *event, int64_t *start, int64_t *duration) {
     int64_t stop;
     if (number_of(event, totals->offset_slot, start) && number_of(event, totals->duration_slot, duration)) {
@@ -87,15 +87,15 @@ static bool times_of(const xs_totals *totals, const xs_event *event, int64_t *st
     return true;
 }
 
-static void add_stats(const xs_totals *totals, const xs_event *event, xs_total *total, xs_waiting *waiting) {
+static void add_stats(const xs_totals *totals, const xs_event *event, xs_total *total, xs_pending *pending) {
     for (int i = 0; i < totals->distincts; i++) {
         int slot = totals->distinct_slots[i];
         if (!(event->present >> slot & 1)) continue;
         uint64_t value = event->values[slot].value;
         if (total->distinct[i] == 0) total->first[i] = value;
         if (total->distinct[i] == 0 || total->last[i] != value) total->distinct[i]++;
-        total->last[i] = waiting->distinct[i] = value;
-        waiting->present |= 1u << i;
+        total->last[i] = pending->distinct[i] = value;
+        pending->present |= 1u << i;
     }
     for (int i = 0; i < totals->sums; i++) {
         int slot = totals->sum_slots[i];
@@ -128,17 +128,17 @@ static int64_t cell_of(xs_totals *totals, int64_t key, int64_t label) {
     return total->cell;
 }
 
-/* The event that lies behind those that wait joins them. */
-static xs_fault_kind wait_in_order(xs_totals *totals) {
-    const xs_waiting *event = &totals->window[totals->tail % XS_RING], *last = &totals->window[(totals->tail - 1) % XS_RING];
-    xs_fault_kind wrong = XS_FINE;
+/* Adds the event that was just written after the last one of the window to it. */
+static xs_fault_kind add_to_window(xs_totals *totals) {
+    const xs_pending *event = &totals->window[totals->tail % XS_RING], *last = &totals->window[(totals->tail - 1) % XS_RING];
+    xs_fault_kind fault = XS_FINE;
     if (totals->started && event->start < totals->drained) {
         totals->rewinds++;
-        wrong = xs_order_close(totals);
+        fault = xs_order_close(totals);
     }
-    if (totals->tail - totals->head == XS_WINDOW && !wrong) wrong = xs_order_settle(totals);
-    if (wrong) return wrong;
-    if (totals->tail++ != totals->head && xs_before(event, last)) xs_order_move(totals);
+    if (totals->tail - totals->head == XS_WINDOW && !fault) fault = xs_order_pop(totals);
+    if (fault) return fault;
+    if (totals->tail++ != totals->head && xs_before(event, last)) xs_order_insert(totals);
     return XS_FINE;
 }
 
@@ -157,20 +157,20 @@ static xs_fault_kind add_event(xs_totals *totals, const xs_event *event) {
     if (cell == -2) return XS_NO_MEMORY;
 
     xs_total *total = &XS_AT(totals->totals, xs_total, key);
-    xs_waiting *waiting = &totals->window[totals->tail % XS_RING];
+    xs_pending *pending = &totals->window[totals->tail % XS_RING];
     int64_t end = start + duration;
-    waiting->start = start;
-    waiting->end = end;
-    waiting->key = (uint32_t)key;
-    waiting->cell = (int32_t)cell;
-    waiting->present = 0;
+    pending->start = start;
+    pending->end = end;
+    pending->key = (uint32_t)key;
+    pending->cell = (int32_t)cell;
+    pending->present = 0;
     if (!xs_add(total->count, event->occurrences, &total->count)) return XS_OVERFLOW;
     if (!xs_add(total->time_ps, duration, &total->time_ps)) return XS_OVERFLOW;
     if (start < total->first_ps) total->first_ps = start;
     if (end > total->last_ps) total->last_ps = end;
     if (duration < total->shortest_ps) total->shortest_ps = duration;
     if (duration > total->longest_ps) total->longest_ps = duration;
-    add_stats(totals, event, total, waiting);
+    add_stats(totals, event, total, pending);
     if (cell >= 0) { /* parts of the sums just checked: they cannot overflow */
         xs_cell *part = &XS_AT(totals->cells, xs_cell, cell);
         part->count += event->occurrences;
@@ -178,11 +178,11 @@ static xs_fault_kind add_event(xs_totals *totals, const xs_event *event) {
         if (!event->aggregated && start < part->first_ps) part->first_ps = start;
         if (!event->aggregated && end > part->last_ps) part->last_ps = end;
     }
-    if (event->aggregated) { /* many events in one, with no place in time */
+    if (event->aggregated) { /* a sum of events, without a start */
         totals->aggregated++;
         return XS_FINE;
     }
-    return wait_in_order(totals);
+    return add_to_window(totals);
 }
 
 static bool run(xs_totals *totals, size_t budget) {
@@ -191,14 +191,14 @@ static bool run(xs_totals *totals, size_t budget) {
     xs_event event = {.begin = walk->p};
     if (totals->finished) return false;
     while (!walk->fault.kind && walk->p < stop && xs_next_event(walk, &totals->select, &event)) {
-        xs_fault_kind wrong = event.wanted ? add_event(totals, &event) : XS_FINE;
-        if (wrong) xs_fail(&walk->fault, wrong, event.begin);
+        xs_fault_kind fault = event.wanted ? add_event(totals, &event) : XS_FINE;
+        if (fault) xs_fail(&walk->fault, fault, event.begin);
     }
     if (!walk->fault.kind && walk->p < walk->end) return true;
     totals->finished = true;
     if (walk->fault.kind != XS_NO_MEMORY) {
-        xs_fault_kind wrong = xs_order_flush(totals);
-        if (wrong) xs_fail(&walk->fault, wrong, event.begin);
+        xs_fault_kind fault = xs_order_flush(totals);
+        if (fault) xs_fail(&walk->fault, fault, event.begin);
     }
     return false;
 }

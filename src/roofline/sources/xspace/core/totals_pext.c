@@ -1,4 +1,4 @@
-/* The loop of totals.c for x86 processors that gather the bits of a number in one instruction: a fifth of the scanner's time. */
+/* The loop of totals.c for x86 CPUs with pext, which saves a fifth of the scanner's time. */
 #include "pext.h"
 
 #if XS_PEXT_BUILT
@@ -8,5 +8,5 @@
 
 bool xs_totals_run_pext(xs_totals *totals, size_t budget) { return run(totals, budget); }
 #else
-#include "scan_core.h" /* a file of C may not be empty */
+#include "scan_core.h" /* a C file must not be empty */
 #endif
