@@ -57,8 +57,8 @@ def test_files_that_workers_do_not_see_are_sent_to_them(
     # A worker with another file of the same name, as /tmp/profile is on every machine, must not read its own.
     monkeypatch.setattr(cluster, "_stamp", lambda file: (1, 1))
     sent: list[int] = []
-    send = cluster._Run._send
-    monkeypatch.setattr(cluster._Run, "_send", lambda self, number: sent.append(number) or send(self, number))
+    send = cluster._Run._submit_content
+    monkeypatch.setattr(cluster._Run, "_submit_content", lambda self, number: sent.append(number) or send(self, number))
     assert report(read([run_folder], cluster=dask_cluster)) == report(merge(parts))
     assert sorted(sent) == [0, 1, 2, 3]
 
@@ -74,16 +74,16 @@ def test_what_workers_cannot_read_is_raised_here(dask_cluster: str, tmp_path: Pa
 
 def test_workers_of_another_version_are_refused(dask_cluster: str, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = cluster.fingerprint(compiled=False)
-    monkeypatch.setattr(cluster, "_checked", lambda client, address, code: 2)
+    monkeypatch.setattr(cluster, "_count_workers", lambda client, address, code: 2)
     # As seen by a worker that joined after the others were asked.
     monkeypatch.setattr(cluster, "fingerprint", lambda *, compiled: "another")
     with pytest.raises(UsageError, match="joined late runs a different version of roofline"):
         read([run_folder], cluster=dask_cluster)
     monkeypatch.undo()
     with cluster._client(dask_cluster) as client:
-        assert cluster._checked(client, dask_cluster, here) == 2
+        assert cluster._count_workers(client, dask_cluster, here) == 2
         with pytest.raises(UsageError, match=r"the worker tcp://.* runs a different version of roofline"):
-            cluster._checked(client, dask_cluster, "another")
+            cluster._count_workers(client, dask_cluster, "another")
 
 
 def test_a_worker_that_dies_is_one_line_about_its_file(dask_cluster: str, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_a_worker_that_dies_is_one_line_about_its_file(dask_cluster: str, run_fo
 
         os._exit(9)
 
-    monkeypatch.setattr(cluster, "_read_there", dies)
+    monkeypatch.setattr(cluster, "_read_by_name", dies)
     with pytest.raises(SourceError, match=r"host1.xplane.pb: the workers reading it died"):
         read([run_folder / "host1.xplane.pb"], cluster=dask_cluster)
 

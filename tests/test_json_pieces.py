@@ -72,7 +72,7 @@ def test_a_baseline_in_pieces_is_the_baseline(tmp_path: Path, document: dict[str
     ("text", "said"),
     [
         ('{"changes": [' + '"a",' * 3_000 + "]}", "JSON is malformed: "),
-        ('{"changes": [' + '"a",' * 3_100 + " " * 900 + "]}", "a comma without an item behind it"),
+        ('{"changes": [' + '"a",' * 3_100 + " " * 900 + "]}", "a comma without an item after it"),
         ('{"changes": [' + '"a",' * 3_000 + "," * 900 + '"a"]}', "JSON is malformed: "),
         ('{"ops": [' + "[]," * 900 + "[]}", "a value of more than 1,600 bytes"),
         ('{"ops": [' + "1," * 9_000 + "1]}", "Expected `object`, got `int`"),
@@ -112,6 +112,6 @@ def test_no_call_reads_more_than_a_few_pieces_of_a_large_report(
     path = tmp_path / "report.json"
     path.write_text(json.dumps(document | {"ops": document["ops"] * 40}))
     sizes: list[int] = []
-    monkeypatch.setattr(json_pieces, "_bounded", lambda piece: (sizes.append(len(piece)), piece)[1])
+    monkeypatch.setattr(json_pieces, "_checked_size", lambda piece: (sizes.append(len(piece)), piece)[1])
     assert len(read_report(path).ops) == 40 * len(document["ops"])
     assert max(sizes) < 2 * json_pieces.PIECE_BYTES < path.stat().st_size / 10

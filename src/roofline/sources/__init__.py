@@ -2,7 +2,7 @@
 
     paths ── files_of ──> files ── find ──> Source ── read_part of each file (here, in processes, on a cluster) ── merge ──> Recording
 
-A source is a module and a line in `SOURCES`. It is found by the first bytes of a file and imported when its turn comes.
+A source is a module and a line in `SOURCES`. It is chosen by the first bytes of a file and imported only when it is needed.
 """
 
 import os
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """A kind of input: its name, what people call several of it, how `roofline serve` lists it, and the module that reads it.
+    """A kind of input: its name, its title in the plural, its kind as `roofline serve` lists it, and the module that reads it.
 
     The module has ``sniff(head, path)``, which recognises a file by its first bytes, and ``read(path, target)``. With ``hosts``, several
-    files can be the hosts of one run, and it has ``read_part`` (of one file) and ``merge`` instead. With ``needs_machine``, what it reads
-    depends on the machine: a program that was not compiled is fused for it. Where reading takes much that recognising does not, ``sniff``
-    is in the module ``recogniser``.
+    files can be the hosts of one run, and it has ``read_part`` (of one file) and ``merge`` instead of ``read``. With ``needs_machine``, the
+    recording depends on the machine: a program that was not compiled is fused for it. ``recogniser`` is the module of ``sniff`` where the
+    module that reads takes long to import.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Source(Struct, frozen=True, kw_only=True):
     recogniser: str = ""
 
     def load(self) -> Any:
-        """Its module."""
+        """The module that reads it."""
         return import_module(f"{__name__}.{self.module}")
 
     def recognises(self, head: bytes, path: Path | str) -> bool:
@@ -74,7 +74,7 @@ SOURCES = (
 def find(path: Path | str) -> Source:
     """The source that reads a file or folder."""
     if is_remote(path) and str(path).endswith(PROFILES):
-        return PROFILE  # its content is seen when it is copied
+        return PROFILE  # its content is checked when it is copied
     if os.path.isdir(path):
         return PROFILE if profiles_in(path) else TRACE if traces_in(path) else PROGRAM
     head = head_of(path)
@@ -82,9 +82,9 @@ def find(path: Path | str) -> Source:
         raise SourceError(f"{path}: the file is empty")
     for source in SOURCES:
         if source is TABLE:
-            from . import unsupported  # which only what no other source reads needs
+            from . import unsupported  # imported only for files that no other source reads
 
-            unsupported.check(head, path)  # which may be JSON too
+            unsupported.check(head, path)  # before the table, which would accept any JSON
         if source.recognises(head, path):
             return source
     raise SourceError(f"{path}: unknown format; roofline reads {', '.join(source.title for source in SOURCES)}")
@@ -101,13 +101,13 @@ def read(
     cache: Path | str | bool | None = None,
     progress: Progress | None = None,
 ) -> Recording:
-    """A file, folder, address or ``sample:NAME``, or the profiles of a run's hosts in any order, as a recording.
+    """Reads a file, folder, address or ``sample:NAME``, or the profiles of a run's hosts in any order, into a recording.
 
-    ``target`` is the machine it is read for, or a function that loads it, which is called only where the source needs a machine.
-    ``salvage`` reads a damaged profile up to the damage. ``timeline`` reads a profile once more for what its devices did when. ``jobs`` is
+    ``target`` is the machine to analyze for, or a function that loads it, which is called only if the source needs a machine.
+    ``salvage`` reads a damaged profile up to the damage. ``timeline`` reads a profile a second time to fill the timeline. ``jobs`` is
     how many processes read the files of a run (default: one, or one per CPU if it takes longer than a second); ``cluster`` is the address
     of a Dask scheduler whose workers read instead. ``cache`` is a folder for parsed profiles; ``True`` is the user's cache folder, used for
-    runs of several files and remote ones. ``progress`` is called with how much is read and how much there is.
+    runs of several files and remote ones. ``progress`` is called with the bytes read and the bytes in all.
     """
     files = files_of([os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)])
     source = None if len(files) == 1 and _is_copied(files[0]) else find(files[0])
@@ -135,14 +135,14 @@ def read(
 
 
 def _is_copied(name: str) -> bool:
-    """Whether a name stands for another file: a sample's, or a copy of a remote file whose kind only its content tells."""
+    """Whether another file is read instead: that of a sample, or the local copy of a remote file, whose kind is unknown until then."""
     return is_sample(name) or (is_remote(name) and not name.endswith(PROFILES))
 
 
 def _read_copy(
     name: str, target: Machine | Callable[[], Machine] | None, progress: Progress | None, *, salvage: bool, timeline: bool
 ) -> Recording:
-    """What the file behind a name says, under that name."""
+    """Reads the file of a sample or remote address; the recording, its notes and errors give that name instead of the local path."""
     with local_file(name, progress) as file:
         try:
             recording = read(file, target, salvage=salvage, timeline=timeline, progress=progress)
@@ -153,7 +153,7 @@ def _read_copy(
 
 
 def _cache(asked: Path | str | bool | None, files: list[str]) -> "Cache | None":
-    """The cache to use: of one local file, only a folder that the user named."""
+    """The cache to use. For a single local file only a folder that the user named is used."""
     if not asked or (asked is True and len(files) == 1 and not is_remote(files[0])):
         return None
     from .cache import Cache, cache_folder
@@ -162,19 +162,19 @@ def _cache(asked: Path | str | bool | None, files: list[str]) -> "Cache | None":
         return Cache.at(asked)
     try:
         return Cache(cache_folder())
-    except UsageError:  # a user without a home has no cache
+    except UsageError:  # a user without a home folder has no cache
         return None
 
 
 def _read_parts(files: list[str], how: "Reading", jobs: int | None, cluster: str | None, progress: Progress | None) -> "list[Part]":
-    """What each file says: read on a cluster, in this process, or in several."""
+    """Reads each file into a part: on a cluster, in this process, or in several."""
     if cluster:
         from .cluster import read_on_cluster
 
         return read_on_cluster(files, how, progress, address=cluster)
-    from .reading import only_here, read_here
+    from .reading import needs_this_process, read_here
 
-    if len(files) == 1 or jobs == 1 or only_here(files):
+    if len(files) == 1 or jobs == 1 or needs_this_process(files):
         return read_here(files, how, progress)
     from .processes import read_in_processes
 

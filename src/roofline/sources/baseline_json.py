@@ -1,4 +1,4 @@
-"""Baseline files: JSON that budgets compare with, one figure a line."""
+"""Baseline files: JSON with the figures that budgets compare with, one figure per line."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def read_baseline(path: str | Path) -> Baseline:
 
 
 def write_baseline(path: str | Path, baseline: Baseline) -> None:
-    """A baseline as a file whose changes read well in a diff."""
+    """Writes a baseline, indented so that changes are easy to read in a diff."""
     value = msgspec.to_builtins(msgspec.structs.replace(baseline, file=""))
     data = msgspec.json.format(msgspec.json.encode({"schema": SCHEMA, **value}), indent=1)
     write_file(str(path), data + b"\n")

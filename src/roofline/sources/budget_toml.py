@@ -1,7 +1,7 @@
 """Budget files: TOML with conditions and the name of their baseline.
 
 require = ["step < 30 ms", "hbm of layer*/attn <= 1.1x baseline"]
-baseline = "baselines/train.json"       # beside this file; by default its own name with .baseline.json
+baseline = "baselines/train.json"       # relative to this file; the default is this file's name with .baseline.json
 """
 
 import tomllib
@@ -15,7 +15,7 @@ KEYS = ("require", "baseline")
 
 
 class BudgetFile(NamedTuple):
-    """The conditions of a file, and where their baseline is or will be."""
+    """The conditions of a budget file, and the path of their baseline, which need not exist yet."""
 
     conditions: tuple[str, ...]
     baseline: Path
@@ -25,13 +25,13 @@ def read_budget(path: str | Path) -> BudgetFile:
     """The budget in a file."""
     file = Path(path)
     try:
-        said = tomllib.loads(all_of(file).decode("utf-8"))
+        table = tomllib.loads(all_of(file).decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: not TOML: {error}") from None
-    for key in said:
+    for key in table:
         if key not in KEYS:
             raise UsageError(f"{path}: unknown key {key!r}{did_you_mean(key, KEYS) or '; keys: ' + ', '.join(KEYS)}")
-    listed, baseline = said.get("require", []), said.get("baseline", f"{file.stem}.baseline.json")
+    listed, baseline = table.get("require", []), table.get("baseline", f"{file.stem}.baseline.json")
     listed = [listed] if isinstance(listed, str) else listed
     if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
         raise UsageError(f'{path}: require is a list of conditions: require = ["step < 30 ms"]')

@@ -1,11 +1,10 @@
-"""A folder of partial results: parts of profiles under the content of the file, the options, and the code that read it.
+"""The profile cache: a folder of parsed parts, each stored under a key of the file's content, the options, and the code that read it.
 
-Entries lie in a folder of their own inside the one that was named; nothing else there is ever removed.
+Entries are in a folder of their own inside the cache folder; no other file there is ever removed.
 
-A key is the SHA-256 of all of that, the path included (errors and reports name it), so a file with one byte changed, another option or an
-edited source file has another key: what is kept is never wrong, only not asked for any more. The least recently used goes when the
-folder is full. Entries are data with a checksum: one that is damaged is not there. They appear whole or not at all, so any number of
-processes may share a folder.
+A key is the SHA-256 of all of that and of the file's path, which reports and errors name. A file with one byte changed, another option or
+an edited source file has another key, so an entry is never out of date. When the folder is full, the least recently used entries are
+removed. Each entry has a checksum; a damaged entry is ignored. Entries are written atomically, so several processes may share a folder.
 """
 
 import os
@@ -33,8 +32,9 @@ INNER = "roofline-profiles"  # the folder inside the cache folder that has only 
 SUFFIX = ".roofline-part"
 _OWN_NAME = re.compile(rf"[0-9a-f]{{64}}{re.escape(SUFFIX)}")
 MOST_BYTES = int(parse("256 MiB", "B"))
-# Fetching and hashing takes 1.6 ns per byte, looking up 0.01 s; reading 1.6 (TPU) to 3 ns (GPU), and 0.1 to 1 s for the programs of a file.
-# So caching pays for files that are mostly programs. (Measured on captures of both, with SHA-256 in hardware.)
+# The largest plain file that is cached by default. Reading the bytes and hashing them takes 1.6 ns per byte, a lookup 0.01 s; parsing takes
+# 1.6 (TPU) to 3 ns (GPU) per byte, and 0.1 to 1 s for the programs of a file. So caching pays for files that are mostly programs. (Measured
+# on captures of both, with SHA-256 in hardware.)
 LARGEST_BYTES = int(parse("16 MB", "B"))
 COMPILED = (".so", ".pyd")
 LOADED_S = time.time()  # about when this process read the source files
@@ -49,10 +49,10 @@ def cache_folder() -> Path:
 
 @lru_cache(maxsize=2)
 def fingerprint(*, compiled: bool = True) -> str:
-    """The version of this package and of every source file that has a say in what is read.
+    """A digest of the package's version and of every source file that affects what is read.
 
-    Without ``compiled`` it is the same on machines of different kinds and clocks that have the same package. With it, and a file that was
-    edited since this process began, which is not the one that runs, it is one of a kind.
+    Without ``compiled`` it is the same on all machines that have the same package. With it, extension modules are included, and if a file
+    was edited after this process loaded it, the digest is unique, since the edited code is not the code that runs.
     """
     from importlib.metadata import version
 
@@ -69,7 +69,7 @@ def fingerprint(*, compiled: bool = True) -> str:
 
 
 class CacheListing(Struct, frozen=True, kw_only=True):
-    """A cache as JSON: where it is, how many entries it has, and how many bytes of how many it may have."""
+    """The state of the cache as JSON: its folder, its number of entries, their bytes, and the limit on these."""
 
     schema: str = "roofline.cache/1"
     folder: str
@@ -79,9 +79,9 @@ class CacheListing(Struct, frozen=True, kw_only=True):
 
 
 class Cache(Struct, frozen=True):
-    """A folder of parts. ``most_bytes`` is what it may hold; a file system that refuses is a cache that is empty.
+    """A cache folder of at most ``most_bytes``. If the file system refuses access, the cache behaves as if it were empty.
 
-    ``largest_bytes`` is the largest plain file it is asked about; gzipped ones always pay.
+    ``largest_bytes`` is the size of the largest plain file that is cached, ``None`` for any; gzipped files are always cached.
     """
 
     folder: Path
@@ -101,11 +101,11 @@ class Cache(Struct, frozen=True):
         return made
 
     def get(self, key: str) -> Part | None:
-        """What is kept under a key; ``None`` when nothing is, or it is damaged."""
+        """The part stored under a key; ``None`` if there is none, or it is damaged."""
         path = self._path(key)
         try:
             data = path.read_bytes()
-            os.utime(path)  # used just now
+            os.utime(path)  # marks it as just used
         except OSError:
             return None
         head = len(MAGIC) + _CHECKSUM_BYTES
@@ -117,30 +117,31 @@ class Cache(Struct, frozen=True):
             return None
 
     def put(self, key: str, part: Part) -> None:
-        """Keep a part. The entry appears whole, in place of one that was there."""
+        """Stores a part, atomically, in place of an older entry."""
         body = zlib.compress(pack(part), 1)
         with suppress(OSError, OutputError):
             self._make()
-            write_file(self._path(key), MAGIC + _checksum(key, body) + body, sync=False)  # its checksum shows what a power failure cut
+            # Not synced to the disk: the checksum detects an entry that a power failure cut off.
+            write_file(self._path(key), MAGIC + _checksum(key, body) + body, sync=False)
             self._shrink()
 
     def entries(self) -> list[tuple[Path, int, float]]:
-        """Every entry with its bytes and the time it was last used, in seconds since 1970; the least recent first."""
+        """Every entry with its bytes and the time of its last use, in seconds since 1970; the least recently used first."""
         return sorted(self._files(), key=lambda entry: entry[2])
 
     def listing(self) -> CacheListing:
-        """What the cache holds."""
+        """The number of entries and their size."""
         sizes = [size for _, size, _ in self.entries()]
         return CacheListing(folder=str(self.folder), entries=len(sizes), bytes=sum(sizes), most_bytes=self.most_bytes)
 
     def clear(self) -> int:
-        """Forget everything; how many entries that were."""
+        """Removes all entries and returns how many there were."""
         remove_unfinished(self.inner)
         return sum(_remove(path) for path, _, _ in self._files())
 
     @property
     def inner(self) -> Path:
-        """The folder of the entries: the cache's own, whatever else is in the one that the user named."""
+        """The folder of the entries. The cache folder itself may contain other files of the user."""
         return self.folder / INNER
 
     def _path(self, key: str) -> Path:
@@ -150,7 +151,7 @@ class Cache(Struct, frozen=True):
         self.inner.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _files(self) -> list[tuple[Path, int, float]]:
-        """The cache's own files: by their names and by how they begin."""
+        """The entries: files that have an entry's name and first bytes."""
         found = []
         try:
             paths = [path for path in self.inner.iterdir() if _OWN_NAME.fullmatch(path.name)]
@@ -160,7 +161,7 @@ class Cache(Struct, frozen=True):
             try:
                 state = path.lstat()
                 own = stat.S_ISREG(state.st_mode) and _is_own(path)
-            except OSError:  # another process was faster
+            except OSError:  # another process removed it
                 continue
             if own:
                 found.append((path, state.st_size, state.st_mtime))
@@ -178,19 +179,19 @@ class Cache(Struct, frozen=True):
 
 
 def key_of(content: object, *options: object) -> str:
-    """The key of a file's bytes, read with these options by this code. Options differ if their representations do."""
+    """The key for a file's content, the options (by their ``repr``) and this version of the code."""
     digest = sha256("\0".join([fingerprint(), *map(repr, options)]).encode("utf-8", "surrogateescape"))
     digest.update(sha256(content).digest())  # type: ignore[arg-type]  # anything with a buffer
     return digest.hexdigest()
 
 
 def _checksum(key: str, body: bytes) -> bytes:
-    """Of an entry's bytes and of the key they are kept under, so that a renamed entry is a damaged one."""
+    """The checksum of an entry's key and bytes; including the key makes a renamed entry invalid."""
     return sha256(key.encode() + body).digest()
 
 
 def _is_own(path: Path) -> bool:
-    """Whether a file begins as entries do."""
+    """Whether a file begins with an entry's magic number."""
     with path.open("rb") as file:
         return file.read(len(MAGIC)) == MAGIC
 

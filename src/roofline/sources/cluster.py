@@ -1,4 +1,4 @@
-"""The files of a run read by the workers of a Dask cluster."""
+"""Reads the files of a run on the workers of a Dask cluster."""
 
 import os
 from collections.abc import Sequence
@@ -9,30 +9,30 @@ from .cache import fingerprint
 from .files import local_file
 from .parts import Part
 from .processes import Answer, answer_of, part_of
-from .reading import OverallProgress, Reading, calls_of_users
+from .reading import OverallProgress, Reading, has_user_prices
 from .remote import Progress, is_private, is_remote
 
 CONNECT_S = 10
-ELSEWHERE: Answer = ("elsewhere", None)  # a worker's answer when it does not see the file that was meant
-Stamp = tuple[int, int] | None  # bytes and time of change
+NOT_VISIBLE: Answer = ("not visible", None)  # a worker's answer if it cannot open the same file
+Stamp = tuple[int, int] | None  # size in bytes and time of modification
 
 
 def read_on_cluster(files: Sequence[str], how: Reading, progress: Progress | None = None, *, address: str) -> list[Part]:
-    """What each file says, in their order.
+    """Reads each file into a part, in the order of the files.
 
-    A worker opens the file itself where it sees it under the same name with the same size and time of change, or at the same remote
-    address; all others are sent to it, no more of them at once than there are workers.
+    A worker opens a file itself if it finds it under the same name with the same size and time of modification, or at the same remote
+    address. The contents of all other files are sent to the workers, at most one file per worker at a time.
     """
-    if calls_of_users():
+    if has_user_prices():
         raise UsageError(f"--cluster {address}: registered custom calls are not available on workers; read without --cluster")
     with _client(address) as client:
         code = fingerprint(compiled=False)
-        workers = _checked(client, address, code)
+        workers = _count_workers(client, address, code)
         return _Run(client, files, how, code, progress).run(workers)
 
 
 class _Run:
-    """Files being read by workers."""
+    """The files of one call, while workers read them."""
 
     def __init__(self, client: Any, files: Sequence[str], how: Reading, code: str, progress: Progress | None) -> None:
         self._client, self._files, self._how, self._code = client, files, how, code
@@ -40,7 +40,7 @@ class _Run:
 
     def run(self, workers: int) -> list[Part]:
         parts: dict[int, Part] = {}
-        numbers = {self._ask(number): number for number in range(len(self._files))}
+        numbers = {self._submit_name(number): number for number in range(len(self._files))}
         to_send: list[int] = []
         sent: set[int] = set()
         pool = _dask().as_completed(list(numbers), loop=self._client.loop)
@@ -48,25 +48,25 @@ class _Run:
             number = numbers.pop(future)
             answer = self._answer(future, number)
             sent.discard(number)
-            if answer == ELSEWHERE:
+            if answer == NOT_VISIBLE:
                 to_send.append(number)
             else:
                 parts[number] = part_of(answer)
                 self._progress.update(number, 1, 1)
             while to_send and len(sent) < workers:
-                again = self._send(to_send[-1])
+                again = self._submit_content(to_send[-1])
                 numbers[again] = to_send.pop()
                 sent.add(numbers[again])
                 pool.add(again)
         return [parts[number] for number in range(len(self._files))]
 
-    def _ask(self, number: int) -> Any:
-        """Have a worker read a file if it sees it. Never answered from what Dask remembers: the file may have changed."""
+    def _submit_name(self, number: int) -> Any:
+        """Has a worker read a file if it can open it. Dask must not reuse an earlier result (``pure``): the file may have changed."""
         file = self._files[number]
-        return self._client.submit(_read_there, file, _stamp(file), self._how, self._code, pure=False)
+        return self._client.submit(_read_by_name, file, _stamp(file), self._how, self._code, pure=False)
 
-    def _send(self, number: int) -> Any:
-        """Have a worker read bytes that are sent along."""
+    def _submit_content(self, number: int) -> Any:
+        """Sends the content of a file to a worker, which reads it."""
         file = self._files[number]
         try:
             with local_file(file) as here:
@@ -75,7 +75,7 @@ class _Run:
             raise SourceError(f"{file}: no such file") from None
         except OSError as error:
             raise SourceError(f"{file}: cannot read: {error.strerror}") from None
-        return self._client.submit(_read_sent, file, self._client.scatter(content, hash=False), self._how, self._code, pure=False)
+        return self._client.submit(_read_content, file, self._client.scatter(content, hash=False), self._how, self._code, pure=False)
 
     def _answer(self, future: Any, number: int) -> Answer:
         try:
@@ -87,20 +87,20 @@ class _Run:
         return answer
 
 
-def _read_there(file: str, stamp: Stamp, how: Reading, code: str) -> Answer:
-    """On a worker: a file that it sees."""
-    if (other := _other_code(code)) is not None:
-        return other
-    seen = not is_private(file) if is_remote(file) else stamp is not None and _stamp(file) == stamp
-    return answer_of(file, how) if seen else ELSEWHERE
+def _read_by_name(file: str, stamp: Stamp, how: Reading, code: str) -> Answer:
+    """Runs on a worker: reads a file if the worker can open it."""
+    if (mismatch := _version_mismatch(code)) is not None:
+        return mismatch
+    visible = not is_private(file) if is_remote(file) else stamp is not None and _stamp(file) == stamp
+    return answer_of(file, how) if visible else NOT_VISIBLE
 
 
-def _read_sent(file: str, content: bytes, how: Reading, code: str) -> Answer:
-    """On a worker: the bytes of a file that it does not see."""
-    return _other_code(code) or answer_of(file, how, data=content)
+def _read_content(file: str, content: bytes, how: Reading, code: str) -> Answer:
+    """Runs on a worker: reads the content of a file that the worker cannot open."""
+    return _version_mismatch(code) or answer_of(file, how, data=content)
 
 
-def _other_code(code: str) -> Answer | None:
+def _version_mismatch(code: str) -> Answer | None:
     return None if code == fingerprint(compiled=False) else ("refused", (UsageError, _MISMATCH.format(who="a worker that joined late")))
 
 
@@ -108,7 +108,7 @@ _MISMATCH = "{who} runs a different version of roofline; install the same versio
 
 
 def _stamp(file: str) -> Stamp:
-    """What a file is known by on machines that share a file system; two of one name on two disks differ in it."""
+    """Identifies a file on machines that share a file system: two files of the same name on two disks differ in it."""
     try:
         state = os.stat(file)
     except OSError:
@@ -126,15 +126,15 @@ def _dask() -> Any:
 
 def _client(address: str) -> Any:
     try:
-        _dask().comm.addressing.get_address_host_port(address)  # a client that fails on it never closes in time
+        _dask().comm.addressing.get_address_host_port(address)  # a client that is given an invalid address takes long to close
         return _dask().Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise UsageError(f"--cluster {address}: no Dask scheduler found ({reason}); start one with: dask scheduler") from None
 
 
-def _checked(client: Any, address: str, code: str) -> int:
-    """How many workers there are, all of which have this package in this version."""
+def _count_workers(client: Any, address: str, code: str) -> int:
+    """The number of workers; an error if there are none, or if one does not have this version of the package."""
     versions = client.run(fingerprint, compiled=False, on_error="return")
     if not versions:
         raise UsageError(f"--cluster {address}: the cluster has no workers; start some with: dask worker {address}")

@@ -1,4 +1,4 @@
-"""How many processors a reader may use at once."""
+"""The number of CPU cores that this process may use."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The programs of a recording: those embedded in a profile, or those that were read."""
+"""The programs of a recording: those embedded in its profile, or those in its program files."""
 
 from pathlib import Path
 
@@ -10,11 +10,14 @@ from ..workload import Recording
 from . import PROFILE, PROGRAM, find
 from .files import files_of, local_file
 
-MOST = 64  # programs of one profile
+MOST_PROGRAMS = 64  # of one profile
 
 
 def programs_behind(recording: Recording, machine: Machine, path: str) -> dict[str, HloModule]:
-    """The programs in the file of a recording, those with the most time first; of several of one name, the one that has its ops."""
+    """The programs in the file of a recording, by module name, those with the most time first.
+
+    If several have the same name, the one that ran, else the one with most of the recording's ops.
+    """
     spent: dict[str, float] = {}
     names: dict[str, set[str]] = {}
     for op in recording.workload:
@@ -24,7 +27,7 @@ def programs_behind(recording: Recording, machine: Machine, path: str) -> dict[s
     found: dict[str, HloModule] = {}
     ran: set[str] = set()
     for number, module in programs_of(path, machine, frozenset(map(_without_number, spent))):
-        numbered = f"{module.name}({number})"  # as ops of programs are told apart that have one name
+        numbered = f"{module.name}({number})"  # the module's name in ops if several programs have the same name
         name = numbered if numbered in spent else module.name
         if number and number == recording.programs.get(name):
             found[name] = module
@@ -40,7 +43,7 @@ def programs_behind(recording: Recording, machine: Machine, path: str) -> dict[s
 
 
 def _without_number(name: str) -> str:
-    """The name of a program without the number that tells runs apart.
+    """The name of a program without its id in parentheses.
 
     >>> _without_number("jit_f(655170)"), _without_number("jit_f")
     ('jit_f', 'jit_f')
@@ -49,8 +52,9 @@ def _without_number(name: str) -> str:
 
 
 def programs_of(path: str | Path, target: Machine | None = None, names: frozenset[str] = frozenset()) -> tuple[tuple[str, HloModule], ...]:
-    """The compiled programs of a profile or a program's file, each with its number in the profile, those with these names where any are
-    given; a table or a trace has none.
+    """The programs of a profile or program file, each with its id in the profile; none for a table or a trace.
+
+    ``names`` selects programs by name; if it is empty, all are returned.
     """
     name = files_of([str(path)])[0]
     with local_file(name) as file:
@@ -70,4 +74,4 @@ def _embedded(path: Path, names: frozenset[str]) -> tuple[tuple[str, HloModule],
     from .xspace.scan import open_space
 
     with open_space(path) as space:
-        return tuple(Programs(space, "gpu").modules(names, MOST))
+        return tuple(Programs(space, "gpu").modules(names, MOST_PROGRAMS))

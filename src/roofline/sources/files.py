@@ -1,4 +1,4 @@
-"""Input files: which files a path names, where they can be opened, and their bytes."""
+"""Input files: finds the files that a path names, and reads them."""
 
 import gzip
 import os
@@ -20,7 +20,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 def files_of(paths: Sequence[str]) -> list[str]:
-    """The files that paths name: of a folder with profiles, those of the one run in it. Several paths are profiles, one per host."""
+    """The files to read: of a folder with profiles, those of the one run in it. Several paths must be profiles, one per host."""
     if len(paths) != 1:
         return _hosts(paths)
     path = paths[0]
@@ -36,16 +36,17 @@ def files_of(paths: Sequence[str]) -> list[str]:
 
 
 def profiles_in(folder: Path | str) -> list[str]:
-    """The profiles in a run folder or in a log folder above it, in order of name."""
+    """The profiles in a folder and in the folders below it, in order of name."""
     return [file.as_posix() for file in sorted(files_below(folder)) if file.name.endswith(PROFILES)]
 
 
 def traces_in(folder: Path | str) -> list[str]:
-    """The PyTorch traces of a run's ranks: those that torch.profiler named for TensorBoard, else JSON files of the folder by content.
+    """The PyTorch traces of a run's ranks: those with the name that torch.profiler gives them for TensorBoard, else JSON files with the
+    content of a trace.
 
-    What was recorded while graphs were captured is not a rank of its own.
+    A trace that was recorded while graphs were captured is not a rank of its own; such traces count only if there are no others.
     """
-    from .torch_trace import TRACES  # as below: which only folders and runs of several files need
+    from .torch_trace import TRACES  # here because only folders and runs of several files need it
     from .torch_trace.capture_files import is_capture
 
     below = [file for file in files_below(folder) if file.name.endswith(TRACES)]
@@ -72,7 +73,7 @@ def is_trace(path: Path | str) -> bool:
 
 
 def _ranks(files: Sequence[str], folder: str) -> list[str]:
-    """The traces of one recording: ``WORKER.TIMESTAMP.pt.trace.json`` of each worker once."""
+    """The traces of one run: one ``WORKER.TIMESTAMP.pt.trace.json`` per worker; several of one worker are an error."""
     ranks = _one_run(files, folder)
     workers = [_worker(file) for file in ranks]
     twice = next((worker for worker in workers if workers.count(worker) > 1), None)
@@ -82,7 +83,7 @@ def _ranks(files: Sequence[str], folder: str) -> list[str]:
 
 
 def _worker(file: str) -> str:
-    """Whose trace a file is.
+    """The worker that wrote a trace, from the file's name.
 
     >>> _worker("log/host_12.1700000000000.pt.trace.json.gz"), _worker("log/rank0.json")
     ('host_12', 'rank0')
@@ -93,7 +94,7 @@ def _worker(file: str) -> str:
 
 
 def files_below(folder: Path | str) -> Iterator[Path]:
-    """The files in a folder and those below it, folder by folder; what may not be read is left out."""
+    """The files in a folder and in the folders below it; folders that cannot be read are left out."""
     for where, folders, names in os.walk(folder):
         folders.sort()
         yield from (Path(where, name) for name in sorted(names) if os.path.isfile(os.path.join(where, name)))
@@ -116,10 +117,7 @@ def _hosts(paths: Sequence[str]) -> list[str]:
 
 
 def _one_run(files: Sequence[str], folder: str) -> list[str]:
-    """The profiles below a folder if they are of one run; of several, the user has to choose.
-
-    A file that is there gzipped too is one host, not two.
-    """
+    """The profiles below a folder, without gzipped copies of the same file; an error if they are of more than one run."""
     if not files:
         raise SourceError(f"{folder}: no .xplane.pb file in this folder; name a folder written by jax.profiler or roofline capture")
     runs = sorted({file.rpartition("/")[0] for file in files})
@@ -133,7 +131,7 @@ def _one_run(files: Sequence[str], folder: str) -> list[str]:
 
 @contextmanager
 def local_file(name: str, progress: Progress | None = None) -> Iterator[Path]:
-    """A file where it can be opened: of an address a temporary copy, of a sample its file, else the path itself."""
+    """A local path for an input: a temporary copy of a remote file, the file of a sample, else the path itself."""
     if is_remote(name):
         with local_copy(name, progress) as copy:
             yield copy
@@ -148,12 +146,12 @@ def head_of(path: Path | str) -> bytes:
         with open(place, "rb") as file:
             head = file.read(HEAD_BYTES)
         if head.startswith(GZIP_MAGIC):
-            head = zlib.decompressobj(wbits=31).decompress(head, HEAD_BYTES)  # 31: with a gzip header; a file that was cut off has a head
+            head = zlib.decompressobj(wbits=31).decompress(head, HEAD_BYTES)  # 31: with a gzip header. Works on truncated files too
         return head
 
 
 def all_of(path: Path | str) -> bytes:
-    """A whole file, decompressed if it is gzipped; larger than the limit on input it is refused."""
+    """A whole file, decompressed if it is gzipped; an error if it is larger than the limit."""
     most = limits().size
     with _opened(path):
         place = opened_path(path)
@@ -169,7 +167,7 @@ def all_of(path: Path | str) -> bytes:
 
 @contextmanager
 def _opened(path: Path | str) -> Iterator[None]:
-    """Turns what goes wrong while a file is read into one line."""
+    """Turns exceptions while a file is read into errors of one line."""
     try:
         yield
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Programs that a compiler wrote down: HLO text, HloProto, StableHLO text or bytecode, plain or gzipped, folders of ``--xla_dump_to``."""
+"""Files of XLA programs: HLO text, HloProto, StableHLO text or bytecode, plain or gzipped, and folders that ``--xla_dump_to`` wrote."""
 
 import os
 import re
@@ -8,18 +8,18 @@ from ..errors import SourceError
 from ..hlo.ir.module import HloModule
 from ..hlo.read import parse, parse_all, recognise
 from .files import all_of, head_of, profiles_in, traces_in
-from .unsupported import contents
+from .unsupported import describe_contents
 from .xspace.recognition import sniff as is_profile
 
 NOT_A_PROGRAM = "a profile, not a program; roofline analyze reads it, with the programs that it has"
-# module_0001.jit_step.sm_9.0_gpu_after_optimizations.hlo.pb: number and name of the module, when it was written, how.
+# module_0001.jit_step.sm_9.0_gpu_after_optimizations.hlo.pb: number and name of the module, before or after optimization, format.
 _DUMPED = re.compile(r"(?P<module>module_\d+\.[^.]+)\..*?(?P<when>after|before)_optimizations\.(?P<how>hlo\.pb|pb|txt|hlo)(?:\.gz)?\Z")
-# The compiled program before the one that went in; a protobuf before text, which rounds constants.
+# Prefer the compiled program to the compiler's input, and a protobuf to text, which rounds constants.
 _PREFERENCE = {("after", True): 0, ("after", False): 1, ("before", True): 2, ("before", False): 3}
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """HLO or StableHLO by its first words, bytecode by its mark, HloProto by a module's name where one belongs."""
+    """HLO or StableHLO text by its first words, bytecode by its magic number, HloProto by a module name in the right field."""
     return recognise(head) != ""
 
 
@@ -29,7 +29,7 @@ def read_module(path: Path) -> HloModule:
 
 
 def read_modules(path: Path) -> tuple[HloModule, ...]:
-    """Every program in a file, or in the files of a folder, in the order of their numbers."""
+    """Every program in a file, or in the files of a folder, in order of file name."""
     if not path.is_dir():
         if is_profile(head_of(path)):
             raise SourceError(f"{path}: {NOT_A_PROGRAM}")
@@ -38,13 +38,13 @@ def read_modules(path: Path) -> tuple[HloModule, ...]:
     if not files:
         if profiles_in(path) or traces_in(path):
             raise SourceError(f"{path}: {NOT_A_PROGRAM}")
-        there = contents(path) or "name a file, or a folder that a profiler or --xla_dump_to wrote"
+        there = describe_contents(path) or "name a file, or a folder that a profiler or --xla_dump_to wrote"
         raise SourceError(f"{path}: no profile, trace or HLO program in this folder; {there}")
     return tuple(module for file in files for module in parse_all(all_of(file), str(file)))
 
 
 def program_files(folder: Path) -> tuple[Path, ...]:
-    """One file per program: of each dumped module the compiled form, else the one that went in; in other folders every program."""
+    """One file per program: for each dumped module the compiled program, else the compiler's input; in other folders every program."""
     chosen: dict[str, tuple[int, Path]] = {}
     try:
         files = sorted(file for file in folder.iterdir() if os.path.isfile(file))

@@ -1,8 +1,7 @@
-"""What a thread of the host did at an instant, from the events open on it then: compile, wait, copy, launch, or run the user's Python.
+"""What a host thread did at an instant, from the events open on it then: compile, wait, copy, launch, or run the user's Python.
 
-Events are told apart by their names alone. A frame of Python is ``$file.py:LINE function``, with the base name of the file and the line
-on which the function begins, or ``$module function`` of a builtin. Everything else is the runtime's, or an annotation. Which names mean
-what is in the tables below.
+Events are classified by their names alone, with the tables below. A Python frame is ``$file.py:LINE function``, with the base name of the
+file and the line on which the function begins, or ``$module function`` for a builtin. Any other event is the runtime's, or an annotation.
 """
 
 import re
@@ -17,7 +16,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# What events of the runtime (PJRT, XLA, CUDA, HIP) do, as patterns, in the order in which they are asked for.
+# Patterns for the names of runtime events (PJRT, XLA, CUDA, HIP), by what they do.
 COMPILES = (
     r"PJRT_Client_Compile|Client::Compile|CompileAndLoad|CompileInternal|backend_compile|Compiler::(?:Compile|RunBackend)|CompileToBackendResult"
     r"|Compile(?:SingleModule|ModuleToLlvmIr)|OptimizeHloModule|HLO (?:Transforms|passes)|[Aa]utotun|PTX->CUBIN|XlaCompile|FusionCompiler"
@@ -35,9 +34,9 @@ COPIES = (
     r"|cuMemHostAlloc|cuMemFreeHost|Staging"
 )
 CALLBACKS = r"(?:pure|io|debug)_callback|python_[cg]pu_callback|py_client_[cg]pu|host_callback"
-COMPILED = (r"PjitFunction\((.*)\)", r"HLO Transforms:jit_(.*)")  # who names the function that is compiled
+COMPILED = (r"PjitFunction\((.*)\)", r"HLO Transforms:jit_(.*)")  # events that name the function being compiled
 
-# Functions of a framework's own Python files, by what they do.
+# Python functions of a framework, by what they do.
 TRACING = ("trace_to_jaxpr", "lower_jaxpr", "lowering_to_hlo", "lower_sharding_computation", "compile_or_get_cached", "backend_compile")
 WAITING = _words(
     """_value __float__ __int__ __bool__ __index__ __complex__ __array__ block_until_ready try_to_block item tolist device_get
@@ -45,7 +44,7 @@ WAITING = _words(
 )
 READ_BACK = {"__float__": "float", "__int__": "int", "__bool__": "bool", "__array__": "numpy.asarray", "item": "item", "tolist": "tolist"}
 
-# Names of Python files that are not the user's. Those of a framework launch work; those of other libraries work for their caller.
+# Names of Python files that are not the user's. A framework's frames count as launching; another library's count as its caller's work.
 FRAMEWORK = _words(
     """abstract_arrays ad ad_checkpoint ad_util api api_util array array_constructors array_creation array_methods basearray batching
     cache_key callback compilation_cache compiler config control_flow core custom_batching custom_derivatives debugging dispatch dlpack
@@ -59,7 +58,7 @@ LIBRARY = sys.stdlib_module_names | _words(
     multiarray nditer numeric numerictypes shape_base stride_tricks
     base_events collate connection dataloader decoder encoder futures pin_memory queues scanner synchronize"""
 )
-# Names that files of users have too. Frames have no folder: what such a file's function does tells whose it is.
+# Names of a framework's files that users give to files too. Frames have no folder, so the function decides (`_with_user_frames`).
 SHARED = _words("api array config core debugging dispatch func layout loops mesh path profiler tree util")
 LOADING = r"(?i)load|batch|data|input|augment|preprocess|tokeni|sample|shuffle|collate|fetch|__next__|__getitem__"
 
@@ -69,12 +68,12 @@ _BUILTIN = r"\$(?P<module>\S+) (?P<function>.*)"
 
 
 class Activity(Struct, frozen=True):
-    """What a thread did: its kind, the user's function and its place, and what that function had called.
+    """What a thread did: its kind, the user's function, its file and line, and what that function had called.
 
-    ``kind`` is ``compile``, ``callback``, ``wait``, ``copy``, ``launch``, ``python``, or nothing where no event tells. ``detail`` is the
-    function that was compiled, how a value was read (`MASK`: to index with it; `MEMORY`: none was, but memory allocated; `ANOMALY`: to
-    look for NaN), or `INSIDE` where the function is the callback itself. ``caller`` is the function of the user's, with its place, that
-    called the model which the function is a part of.
+    ``kind`` is ``compile``, ``callback``, ``wait``, ``copy``, ``launch``, ``python``, or empty if no event shows it. ``detail`` is the
+    function that was compiled; or how a value was read back (`MASK`: as a boolean index; `MEMORY`: no value was read, but memory was
+    allocated; `ANOMALY`: to look for NaN); or `INSIDE` if the function is the callback itself. ``caller`` is the user's function, with its
+    file and line, that called the model to which ``function`` belongs.
     """
 
     kind: str = ""
@@ -94,49 +93,49 @@ def loads_data(function: str) -> bool:
 
 
 class Frame(Struct, frozen=True):
-    """A frame of Python: whose it is (``user``, ``framework`` or ``library``), its file and line, and its function."""
+    """A Python frame: its owner (``user``, ``framework`` or ``library``), its file and line, and its function."""
 
-    whose: str
+    owner: str
     location: str
     function: str
     module: str = ""
 
     @property
-    def spoken(self) -> str:
-        """Its name as the user would write the call."""
+    def call_name(self) -> str:
+        """The function's name as the user would write the call."""
         named = self.module and not self.module.startswith(("<", "builtins", "_"))
         return f"{self.module}.{self.function}" if named else self.function
 
 
 def activity(stack: Sequence[str | Frame], users: Collection[str] = ()) -> Activity:
-    """What a thread does whose open events have these names, the outermost first; a source that knows more gives frames of Python itself.
+    """What a thread does, from the names of its open events, the outermost first; a source may give Python frames as `Frame`.
 
-    ``users`` are base names of files that are known to be the user's, whatever they are called.
+    ``users`` are base names of files that are known to be the user's.
 
     >>> activity(["step", "$train.py:52 <lambda>", "$data.py:17 load_batch", "$time sleep"])
     Activity(kind='python', function='load_batch', location='data.py:17', callee='time.sleep', detail='', caller='')
     """
     frames = [one if isinstance(one, Frame) else _frame(one, users) for one in stack]
-    if not any(isinstance(one, Frame) for one in stack):  # those that a source made are told apart by their folders
-        frames = _told_apart(frames)
+    if not any(isinstance(one, Frame) for one in stack):  # a source that gives frames knows their owners by their folders
+        frames = _with_user_frames(frames)
     plain = [one if isinstance(one, str) and not frame else "" for one, frame in zip(stack, frames, strict=True)]
     if (place := _first(plain, frames, COMPILES, TRACING)) is not None:
-        return _made("compile", frames[:place], detail=_compiled(plain))
+        return _activity_of("compile", frames[:place], detail=_compiled(plain))
     running = max((place for place, name in enumerate(plain) if name and re.search(RUNS, name)), default=None)
     if running is not None and (any(frames[running:]) or any(re.search(CALLBACKS, name) for name in plain[running:])):
-        inside = _made("callback", frames[running:], detail=INSIDE)
-        return inside if inside.location else _made("callback", frames)
+        inside = _activity_of("callback", frames[running:], detail=INSIDE)
+        return inside if inside.location else _activity_of("callback", frames)
     if (place := _first(plain, frames, WAITS, WAITING)) is not None:
-        return _made("wait", frames[:place], detail=_read_back(frames[place:]))
+        return _activity_of("wait", frames[:place], detail=_read_back(frames[place:]))
     if any(name and re.search(COPIES, name) for name in plain):
-        return _made("copy", frames)
+        return _activity_of("copy", frames)
     if running is not None or any(name and re.search(CALLS, name) for name in plain):
-        return _made("launch", frames)
-    user = max((place for place, frame in enumerate(frames) if frame and frame.whose == "user"), default=-1)
-    if any(frame and frame.whose == "framework" for frame in frames[user + 1 :]):
-        return _made("launch", frames)
+        return _activity_of("launch", frames)
+    user = max((place for place, frame in enumerate(frames) if frame and frame.owner == "user"), default=-1)
+    if any(frame and frame.owner == "framework" for frame in frames[user + 1 :]):
+        return _activity_of("launch", frames)
     if any(frames):
-        return _made("python", frames, callee=next((frame.spoken for frame in frames[user + 1 :] if frame), ""))
+        return _activity_of("python", frames, callee=next((frame.call_name for frame in frames[user + 1 :] if frame), ""))
     return NOTHING
 
 
@@ -153,45 +152,45 @@ def _frame(name: str, users: Collection[str]) -> Frame | None:
 
 
 def _may_be_users(frame: Frame) -> bool:
-    return frame.whose == "framework" and frame.location.partition(".py:")[0] in SHARED
+    return frame.owner == "framework" and frame.location.partition(".py:")[0] in SHARED
 
 
-def _told_apart(frames: list[Frame | None]) -> list[Frame | None]:
-    """The frames, those of files with `SHARED` names given to the user where they load data, or call a library that frameworks do not.
+def _with_user_frames(frames: list[Frame | None]) -> list[Frame | None]:
+    """The frames, in which some of files with `SHARED` names become the user's: those that load data, or call a library.
 
-    That is, if the user's function called them, and neither the framework nor the runtime is at work inside.
+    Only a frame that the user's code called, and inside which neither the framework nor the runtime runs.
     """
     for place, frame in enumerate(frames):
         if frame is None or not _may_be_users(frame):
             continue
         outer = next((one for one in reversed(frames[:place]) if one is not None), None)
         inside = frames[place + 1 :]
-        is_framework = any(one is None or (one.whose == "framework" and not _may_be_users(one)) for one in inside)
-        if (outer is not None and outer.whose != "user") or is_framework:
+        is_framework = any(one is None or (one.owner == "framework" and not _may_be_users(one)) for one in inside)
+        if (outer is not None and outer.owner != "user") or is_framework:
             continue
         called = inside[0] if inside else None
-        works = called is not None and called.whose == "library" and not called.module.startswith(("builtins", "<"))
+        works = called is not None and called.owner == "library" and not called.module.startswith(("builtins", "<"))
         if works or (loads_data(frame.function) and not frame.function.startswith("_")):
-            frames[place] = replace(frame, whose="user")
+            frames[place] = replace(frame, owner="user")
     return frames
 
 
 def _first(stack: Sequence[str], frames: Sequence[Frame | None], events: str, functions: Collection[str] | tuple[str, ...]) -> int | None:
-    """The outermost event of a kind, or function of a framework that does the same: whole names in a set, beginnings in a tuple."""
+    """The place of the outermost event that matches ``events``, or framework function in ``functions`` (a tuple has prefixes of names)."""
     for place, (name, frame) in enumerate(zip(stack, frames, strict=True)):
         if frame is None:
             if name and re.search(events, name):
                 return place
-        elif frame.whose == "framework":
+        elif frame.owner == "framework":
             done = frame.function
             if done in functions or (isinstance(functions, tuple) and done.lstrip("_").startswith(functions)):
                 return place
     return None
 
 
-def _made(kind: str, frames: Sequence[Frame | None], callee: str = "", detail: str = "") -> Activity:
-    """An activity with the user's innermost frame; a lambda or generator goes by the function around it, at its own line."""
-    mine = [frame for frame in frames if frame and frame.whose == "user"]
+def _activity_of(kind: str, frames: Sequence[Frame | None], callee: str = "", detail: str = "") -> Activity:
+    """An activity of the user's innermost frame; a lambda or generator is named after the function around it, with its own line."""
+    mine = [frame for frame in frames if frame and frame.owner == "user"]
     if not mine:
         return Activity(kind, callee=callee, detail=detail)
     named = next((frame for frame in reversed(mine) if not frame.function.startswith("<")), mine[-1])
@@ -199,7 +198,7 @@ def _made(kind: str, frames: Sequence[Frame | None], callee: str = "", detail: s
 
 
 def _compiled(stack: Sequence[str]) -> str:
-    """The function that is compiled: the last that was called, else the one that the compiler names."""
+    """The function being compiled: the innermost that was called, else the one that the compiler names."""
     for naming in COMPILED:
         if names := [found[1] for name in stack if (found := re.fullmatch(naming, name))]:
             return names[-1]
@@ -208,5 +207,5 @@ def _compiled(stack: Sequence[str]) -> str:
 
 def _read_back(frames: Sequence[Frame | None]) -> str:
     """How a value is read, as the user wrote it."""
-    said = [READ_BACK.get(frame.function, "") for frame in frames if frame]
-    return next((word for word in said if word), "")
+    calls = [READ_BACK.get(frame.function, "") for frame in frames if frame]
+    return next((call for call in calls if call), "")

@@ -1,6 +1,6 @@
-"""Large JSON, read in pieces: a call that reads all of it would leave Ctrl-C unanswered for seconds.
+"""Parses large JSON in pieces, because a single call could not be interrupted by Ctrl-C for seconds.
 
-A document is cut where its lists have commas, found by looking at brackets and quotes alone, some megabytes at a time.
+A document is cut at commas between the items of its long lists. They are found from brackets and quotes alone, some megabytes at a time.
 """
 
 import re
@@ -13,9 +13,9 @@ import msgspec
 from ..errors import SourceError
 from ..units import parse
 
-BLOCK_BYTES = int(parse("1 MiB", "B"))  # looked at at once
+BLOCK_BYTES = int(parse("1 MiB", "B"))  # searched for brackets and quotes at once
 PIECE_BYTES = int(parse("4 MiB", "B"))  # decoded at once
-LARGE_BYTES = int(parse("16 MiB", "B"))  # from which a document is read in pieces; one item of a list may not have as many
+LARGE_BYTES = int(parse("16 MiB", "B"))  # larger documents are parsed in pieces; a single item of a list must be smaller
 _CHARACTERS = b'{[}],"\\'
 _OBJECT, _LIST, _OBJECT_END, _LIST_END, _COMMA, _QUOTE, _BACKSLASH = range(1, len(_CHARACTERS) + 1)
 _DEEPER = (0, 1, 1, -1, -1, 0)
@@ -34,21 +34,21 @@ def decode(data: bytes, kind: type[T]) -> T:
     rest, done = [], 0
     for key, places in _long_lists(data):
         name, type = types.get(key, ("", tuple[Any, ...]))
-        if get_origin(type) is not tuple:  # as it is, for the error about it
+        if get_origin(type) is not tuple:  # not a list in the struct: left in place, so that decoding reports the error
             continue
         decoder = msgspec.json.Decoder(list[get_args(type)[0]])  # type: ignore[misc]
-        pieces = [decoder.decode(b"[" + _bounded(data[begin + 1 : end]) + b"]") for begin, end in pairwise(places)]
+        pieces = [decoder.decode(b"[" + _checked_size(data[begin + 1 : end]) + b"]") for begin, end in pairwise(places)]
         if len(pieces) > 1 and not pieces[-1]:
-            raise msgspec.DecodeError(f"JSON is malformed: a comma without an item behind it (byte {places[-1]})")
+            raise msgspec.DecodeError(f"JSON is malformed: a comma without an item after it (byte {places[-1]})")
         if name:
             values[name] = tuple(chain.from_iterable(pieces))
         rest += [data[done : places[0]], b"[]"]
         done = places[-1] + 1
-    return msgspec.structs.replace(msgspec.json.decode(_bounded(b"".join([*rest, data[done:]])), type=kind), **values)
+    return msgspec.structs.replace(msgspec.json.decode(_checked_size(b"".join([*rest, data[done:]])), type=kind), **values)
 
 
 def check_rows_end(data: bytes, name: str) -> None:
-    """Refuses a large table in which no row ends for long: Python's reader of JSON can be interrupted after each."""
+    """Raises an error if a large table has a very long row: Python's JSON parser can be interrupted only after each row."""
     if len(data) < LARGE_BYTES:
         return
     import numpy as np
@@ -61,18 +61,18 @@ def check_rows_end(data: bytes, name: str) -> None:
             raise SourceError(f"{name}: not a table: {LARGE_BYTES:,} bytes of JSON without the end of a row")
 
 
-def _bounded(piece: bytes) -> bytes:
+def _checked_size(piece: bytes) -> bytes:
     if len(piece) > LARGE_BYTES:
         raise msgspec.DecodeError(f"a value of more than {LARGE_BYTES:,} bytes")
     return piece
 
 
 def _long_lists(data: bytes) -> Iterator[tuple[str, list[int]]]:
-    """Lists in the outermost object that reach from one block into another.
+    """The lists in the outermost object that extend over more than one block.
 
-    Each has its key, and the places of its opening bracket, of commas between its items, one for each piece, and of its closing bracket.
+    Each is given by its key and the places of its opening bracket, of the commas at which it is cut, and of its closing bracket.
     """
-    found: list[int] = []  # of the list that is open
+    found: list[int] = []  # the places of the current list
     for places, kinds, depths in _structure(data):
         top = depths <= 2
         places, kinds, depths = places[top], kinds[top], depths[top]
@@ -91,21 +91,21 @@ def _long_lists(data: bytes) -> Iterator[tuple[str, list[int]]]:
 
 
 def _structure(data: bytes) -> "Iterator[tuple[Any, Any, Any]]":
-    """Brackets and commas outside of strings, block by block: where they are, which, and how deep it is behind each."""
+    """Brackets and commas outside of strings, block by block: their places, their kinds, and the nesting depth after each."""
     import numpy as np
 
     begin = depth = quoted = 0
     while begin < len(data):
         end = min(begin + BLOCK_BYTES, len(data))
         if data[end - 1] == _CHARACTERS[_BACKSLASH - 1] and (run := _BACKSLASHES.match(data, end)):
-            end = min(run.end() + 1, len(data))  # what a backslash is about belongs to its block
+            end = min(run.end() + 1, len(data))  # a block must not end between a backslash and the escaped character
         block = np.frombuffer(data[begin:end].translate(_KINDS), np.uint8)
         places = np.flatnonzero(block)
         kinds = block[places]
         quotes = kinds == _QUOTE
         if (kinds == _BACKSLASH).any():
             quotes &= ~np.isin(places, _escaped(places[kinds == _BACKSLASH]), assume_unique=True)
-        inside = (np.cumsum(quotes, dtype=np.uint8) + np.uint8(quoted)) & 1  # whose overflow leaves odd and even alone
+        inside = (np.cumsum(quotes, dtype=np.uint8) + np.uint8(quoted)) & 1  # overflow does not change the lowest bit
         quoted = int(inside[-1]) if len(inside) else quoted
         use = (inside == 0) & (kinds < _QUOTE)
         places, kinds = places[use], kinds[use]
@@ -116,7 +116,7 @@ def _structure(data: bytes) -> "Iterator[tuple[Any, Any, Any]]":
 
 
 def _escaped(backslashes: Any) -> Any:
-    """The places behind backslashes that are not escaped themselves: of a run of them, the first, the third and so on."""
+    """The places of escaped characters: those after a backslash that is not escaped itself (the first, third, … of a run)."""
     import numpy as np
 
     order = np.arange(len(backslashes))

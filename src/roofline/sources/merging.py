@@ -1,4 +1,4 @@
-"""Parts of one run, one of each host or rank, added up to a recording, in any order to the same digits."""
+"""Merges the parts of one run, one per host or rank, into a recording. The result does not depend on their order, to the last digit."""
 
 import os
 from collections.abc import Collection, Iterable, Sequence
@@ -24,14 +24,14 @@ from ..workload import (
 )
 from ..workload import Share as OpShare
 from .parts import PICOSECOND, DevicePart, Extent, IdleKey, IdleTally, Instance, Mark, Part, Subject, Tally
-from .timeline import in_seconds, left_out
+from .timeline import in_seconds, omission_notes
 
 
 def warm_up(steps: int, compiled: Collection[Mark], capturing: Collection[Mark] = ()) -> set[Mark]:
-    """The steps that belong to the warm-up: those that compiled before the first that did not, unless more than half of all compiled.
+    """The steps of the warm-up: the first steps, up to one in which nothing was compiled; none if more than half of all steps compiled.
 
-    A step in which a graph was captured belongs to it, and so do those before, which ran without the graph, if at least a third of all
-    come after it: those replay it.
+    A step in which a graph was captured, and all steps before it, which ran without the graph, are warm-up too if at least a third of all
+    steps come after it.
 
     >>> sorted(warm_up(6, [0, 1, 4])), sorted(warm_up(4, [0, 1, 2])), sorted(warm_up(6, [], [1, 5])), len(warm_up(9, [], [4]))
     ([0, 1], [], [0, 1], 5)
@@ -42,7 +42,7 @@ def warm_up(steps: int, compiled: Collection[Mark], capturing: Collection[Mark] 
 
 
 def merge(parts: Iterable[Part], format: str) -> Recording:
-    """The recording that parts of one run make up, whatever their order; ``format`` is the name of their source."""
+    """The recording of a run from its parts, in any order; ``format`` is the name of their source."""
     ordered = sorted(parts, key=lambda part: (part.host, part.file))
     hosts = _hosts(ordered)
     devices = [(host, part, device) for host, part in zip(hosts, ordered, strict=True) for device in part.devices]
@@ -86,12 +86,12 @@ def merge(parts: Iterable[Part], format: str) -> Recording:
         warm_up_s=max((part.warm_up_ps for part in ordered), default=0) * PICOSECOND,
         memory=_memory(ordered),
         timeline=in_seconds(ordered, numbers, keys, {subject: place for place, (subject, _) in enumerate(rows)}, reasons),
-        notes=tuple(dict.fromkeys((*(note for part in ordered for note in part.notes), *left_out(ordered)))),
+        notes=tuple(dict.fromkeys((*(note for part in ordered for note in part.notes), *omission_notes(ordered)))),
     )
 
 
 def _memory(parts: Sequence[Part]) -> PeakMemory | None:
-    """The most memory that a device had allocated at once, where it was recorded."""
+    """The peak of allocated memory over all devices, where allocations were recorded."""
     most = max(parts, key=lambda part: part.allocated, default=None)
     if most is None or not most.allocated:
         return None
@@ -99,19 +99,19 @@ def _memory(parts: Sequence[Part]) -> PeakMemory | None:
 
 
 def _hosts(parts: Sequence[Part]) -> list[str]:
-    """The hosts' names; files that name one host are told apart by their own names."""
+    """The hosts' names; if several files have the same host, with the name of the file."""
     names = [part.host for part in parts]
     return [name if names.count(name) == 1 else f"{name} ({os.path.basename(part.file)})" for name, part in zip(names, parts, strict=True)]
 
 
 def _numbers(devices: Sequence[DevicePart]) -> list[int]:
-    """The devices' ids: their own numbers, or on several hosts that count alike, their place."""
+    """The devices' ids: their own numbers, or, if hosts use the same numbers, 0, 1, 2, … through all hosts."""
     own = [device.ordinal for device in devices]
     return own if len(set(own)) == len(own) else list(range(len(own)))
 
 
 def _step_keys(parts: Sequence[Part]) -> dict[Instance, int]:
-    """A key a step: the same instance on several hosts is one step, and steps are in the order in which hosts saw them."""
+    """A number for each step, in the order of the steps on their hosts. The same instance on several hosts is one step."""
     places: dict[Instance, int] = {}
     for part in parts:
         for place, instance in enumerate(part.instances):
@@ -121,7 +121,7 @@ def _step_keys(parts: Sequence[Part]) -> dict[Instance, int]:
 
 
 def _steps(parts: Sequence[Part], keys: dict[Instance, int]) -> tuple[Step, ...]:
-    """Every step that did something on a device. One that a host does not have, or not to its end, is not complete."""
+    """Every step that ran on a device. It is complete if every host has it, up to its end."""
     ran: dict[Instance, list[tuple[Extent, int, bool]]] = {}
     launches: dict[Instance, list[tuple[Extent, int, int]]] = {}
     hosts: dict[Instance, set[int]] = {}
@@ -155,7 +155,7 @@ def _steps(parts: Sequence[Part], keys: dict[Instance, int]) -> tuple[Step, ...]
 
 
 def _step(instance: Instance, key: int, ran: Sequence[tuple[Extent, int, bool]], *, everywhere: bool) -> Step:
-    """A step from its work on each device, how long it lasted there, and whether another followed."""
+    """A step, from its extent on each device, its time there, and whether another step followed."""
     extents, times, followed = zip(*ran, strict=True)
     return Step(
         key=key,
@@ -172,13 +172,13 @@ def _step(instance: Instance, key: int, ran: Sequence[tuple[Extent, int, bool]],
 
 
 def _lead_s(launches: Sequence[tuple[Extent, int, int]]) -> float | None:
-    """How long before its first work a step was launched, from that work and the host's first launch: the mean over devices."""
+    """The time from a step's first launch on the host to its first work on the device: the mean over devices."""
     leads = [extent.begin_ps - first for extent, first, _ in launches]
     return sum(leads) * PICOSECOND / len(leads) if leads else None
 
 
 def _before_steps(parts: Sequence[Part]) -> float | None:
-    """From the first annotation or work, whichever is earlier, to the first work of the first step: the mean over devices."""
+    """The time before the first step's first work, since the first annotation or other work: the mean over devices."""
     times = []
     for part in parts:
         for device in part.devices:
@@ -189,9 +189,9 @@ def _before_steps(parts: Sequence[Part]) -> float | None:
 
 
 def _coverage(parts: Sequence[Part]) -> Coverage:
-    """Wall and busy time, and how much of it was attributed and priced, summed over devices; and the wall clock of the longest host.
+    """Wall, busy, attributed and priced time, summed over devices, and the wall time of the host that ran longest.
 
-    Clocks of hosts are not compared.
+    Times of different hosts are never subtracted, as their clocks differ.
     """
     devices = [device for part in parts for device in part.devices]
     runs = [max(one.end_ps for one in part.devices) - min(one.begin_ps for one in part.devices) for part in parts if part.devices]
@@ -206,7 +206,7 @@ def _coverage(parts: Sequence[Part]) -> Coverage:
 
 
 def _measured(parts: Sequence[Part]) -> dict[str, float]:
-    """The share of time for which each unit was busy by counters: the mean over hosts by their wall time, if all of them have it."""
+    """The share of time for which hardware counters saw each unit busy: the mean over hosts by wall time, of units that all hosts have."""
     shares = [dict(part.measured) for part in parts]
     walls = [sum(device.wall_ps for device in part.devices) for part in parts]
     units = [unit for unit in shares[0] if all(unit in share for share in shares)]
@@ -214,7 +214,7 @@ def _measured(parts: Sequence[Part]) -> dict[str, float]:
 
 
 def _idle(parts: Sequence[Part], keys: dict[Instance, int]) -> tuple[IdleReason, ...]:
-    """Why devices were idle, summed over them, the longest first."""
+    """The reasons for idle time, summed over devices, the longest first."""
     summed: dict[IdleKey, IdleTally] = {}
     for part in parts:
         for device in part.devices:
@@ -229,7 +229,7 @@ def _idle(parts: Sequence[Part], keys: dict[Instance, int]) -> tuple[IdleReason,
                     before = known.steps.get(key, (0, 0))
                     known.steps[key] = (before[0] + gaps, before[1] + time_ps)
             unexplained = device.wall_ps - device.busy_ps - sum(tally.time_ps for tally in device.idle.values())
-            if unexplained > 0:  # of TPUs, inside of runs, or where the host says nothing
+            if unexplained > 0:  # gaps inside a program's run on a TPU, or without any event of the host
                 summed.setdefault(IdleKey("unknown", ""), IdleTally()).time_ps += unexplained
     longest_first = sorted(summed, key=lambda one: (-summed[one].time_ps, one.activity, one.location))
     return tuple(_idle_reason(reason, summed[reason]) for reason in longest_first)
@@ -251,7 +251,7 @@ def _idle_reason(reason: IdleKey, tally: IdleTally) -> IdleReason:
 
 
 class _Row(Struct):
-    """An operation of a run while it is added up: what all devices did, its executions and picoseconds by step, its part on each device."""
+    """The sums of an operation over a run: in total, executions and picoseconds by step, its share on each device, and by both."""
 
     total: Tally = field(default_factory=Tally)
     steps: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -259,7 +259,7 @@ class _Row(Struct):
     both: list[StepsOnDevice] = field(default_factory=list)
 
     def add(self, number: int, tally: Tally, keys: Sequence[int]) -> None:
-        """Adds what it did on one device, whose steps have these keys."""
+        """Adds the tally of one device, whose steps have these keys."""
         self.total.add_totals(tally)
         parts = sorted((keys[mark], share.executions, share.time_ps) for mark, share in tally.steps.items())
         if parts:
@@ -272,7 +272,7 @@ class _Row(Struct):
 
 
 def _order(row: tuple[Subject, _Row]) -> tuple[int, str, str, str, str]:
-    """Operations that took longest come first."""
+    """A sort key: the operations that took longest come first."""
     subject, summed = row
     return -summed.total.time_ps, subject.module, subject.program, subject.name, subject.category
 

@@ -1,8 +1,8 @@
 """Hardware counters: a CSV that Nsight Compute printed (``ncu --csv``, pages ``raw`` and ``details``), plain or gzipped.
 
-Alone it is a recording: one op for each kernel, its launches, time, FLOP of all pipes and formats, and bytes of main memory, L2 and L1 as
-counted. Beside a profile its launches join the profile's operations (`counters.join`). Nsight Compute runs kernels one at a time and
-flushes caches before each, so it measures cold caches.
+On its own it is a recording: one op per kernel, with its launches, time, FLOP of all pipes and formats, and bytes of main memory, L2 and L1
+as counted. Together with a profile, its launches are matched to the profile's operations (`counter_joining`). Nsight Compute runs kernels
+one at a time and flushes caches before each, so it measures cold caches.
 """
 
 import re
@@ -20,19 +20,19 @@ from .files import all_of
 from .ncu_metrics import L1, L2, NAME, UNNAMED_MATRIX, VECTOR, Metrics, Plan, bytes_over, cost_of, is_used, peaks, plan
 from .ncu_table import TIME, Entry, decode, entries, is_header, writes_decimal_commas
 
-TALK = ("==PROF==", "==WARNING==", "==ERROR==")
+PROFILER_MESSAGES = ("==PROF==", "==WARNING==", "==ERROR==")
 COLLECT = "ncu --set full --csv --page raw"
-COLD = "counted by Nsight Compute, one kernel at a time with caches flushed before each (its default): traffic with cold caches"
+COLD_CACHES = "counted by Nsight Compute, one kernel at a time with caches flushed before each (its default): traffic with cold caches"
 LOCAL = ("127.0.0.1", "localhost", "::1")
 KILOHERTZ = int(parse("1 kHz", "Hz"))
-BITS = 8  # of a byte
-MOST_GRIDS = 3  # that a note spells out
+BITS_PER_BYTE = 8
+MOST_GRIDS = 3  # listed in a note
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """A line that names the columns of a launch, or the profiler's talk before it."""
+    """A header line of a table of launches, or a message of the profiler before it."""
     lines = decode(head).splitlines()
-    return any(is_header(line) for line in lines) or any(line.startswith(TALK) for line in lines)
+    return any(is_header(line) for line in lines) or any(line.startswith(PROFILER_MESSAGES) for line in lines)
 
 
 def read(path: Path, target: Machine | None = None) -> Recording:
@@ -61,19 +61,19 @@ def read(path: Path, target: Machine | None = None) -> Recording:
 
 
 def read_launches(path: Path) -> tuple[Launch, ...]:
-    """Every launch that was counted, in order: what `counters.join` lays along a profile."""
+    """Every launch that was counted, in order."""
     return _Table(path).launches()
 
 
 def read_counters(path: Path) -> tuple[tuple[Launch, ...], tuple[str, ...]]:
-    """Every launch that was counted, and what a reader of the numbers has to know."""
+    """Every launch that was counted, in order, and notes on how they were counted."""
     table = _Table(path)
     launches = table.launches()
     return launches, table.notes(launches)
 
 
 class _Table:
-    """A file taken apart: its launches' entries and how to read them."""
+    """A parsed file: the entries of its launches and how to read them."""
 
     __slots__ = ("_entries", "_metrics", "_path", "_plan")
 
@@ -111,7 +111,7 @@ class _Table:
         return tuple(name for name in names if name and name not in LOCAL)
 
     def devices(self) -> tuple[Device, ...]:
-        """The devices, with the best peak that any launch's clock allows, since clocks fall under load."""
+        """The devices, each with its highest peaks over all launches, since clocks fall under load."""
         names: dict[int, str] = {}
         hosts: dict[int, str] = {}
         rates: dict[int, dict[str, float]] = {}
@@ -131,8 +131,8 @@ class _Table:
         )
 
     def notes(self, launches: Sequence[Launch]) -> tuple[str, ...]:
-        """What a reader of the numbers has to know: how they were counted, and what was not."""
-        notes = [COLD]
+        """Notes on how the numbers were counted, and on what was not counted."""
+        notes = [COLD_CACHES]
         if any(entry.launches > 1 for entry in self._entries):
             notes.append("a summary: every launch of a kernel has the average of all of them")
         for level in (L2, L1):
@@ -215,11 +215,11 @@ def _device(entry: Entry) -> int:
 
 
 def _hardware(entry: Entry, metrics: Metrics) -> Hardware:
-    """What the attributes of a device say, where they were collected."""
+    """The device's hardware, from its attributes if they were collected."""
     cores, clock, memory = (metrics.get(f"device__attribute_{name}") for name in ("multiprocessor_count", "clock_rate", "total_memory"))
     memory_clock, width = (metrics.get(f"device__attribute_{name}") for name in ("memory_clock_rate", "global_memory_bus_width"))
-    # A memory transfers twice a cycle, and its bus is given in bits.
-    bandwidth = 2 * memory_clock * KILOHERTZ * width / BITS if memory_clock and width else None
+    # Memory transfers data twice per cycle; the width of the bus is in bits.
+    bandwidth = 2 * memory_clock * KILOHERTZ * width / BITS_PER_BYTE if memory_clock and width else None
     return Hardware(
         vendor="NVIDIA",
         capability=entry.words.get("CC", ""),

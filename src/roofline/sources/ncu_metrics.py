@@ -1,15 +1,15 @@
-"""From Nsight Compute's metrics to costs and peaks: which counters measure what, checked on kernels of known work.
+"""Costs and peaks from Nsight Compute's metrics.
 
-What was found on an H200 with kernels of known work, and holds the choice of counters together:
+Which counters are used, and why, as checked on an H200 with kernels of known work:
 
 - A total is ``X.sum``; where only a rate was collected it is ``X.sum.per_second`` times the duration, or ``X.sum.per_cycle_elapsed`` times
-  the average of the unit's elapsed cycles (with the maximum, whole counts come out fractional).
-- ``dram__bytes`` is main memory. Between SMs and L2 goes ``lts__t_sectors_srcunit_tex``, 32 bytes each: a copy of n bytes counts exactly
-  2n. All of ``lts__t_bytes`` is up to 1.5 times that on chips whose L2 is in two halves, which exchange data through it. What the
-  ``roofline`` set has, ``lts2xbar``, are the bytes that L2 sends out: reads only.
-- ``l1tex__t_bytes`` are global and local accesses; shared memory is apart, in wavefronts of 128 bytes. Their total counts one for each
-  warp of kernels that use none, so only the counters of loads, stores, atomics and matrix operands are added up.
-- Tensor operations are ``sm__ops_path_tensor_src_<format>``; a multiply-add is 2. Instructions of the tensor pipe cannot stand for them:
+  the average of the unit's elapsed cycles (with the maximum, integer counts come out fractional).
+- ``dram__bytes`` is the traffic of main memory. ``lts__t_sectors_srcunit_tex`` is the traffic between SMs and L2, in sectors of 32 bytes:
+  a copy of n bytes counts exactly 2n. ``lts__t_bytes`` is up to 1.5 times that on chips whose L2 has two partitions, as it includes the
+  traffic between them. ``lts2xbar``, which the ``roofline`` set collects, counts the bytes that L2 sends out: reads only.
+- ``l1tex__t_bytes`` are global and local accesses; shared memory has its own counters, in wavefronts of 128 bytes. Their total counts one
+  wavefront per warp even in kernels without shared memory, so only the counters of loads, stores, atomics and matrix operands are added.
+- Tensor operations are ``sm__ops_path_tensor_src_<format>``; a multiply-add is 2. Instructions of the tensor pipe cannot be used instead:
   one is 1,024 or 4,096 operations depending on shape, and some are moves. Peaks without ``sparsity_off`` are those with sparsity.
 - An ``h…`` instruction works on two numbers at once, so a fused one is 4 FLOP, whether fp16 or bf16.
 """
@@ -38,8 +38,8 @@ _USED = re.compile(
     r"\.sum(?:\.per_second|\.per_cycle_elapsed|\.peak_sustained)?)"
 )
 
-# FLOP of one thread's instruction, by format; a format is known when all of its first three were counted. Chips with packed fp32
-# arithmetic count that apart.
+# FLOP of one thread's instruction, by format. The FLOP of a format are known if its first three instructions were counted; the others are
+# packed fp32 arithmetic, which not every chip has.
 VECTOR: dict[str, tuple[tuple[str, int], ...]] = {
     "fp32": (("fadd", 1), ("fmul", 1), ("ffma", 2), ("fadd2", 2), ("fmul2", 2), ("ffma2", 4)),
     "fp64": (("dadd", 1), ("dmul", 1), ("dfma", 2)),
@@ -51,10 +51,10 @@ FUSED = {"fp32": ("ffma", 2), "fp64": ("dfma", 2), "fp16": ("hfma", 4)}
 _TENSOR = re.compile(
     r"sm__ops_path_tensor_(?:op_[a-z]+_)?src_(?P<source>[a-z]+\d+(?:_[a-z]+\d+)*?)(?:_dst_[a-z0-9]+)?(?:_sparsity_(?P<sparse>on|off))?"
 )
-# One counter for several formats: the one of them that Turing has; the one at whose rate Blackwell runs them all.
+# A counter that several formats share counts as one of them: the one that Turing has, or the one whose rate all have on Blackwell.
 SHARED_SOURCES = {"fp16_bf16_tf32": "fp16", "fp4_fp6_fp8": "fp8", "fp4_fp6": "fp6"}
 SPARSE_SINCE = 8.0  # compute capability
-# Formats that the tensor cores of a compute capability have; all must have been counted before the rest is a known 0.
+# The first compute capability whose tensor cores have a format. If all formats of a chip were counted, no other tensor work exists.
 TENSOR_SINCE = {"fp16": 7.0, "bf16": 8.0, "tf32": 8.0, "int8": 7.2, "fp64": 8.0, "fp8": 8.9}
 HAS_TENSOR = 7.0
 
@@ -63,7 +63,7 @@ ACCESSES = (
     *("tex_mem_texture", "tex_mem_surface_op_ld", "tex_mem_surface_op_st"),
 )
 
-# Each level's ways to be counted, best first: the parts that are added, bytes for each, and what to say of that way.
+# The ways to count the bytes of each level, best first: the counters to add (each under alternative names), bytes per count, and a caveat.
 Way = tuple[tuple[tuple[str, ...], ...], int, str]
 LEVELS: dict[Resource, tuple[Way, ...]] = {
     HBM: (
@@ -89,23 +89,23 @@ LEVELS: dict[Resource, tuple[Way, ...]] = {
 }
 SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared"
 SHARED_PARTS = tuple(f"{SHARED}_op_{op}" for op in ("ld", "st", "atom"))
-SHARED_MATRIX = (f"{SHARED}_op_gmma", "l1tex__data_pipe_tc_wavefronts_mem_shared")  # tensor cores that read their operands there
+SHARED_MATRIX = (f"{SHARED}_op_gmma", "l1tex__data_pipe_tc_wavefronts_mem_shared")  # operands that tensor cores read from shared memory
 WITHOUT_SHARED = "without shared memory"
 
 
 _TIMES = (TIME, "gpu__time_duration.avg", "gpu__time_duration.max")
 _CYCLES = tuple(f"{unit}__cycles_elapsed.{how}" for unit in ("sm", "smsp", "gpc", "l1tex", "lts", "dram") for how in ("avg", "max", "sum"))
-# Whatever the format, work on the tensor cores shows in these.
+# Counters of any work on the tensor cores, whatever its format.
 ALL_TENSOR = ("sm__inst_executed_pipe_tensor", "smsp__inst_executed_pipe_tensor", "sm__pipe_tensor_cycles_active")
 
 
 def is_used(name: str) -> bool:
-    """Whether a metric says anything here."""
+    """Whether this module uses a metric."""
     return _USED.fullmatch(name) is not None
 
 
 class Metrics:
-    """The metrics of one launch, in base units, read when asked for. An error names the row and the column."""
+    """The metrics of one launch, in base units, parsed on demand. An error names the row and the column."""
 
     __slots__ = ("_commas", "_entry", "_read", "_where")
 
@@ -118,7 +118,7 @@ class Metrics:
         return self._entry.cells.get(name, ("", ""))[1]
 
     def get(self, name: str) -> Fraction | None:
-        """A number in base units; ``None`` when the file does not have it."""
+        """A number in base units; ``None`` if the file does not have it."""
         if name not in self._read:
             self._read[name] = self._number(name) if name in self._entry.cells else None
         return self._read[name]
@@ -126,7 +126,7 @@ class Metrics:
     def _number(self, name: str) -> Fraction | None:
         unit, cell = self._entry.cells[name]
         try:
-            # Without a row of units, durations are as they come in base units.
+            # Without a row of units, durations are in Nsight Compute's base unit, ns.
             return number(cell, unit or ("ns" if name in _TIMES else ""), commas=self._commas)
         except SourceError as error:
             raise SourceError(f"{self._where}: row {self._entry.row}, column {name!r}: {error}") from None
@@ -144,14 +144,14 @@ class Metrics:
         return None
 
     def total(self, *names: str) -> Fraction | None:
-        """What a counter counted over the launch, under the first of its names that has it: the sum, or a rate times its time or cycles."""
+        """The total of a counter over the launch: its sum, or a rate times the time or cycles; the first of ``names`` that the file has."""
         for name in names:
             if (total := self.get(f"{name}.sum")) is not None:
                 return total
             rated = _product(self.get(f"{name}.sum.per_second"), self.time)
             rated = rated if rated is not None else _product(self.get(f"{name}.sum.per_cycle_elapsed"), self._cycles(name))
             if rated is not None:
-                return Fraction(round(rated))  # counters count whole things; the fraction is the rate's rounding
+                return Fraction(round(rated))  # counts are integers; a fraction comes from the rounding of the rate
         return None
 
     def _cycles(self, name: str) -> Fraction | None:
@@ -161,7 +161,7 @@ class Metrics:
         return cycles if cycles is not None else _product(self.get(f"{elapsed}.per_second"), self.time)
 
     def peak(self, name: str, unit: str) -> float | None:
-        """What a counter can reach in a second, at the clock that its unit ran at."""
+        """The highest rate of a counter, per second, at the clock of its unit during the launch."""
         rate = _product(self.get(f"{name}.sum.peak_sustained"), self.get(f"{unit}__cycles_elapsed.avg.per_second"))
         return float(rate) if rate else None
 
@@ -171,12 +171,15 @@ def _product(first: Fraction | None, second: Fraction | None) -> Fraction | None
 
 
 def amount(value: Fraction) -> Amount:
-    """An exact amount as costs carry it: whole numbers whole."""
+    """An exact amount as an int if it is a whole number, else as a float."""
     return value.numerator if value.denominator == 1 else float(value)
 
 
 class Plan(Struct, frozen=True):
-    """How the metrics that a file has become costs: the tensor counters to add for each format, and the formats that are complete."""
+    """How to count tensor operations with the metrics of a file: the counters to add for each format, and the formats that are counted.
+
+    ``dense`` are the counters without sparsity of each format, for peaks.
+    """
 
     tensor: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dense: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -184,10 +187,10 @@ class Plan(Struct, frozen=True):
 
 
 def plan(names: Iterable[str]) -> Plan:
-    """What to make of the tensor counters among these metrics.
+    """The plan for the tensor counters among these metrics.
 
-    A format's operations are one counter, or two with and without sparsity, or several for formats of the result, or (elsewhere) one for
-    each instruction: the most general form that is there is taken, so that nothing is counted twice.
+    A format may have one counter, or two (with and without sparsity), or one per format of the result, or one per instruction: the most
+    general that the file has are used, so that nothing is counted twice.
     """
     general: dict[str, set[str]] = {}
     detailed: dict[str, set[str]] = {}
@@ -212,13 +215,13 @@ def plan(names: Iterable[str]) -> Plan:
 
 
 def _without_parts(bases: set[str], totals: set[str]) -> tuple[str, ...]:
-    """The counters to add: none that another one contains."""
+    """The counters to add: without those that are included in another one."""
     parts = {base for base in bases for other in bases if other in totals and base.startswith(f"{other}_")}
     return tuple(sorted(bases - parts))
 
 
 def cost_of(metrics: Metrics, plan: Plan, capability: float | None) -> Cost:
-    """What one launch did. Arithmetic and bytes of main memory that were not counted are unknown; cache levels are left out."""
+    """The cost of one launch. Arithmetic and main-memory bytes that were not counted are unknown; cache levels not counted are omitted."""
     amounts: dict[Resource, Amount | None] = {}
     for source, names in plan.tensor.items():
         _add(amounts, matrix(dtype(source)), _sum(metrics.total(name) for name in names))
@@ -237,7 +240,7 @@ def cost_of(metrics: Metrics, plan: Plan, capability: float | None) -> Cost:
 
 
 def _flop(metrics: Metrics, weights: tuple[tuple[str, int], ...]) -> Fraction | None:
-    """FLOP of the instructions of one format; ``None`` unless all that every chip has were counted."""
+    """FLOP of the instructions of one format; ``None`` unless the first three, which every chip has, were counted."""
     counts = [(_instructions(metrics, op), flop) for op, flop in weights]
     if any(count is None for count, _ in counts[:NEEDED]):
         return None
@@ -264,7 +267,7 @@ def _instructions(metrics: Metrics, op: str) -> Fraction | None:
 
 
 def tensor_complete(plan: Plan, capability: float | None) -> bool:
-    """Whether every format that the chip's tensor cores have was counted, so that what is absent is 0."""
+    """Whether every format that the chip's tensor cores have was counted."""
     if capability is not None and capability < HAS_TENSOR:
         return True
     needed = {name for name, since in TENSOR_SINCE.items() if capability is None or capability >= since}
@@ -272,7 +275,7 @@ def tensor_complete(plan: Plan, capability: float | None) -> bool:
 
 
 def bytes_over(metrics: Metrics, level: Resource) -> tuple[Fraction | None, str]:
-    """Bytes over a memory level by the best way the file has, and what to say about that way; ``None`` when it has none."""
+    """Bytes over a memory level, counted in the best way that the file allows, and the caveat of that way; ``None`` if it allows none."""
     for parts, size, caveat in LEVELS[level]:
         moved = _sum(metrics.total(*names) for names in parts)
         if moved is None:
@@ -291,7 +294,7 @@ def _shared(metrics: Metrics) -> Fraction | None:
 
 
 def peaks(metrics: Metrics, plan: Plan, capability: float | None) -> Iterator[tuple[str, float]]:
-    """The rates that the chip could reach by its own counters, at the clocks of this launch: dense, and without guesses."""
+    """The chip's peak rates by its own counters, at the clocks of this launch: only dense ones, and only where that is certain."""
     for level, name, unit, size in (
         (HBM, "dram__bytes", "dram", 1),
         (L2, "lts__lts2xbar_cycles_active", "lts", SECTOR),
@@ -304,10 +307,10 @@ def peaks(metrics: Metrics, plan: Plan, capability: float | None) -> Iterator[tu
         if (rate := metrics.peak(f"sm__sass_thread_inst_executed_op_{op}_pred_on", "sm")) is not None:
             yield vector(kind).name, rate * flop
     for source, names in plan.dense.items():
-        # A peak that does not say "sparsity_off" is the sparse one wherever there is sparsity, which fp64 never has.
-        sure = [name for name in names if name.endswith("_sparsity_off")]
-        if not sure and (source == "fp64" or (capability is not None and capability < SPARSE_SINCE)):
-            sure = list(names)
-        for name in sure:
+        # On chips with sparsity a peak without "sparsity_off" in its name is the sparse one, except for fp64, which has no sparsity.
+        surely_dense = [name for name in names if name.endswith("_sparsity_off")]
+        if not surely_dense and (source == "fp64" or (capability is not None and capability < SPARSE_SINCE)):
+            surely_dense = list(names)
+        for name in surely_dense:
             if (rate := metrics.peak(name, "sm")) is not None:
                 yield matrix(dtype(source)).name, rate

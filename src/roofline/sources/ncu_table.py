@@ -1,9 +1,9 @@
-"""The tables that Nsight Compute prints as CSV, read line by line: the kernels that were launched, and their metrics with their units.
+"""Parses the tables that Nsight Compute prints as CSV: the launched kernels, and their metrics with units.
 
 ``--page raw`` is wide: one row per launch, one column per metric, units in the row below the header. ``--page details`` and plain ``--csv``
-are long: one row per metric. ``--print-summary`` is long too, with the launches of a kernel in one: how many, and the average of each
+are long: one row per metric. ``--print-summary`` is long too, with all launches of a kernel together: their number, and the average of each
 metric. Columns may come in any order. Before, between and after tables there may be other output, of the profiler (``==PROF==``) or of the
-program it ran. Numbers come in base units or with prefixes ("auto": Mbyte, us, Ghz), with thousands separators, and on some systems with
+profiled program. Numbers come in base units or with prefixes ("auto": Mbyte, us, Ghz), with thousands separators, and on some systems with
 decimal commas.
 """
 
@@ -25,15 +25,15 @@ METRIC, UNIT, VALUE, AVERAGE = "Metric Name", "Metric Unit", "Metric Value", "Av
 _METRIC_COLUMNS = (METRIC, UNIT, VALUE, AVERAGE, "Minimum", "Maximum", "Section Name")
 MOST_LAUNCHES = 10**6  # of one kernel in a summary
 TIME = "gpu__time_duration.sum"
-# What the details page calls metrics by, where it gives no names; the same words mean a share (%) in another section.
+# Labels that the details page uses instead of names of metrics. In other sections the same labels are percentages.
 LABELS = {"Duration": (TIME, "s"), "Memory Throughput": ("dram__bytes.sum.per_second", "byte/s")}
 
 UNKNOWN = ("", "n/a", "nan", "-nan", "inf", "-inf", "none")
-LARGEST = 2**100  # no counter of any machine comes near; beyond it products would leave the range of floats
+LARGEST = 2**100  # larger than any real counter, and small enough that products of two stay in the range of floats
 # Groups of three digits between commas, blanks or apostrophes, or of two before the last three.
 _PLAIN = re.compile(r"[+-]?(?:\d{1,3}(?:[,\s'’]\d{3})+|\d{1,2}(?:,\d{2})*,\d{3}|\d+)(?:\.\d*)?(?:[eE][+-]?\d{1,2})?")
 _COMMAS = re.compile(r"[+-]?(?:\d{1,3}(?:[.\s'’]\d{3})+|\d+)(?:,\d*)?(?:[eE][+-]?\d{1,2})?")
-_LONGEST = 60  # digits and separators of any number that is one
+_LONGEST = 60  # characters of a number
 
 _COUNTED = ("", "1", "%", "inst", "cycle", "sector", "sectors", "wavefront", "request", "op")
 _SECONDS: dict[str, int | Fraction] = {
@@ -44,10 +44,10 @@ _PREFIXED = re.compile(r"([kKMGTPE]?)(byte|[hH]z)s?")
 
 
 class Entry(Struct, frozen=True):
-    """A launch as the table has it: its row, the words about it (``Kernel Name``), and for each metric its unit and cell.
+    """A launch as printed: its row, its text columns (``Kernel Name``, …), and the unit and cell of each metric.
 
-    ``launches`` is how many a summary has put together, with the average of each metric. ``numbers`` are the cells of all metrics,
-    used or not: any of them may show how the file writes numbers.
+    In a summary, ``launches`` is the number of launches, and each metric is their average. ``numbers`` are the cells of all metrics, used
+    or not: any of them may show whether the file has decimal commas.
     """
 
     row: int
@@ -58,14 +58,14 @@ class Entry(Struct, frozen=True):
 
 
 def decode(data: bytes) -> str:
-    """Text in whatever encoding it was redirected: UTF-16 with a mark (PowerShell), else UTF-8. Odd bytes can only be in names."""
+    """Decodes text: UTF-16 if it has a byte order mark (as PowerShell writes), else UTF-8. Invalid bytes are replaced."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return data.decode("utf-16", "replace")
     return data.decode("utf-8-sig", "replace")
 
 
 def is_header(line: str) -> bool:
-    """Whether a line begins a table of launches: it names a kernel's column, and one for its number or how often it ran."""
+    """Whether a line is the header of a table of launches: it has the column of the kernel, and that of its id or number of launches."""
     if KERNEL.lower() not in line.lower():
         return False
     try:
@@ -76,7 +76,7 @@ def is_header(line: str) -> bool:
 
 
 def entries(text: str, used: Callable[[str], bool], where: str) -> list[Entry]:
-    """The launches of every table in a text, in order, with the metrics that ``used`` wants. Talk is passed over."""
+    """The launches of every table in a text, in order, with the metrics for which ``used`` is true. Other output is skipped."""
     found: list[Entry] = []
     lines = (line.rstrip("\r\n") for line in io.StringIO(text))
     for line in lines:
@@ -102,7 +102,7 @@ def _cells(line: str, where: str) -> list[str]:
 
 
 def _rows(lines: Iterator[str], header: list[str], where: str) -> Iterator[list[str]]:
-    """The rows below a header: those with a launch's number, and the row of units, which has none."""
+    """The rows of a table: those with a launch's id, and the row of units, which has none."""
     number_at = _number_at(header)
     for line in lines:
         if line.startswith("==") or is_header(line):
@@ -113,7 +113,7 @@ def _rows(lines: Iterator[str], header: list[str], where: str) -> Iterator[list[
 
 
 def _number_at(header: list[str]) -> int:
-    """The column of a launch's number, or of the number of launches."""
+    """The column of a launch's id, or of the number of launches."""
     return next((place for word in (ID, LAUNCHES) for place, name in enumerate(header) if name.lower() == word.lower()), 0)
 
 
@@ -144,12 +144,12 @@ def _long(
 ) -> Iterator[Entry]:
     name_at, unit_at, value_at, number_at = header.index(METRIC), header.index(UNIT), header.index(value), _number_at(header)
     last = max(name_at, unit_at, value_at, header.index(KERNEL) if KERNEL in header else 0)
-    # Rules, where there are any, have rows of their own and columns that other rows leave out.
+    # Rules of Nsight Compute have rows of their own and columns that are empty in other rows.
     words = [place for place, name in enumerate(header) if name not in _METRIC_COLUMNS and not name.startswith(("Rule", "Estimated"))]
     keys = words if value == AVERAGE else [number_at, header.index("Process ID") if "Process ID" in header else number_at]
     found: dict[tuple[str, ...], Entry] = {}
     for cells in rows:
-        if len(cells) <= last or not cells[number_at]:  # the tail of a rule's description
+        if len(cells) <= last or not cells[number_at]:  # the last lines of a rule's description
             continue
         key = tuple(cells[place] for place in keys if place < len(cells))
         if key not in found:
@@ -168,7 +168,7 @@ def _long(
 
 
 def _dimension(unit: str) -> str:
-    """What a unit measures, prefix apart."""
+    """What a unit measures: the unit without its prefix."""
     numerator, _, denominator = unit.partition("/")
     prefixed = _PREFIXED.fullmatch(numerator)
     kind = prefixed[2] if prefixed else "s" if numerator in _SECONDS else numerator
@@ -197,9 +197,9 @@ def _scale(word: str) -> Fraction | None:
 
 
 def writes_decimal_commas(cells: Iterable[str]) -> bool:
-    """Whether some number cannot be read with thousands commas, and every one with decimal commas. Else commas mean thousands.
+    """Whether commas are decimal: some number is invalid with commas for thousands, and none is invalid with decimal commas.
 
-    Words are not numbers, and decide nothing.
+    Cells that are not numbers are ignored.
 
     >>> writes_decimal_commas(["9,00", "1.234"]), writes_decimal_commas(["1,234", "5"]), writes_decimal_commas(["9,00", "1.25"])
     (True, False, False)
@@ -215,12 +215,12 @@ def writes_decimal_commas(cells: Iterable[str]) -> bool:
 
 
 def _bare(cell: str) -> str:
-    """The value in a cell, without the sign of a doubtful one and without its parts, which may follow in parentheses."""
+    """The value in a cell, without the mark of a doubtful value, ``(!)``, and without a breakdown in parentheses after it."""
     return cell.strip().removeprefix("(!)").partition("(")[0].strip()
 
 
 def number(cell: str, unit: str, *, commas: bool = False) -> Fraction | None:
-    """A cell in base units, exactly; ``None`` where it says unknown. A `SourceError` says what is wrong with anything else."""
+    """The exact number in a cell, in base units; ``None`` if the cell means unknown; a `SourceError` if it is not a number."""
     text = _bare(cell)
     if text.lower() in UNKNOWN:
         return None

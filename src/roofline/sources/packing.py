@@ -1,7 +1,8 @@
-"""A part as bytes, and back: what the cache keeps. It is data, not code: whatever is in the bytes, reading them only makes values.
+"""Serialises parts for the cache. Unlike a pickle, the bytes cannot run code: unpacking them only creates values.
 
-JSON of lists that begin with what they stand for: ``["Instance", "train", 4, 0]``, ``["tuple", …]``, ``["dict", key, value, …]``. Integers
-have any length, floats their shortest exact spelling and fractions both their numbers, so a part comes back equal to the last digit.
+The format is JSON; each value is a list that begins with its type: ``["Instance", "train", 4, 0]``, ``["tuple", …]``,
+``["dict", key, value, …]``. Integers have any length, floats are exact and fractions have two integers, so an unpacked part is equal to the
+original.
 """
 
 import json
@@ -17,7 +18,7 @@ from ..workload import Array, Avoidable, Hardware
 from .parts import DevicePart, Extent, IdleKey, IdleTally, Instance, Lane, Launched, Part, Share, Subject, Tally
 
 OPERATIONS = (Attention, Collective, Convolution, Product, RowWise, Streamed)
-MADE = (
+STRUCTS = (
     Array,
     Avoidable,
     Cost,
@@ -35,20 +36,20 @@ MADE = (
     Tally,
     *OPERATIONS,
 )
-VALUES = {made.__name__: made for made in MADE}
-FIELDS = {name: made.__struct_fields__ for name, made in VALUES.items()}
+TYPES = {type.__name__: type for type in STRUCTS}
+FIELDS = {name: type.__struct_fields__ for name, type in TYPES.items()}
 PLAIN = (type(None), bool, int, float, str)
 
 
 def pack(part: Part) -> bytes:
     """A part as bytes."""
-    return json.dumps(_flat(part), separators=(",", ":")).encode()
+    return json.dumps(_to_json(part), separators=(",", ":")).encode()
 
 
 def unpack(data: bytes) -> Part:
-    """The part that was packed; a `ValueError` for bytes that no part was packed into."""
+    """The part that was packed; a `ValueError` if the bytes are not a packed part."""
     try:
-        part = _whole(json.loads(data))
+        part = _from_json(json.loads(data))
     except (TypeError, KeyError, IndexError, RecursionError, ArithmeticError, RooflineError) as error:
         raise ValueError(f"not a part of a profile: {error!r}") from None
     if not isinstance(part, Part):
@@ -56,40 +57,40 @@ def unpack(data: bytes) -> Part:
     return part
 
 
-def _flat(held: Any) -> Any:
-    kind = type(held)
+def _to_json(value: Any) -> Any:
+    kind = type(value)
     if kind in PLAIN:
-        return held
+        return value
     name: str = kind.__name__
     if name in FIELDS:
-        return [name, *(_flat(getattr(held, field)) for field in FIELDS[name])]
-    if isinstance(held, Mapping):
-        return ["dict", *(_flat(one) for pair in held.items() for one in pair)]
+        return [name, *(_to_json(getattr(value, field)) for field in FIELDS[name])]
+    if isinstance(value, Mapping):
+        return ["dict", *(_to_json(one) for pair in value.items() for one in pair)]
     if kind in (tuple, list):
-        return [name, *map(_flat, held)]
+        return [name, *map(_to_json, value)]
     if kind is frozenset:
-        return [name, *map(_flat, sorted(held))]
+        return [name, *map(_to_json, sorted(value))]
     if kind is Resource:
-        return [name, held.name]
+        return [name, value.name]
     if kind is Fraction:
-        return [name, held.numerator, held.denominator]
+        return [name, value.numerator, value.denominator]
     raise TypeError(f"a part holds a {name}, which has no packed form")
 
 
 _MAKERS: dict[str, Callable[[list[Any]], Any]] = {
-    "dict": lambda held: dict(zip(held[::2], held[1::2], strict=True)),
+    "dict": lambda values: dict(zip(values[::2], values[1::2], strict=True)),
     "tuple": tuple,
     "list": list,
     "frozenset": frozenset,
-    "Resource": lambda held: Resource(*held),
-    "Fraction": lambda held: Fraction(*held),
+    "Resource": lambda values: Resource(*values),
+    "Fraction": lambda values: Fraction(*values),
 }
 
 
-def _whole(flat: Any) -> Any:
-    if not isinstance(flat, list):
-        return flat
-    name, held = flat[0], [_whole(one) for one in flat[1:]]
+def _from_json(packed: Any) -> Any:
+    if not isinstance(packed, list):
+        return packed
+    name, values = packed[0], [_from_json(one) for one in packed[1:]]
     if name in _MAKERS:
-        return _MAKERS[name](held)
-    return VALUES[name](**dict(zip(FIELDS[name], held, strict=True)))
+        return _MAKERS[name](values)
+    return TYPES[name](**dict(zip(FIELDS[name], values, strict=True)))

@@ -1,4 +1,4 @@
-"""Parquet files, read by pyarrow in a process of its own: a damaged file can make the library abort, or take any amount of memory."""
+"""Reads Parquet files with pyarrow in a separate process: a damaged file can make the library abort or use any amount of memory."""
 
 import io
 import os
@@ -15,8 +15,8 @@ from ..files.input_limits import Limits, check_limit, limits, set_limits
 from ..units import parse
 
 Cell = str | float | int | None
-MEMORY_BYTES = int(parse("4 GiB", "B"))  # of address space beyond that of the library itself, which grows with the processor's cores
-CPU_S = 60  # of reading, after which the file is taken for damaged
+MEMORY_BYTES = int(parse("4 GiB", "B"))  # limit on address space, in addition to what loading the library takes, which depends on the CPU
+CPU_S = 60  # limit on CPU time: a file that takes longer counts as damaged
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1].split('\\n'); from roofline.sources.parquet import serve; serve()"
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
 _REFUSED, _MISSING = "refused", "missing"
@@ -52,23 +52,23 @@ def _reason(status: int) -> str:
 
 
 def serve() -> None:
-    """What the other process does: read one file from standard input, and answer with its columns or what is wrong with it."""
+    """The main function of the separate process: reads a file from standard input, writes its columns or an error to standard output."""
     answers: IO[bytes] = open(1, "wb", closefd=False)  # noqa: SIM115  for as long as the process lives
     task = msgspec.msgpack.decode(open(0, "rb", closefd=False).read(), type=Task)  # noqa: SIM115
     set_limits(task.limits)
     try:
-        import pyarrow.parquet  # noqa: F401  before the limits, which are on what it takes beyond its own size
+        import pyarrow.parquet  # noqa: F401  before the limits are set, as they add to what the library itself takes
     except ImportError:
         answer: tuple[str, object] = (_MISSING, None)
     else:
-        _bound()
+        _limit_resources()
         answer = columns_of(task)
     answers.write(msgspec.msgpack.encode(answer))
     answers.flush()
 
 
-def _bound() -> None:
-    """Limits this process, or leaves lower limits that it already has."""
+def _limit_resources() -> None:
+    """Limits memory and CPU time of this process; lower limits that are already set stay."""
     try:
         import resource
     except ImportError:  # not on Windows
@@ -86,7 +86,7 @@ def _bound() -> None:
 
 
 def _address_space() -> int:
-    """The bytes of address space that this process has; 0 where the system does not tell."""
+    """The bytes of address space that this process uses; 0 if unknown."""
     try:
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
     except (OSError, ValueError, IndexError):
@@ -95,7 +95,7 @@ def _address_space() -> int:
 
 
 def columns_of(task: Task) -> tuple[str, object]:
-    """What kind of answer the file gets, and the columns or the error."""
+    """The answer for a file: its kind, and the columns or the error message."""
     from pyarrow import parquet
 
     try:
@@ -107,14 +107,14 @@ def columns_of(task: Task) -> tuple[str, object]:
         cells = {name: [_plain(cell) for cell in table[place].to_pylist()] for place, name in enumerate(table.column_names)}
     except SourceError as error:
         return _REFUSED, str(error)
-    except (Exception, MemoryError) as error:  # of several types, some its own
+    except (Exception, MemoryError) as error:  # pyarrow raises many types
         first = next(iter(str(error).splitlines()), type(error).__name__)
         return _REFUSED, f"{task.name}: not a readable Parquet file: {first}"
     return "columns", cells
 
 
 def _plain(cell: object) -> Cell:
-    """A cell as a table has it: a number, a word or nothing; anything else as the word that Python writes for it."""
+    """A cell as a number, text or ``None``; any other value as Python's text for it."""
     if isinstance(cell, str):
         return cell.strip()
     if cell is None or isinstance(cell, float):

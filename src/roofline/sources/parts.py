@@ -1,6 +1,6 @@
-"""What every kind of device is read into: operations, what each did on one device, and the parts that hosts of a run are merged from.
+"""The data types that profiles are read into: operations, their times on each device, and the part of a run that one file holds.
 
-All of it is whole numbers (picoseconds, executions, kernels, bytes), so that merging in any order gives the same digits.
+All amounts are integers (picoseconds, executions, kernels, bytes), so merging in any order gives the same digits.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,18 +14,19 @@ from ..resource import HBM, UNNAMED_WORK
 from ..units import parse
 from ..workload import Array, Avoidable, Hardware
 
-UNKNOWN = Cost.of({UNNAMED_WORK: None, HBM: None})  # of work that nobody can price
+UNKNOWN = Cost.of({UNNAMED_WORK: None, HBM: None})  # the cost of an operation that cannot be priced
 NAME_LOST = "the damaged file lost the metadata that names its op"
 PICOSECOND = parse("1 ps", "s")
-Mark = int  # a step, by its place among the instances of its part
+Mark = int  # a step: its index in Part.instances
 
 
 class Subject(Struct, frozen=True, kw_only=True):
     """An operation: what it is, and what one execution costs. Equal on every device and host that runs it.
 
-    ``program`` tells modules of one name apart. ``found`` is whether its events led to an instruction, or are copies and memsets of the
-    runtime, which need none. ``conventions`` has the FLOP of an execution as other counters count them, by their name. ``wide`` is the
-    share of the bytes of its arrays that are of 32-bit floats, and ``shapes`` has those of its first arrays, where the source knows.
+    ``program`` is an id that distinguishes modules of the same name. ``found`` is whether its events were matched to an instruction, or are
+    the runtime's copies and memsets, which have none. ``conventions`` has the FLOP of one execution as other counters count them, by the
+    name of the counter. ``wide`` is the share of its arrays' bytes that are 32-bit floats, and ``shapes`` has the shapes of its first
+    arrays, where the source has them.
     """
 
     name: str
@@ -53,7 +54,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     shapes: tuple[tuple[int, ...], ...] = ()
 
     def __hash__(self) -> int:
-        """A hash of the fields in which nearly all differ; equality compares the rest."""
+        """A hash of the fields that nearly always differ, as hashing all of them takes long; equality compares them all."""
         return hash((self.name, self.module, self.program))
 
     @property
@@ -66,7 +67,7 @@ AUTOTUNING = Subject(name="autotuning", category="autotuning", notes=("kernels a
 
 
 class Share(Struct):
-    """What an operation did in one step."""
+    """The executions and time of an operation in one step."""
 
     executions: int = 0
     time_ps: int = 0
@@ -77,7 +78,7 @@ class Share(Struct):
 
 
 class Launched(Struct, frozen=True):
-    """A kernel that an operation launches: when it first did, with how many blocks, how often, and which of those in a step it is."""
+    """A kernel that an operation launches: its first start, its grid, how often it ran, and which launch of it in a step this is."""
 
     kernel: str
     first_ps: int
@@ -87,10 +88,10 @@ class Launched(Struct, frozen=True):
 
 
 class Tally(Struct):
-    """What an operation did on one device.
+    """The totals of an operation on one device.
 
-    ``amounts`` are costs in total, beside the subject's for each execution: bytes of copies, each of which has its own size.
-    ``launched`` are its kernels one by one, where they have names of their own.
+    ``amounts`` are total costs in addition to the subject's cost per execution: the bytes of copies, which differ in size.
+    ``launched`` are its kernels, where they have names.
     """
 
     executions: int = 0
@@ -102,13 +103,13 @@ class Tally(Struct):
     launched: list[Launched] = field(default_factory=list)
 
     def add(self, other: "Tally") -> None:
-        """Another stretch of the same operation."""
+        """Adds another tally of the same operation."""
         self.add_totals(other)
         for mark, share in other.steps.items():
             self.steps.setdefault(mark, Share()).add(share)
 
     def add_totals(self, other: "Tally") -> None:
-        """All of another stretch but its steps, whose marks are those of its own part."""
+        """Adds another tally without its steps, whose marks belong to another part."""
         self.executions += other.executions
         self.kernels += other.kernels
         self.time_ps += other.time_ps
@@ -119,7 +120,7 @@ class Tally(Struct):
 
 
 class Instance(Struct, frozen=True):
-    """A step as its host saw it: the annotation's name and number, and which of those with the same name and number it is."""
+    """A step on its host: the annotation's name and number, and its index among the annotations of the same name and number."""
 
     name: str
     number: int | None
@@ -127,7 +128,7 @@ class Instance(Struct, frozen=True):
 
 
 class Extent(Struct, frozen=True):
-    """The work of a step on one device: its first start, its last end, the union of its events, and whether its last launch ran."""
+    """The work of a step on one device: first start, last end, busy time, and whether the work of its last launch was recorded."""
 
     begin_ps: int
     end_ps: int
@@ -140,7 +141,7 @@ class Extent(Struct, frozen=True):
 
 
 class IdleKey(Struct, frozen=True):
-    """A reason for a device to be idle: its kind, what the host did in plain words, where in the user's code, and what else is known."""
+    """A reason for idle time of a device: its kind, what the host did in words, the file and line of the user's code, and the cause."""
 
     kind: str
     activity: str
@@ -149,9 +150,9 @@ class IdleKey(Struct, frozen=True):
 
 
 class IdleTally(Struct):
-    """How many gaps a reason had on one device and their time, in all and by the step in which each began.
+    """The gaps of one reason on one device: their number and time, in total and by the step in which each began.
 
-    ``recording_ps`` is how much of it the profiler took itself, to record so many events of the host (``recorded``).
+    ``recording_ps`` is the part of that time that the profiler itself took, to record ``recorded`` events of the host.
     """
 
     gaps: int = 0
@@ -162,7 +163,7 @@ class IdleTally(Struct):
 
 
 class Pause(Struct, frozen=True):
-    """A stretch of time in which a device was idle for ``idle_ps``, and why."""
+    """A span of time in which a device was idle for ``idle_ps``, and the reason."""
 
     begin_ps: int
     end_ps: int
@@ -171,12 +172,12 @@ class Pause(Struct, frozen=True):
 
 
 class Lane(Struct, frozen=True, kw_only=True):
-    """What a device did in each bucket of a span of time: of the step with this mark, or of the run (``None``).
+    """A timeline of one device in buckets of equal width: of the step with this mark, or of the whole run (``None``).
 
-    ``busy_ps`` is how much of each bucket something ran. ``ops`` are the longest operations of each bucket, by their places among the
-    device's rows, ``ops_ps`` their self times there, where operations that run at the same time share it; ``rest`` has the self time of
-    every operation in buckets where it is not among them. ``host`` is why the device was idle in each bucket, mostly, by the place among
-    ``reasons``; ``None`` where it was not, and empty where the host was not asked.
+    ``busy_ps`` is the busy time of each bucket. ``ops`` are the operations with the most time in each bucket, as indices of the device's
+    rows, and ``ops_ps`` their self times there; operations that run at the same time share it. ``rest`` has the self time of each
+    operation in the buckets whose ``ops`` do not list it. ``host`` is the main reason for idle time in each bucket, as an index of
+    ``reasons``; ``None`` in a bucket without idle time. It is empty if the reasons were not read.
     """
 
     mark: Mark | None
@@ -192,7 +193,7 @@ class Lane(Struct, frozen=True, kw_only=True):
 
 
 class DevicePart(Struct, frozen=True, kw_only=True):
-    """One device of one host: what it is, when its work began and how long it lasted, what ran, and why it was idle."""
+    """One device of one host: its description, the extent of its work, its operations, steps and reasons for idle time."""
 
     plane: str
     ordinal: int
@@ -212,14 +213,14 @@ class DevicePart(Struct, frozen=True, kw_only=True):
         return self.begin_ps + self.wall_ps
 
     def step_times(self) -> dict[Mark, tuple[int, bool]]:
-        """How long each step lasted and whether another followed: to the first work of the next, idle included, or to its own end."""
+        """The time of each step and whether another followed: up to the first work of the next, idle included, or else to its own end."""
         ordered = sorted(self.steps, key=lambda mark: (self.steps[mark].begin_ps, mark))
         times = {mark: (self.steps[after].begin_ps - self.steps[mark].begin_ps, True) for mark, after in pairwise(ordered)}
         return times | {mark: (self.steps[mark].span_ps, False) for mark in ordered[-1:]}
 
     @property
     def unfound_ps(self) -> int:
-        """Busy time of events that led to no operation. Self times do not overlap, so the rest of the busy time is found at least."""
+        """Busy time of events that were not matched to an operation: the sum of self times, which do not overlap."""
         return sum(tally.self_ps for subject, tally in self.rows.items() if not subject.found)
 
     @property
@@ -229,14 +230,14 @@ class DevicePart(Struct, frozen=True, kw_only=True):
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """What one file says. Parts of one run are merged into a recording, in any order; they travel between processes.
+    """The contents of one file. Parts of one run are merged into a recording, in any order; they are sent between processes.
 
-    ``measured`` is the share of time for which hardware counters saw each unit busy, where a profile has such counters.
+    ``measured`` is the share of time for which hardware counters saw each unit busy, if the profile has such counters.
     ``annotated_ps`` is when the host began the first annotated step, by the clock of the devices' events. ``compiled`` are the steps in
-    which the host compiled, ``compile_ps`` how long it did in all, ``warm_up_ps`` how long before the first step after its warm-up.
-    ``capturing`` are the steps in which the host captured a graph. ``launches`` has of each step when the host first and last launched
-    something, by the clock of the devices' events, ``launch_calls`` how long its median call to launch
-    a kernel took. ``allocated`` and ``reserved`` are the most bytes that a device had of each at once, 0 where the recording does not say.
+    which the host compiled, ``compile_ps`` the total time of compilation, ``warm_up_ps`` the part of it before the first steady step.
+    ``capturing`` are the steps in which the host captured a graph. ``launches`` has the times of the host's first and last launch of each
+    step, by the clock of the devices' events, ``launch_calls`` the median duration of its calls that launch a kernel. ``allocated`` and
+    ``reserved`` are the peak bytes of each on one device, 0 if they were not recorded.
     """
 
     file: str
@@ -257,7 +258,7 @@ class Part(Struct, frozen=True, kw_only=True):
 
 
 def numbered(labels: Iterable[tuple[str, int | None]]) -> tuple[Instance, ...]:
-    """Instances of steps from their names and numbers, those that are alike counted.
+    """Instances of steps from their names and numbers; those with the same name and number are counted through.
 
     >>> [instance.nth for instance in numbered([("train", 4), ("train", 4), ("train", 2)])]
     [0, 1, 0]

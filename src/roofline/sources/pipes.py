@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
 
 STANDARD_INPUT = "-"
-SPOOLED_BYTES = int(parse("8 GiB", "B"))  # that go to the disk, unless --max size is more
+SPOOLED_BYTES = int(parse("8 GiB", "B"))  # the largest copy of a pipe, unless --max size is larger
 _PIECE = int(parse("1 MiB", "B"))
 
 
@@ -31,21 +31,21 @@ def is_pipe(path: Path | str) -> bool:
 
 
 def opened_path(path: Path | str) -> Path:
-    """Where an input can be opened, any number of times: of a pipe a copy, else the path itself."""
+    """A path that can be opened any number of times: a copy of a pipe, else the path itself."""
     return _copy(str(path)) if is_pipe(path) else Path(path)
 
 
 @cache
 def _folder() -> "TemporaryDirectory[str]":
-    """The copies of this process, which go with it."""
-    from tempfile import TemporaryDirectory  # 5 ms that few inputs need
+    """The folder for this process's copies, which is removed when the process ends."""
+    from tempfile import TemporaryDirectory  # here because it takes 5 ms and few inputs need it
 
     return TemporaryDirectory(prefix="roofline-")
 
 
 @cache
 def _copy(name: str) -> Path:
-    """All of a pipe, copied once."""
+    """A copy of all data of a pipe, made once."""
     from tempfile import mkstemp
 
     number, place = mkstemp(dir=_folder().name)

@@ -1,8 +1,8 @@
-"""The files of a run read by several processes of this machine.
+"""Reads the files of a run in several processes on this machine.
 
-The process that asks reads files itself. Helpers are other interpreters that it starts when the work has lasted a while (starting one
-costs as much as reading a small profile) and talks to over pipes: a task is a file and how to read it, an answer is progress, a part, or
-what went wrong. They import this package and nothing of the program that uses it, so a script needs no ``if __name__ == "__main__"``.
+The calling process reads files itself. If that lasts long, it starts helpers (starting one costs as much as reading a small profile):
+other Python interpreters, connected by pipes. A task is a file and how to read it; an answer is progress, a part, or an error. Helpers
+import this package and nothing of the program that uses it, so a script needs no ``if __name__ == "__main__"``.
 """
 
 import os
@@ -23,7 +23,7 @@ from .parts import Part
 from .reading import Known, OverallProgress, Reading, read_file
 from .remote import Progress
 
-PATIENCE_S = 1.0  # of work before helpers are called: starting one takes a quarter of that, and a program is priced again in each
+PATIENCE_S = 1.0  # of reading before helpers are started: starting one takes a quarter of that, and each prices the programs again
 PROGRESS_S = 0.1  # between two progress messages of a helper
 _PROGRAM = (
     "import pickle, sys; tasks = sys.stdin.buffer; sys.path[:] = pickle.load(tasks); "
@@ -33,20 +33,20 @@ Answer = tuple[str, Any]
 
 
 def read_in_processes(files: Sequence[str], how: Reading, progress: Progress | None = None, *, jobs: int | None = None) -> list[Part]:
-    """What each file says, in their order. Of several that cannot be read, the first is the one that is raised.
+    """Reads each file into a part, in the order of the files. If several cannot be read, the error of the first is raised.
 
-    ``jobs`` processes read from the start; by default one, and one per CPU when it takes longer than a moment.
+    ``jobs`` processes read from the start; by default one process, and one per CPU after `PATIENCE_S`.
     """
     helpers = min(cores() if jobs is None else jobs, len(files)) - 1
     return _Run(files, how, progress).read(helpers, PATIENCE_S if jobs is None else 0)
 
 
 class _Run:
-    """Files being read: which is next, what came of the others, and how far all of it is."""
+    """The files of one call: the next to read, the parts and errors so far, and the overall progress."""
 
     def __init__(self, files: Sequence[str], how: Reading, progress: Progress | None) -> None:
         self._files, self._how, self._progress = files, how, OverallProgress(files, progress)
-        self._lock, self._handed_out = Lock(), Event()
+        self._lock, self._all_taken = Lock(), Event()
         self._next = 0
         self._parts: dict[int, Part] = {}
         self._failures: dict[int, Exception] = {}
@@ -58,11 +58,11 @@ class _Run:
             thread.start()
         try:
             known: Known = {}
-            self._work(lambda file, tell: read_file(file, self._how, known=known, progress=tell))
+            self._work(lambda file, progress: read_file(file, self._how, known=known, progress=progress))
             for thread in threads:
                 thread.join()
         finally:
-            self._handed_out.set()
+            self._all_taken.set()
             for helper in self._helpers:
                 helper.kill()
         if self._failures:
@@ -70,16 +70,16 @@ class _Run:
         return [self._parts[number] for number in range(len(self._files))]
 
     def _help(self, patience_s: float, place: int) -> None:
-        """Another process takes part, unless the work is handed out before it would begin, or will be to the helpers before it."""
-        if self._handed_out.wait(patience_s) or len(self._files) - self._next < place:
+        """Runs a helper, unless by then all files are taken, or the helpers before it will take the rest."""
+        if self._all_taken.wait(patience_s) or len(self._files) - self._next < place:
             return
         try:
             helper = _Helper()
-        except OSError:  # the system has no room for another process; the others do its work
+        except OSError:  # the system cannot start another process: read with fewer
             return
         with helper:
             self._helpers.append(helper)
-            self._work(lambda file, tell: helper.read(file, self._how, tell))
+            self._work(lambda file, progress: helper.read(file, self._how, progress))
 
     def _work(self, read: Callable[[str, Progress | None], Part]) -> None:
         while (number := self._take()) is not None:
@@ -88,39 +88,39 @@ class _Run:
             except Exception as error:
                 with self._lock:
                     self._failures[number] = error
-                self._handed_out.set()  # those before it are being read already, and none after it matters
+                self._all_taken.set()  # earlier files are being read already, and later ones no longer matter
             else:
                 with self._lock:
                     self._parts[number] = part
 
     def _take(self) -> int | None:
         with self._lock:
-            if self._handed_out.is_set():
+            if self._all_taken.is_set():
                 return None
             number, self._next = self._next, self._next + 1
             if self._next >= len(self._files):
-                self._handed_out.set()
+                self._all_taken.set()
             return number if number < len(self._files) else None
 
 
 class _Helper:
-    """Another process, seen from the one that asks."""
+    """A helper process, as seen by the calling process."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
-        self._greeted = False
+        self._started = False
 
     def read(self, file: str, how: Reading, progress: Progress | None) -> Part:
-        """What a file says, read over there."""
+        """Has the helper read a file."""
         tasks, answers = self._process.stdin, self._process.stdout
         assert tasks is not None
         assert answers is not None
         try:
-            for message in [(file, how)] if self._greeted else [sys.path, (file, how)]:
+            for message in [(file, how)] if self._started else [sys.path, (file, how)]:
                 pickle.dump(message, tasks)
-            self._greeted = True
+            self._started = True
             tasks.flush()
             while True:
                 answer = pickle.load(answers)
@@ -139,7 +139,7 @@ class _Helper:
         return f"the process reading it ended {how}; try --jobs 1"
 
     def kill(self) -> None:
-        """End it, whatever it is doing."""
+        """Ends the process, whatever it is doing."""
         if self._process.poll() is None:
             self._process.kill()
 
@@ -150,14 +150,14 @@ class _Helper:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 try:
-                    pipe.close()  # the end of the tasks, after which it ends by itself
+                    pipe.close()  # at the end of its input the helper exits by itself
                 except BrokenPipeError:
                     continue
         self._process.wait()
 
 
 def serve(tasks: IO[bytes]) -> None:
-    """What a helper does: read the files it is sent, until there are no more. Nothing else may write where it answers."""
+    """The main loop of a helper: reads the files it is sent until there are no more. Other output is kept out of the pipe of answers."""
     answers = open(os.dup(1), "wb")  # noqa: SIM115  for as long as the process lives
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     known: Known = {}
@@ -177,20 +177,20 @@ def _send(answers: IO[bytes], answer: Answer) -> None:
 def _throttled(answers: IO[bytes]) -> Progress:
     lock, last = Lock(), time.monotonic()
 
-    def tell(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         nonlocal last
-        with lock:  # the scanner tells from several threads
+        with lock:  # the scanner calls this from several threads
             if time.monotonic() - last > PROGRESS_S:
                 last = time.monotonic()
                 _send(answers, ("progress", (done, total)))
 
-    return tell
+    return report
 
 
 def answer_of(
     file: str, how: Reading, *, data: bytes | None = None, known: Known | None = None, progress: Progress | None = None
 ) -> Answer:
-    """A part, or what went wrong, in a form that travels: exceptions whose arguments are not their message do not."""
+    """Reads a file; the answer is a part or an error, in a form that can be pickled, which not every exception can."""
     set_limits(how.limits)
     try:
         return "part", read_file(file, how, data=data, known=known, progress=progress)
@@ -203,7 +203,7 @@ def answer_of(
 
 
 def part_of(answer: Answer) -> Part:
-    """The part in an answer; what went wrong is raised here."""
+    """The part in an answer; raises the error if it has one."""
     kind, content = answer
     if kind == "part":
         part: Part = content

@@ -1,8 +1,8 @@
-"""Compiled programs as recordings: HLO text, HloProto, StableHLO, and folders that ``--xla_dump_to`` wrote.
+"""Recordings from programs: HLO text, HloProto, StableHLO, and folders that ``--xla_dump_to`` wrote.
 
-A compiled program is priced as it is. One that was not compiled (StableHLO, or HLO before optimisation) is fused first by this
-project's own model, and the recording says that its costs are an estimate. So is one that was compiled for a CPU and is analyzed for an
-accelerator: what the compiler for CPUs did to it is undone first.
+A compiled program is priced as it is. A program that was not compiled (StableHLO, or HLO before optimisation) is first fused by this
+project's own model, and a note says that its costs are an estimate. So is a program that was compiled for a CPU and is analyzed for an
+accelerator, after the CPU compiler's changes have been undone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ from .hlo_dump import read_modules, sniff
 
 __all__ = ["is_compiled", "prepared", "read", "sniff"]
 
-LISTED = 8  # loops that an error names
+MOST_LISTED = 8  # loops in an error message
 ESTIMATE = "{name} is not compiled: estimate, fused by roofline's own model"
 FROM_CPU = (
     "{name} was compiled for a CPU: estimate for {chip}, with its matmuls in the source's number formats and fused by roofline's own model"
@@ -51,9 +51,9 @@ MANUAL = "{name} is written for one of its {devices} devices, exchanges included
 
 
 def read(path: Path, target: Machine | None = None, *, network: Network | None = None, trips: Mapping[str, int] | None = None) -> Recording:
-    """Every op of a program once; of a folder, of each program in it.
+    """The ops of a program, or of each program in a folder, each program run once.
 
-    ``network`` is the target's own unless it is given; ``trips`` are trip counts by the name of the loop.
+    ``network`` defaults to that of the target; ``trips`` are trip counts by the name of the loop.
     """
     notes: list[str] = []
     ops: list[Op] = []
@@ -70,11 +70,11 @@ def read(path: Path, target: Machine | None = None, *, network: Network | None =
 
 
 def most_memory(programs: Iterable[tuple[HloModule, Platform]]) -> PeakMemory | None:
-    """The peak memory of one device, of several programs that of the one that needs most."""
+    """The highest peak memory of these programs, on one device."""
     peaks: list[PeakMemory] = []
     for module, platform in programs:
         peak = peak_memory(module, platform)
-        devices = even_share(module.entry_computation[0])  # marked where nothing says how arrays are spread
+        devices = even_share(module.entry_computation[0])  # the program has no shardings: an even split is assumed
         peaks += [peak.divided(devices)] if peak else []
     return max(peaks, key=lambda one: one.peak_bytes, default=None)
 
@@ -85,17 +85,17 @@ def loop_names(modules: Iterable[HloModule]) -> list[str]:
 
 
 def check_trips(trips: Iterable[str], loops: Sequence[str]) -> None:
-    """Refuse a trip count for a loop that is not there."""
+    """Raises an error if a trip count is given for a loop that does not exist."""
     for name in trips:
         if name not in loops:
-            known = did_you_mean(name, loops) or f"; loops: {', '.join(list(dict.fromkeys(loops))[:LISTED]) or 'none'}"
+            known = did_you_mean(name, loops) or f"; loops: {', '.join(list(dict.fromkeys(loops))[:MOST_LISTED]) or 'none'}"
             raise UsageError(f"--trips {name}: no loop of that name{known}")
 
 
 def prepared(module: HloModule, target: Machine | None = None) -> tuple[HloModule, Platform, list[str]]:
-    """A program as it is priced, the platform it is for, and what is to be said about that.
+    """A program as it will be priced, its platform, and notes on how it was prepared.
 
-    A compiled program shows its platform; one that does not, or was not compiled, is for the machine it is analyzed for.
+    The platform is the one that a compiled program shows; otherwise that of the target.
     """
     ready, platform, notes = _for_platform(module, target)
     if not module.marks_entry:
@@ -122,18 +122,18 @@ def _for_platform(module: HloModule, target: Machine | None) -> tuple[HloModule,
 
 
 def from_cpu(module: HloModule, platform: Platform) -> tuple[HloModule, list[str]]:
-    """A program that was compiled for a CPU as kernels of an accelerator, and what else is to be said about that."""
+    """A program that was compiled for a CPU as kernels of an accelerator, and notes on it."""
     whole, scatters = with_reduce_scatters(decompiled(module))
     return _kernels(whole, platform), [SCATTERS.format(count=scatters)] if scatters else []
 
 
 def _kernels(module: HloModule, platform: Platform) -> HloModule:
-    """A program that was not compiled as the kernels that a compiler would make of it, with the copies that it must add."""
+    """A program that was not compiled, fused into the kernels that a compiler would make of it, with the copies it would add."""
     return with_copies(fuse(module, platform), platform)
 
 
 def _one_device(module: HloModule, platform: Platform) -> tuple[HloModule, list[str]]:
-    """The kernels of a program that was not compiled, of one device where it is for several, and what is said about that."""
+    """The kernels that one device runs of a program that was not compiled, and notes on how it was split between devices."""
     devices = devices_of(module)
     if devices == 1:
         return _kernels(module, platform), []

@@ -1,4 +1,4 @@
-"""One file of a run, wherever it is and whether or not it is cached; and several, read one after the other in this process."""
+"""Reads one file of a run, local or remote, through the cache; and several files one after the other in this process."""
 
 import mmap
 import os
@@ -21,15 +21,16 @@ from .remote import Progress, is_private, is_remote, local_copy
 if TYPE_CHECKING:
     from .cache import Cache
 
-UNKNOWN_BYTES = 100  # counted for a file whose size is not known, so that progress in it is told in hundredths
+UNKNOWN_BYTES = 100  # assumed if the size of a file is unknown, so that its progress counts in percent
 Buffer = bytes | mmap.mmap
-Known = dict[Any, Any]  # programs that were priced, for the next host that runs them
+Known = dict[Any, Any]  # programs that were priced, to be reused for the next host that runs them
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """How the files of a run are read: by which module, for which machine, up to any damage, as one of several hosts, with what cache.
+    """How the files of a run are read: the module, the target machine, and the cache.
 
-    ``timeline`` is whether devices are read once more for what they did when; ``limits`` are those of the process that asks.
+    ``salvage`` reads a damaged file up to the damage; ``shared`` is true if the run has several files; ``timeline`` reads devices a second
+    time to fill the timeline; ``limits`` are those of the calling process.
     """
 
     module: str
@@ -42,7 +43,7 @@ class Reading(Struct, frozen=True, kw_only=True):
 
 
 def read_here(files: Sequence[str], how: Reading, progress: Progress | None = None) -> list[Part]:
-    """What each file says, read one after the other in this process."""
+    """Reads each file into a part, one after the other, in this process."""
     if len(files) == 1:
         return [read_file(files[0], how, progress=progress)]
     overall = OverallProgress(files, progress)
@@ -51,9 +52,10 @@ def read_here(files: Sequence[str], how: Reading, progress: Progress | None = No
 
 
 def read_file(file: str, how: Reading, *, data: bytes | None = None, known: Known | None = None, progress: Progress | None = None) -> Part:
-    """What one file says, or its ``data`` where those were sent along.
+    """Reads one file, or its ``data`` if they are given, into a part.
 
-    ``known`` gathers the programs of hosts that are read one after the other. ``progress`` is told bytes done and to do, copying first.
+    ``known`` collects priced programs, for files that are read one after the other. ``progress`` is called with the bytes done and the
+    bytes in all; for a remote file first while it is copied.
     """
 
     def read(data: Buffer | None) -> Part:
@@ -64,23 +66,23 @@ def read_file(file: str, how: Reading, *, data: bytes | None = None, known: Know
         return part
 
     if data is not None or not is_remote(file):
-        return _looked_up(file, how, data, read)
+        return _read_cached(file, how, data, read)
     with local_copy(file, progress) as copy:
-        return _looked_up(file, how, _mapped(copy), read)
+        return _read_cached(file, how, _mapped(copy), read)
 
 
-def _looked_up(file: str, how: Reading, data: Buffer | None, read: Callable[[Buffer | None], Part]) -> Part:
-    """What the cache has of a file, or else what ``read`` makes of its bytes."""
-    if how.cache is None or calls_of_users() or not _is_worth_caching(file, data, how.cache):
+def _read_cached(file: str, how: Reading, data: Buffer | None, read: Callable[[Buffer | None], Part]) -> Part:
+    """The part from the cache, or else from ``read``, which is then cached."""
+    if how.cache is None or has_user_prices() or not _is_worth_caching(file, data, how.cache):
         return read(data)
     from .cache import key_of
 
     if data is None:
-        # The bytes that are hashed have to be those that are read: a file that is mapped could change in between.
+        # Read the bytes once, to hash and parse the same ones: a mapped file could change in between.
         try:
             data = opened_path(file).read_bytes()
         except OSError:
-            return read(None)  # which says what is wrong
+            return read(None)  # which raises the error
     source = import_module(f"{__package__}.{how.module}")
     others = source.beside(file) if hasattr(source, "beside") else ()
     key = key_of(data, file, how.target, how.salvage, how.shared, how.timeline, others)
@@ -92,13 +94,13 @@ def _looked_up(file: str, how: Reading, data: Buffer | None, read: Callable[[Buf
 
 
 def _mapped(copy: Path) -> Buffer:
-    """A file's bytes, mapped; the reader of the profile closes the map."""
+    """The memory-mapped bytes of a file; the reader closes the mapping."""
     with copy.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if copy.stat().st_size else b""
 
 
 def _is_worth_caching(file: str, data: Buffer | None, cache: "Cache") -> bool:
-    """Whether the cache gives a file's part sooner than reading it. The reader reports a file that cannot be opened."""
+    """Whether a part comes faster from the cache than from reading the file. False for a file that cannot be opened: reading reports it."""
     if cache.largest_bytes is None or file.endswith(".gz"):
         return True
     try:
@@ -107,19 +109,19 @@ def _is_worth_caching(file: str, data: Buffer | None, cache: "Cache") -> bool:
         return False
 
 
-def only_here(files: Sequence[str]) -> bool:
+def needs_this_process(files: Sequence[str]) -> bool:
     """Whether no other process can read the files: they are in this one's memory, or prices of custom calls are registered in it."""
-    return not sys.executable or calls_of_users() or any(map(is_private, files))
+    return not sys.executable or has_user_prices() or any(map(is_private, files))
 
 
-def calls_of_users() -> bool:
-    """Whether prices of custom calls are registered in this process: neither other processes nor the cache know them."""
+def has_user_prices() -> bool:
+    """Whether prices of custom calls are registered in this process, which other processes and the cache do not have."""
     pricing = sys.modules.get("roofline.hlo.price.calls.pricing")
     return bool(pricing and pricing.user_targets())
 
 
 class OverallProgress:
-    """Progress over several files as one figure. Safe to update from several threads."""
+    """Progress over several files as one number. Safe to update from several threads."""
 
     def __init__(self, files: Sequence[str], progress: Progress | None) -> None:
         self._lock, self._progress = Lock(), progress
@@ -139,7 +141,7 @@ class OverallProgress:
 
 
 def _sizes(files: Sequence[str]) -> list[int]:
-    """The bytes of each file, or the same for all where one is not known at once."""
+    """The size of each file, or the same number for all if one is remote."""
     try:
         return [os.stat(file).st_size for file in files]
     except OSError:

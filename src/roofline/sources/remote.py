@@ -1,7 +1,7 @@
-"""Inputs that other machines keep: any address that fsspec can open (``gs://``, ``s3://``, ``https://``, ``memory://``, …).
+"""Remote inputs: any address that fsspec can open (``gs://``, ``s3://``, ``https://``, ``memory://``, …).
 
-A file is copied to a temporary one before it is read: one download, memory for only what is being read, and no half of an old file
-beside half of a new one. Names in reports and errors are the addresses.
+A file is copied to a temporary file before it is read, so it is downloaded only once and cannot change while it is read. Reports and errors
+name the address.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,10 +15,10 @@ from .xspace import PROFILES
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
-SCHEME = "://"  # in a path, it makes an address that fsspec opens
-Progress = Callable[[int, int], None]  # how much is done, and how much there is
-_NO_FOLDERS = ("http://", "https://")  # asked whether it is one, fsspec downloads the file to look for links
-_OWN_MEMORY = "memory"  # the protocol of files that no other process sees
+SCHEME = "://"  # a path that contains this is an address for fsspec
+Progress = Callable[[int, int], None]  # called with the bytes done and the bytes in all
+_NO_FOLDERS = ("http://", "https://")  # to tell whether such an address is a folder, fsspec would download it
+_OWN_MEMORY = "memory"  # the protocol for files in the memory of this process
 
 
 def is_remote(path: Path | str) -> bool:
@@ -32,7 +32,7 @@ def is_private(url: str) -> bool:
 
 
 def is_folder(url: str) -> bool:
-    """Whether an address names a folder; one that names nothing at all is an error, where it costs nothing to find out."""
+    """Whether an address names a folder. If nothing exists there, that is an error, unless checking would need a download."""
     with _errors_of(url):
         if url.endswith(PROFILES) or url.startswith(_NO_FOLDERS):
             return False
@@ -55,7 +55,7 @@ def remote_profiles(url: str) -> list[str]:
 
 @contextmanager
 def local_copy(url: str, progress: Progress | None = None) -> Iterator[Path]:
-    """A temporary copy with the same last name, for as long as it is needed. ``progress`` is told bytes copied and bytes to copy."""
+    """A temporary copy with the same file name. ``progress`` is called with the bytes copied and the bytes in all."""
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory(prefix="roofline-") as folder:
@@ -78,7 +78,7 @@ def _opened(url: str) -> "tuple[AbstractFileSystem, str]":
 
 
 def _callback(progress: Progress | None) -> Any:
-    """Progress in the form that fsspec tells it."""
+    """The fsspec callback that reports to ``progress``."""
     from fsspec.callbacks import Callback
 
     class FileProgress(Callback):  # type: ignore[misc]
@@ -91,7 +91,7 @@ def _callback(progress: Progress | None) -> Any:
 
 @contextmanager
 def _errors_of(url: str) -> Iterator[None]:
-    """Turns any exception of a file system into a one-line error; each has its own classes, above all for credentials."""
+    """Turns any exception of a file system into a one-line error; each file system has exceptions of its own."""
     try:
         yield
     except RooflineError:

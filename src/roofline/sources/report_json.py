@@ -1,4 +1,4 @@
-"""Reports that roofline itself wrote: read back whole for a comparison, or as work to analyze for another machine."""
+"""Reports that roofline itself wrote: read as a report to compare with, or as a recording to analyze for another machine."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,13 +18,13 @@ REPORTS = (".json", ".json.gz")
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """A JSON object that names our schema near its beginning."""
+    """A JSON object with the report's schema near its beginning."""
     return head.lstrip()[:1] == b"{" and b'"schema"' in head and SCHEMA.partition("/")[0].encode() in head
 
 
 def read_report(path: Path) -> Report:
     """The report as it was written."""
-    from .json_pieces import decode  # which only a report needs
+    from .json_pieces import decode  # here because only reports need it
 
     data = all_of(path)
     check_limit("values", sum(map(data.count, (b",", b"[", b"{"))), str(path))
@@ -38,7 +38,7 @@ def read_report(path: Path) -> Report:
 
 
 def stored_report(name: str | Path) -> Report | None:
-    """The report that a file is, here or at an address; ``None`` when it is something else."""
+    """The report in a local or remote file; ``None`` if the file is not a report."""
     if is_remote(name) and not str(name).endswith(REPORTS):
         return None
     with local_file(str(name)) as file:
@@ -46,18 +46,18 @@ def stored_report(name: str | Path) -> Report | None:
 
 
 def only_stored_report(source: str | Path | Sequence[str | Path]) -> Report | None:
-    """The report that the one file to read already is; it keeps its machine."""
+    """The report, if the input is a single file with one; ``None`` otherwise."""
     names = [source] if isinstance(source, str | Path) else list(source)
     return stored_report(names[0]) if len(names) == 1 else None
 
 
 def read(path: Path, target: Machine | None = None) -> Recording:
-    """The report's ops as work, without their machine."""
+    """The report in a file as a recording, without its machine."""
     return as_recording(read_report(path), (str(path),))
 
 
 def as_recording(report: Report, files: tuple[str, ...] = ()) -> Recording:
-    """A report's ops as work, without their machine."""
+    """A report as a recording, without its machine."""
     steps, devices = _shares(report)
     both: dict[int, list[StepsOnDevice]] = {}
     for one in report.by_step_and_device:

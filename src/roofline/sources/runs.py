@@ -1,8 +1,8 @@
-"""Runs: what there is to open below some paths, found by looking, without reading more than the head of a file.
+"""Finds runs: the inputs below some paths that roofline can open. At most the first bytes of each file are read.
 
 A folder below ``plugins/profile`` is one run, and the profiles or PyTorch traces in it are its hosts or ranks. Elsewhere every profile
-is a run of its own, and several in one folder are listed once more together. A folder that ``--xla_dump_to`` wrote is one run. Programs,
-counters, tables and reports are known by their content. A file that was named is listed whatever it is: opening it says what is wrong
+is a run of its own, and several in one folder are also listed as one run. A folder that ``--xla_dump_to`` wrote is one run. Programs,
+counters, tables and reports are recognised by their content. A file that the user named is always listed; opening it reports what is wrong
 with it.
 
 Pipes, sockets and devices are skipped, and so are links that lead out of the folders, unless links are followed.
@@ -25,20 +25,20 @@ from .hlo_dump import program_files
 from .torch_trace import TRACES
 from .xspace import PROFILES
 
-# What may be something of ours; the head of the file decides.
+# Suffixes of files that may be inputs; their first bytes decide.
 CANDIDATES = (".pb", ".hlo", ".txt", ".mlir", ".stablehlo", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
-PASSED_OVER = {"__pycache__", "node_modules", "site-packages"}
+SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages"}
 MOST_ENTRIES = 200_000  # of all folders together
-MOST_HEADS = 2_000  # of new files in one look; the others come with the next
+MOST_HEADS = 2_000  # new files whose first bytes are read in one search; later searches read the others
 _DUMPED = re.compile(r"module_\d+\.")
-_OF_OPS = re.compile(rb'"(flops|flop|bytes|time|time_s|duration)"')
+_OP_KEYS = re.compile(rb'"(flops|flop|bytes|time|time_s|duration)"')
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """Something to open: an opaque id, what it is, the files it is read from, and how they stood when looked at.
+    """An input to open: an opaque id, its kind, its files, and their state when they were found.
 
-    ``path`` is what `roofline analyze` would be given; ``name`` is shorter, for people. ``stamps`` are each file's time of change in
-    nanoseconds and its bytes, so that ``version`` tells one content from the next.
+    ``path`` is the argument for `roofline analyze`; ``name`` is shorter, for people. ``stamps`` are each file's time of modification in
+    nanoseconds and its size in bytes; ``version`` changes with them.
     """
 
     id: str
@@ -54,17 +54,17 @@ class Run(Struct, frozen=True, kw_only=True):
 
     @property
     def modified_ns(self) -> int:
-        """When its last file changed, in nanoseconds since 1970."""
+        """When a file was last modified, in nanoseconds since 1970."""
         return max((when for when, _ in self.stamps), default=0)
 
     @property
     def version(self) -> str:
-        """One word for its content: the same files, unchanged, have the same."""
+        """A digest that is the same as long as its files are unchanged."""
         return _digest(self.id, *(f"{file}:{when}:{size}" for file, (when, size) in zip(self.files, self.stamps, strict=True)))
 
 
 class Listing(Struct, frozen=True, kw_only=True):
-    """The runs that one look found, the newest first, and what is to be said about the looking."""
+    """The runs that a search found, the newest first, and notes on the search."""
 
     runs: tuple[Run, ...] = ()
     notes: tuple[str, ...] = ()
@@ -75,9 +75,9 @@ class Listing(Struct, frozen=True, kw_only=True):
 
 
 class RunFinder:
-    """The runs below some paths, found again and again; what kind of file each is, is remembered until the file changes.
+    """Searches the same paths repeatedly. The kind of each file is kept until the file changes.
 
-    With ``follow``, links may lead out of the paths.
+    With ``follow``, links that lead out of the paths are followed.
     """
 
     def __init__(self, roots: Sequence[Path | str], *, follow: bool = False) -> None:
@@ -92,7 +92,7 @@ class RunFinder:
                 raise SourceError(f"{given}: a pipe or device; name a file or folder")
 
     def refreshed(self, run: Run) -> Run | None:
-        """A run as its files stand now; ``None`` when one of them is gone, is no longer a file, or is a link that leads out."""
+        """A run with the current state of its files; ``None`` if one of them is gone, is no longer a file, or is a link that leads out."""
         states = [state for file in run.files if (state := _state(file)) and S_ISREG(state.st_mode) and _is_inside(file, self._inside)]
         if len(states) < len(run.files) or not states:
             return None
@@ -104,7 +104,7 @@ class RunFinder:
         found: dict[str, Run] = {}
         for root in self.roots:
             for run in folder_search.below(root):
-                # Below several roots the same name may come twice; of a root that is a file it is the file's own.
+                # Below several roots a name may occur twice, so the root's name is put before it, unless the root is the file itself.
                 named = replace(run, name=f"{root.name}/{run.name}") if len(self.roots) > 1 and run.path != root else run
                 found.setdefault(run.id, named)
         self._kinds = folder_search.seen
@@ -113,7 +113,7 @@ class RunFinder:
 
 
 class _FolderSearch:
-    """One look: which folders it has been in, how much it may still do, and what it could not see."""
+    """One search: the folders visited so far, how many more entries and files it may read, and what it could not read."""
 
     def __init__(self, known: dict[tuple[Path, int, int], str], inside: Sequence[str] | None) -> None:
         self._known, self.seen, self._inside = known, dict[tuple[Path, int, int], str](), inside
@@ -129,25 +129,25 @@ class _FolderSearch:
         return [*self._own_notes, *outside, *later, *full]
 
     def below(self, root: Path) -> Iterator[Run]:
-        """Every run of a file or folder that was named."""
+        """Every run in a file or folder that the user named."""
         state = _state(root)
         if state is None:
             self._own_notes.append(f"{root}: no longer exists")
         elif S_ISREG(state.st_mode):
             yield _run(root, root.name, self._kind(root, state) or "file", [(root, state)])
         elif S_ISDIR(state.st_mode):
-            waiting = [root]
-            while waiting and self._entries > 0:
-                folder = waiting.pop()
+            folders = [root]
+            while folders and self._entries > 0:
+                folder = folders.pop()
                 inner, files = self._open(folder)
-                waiting += reversed(inner)
+                folders += reversed(inner)
                 try:
                     yield from self._of_folder(root, folder, files)
-                except Exception as error:  # whatever is wrong with one folder, the others are listed
+                except Exception as error:  # a folder that fails must not hide the others
                     self._own_notes.append(f"{folder}: cannot be listed: {error}")
 
     def _open(self, folder: Path) -> tuple[list[Path], list[tuple[Path, os.stat_result]]]:
-        """The folders in a folder and its files; nothing when it was open before, as a link into itself leads to."""
+        """The folders and files in a folder; none if it was visited before, as with a link to a folder above it."""
         state = _state(folder)
         if state is None or (state.st_dev, state.st_ino) in self._folders:
             return [], []
@@ -161,7 +161,7 @@ class _FolderSearch:
         inner: list[Path] = []
         files: list[tuple[Path, os.stat_result]] = []
         for name in names:
-            if name.startswith(".") or name in PASSED_OVER:
+            if name.startswith(".") or name in SKIPPED_FOLDERS:
                 continue
             entry = folder / name
             if entry.is_symlink() and not _is_inside(entry, self._inside):
@@ -179,9 +179,9 @@ class _FolderSearch:
         profiles = [(file, state) for file, state in files if file.name.endswith(PROFILES)]
         traces = [(file, state) for file, state in files if file.name.endswith(TRACES)]
         if folder.parent.parts[-2:] == ("plugins", "profile"):
-            # Beside the profiles are other views of the same run, which the profiler wrote for other tools.
+            # Other files in such a folder are views of the same run that the profiler wrote for other tools.
             if profiles or traces:
-                yield _run(folder, _short(root, folder), "profile", profiles or traces)
+                yield _run(folder, _short_name(root, folder), "profile", profiles or traces)
             return
         if len(profiles) > 1:
             yield _run(folder, f"{name or folder.name} (all {len(profiles)} as hosts of one run)", "profile", profiles)
@@ -196,7 +196,7 @@ class _FolderSearch:
                 self._own_notes.append(str(error))
                 return
             if not programs <= {file for file, _ in files}:
-                return  # the folder is read as a whole, and some of it is elsewhere
+                return  # the folder is read as a whole, but some of its files lead out of the search
             yield _run(folder, name or folder.name, "program", [(file, state) for file, state in files if file in programs])
             return
         for file, state in files:
@@ -207,7 +207,7 @@ class _FolderSearch:
         return self._kind(file, state) if file.name.lower().removesuffix(".gz").endswith(CANDIDATES) else ""
 
     def _kind(self, file: Path, state: os.stat_result) -> str:
-        """What a file is; the empty word when it is nothing of ours, or its turn has not come."""
+        """The kind of a file; empty if it is not an input, or if a later search will read it."""
         key = (file, state.st_mtime_ns, state.st_size)
         if key not in self._known:
             if self._heads <= 0:
@@ -222,16 +222,16 @@ class _FolderSearch:
 def _kind_by_content(file: Path) -> str:
     try:
         source = find(file)
-        # A table may be any JSON at all, so in a folder of other things one has to look like rows of ops.
-        if source.name == "table" and (head := head_of(file)).lstrip()[:1] in (b"[", b"{") and not _is_of_ops(head):
+        # Any JSON passes for a table, so a JSON file that the user did not name must look like rows of ops.
+        if source.name == "table" and (head := head_of(file)).lstrip()[:1] in (b"[", b"{") and not _looks_like_ops(head):
             return ""
-    except (RooflineError, OSError, ValueError, RecursionError, MemoryError):  # opening it says what is wrong with it
+    except (RooflineError, OSError, ValueError, RecursionError, MemoryError):  # opening the file reports what is wrong with it
         return ""
     return source.kind
 
 
-def _is_of_ops(head: bytes) -> bool:
-    return b'"name"' in head and _OF_OPS.search(head) is not None
+def _looks_like_ops(head: bytes) -> bool:
+    return b'"name"' in head and _OP_KEYS.search(head) is not None
 
 
 def _run(path: Path, name: str, kind: str, files: Sequence[tuple[Path, os.stat_result]]) -> Run:
@@ -245,8 +245,8 @@ def _run(path: Path, name: str, kind: str, files: Sequence[tuple[Path, os.stat_r
     )
 
 
-def _short(root: Path, folder: Path) -> str:
-    """A run of a TensorBoard log folder by the names that a person gave: ``big/plugins/profile/monday`` is ``big/monday``."""
+def _short_name(root: Path, folder: Path) -> str:
+    """The name of a run in a TensorBoard log folder: ``big/plugins/profile/monday`` becomes ``big/monday``."""
     try:
         above = folder.parent.parent.parent.relative_to(root)
     except ValueError:
@@ -255,7 +255,7 @@ def _short(root: Path, folder: Path) -> str:
 
 
 def _state(path: Path) -> os.stat_result | None:
-    """How a file stands; ``None`` when it is gone, cannot be reached, or is a link to itself."""
+    """The state of a file; ``None`` if it does not exist, cannot be reached, or is a link to itself."""
     try:
         return path.stat()
     except (OSError, ValueError):
@@ -263,7 +263,7 @@ def _state(path: Path) -> os.stat_result | None:
 
 
 def _is_inside(path: Path, folders: Sequence[str] | None) -> bool:
-    """Whether a path, its links followed, is one of these or below one; without any, everything is."""
+    """Whether a path, with its links resolved, is one of these folders or below one; always true if ``folders`` is ``None``."""
     if folders is None:
         return True
     real = os.path.realpath(path)
@@ -271,5 +271,5 @@ def _is_inside(path: Path, folders: Sequence[str] | None) -> bool:
 
 
 def _digest(*words: str) -> str:
-    # Names of files may be bytes that are not text; of a file of Windows, half a character.
+    # File names may contain bytes that are not UTF-8, or on Windows lone surrogates.
     return blake2s("\0".join(words).encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()

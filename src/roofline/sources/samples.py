@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ..errors import SourceError, did_you_mean
 
-SAMPLE = "sample:"  # before the name of an input that comes with the package
+SAMPLE = "sample:"  # the prefix of a sample's name
 FOLDER = Path(__file__).parent.parent / "samples"
 SAMPLES = {
     "train": "train_h200.xplane.pb.gz",  # six steps of training a transformer with JAX on an H200, as jax.profiler wrote them
@@ -31,5 +31,5 @@ def is_sample(name: str) -> bool:
 
 
 def sample_or_path(name: str) -> Path:
-    """The file that a name stands for: a sample's, or the one at this path."""
+    """The file of a sample, or the path itself."""
     return sample(name) if is_sample(name) else Path(name)

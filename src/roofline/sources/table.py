@@ -1,9 +1,9 @@
-"""Tables of ops: CSV, JSON, JSON Lines or Parquet, for people with counters or a spreadsheet of their own.
+"""Tables of ops: CSV, JSON, JSON Lines or Parquet, for counters and spreadsheets of the user's own.
 
 One row per op, amounts as totals over its executions. Quantities may carry their unit (``"12 GB"``, ``"3.1 ms"``) or the column may
 (``time [ms]``); a bare number is in base units. Columns, all optional but ``name``:
 
-    name category module scope location phase   words
+    name category module scope location phase   text
     count kernels                           how often it ran, and how many kernels that took
     time self_time                          measured seconds
     flops [with unit and dtype]             arithmetic on ``unit`` (matrix) in ``dtype`` (bf16)
@@ -50,8 +50,8 @@ ALIASES = {
     "duration": "time",
     "flop": "flops",
 }
-# What an exported table says besides: answers, not input.
-ANSWERS = (
+# Columns of exported tables that are results of an analysis: ignored without a note.
+RESULTS = (
     *("id", "rank", "rate", "intensity", "ridge", "attainable", "floor_s", "serial_s", "expected_s", "bound", "efficiency"),
     *("label", "lost_s"),
     *("work_provenance", "bytes_provenance", "steps", "devices"),
@@ -62,7 +62,7 @@ INFINITE = float("inf")
 
 
 class Column(Struct, frozen=True):
-    """A column understood: which field or resource it is, and the unit its header gives to bare numbers."""
+    """A known column: its field or resource, and the unit in its header, which applies to bare numbers."""
 
     header: str
     field: str
@@ -122,7 +122,7 @@ def _plain(header: str) -> str:
 
 
 def _name_and_unit(header: str) -> tuple[str, str]:
-    """A header without the unit in brackets behind it, and the unit.
+    """A header without the unit in brackets at its end, and the unit.
 
     >>> _name_and_unit("time [ms]"), _name_and_unit("bytes"), _name_and_unit("read (l2) (GB)")
     (('time', 'ms'), ('bytes', ''), ('read (l2)', 'GB'))
@@ -138,11 +138,11 @@ def _name_and_unit(header: str) -> tuple[str, str]:
 
 
 def _columns(headers: Iterable[str], path: Path) -> tuple[list[Column], list[str]]:
-    """The columns understood, and the headers of the others. A header close to a known one is a misspelling, and an error."""
+    """The known columns, and the headers of the others. A header that is nearly a known one is taken for a misspelling: an error."""
     columns, ignored = [], []
     for header in headers:
         name, (_, unit) = _plain(header), _name_and_unit(header)
-        if name in ANSWERS or ":" in name:  # bandwidth:hbm and the like
+        if name in RESULTS or ":" in name:  # bandwidth:hbm and the like
             continue
         if name in PLAIN:
             columns.append(Column(header, name, unit=unit))
@@ -159,7 +159,7 @@ def _columns(headers: Iterable[str], path: Path) -> tuple[list[Column], list[str
 
 
 def _is_resource(name: str) -> bool:
-    """Whether a header is a resource: a compute unit with a format, or a memory level or link people measure."""
+    """Whether a header is a resource: a compute unit with a format, a memory level, or a link."""
     unit, _, kind = name.partition("/")
     if unit in ("matrix", "vector"):
         return bool(kind)
@@ -169,13 +169,13 @@ def _is_resource(name: str) -> bool:
 
 
 def _holds_numbers(header: str) -> bool:
-    """Whether the cells of a column are quantities, and those without a unit are in base units."""
+    """Whether the cells of a column are quantities in base units."""
     name, (_, unit) = _plain(header), _name_and_unit(header)
-    return not unit and (name in QUANTITIES or (name not in (*PLAIN, *ANSWERS) and ":" not in name and _is_resource(name)))
+    return not unit and (name in QUANTITIES or (name not in (*PLAIN, *RESULTS) and ":" not in name and _is_resource(name)))
 
 
 class Table(Struct, frozen=True):
-    """The cells of a table by header, its columns by field, and what was found wrong: the number of the row, and the words."""
+    """The cells of a table by header, its columns by field, and the errors found: the number of the row, and the message."""
 
     cells: Mapping[str, Sequence[Cell]]
     columns: Columns
@@ -183,7 +183,7 @@ class Table(Struct, frozen=True):
     errors: list[tuple[int, str]] = field(default_factory=list)
 
     def words(self, name: str) -> list[str]:
-        """A column of words; empty where the table has none."""
+        """A column of text; empty texts if the table has no such column."""
         column = self.columns.get(name)
         if column is None:
             return [""] * self.count
@@ -193,7 +193,7 @@ class Table(Struct, frozen=True):
         return list(cast(Sequence[str], cells))
 
     def numbers(self, name: str, dimension: str) -> list[float | None]:
-        """A column of quantities in base units; ``None`` where a cell is empty or says unknown, or the table has no such column."""
+        """A column of quantities in base units; ``None`` if a cell is empty or unknown, or the table has no such column."""
         column = self.columns.get(name)
         if column is None:
             return [None] * self.count
@@ -209,7 +209,7 @@ class Table(Struct, frozen=True):
         return [0.0 if isinstance(cell, str) and not cell.strip() else number for cell, number in zip(cells, numbers, strict=True)]
 
     def _quantities(self, cells: Sequence[Cell], column: Column, dimension: str) -> list[float | None]:
-        """Cells in base units; what is wrong with one is said of its first row."""
+        """Cells in base units; an invalid cell is reported once, for its first row."""
         if {*map(type, cells)} != {str}:
             return [self._number(row, cell, column, dimension) for row, cell in enumerate(cells, start=1)]
         words = cast(Sequence[str], cells)
@@ -231,7 +231,7 @@ class Table(Struct, frozen=True):
 
 
 def _plain_numbers(cells: Sequence[Cell], column: Column) -> list[float | None] | None:
-    """A column that holds nothing but bare numbers, as nearly all of a large table do; ``None`` for any other."""
+    """The numbers of a column that has only bare numbers, which is the fast and usual case; else ``None``."""
     types = {*map(type, cells)}
     if column.unit or not types <= {int, float, str}:
         return None
@@ -239,7 +239,7 @@ def _plain_numbers(cells: Sequence[Cell], column: Column) -> list[float | None] 
         numbers = cast(list[float], cells) if types == {float} else list(map(float, cells))  # type: ignore[arg-type]  # none is None
     except (ValueError, OverflowError):
         return None
-    # The sum of numbers that hold a NaN is one, and less than nothing.
+    # A NaN makes the sum NaN, for which the comparison is false.
     return cast(list[float | None], numbers) if min(numbers, default=0) >= 0 and sum(numbers) < INFINITE else None
 
 
@@ -267,7 +267,7 @@ def _ops(table: Table) -> OpColumns:
 
 
 def _amounts(table: Table) -> dict[Resource, list[float | None]]:
-    """The amounts on each resource. A table without any arithmetic column leaves the arithmetic unknown; likewise the bytes."""
+    """The amounts on each resource. Without a column for arithmetic, the arithmetic is unknown; likewise for bytes."""
     columns = table.columns
     amounts = {column.resource: table.amounts(column, column.resource) for column in columns.values() if column.resource is not None}
     if "bytes" in columns or not any(resource.measure == "B" for resource in amounts):
@@ -288,7 +288,7 @@ def _amounts(table: Table) -> dict[Resource, list[float | None]]:
 
 
 def _work_resources(table: Table, units: Sequence[str], formats: Sequence[str]) -> dict[tuple[str, str], Resource]:
-    """What the arithmetic of rows runs on, by their words for unit and dtype."""
+    """The resource that does the arithmetic, for each pair of unit and dtype in the table."""
     known = {}
     for unit, number in dict.fromkeys(zip(units, formats, strict=True)):
         try:
@@ -307,7 +307,7 @@ def _work_resource(unit: str, number: str) -> Resource:
 
 
 def _quantity(cell: Cell, column: Column, dimension: str) -> float | None:
-    """A cell in base units; ``None`` for an empty one or one that says unknown."""
+    """A cell in base units; ``None`` if it is empty or unknown."""
     if not column.unit and type(cell) in (str, int, float):
         try:
             number = float(cell)  # type: ignore[arg-type]  # it is not None
@@ -328,7 +328,7 @@ def _quantity(cell: Cell, column: Column, dimension: str) -> float | None:
 
 
 def _merge(ops: OpColumns) -> tuple[Op, ...]:
-    """One op out of the rows that differ only in step or device."""
+    """Merges the rows that differ only in step or device into one op each."""
     rows: dict[tuple[str, ...], list[int]] = {}
     for place, words in enumerate(zip(*(column(ops, name) for name in SAME_OP), strict=True)):
         rows.setdefault(words, []).append(place)
@@ -366,7 +366,7 @@ def _shares(shares: Iterable[Share]) -> tuple[Share, ...]:
 
 
 def _on_devices(steps: Sequence[tuple[Share, ...]], devices: Sequence[tuple[Share, ...]]) -> tuple[StepsOnDevice, ...]:
-    """The parts of an op in each step on each device, from its rows that have both."""
+    """The share of an op in each step on each device, from its rows that have both."""
     parts: dict[int, list[Share]] = {}
     for mine, on in zip(steps, devices, strict=True):
         for device in on:
@@ -384,7 +384,7 @@ def _on_device(device: int, shares: tuple[Share, ...]) -> StepsOnDevice:
 
 
 def _coverage(ops: Sequence[Op]) -> Coverage:
-    """A table has no clock, only durations: their sum stands for busy time, and wall time is unknown."""
+    """The coverage of a table. It has durations but no start times: their sum is taken as busy time, and wall time is unknown."""
     times, selfs, priced = (column(ops, name) for name in ("time_s", "self_time_s", "priced"))
     timed = [time_s is not None for time_s in times]
     if not any(timed):

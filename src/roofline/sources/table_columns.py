@@ -1,4 +1,4 @@
-"""The columns of a table file, whatever it is written in: CSV, JSON, JSON Lines or Parquet."""
+"""Reads the columns of a table file: CSV, JSON, JSON Lines or Parquet."""
 
 import codecs
 import csv
@@ -23,11 +23,11 @@ Cell = str | float | int | None
 Take = Callable[[Sequence[str]], Iterable[Cell]]
 How = Callable[[str], Take]
 PARQUET_MAGIC = b"PAR1"
-_AT_ONCE = 1000  # rows: few enough to be moved into columns while they are in the processor's cache
-_ODD = ("", "#")  # beginnings of lines that may be no rows
+_AT_ONCE = 1000  # rows moved into columns together: few enough to stay in the CPU's cache
+_NOT_A_ROW = ("", "#")  # first characters of lines that may be blank or comments
 INFINITE = float("inf")
 _NUMBERS = msgspec.json.Decoder(list[float])
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # which UTF-8 cannot encode
 
 
 def _no_numbers(header: str) -> bool:
@@ -35,15 +35,15 @@ def _no_numbers(header: str) -> bool:
 
 
 def columns_of(path: Path, holds_numbers: Callable[[str], bool] = _no_numbers) -> Mapping[str, Sequence[Cell]]:
-    """The cells of each column by its header, words without blanks around them; one that a row lacks is empty.
+    """The cells of each column, by header. Text is stripped of blanks; a missing cell is empty.
 
-    ``holds_numbers`` says of a header whether its cells may be numbers: those of a CSV are, where they are plain ones.
+    ``holds_numbers`` says whether a column of a CSV, given its header, may be read as numbers.
     """
     data = all_of(path)
     if data.startswith(PARQUET_MAGIC):
         return _parquet(data, path)
     is_json = data[:HEAD_BYTES].removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"[", b"{")
-    # Each value has a comma, a bracket or a line's end of its own, so this is at least their number.
+    # Each value has its own comma, bracket or end of line, so this is an upper bound of their number.
     marks = (b",", b"[", b"{", b"\n") if is_json else (b",", b";", b"\t", b"\n")
     check_limit("values", sum([data.count(mark) for mark in marks]), str(path))
     if is_json:
@@ -72,7 +72,7 @@ def _any_csv(text: str, delimiter: str, how: How, path: Path) -> dict[str, list[
         taken = list(map(how, headers))
         most, width, count = limits().rows, len(headers), 0
         for cells in lines:
-            if len(cells) != width or not cells or cells[0][:1] in _ODD or cells[0].isspace():
+            if len(cells) != width or not cells or cells[0][:1] in _NOT_A_ROW or cells[0].isspace():
                 if not cells or cells[0][:1] == "#" or not "".join(cells).strip():
                     continue
                 if len(cells) != width:
@@ -90,14 +90,14 @@ def _any_csv(text: str, delimiter: str, how: How, path: Path) -> dict[str, list[
 
 
 def _append(rows: list[list[str]], columns: list[list[Cell]], taken: list[Take]) -> None:
-    """Move rows into columns."""
+    """Moves rows into columns."""
     for column, take, cells in zip(columns, taken, zip(*rows, strict=True), strict=bool(rows)):
         column.extend(take(list(map(str.strip, cells))))
     rows.clear()
 
 
 def _unquoted_csv(text: str, delimiter: str, how: How) -> dict[str, list[Cell]] | None:
-    """A CSV that has a row on each line and no quotes, as most large ones do, in half the time; ``None`` of any other."""
+    """Reads a CSV without quotes, with a row on each line, in half the time; ``None`` if it is not one."""
     text = text.replace("\r\n", "\n")
     if '"' in text or "\r" in text:
         return None
@@ -111,7 +111,7 @@ def _unquoted_csv(text: str, delimiter: str, how: How) -> dict[str, list[Cell]] 
     for start in range(0, len(rows), _AT_ONCE):
         part = delimiter.join(rows[start : start + _AT_ONCE])
         cells = part.split(delimiter)
-        if part.split(maxsplit=1) != [part]:  # which has blanks
+        if part.split(maxsplit=1) != [part]:  # it contains blanks
             cells = list(map(str.strip, cells))
         first = cells[::width]
         if "" in first or ("#" in part and any(map(str.startswith, first, repeat("#")))):
@@ -122,13 +122,13 @@ def _unquoted_csv(text: str, delimiter: str, how: How) -> dict[str, list[Cell]] 
 
 
 def _cell_reader(header: str, is_guarded: bool, holds_numbers: Callable[[str], bool]) -> Take:
-    """How the cells of a column, without blanks around them, are taken: few at once, while they are in the processor's cache."""
+    """The function that converts cells of a column, which are stripped of blanks."""
     words = partial(_words, is_guarded=is_guarded, is_shared=header.lower() != "name")
     return partial(_numbers, words=words) if holds_numbers(header) else words
 
 
 def _numbers(cells: Sequence[str], words: Take) -> Iterable[Cell]:
-    """Cells as numbers, if all of them are plain ones, which msgspec reads faster than Python; else as ``words``."""
+    """Cells as numbers, if all of them are plain numbers, which msgspec parses faster than Python; else the result of ``words``."""
     try:
         numbers = _NUMBERS.decode(f"[{','.join(cells)}]")
     except msgspec.DecodeError:
@@ -137,7 +137,7 @@ def _numbers(cells: Sequence[str], words: Take) -> Iterable[Cell]:
 
 
 def _words(cells: Iterable[str], is_guarded: bool, is_shared: bool) -> Iterable[str]:
-    """Cells without apostrophes that keep spreadsheets from running them. Rows share most words, but seldom their names."""
+    """Cells as text, without the apostrophe of `_plain`. ``is_shared`` interns them: most texts occur in many rows, names seldom do."""
     plain = map(_plain, cells) if is_guarded else cells
     return map(sys.intern, plain) if is_shared else plain
 
@@ -166,11 +166,11 @@ def _json(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
     check_limit("rows", len(rows), str(path))
     headers = dict.fromkeys(chain.from_iterable(rows))
     check_limit("values", len(rows) * len(headers), str(path))
-    return {_whole(header): _cells([row.get(header, "") for row in rows], header, path) for header in headers}
+    return {_without_surrogates(header): _cells([row.get(header, "") for row in rows], header, path) for header in headers}
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
-    """The row as it is: being called for each one lets Python answer Ctrl-C, which its JSON reader does not."""
+    """Returns the row. A Python function called for each row lets Ctrl-C interrupt the JSON parser."""
     return row
 
 
@@ -190,7 +190,7 @@ def _json_lines(text: str, path: Path) -> list[Any]:
 
 
 def _json_line(line: str) -> Any:
-    """A line of JSON as msgspec reads it, which takes a third of the time; ``None`` for what it does not (NaN, half characters)."""
+    """A line of JSON, parsed by msgspec in a third of the time; ``None`` if it cannot parse it (NaN, lone surrogates)."""
     try:
         return msgspec.json.decode(line)
     except msgspec.DecodeError:
@@ -203,14 +203,14 @@ def _cells(values: list[Any], header: str, path: Path) -> list[Cell]:
     if types <= {int, float, type(None)}:
         return values
     if types == {str}:
-        return list(_words(map(str.strip, map(_whole, values)), is_guarded=False, is_shared=header.lower() != "name"))
+        return list(_words(map(str.strip, map(_without_surrogates, values)), is_guarded=False, is_shared=header.lower() != "name"))
     return [_cell(value, row, path) for row, value in enumerate(values, 1)]
 
 
 def _cell(value: object, row: int, path: Path) -> Cell:
-    """A cell of a JSON table: a word or a number."""
+    """A cell of a JSON table: text or a number."""
     if isinstance(value, str):
-        return _whole(value).strip()
+        return _without_surrogates(value).strip()
     if value is None or isinstance(value, int | float):
         return value
     raise SourceError(
@@ -218,8 +218,8 @@ def _cell(value: object, row: int, path: Path) -> Cell:
     )
 
 
-def _whole(text: str) -> str:
-    """Text without halves of characters, which JSON can spell."""
+def _without_surrogates(text: str) -> str:
+    """Text without lone surrogates, which JSON can contain."""
     return text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
 
 

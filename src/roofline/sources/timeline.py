@@ -1,7 +1,7 @@
-"""Timelines: what each device did in each of a thousand buckets of one typical step, and of the run.
+"""Timelines: the operations of each device in a thousand buckets of one typical step, and of the whole run.
 
-Each bucket keeps its longest operations; of the others it has the sum, and each of them its sum over all buckets, so memory grows with
-buckets.
+Each bucket keeps the operations with the most time in it; the time of the others is summed per operation over all buckets. So memory grows
+with the number of buckets, not of events.
 """
 
 from array import array
@@ -18,14 +18,14 @@ from ..workload import Lane as LaneInSeconds
 from .parts import PICOSECOND, DevicePart, IdleKey, Instance, Lane, Mark, Part, Pause, Subject
 
 BUCKETS = 1_000
-MOST_OPS = 8  # of a bucket that are kept one by one
+MOST_OPS = 8  # operations kept in each bucket
 MOST_LANES = 64  # devices whose timelines are kept
 T = TypeVar("T")
-Spent = Mapping[int, int]  # picoseconds by operation, which is its place among the rows of its device
+Spent = Mapping[int, int]  # picoseconds by operation, given as its index in the rows of its device
 
 
 class Buckets(Struct, frozen=True):
-    """A span of time in buckets of one width, the last of which may be shorter: ``count`` of them, fewer if the span is very short."""
+    """A span of time divided into buckets of equal width; the last may be shorter."""
 
     begin_ps: int
     end_ps: int
@@ -33,7 +33,7 @@ class Buckets(Struct, frozen=True):
 
     @classmethod
     def of(cls, begin_ps: int, end_ps: int, count: int) -> "Buckets":
-        """A span in this many buckets, or in fewer if it is shorter than as many picoseconds.
+        """A span divided into ``count`` buckets, or fewer if it is shorter than ``count`` picoseconds.
 
         >>> Buckets.of(0, 999, 4).count, Buckets.of(0, 3, 100).count
         (4, 3)
@@ -45,19 +45,19 @@ class Buckets(Struct, frozen=True):
         return -(-(self.end_ps - self.begin_ps) // self.width_ps)
 
     def length_ps(self, bucket: int) -> int:
-        """How long a bucket is."""
+        """The length of a bucket."""
         return min(self.width_ps, self.end_ps - self.begin_ps - bucket * self.width_ps)
 
 
 class Span(Struct, frozen=True):
-    """What a timeline shows: a step by its mark, or the run (``None``), and its buckets."""
+    """The span that a timeline shows: a step, given by its mark, or the whole run (``None``), and its buckets."""
 
     mark: Mark | None
     buckets: Buckets
 
 
 def spans(parts: Sequence[DevicePart], warm: Collection[Mark] = ()) -> tuple[Span, ...]:
-    """A typical step, if there are steps, and the run: from the first work on any device of a host to the last.
+    """The spans to show: a typical step, if there are steps, and the run, from the first to the last work on any device of the host.
 
     ``warm`` are the steps of the warm-up.
     """
@@ -74,7 +74,7 @@ def spans(parts: Sequence[DevicePart], warm: Collection[Mark] = ()) -> tuple[Spa
 
 
 def typical(parts: Sequence[DevicePart], warm: Collection[Mark] = ()) -> Mark | None:
-    """The step of median time, of those after the warm-up that are complete and followed by another where there are such."""
+    """The step of median time. If possible, of steps after the warm-up that are complete and followed by another step."""
     times: dict[Mark, list[int]] = {}
     usual: set[Mark] = set()
     cut: set[Mark] = set()
@@ -90,10 +90,10 @@ def typical(parts: Sequence[DevicePart], warm: Collection[Mark] = ()) -> Mark | 
 
 
 def lane(span: Span, spent: Sequence[Spent], busy_ps: Sequence[int]) -> Lane:
-    """A lane from the time of each operation in each bucket, and the time in which any of them ran there."""
+    """A lane, from the time of each operation in each bucket and the busy time of each bucket."""
     buckets = span.buckets
     lengths = [buckets.width_ps] * (buckets.count - 1) + [buckets.length_ps(buckets.count - 1)]
-    spent = list(map(shared, spent, lengths))  # more than fits in only where the clock was turned back
+    spent = list(map(scaled_down, spent, lengths))  # only after a rewind of the clock is the sum more than the bucket's length
     kept = [sorted(one.items(), key=lambda op: (-op[1], op[0]))[:MOST_OPS] for one in spent]
     rest: dict[int, int] = {}
     for one, longest in zip(spent, kept, strict=True):
@@ -112,31 +112,31 @@ def lane(span: Span, spent: Sequence[Spent], busy_ps: Sequence[int]) -> Lane:
     )
 
 
-def shared(spent: Spent, busy_ps: int) -> Spent:
-    """Times of operations on several lines, in proportion where these overlap."""
+def scaled_down(spent: Spent, busy_ps: int) -> Spent:
+    """Times of operations on several lines, scaled down to ``busy_ps`` if their sum exceeds it because they overlap."""
     total = sum(spent.values())
     return spent if total <= busy_ps else {op: time_ps * busy_ps // total for op, time_ps in spent.items()}
 
 
 def with_timeline(devices: Sequence[T]) -> Sequence[T]:
-    """Those of a host's devices whose timelines are kept: the others' need not be made."""
+    """The devices of a host whose timelines are kept."""
     return devices[:MOST_LANES]
 
 
 def with_lanes(parts: Sequence[DevicePart], lanes: Sequence[tuple[Lane, ...]]) -> list[DevicePart]:
-    """A host's devices, the first of them with their lanes."""
+    """The devices of a host; the first ones get these lanes."""
     return [*(replace(part, lanes=mine) for part, mine in zip(parts, lanes, strict=False)), *parts[len(lanes) :]]
 
 
 def with_host(lanes: Sequence[Lane], pauses: Sequence[Pause]) -> tuple[Lane, ...]:
-    """Lanes with what the host did in each bucket in which the device was idle."""
+    """Lanes with the reason for idle time in each bucket."""
     reasons = tuple(dict.fromkeys(pause.reason for pause in pauses))
     places = {reason: place for place, reason in enumerate(reasons)}
     return tuple(replace(lane, reasons=reasons, host=_host(lane, pauses, places)) for lane in lanes)
 
 
 def _host(lane: Lane, pauses: Sequence[Pause], places: Mapping[IdleKey, int]) -> tuple[int | None, ...]:
-    """The reason of most of the idle time in each bucket; short gaps that stand for others may be anywhere among these."""
+    """The main reason for idle time in each bucket. The idle time of a pause, which may be many short gaps, is spread evenly over it."""
     idle = [dict[int, float]() for _ in lane.busy_ps]
     for pause in pauses:
         begin, end = max(pause.begin_ps, lane.begin_ps), min(pause.end_ps, lane.end_ps)
@@ -156,7 +156,7 @@ def _host(lane: Lane, pauses: Sequence[Pause], places: Mapping[IdleKey, int]) ->
 
 
 def busy_in(buckets: Buckets, intervals: Sequence[int]) -> list[int]:
-    """How much of each bucket disjoint intervals, given in order (begin, end, begin, end, …), cover.
+    """The time in each bucket that is covered by sorted, disjoint intervals (begin, end, begin, end, …).
 
     >>> busy_in(Buckets(0, 25, 10), [3, 4, 8, 12, 24, 99])
     [3, 2, 1]
@@ -182,7 +182,7 @@ def in_seconds(
 ) -> tuple[LaneInSeconds, ...]:
     """The lanes of the first devices, in seconds since the first work on any device of their host.
 
-    Steps, operations and reasons of idle time are by their keys and places in the run.
+    Steps, operations and reasons for idle time are given by their numbers in the run.
     """
     found = []
     devices = [(part, device) for part in parts for device in part.devices]
@@ -207,8 +207,8 @@ def in_seconds(
     return tuple(found)
 
 
-def left_out(parts: Sequence[Part]) -> list[str]:
-    """A note on the devices whose timelines are not kept."""
+def omission_notes(parts: Sequence[Part]) -> list[str]:
+    """A note if the timelines of some devices are not kept."""
     shown = [any(one.lanes for one in part.devices) for part in parts for _ in part.devices]
     left = sum(shown[MOST_LANES:])
     return [f"the timeline shows the first {MOST_LANES} devices; {left} more are left out"] if left else []

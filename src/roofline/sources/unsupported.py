@@ -11,7 +11,7 @@ PROFILE = "record with jax.profiler and name its .xplane.pb file"
 BESIDE = "name the .xplane.pb file that was written beside it"
 COUNTERS = "collect counters with: ncu --set full --csv --page raw"
 UNPACK = "unpack it with: {} FILE; only gzip is read directly"
-MOST_FILES = 200  # of a folder that are looked at
+MOST_FILES = 200  # of a folder that are examined
 
 _MAGIC = (
     (b"SQLite format 3\0", "an SQLite database, as nsys export writes", COUNTERS),
@@ -35,7 +35,7 @@ _SUFFIXES = {
 
 
 def recognise(head: bytes, name: str) -> tuple[str, str]:
-    """What a file is that no source reads, and what to do about it; empty words for what is not known here."""
+    """The format of a file that no source reads, and what to do instead; empty texts if the format is unknown."""
     for magic, what, advice in _MAGIC:
         if head.startswith(magic):
             return what, advice
@@ -55,14 +55,14 @@ def recognise(head: bytes, name: str) -> tuple[str, str]:
 
 
 def check(head: bytes, path: Path | str) -> None:
-    """Raises a `SourceError` for a file that is known, and not read."""
+    """Raises a `SourceError` for a file of a known but unsupported format."""
     what, advice = recognise(head, str(path))
     if what:
         raise SourceError(f"{path}: {what}, which roofline does not read{f'; {advice}' if advice else ''}")
 
 
-def contents(folder: Path | str) -> str:
-    """What the files below a folder are, if that is known: for an error about a folder without anything to read."""
+def describe_contents(folder: Path | str) -> str:
+    """The unsupported formats of the files below a folder, for an error about a folder with no input; empty if there are none."""
     found: dict[str, tuple[int, str, str]] = {}
     for file in islice(files_below(folder), MOST_FILES):
         try:
@@ -72,8 +72,8 @@ def contents(folder: Path | str) -> str:
         if what:
             count, first, _ = found.get(what, (0, file.name, ""))
             found[what] = (count + 1, first, advice)
-    return "; ".join(_words(what, *said) for what, said in found.items())
+    return "; ".join(_describe(what, *files) for what, files in found.items())
 
 
-def _words(what: str, count: int, first: str, advice: str) -> str:
+def _describe(what: str, count: int, first: str, advice: str) -> str:
     return f"{first} is {what}{f' (and {count - 1} more)' if count > 1 else ''}{f': {advice}' if advice else ''}"

@@ -281,7 +281,7 @@ def _caller(words: Sequence[str | Frame], location: str) -> str:
     """The user's function that called the outermost module, unless that is the one in which a thread is."""
     frames = [one for one in words if isinstance(one, Frame)]
     module = next((place for place, one in enumerate(frames) if one.function.startswith(MODULE)), 0)
-    callers = [one for one in frames[:module] if one.whose == "user"]
+    callers = [one for one in frames[:module] if one.owner == "user"]
     if not callers or callers[-1].location == location:
         return ""
     named = next((one for one in reversed(callers) if not one.function.startswith("<")), callers[-1])
@@ -291,7 +291,7 @@ def _caller(words: Sequence[str | Frame], location: str) -> str:
 def _word(kind: int, name: str) -> str | Frame:
     """An event in the words of `roofline.sources.host_activity`.
 
-    >>> _word(PYTHON, "train.py(31): load_batch").whose, _word(PYTHON, "torch/nn/modules/linear.py(134): forward").whose
+    >>> _word(PYTHON, "train.py(31): load_batch").owner, _word(PYTHON, "torch/nn/modules/linear.py(134): forward").owner
     ('user', 'framework')
     """
     if kind == PYTHON:

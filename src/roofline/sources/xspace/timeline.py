@@ -1,15 +1,15 @@
-"""Timelines from the scanner's tables: a second pass over a profile, as where its steps lie is only known after the first."""
+"""Timelines from the scanner's tables. They need a second pass over a profile, as the times of its steps are known only after the first."""
 
 from collections import Counter
 from collections.abc import Sequence
 
 from ..parts import Lane
-from ..timeline import Span, busy_in, lane, shared
+from ..timeline import Span, busy_in, lane, scaled_down
 from .scan import Totals, union
 
 
 def lanes(shown: Sequence[Span], tables: Sequence[Totals], owners: Sequence[Sequence[int]]) -> tuple[Lane, ...]:
-    """What a device did in each span, from the tables of its lines and the operation that each of their keys belongs to."""
+    """The lanes of a device, from the tables of its lines and the operation of each key in them."""
     spent = [dict[int, int]() for span in shown for _ in range(span.buckets.count)]
     for totals, places in zip(tables, owners, strict=True):
         for key, bucket, self_ps in zip(totals.spread.key, totals.spread.bucket, totals.spread.self_ps, strict=True):
@@ -24,19 +24,19 @@ def lanes(shown: Sequence[Span], tables: Sequence[Totals], owners: Sequence[Sequ
             found.append(lane(span, mine, [sum(one.values()) for one in mine]))
         else:
             ran = busy_in(span.buckets, busy)
-            found.append(lane(span, list(map(shared, mine, ran)), ran))
+            found.append(lane(span, list(map(scaled_down, mine, ran)), ran))
     return tuple(found)
 
 
 def shared_lane(changes: Sequence[tuple[int, bool, int, int]], span: Span) -> Lane:
-    """A lane from when thunks open and close, whether each runs others, and its operation.
+    """A lane, from the begins and ends of thunks: time, whether it is a begin, whether the thunk only runs others, and its operation.
 
-    Within a bucket, those that run at the same time share it; what runs others has what is left when nothing else runs.
+    Thunks that run at the same time share it; a thunk that only runs others gets time only while none of those runs.
     """
     buckets = span.buckets
     spent = [dict[int, float]() for _ in range(buckets.count)]
     busy = [0] * buckets.count
-    active: tuple[Counter[int], Counter[int]] = Counter(), Counter()  # thunks that work, thunks around them
+    active: tuple[Counter[int], Counter[int]] = Counter(), Counter()  # running thunks: those that do work, and those that only run others
     before = buckets.begin_ps
     for at, opens, outer, op in changes:
         running = active[0] or active[1]
