@@ -11,7 +11,7 @@ from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read.proto import parse_proto
 from roofline.resource import UNNAMED_WORK
 from roofline.sources.xspace import reading
-from roofline.sources.xspace.commands import launching
+from roofline.sources.xspace.commands import launching_places
 from roofline.sources.xspace.modules import Program
 from roofline.workload import Hardware
 from xspace_profiles import (
@@ -171,7 +171,7 @@ def test_a_program_is_priced_ahead_to_the_bottom_of_its_loops(tmp_path: Path) ->
     module = parse_proto(hlo("jit_f", {"body": body, "condition": condition, "main": main}))
     program = Program(7, module, "gpu", Pricer(module, "gpu", Network.of(None, "gpu")), "7")
     # The loop, then what it calls; parameters launch nothing.
-    assert {program.instruction(place).name for place in launching(program)} == {"while.1", "add.9", "less"}
+    assert {program.instruction(place).name for place in launching_places(program)} == {"while.1", "add.9", "less"}
 
 
 def test_a_loops_own_copies_do_not_cost_what_its_body_costs(tmp_path: Path) -> None:

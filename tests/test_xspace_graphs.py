@@ -12,7 +12,7 @@ from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read.proto import parse_proto
 from roofline.sources import read
 from roofline.sources.xspace.commands import BRANCHES_AT_ONCE, CASE_SETTER, LOOP_SETTER, commands, slots, stem
-from roofline.sources.xspace.graphs import Graph, Resolved, Seen, resolve
+from roofline.sources.xspace.graphs import Graph, RanNode, Resolved, resolve
 from roofline.sources.xspace.modules import Place, Program
 from roofline.workload import Op
 from xspace_profiles import MICROSECOND, Instruction, by_name, gpu, hlo, host, kernel, launch, programs, recorded
@@ -40,7 +40,7 @@ def graph(kernels: dict[int, str], commands: int | None = None, scope: int | Non
     """A graph launched once whose nodes ran in this order, a microsecond apart."""
     made = Graph(hash(label) % 1000, label, scope, commands=commands)
     for place, (index, name) in enumerate(kernels.items()):
-        made.add(index, Seen(name, place * US), 1)
+        made.add(index, RanNode(name, place * US), 1)
     return made
 
 
@@ -295,7 +295,7 @@ def test_whatever_the_program_all_of_a_graph_that_ran_is_attributed_right(items:
     of = program(computations)
     ran = Graph(1, "command_buffer_1", None, commands=len(recorded))
     for index, name in made.kernels.items():  # in the order they run: children of a call in its place
-        ran.add(index, Seen(name, 0), 1)
+        ran.add(index, RanNode(name, 0), 1)
     assert len(slots(of, commands(of, of.module.entry))) >= len(recorded)
     found = resolve(of, [ran], {})[1]
     assert names(found, of) == dict(sorted(made.truth.items()))

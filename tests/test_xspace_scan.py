@@ -303,7 +303,7 @@ def test_gaps_stand_for_all_of_the_time_between_intervals(stretches: list[tuple[
 
 
 def test_too_many_stats_at_once_are_refused() -> None:
-    with pytest.raises(UsageError, match="25 stats asked for at once; 24 at most"):
+    with pytest.raises(UsageError, match="25 stats requested at once; 24 at most"):
         rows_of(plane_of([]), stats=tuple(map(str, range(25))))
     with pytest.raises(UsageError, match="3 stats in 'distinct'; 2 at most"):
         totals_of(plane_of([]), distinct=("a", "b", "c"))

@@ -3,4 +3,4 @@
 `scan` reads the bytes; everything above it works on its tables.
 """
 
-PROFILES = (".xplane.pb", ".xplane.pb.gz")  # how the names of profiles end
+PROFILES = (".xplane.pb", ".xplane.pb.gz")  # suffixes of profiles

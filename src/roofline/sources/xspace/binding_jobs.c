@@ -50,7 +50,7 @@ static bool set_slots(xs_select *select, PyObject *slots) {
     Py_ssize_t count = PySequence_Size(slots);
     if (count < 0) return false;
     if (count > XS_SLOTS) {
-        PyErr_Format(PyExc_ValueError, "%zd stats asked for; %d at most", count, XS_SLOTS);
+        PyErr_Format(PyExc_ValueError, "%zd stats requested; %d at most", count, XS_SLOTS);
         return false;
     }
     select->slots = (int)count;

@@ -1,9 +1,9 @@
 """Commands that XLA records from a computation into a CUDA graph, and the graph nodes they become.
 
-A graph is recorded from a run of consecutive instructions. Each that launches something is one command and one node, in the order of the
-schedule. A conditional is a node that sets the condition, then a node a branch, each with a graph of its own for its body (branches in
-eights; of two branches on a predicate the second comes first); a loop, where loops are recorded, is its condition's commands, a
-node that sets the condition, and a node with a graph for body, condition and setter.
+A graph is recorded from consecutive instructions. Each instruction that launches something is one command and one node, in the order of the
+schedule. A conditional is a node that sets the condition, then one node per branch, with a graph of its own for the branch's body (branches
+come in groups of eight; with a predicate, the second of the two branches comes first). A loop, where loops are recorded, is the commands of
+its condition, a node that sets the condition, and a node with a graph for body, condition and setter.
 """
 
 import re
@@ -16,7 +16,7 @@ from .modules import CONTROL, Place, Program
 
 LOOP_SETTER, CASE_SETTER = "set_while_condition", "set_case_condition"
 BRANCHES_AT_ONCE = 8
-_SILENT = frozenset(  # these launch nothing
+_WITHOUT_LAUNCH = frozenset(
     [
         "parameter",
         "constant",
@@ -37,15 +37,15 @@ _SILENT = frozenset(  # these launch nothing
         "recv-done",
     ]
 )
-_SILENT_CALLS = ("AllocateBuffer", "Pin", "Unpin", "CreateBuffer")
+_CALLS_WITHOUT_LAUNCH = ("AllocateBuffer", "Pin", "Unpin", "CreateBuffer")
 _NUMBER = re.compile(r"(?:[._]\d+)+\Z")
 _KERNEL_SUFFIX = ".kd"  # of AMD's kernels
 
 
 class Command(Struct, frozen=True):
-    """An instruction that launches something. ``bodies`` are those of a conditional, in the order in which they are recorded.
+    """An instruction that launches something. ``bodies`` are the branches of a conditional, in the order in which they are recorded.
 
-    ``kernel`` is the name of its kernel if that is its own, ``stem`` what it shares with others.
+    ``kernel`` is the name of its kernel if XLA compiled one for it, ``stem`` the part of it that equal kernels share.
     """
 
     place: Place
@@ -56,28 +56,28 @@ class Command(Struct, frozen=True):
 
     @property
     def calls_library(self) -> bool:
-        """Whether a library launches for it: then it owns a graph, and its kernels have names of their own."""
+        """Whether a library launches its kernels: then its node has a graph of its own, and its kernels have the library's names."""
         return self.opcode == "custom-call"
 
 
 class Slot(Struct, frozen=True):
-    """A node to be: the command it comes from, and the nodes of the graph inside it, if it is a branch or a loop.
+    """An expected node: its command, and the expected nodes of the graph inside it, if it is a branch or a loop.
 
-    ``sets`` is the kernel that sets a condition.
+    ``setter`` is the kernel that sets a condition.
     """
 
     command: Command
     body: tuple["Slot", ...] | None = None
-    sets: str = ""
+    setter: str = ""
 
     @property
     def is_call(self) -> bool:
-        """Whether a library launches in its place."""
-        return self.body is None and not self.sets and self.command.calls_library
+        """Whether it is a library call, whose own graph has an unknown number of nodes."""
+        return self.body is None and not self.setter and self.command.calls_library
 
 
 def stem(name: str) -> str:
-    """The part of a name that a kernel shares with the instructions it serves: XLA gives equal kernels one name among theirs.
+    """A name without its number. XLA compiles equal fusions into one kernel, named after one of them: only the stems agree.
 
     >>> stem("loop_multiply_fusion.4"), stem("loop_multiply_fusion_12"), stem("sort_6_1")
     ('loop_multiply_fusion', 'loop_multiply_fusion', 'sort')
@@ -86,26 +86,27 @@ def stem(name: str) -> str:
 
 
 def commands(program: Program, computation: int) -> tuple[Command, ...]:
-    """What a computation launches, in the order of its schedule; calls are part of their caller."""
+    """The commands of a computation, in the order of its schedule; those of a called computation are included."""
     return tuple(_commands(program, computation))
 
 
-def launching(program: Program) -> Iterator[Place]:
-    """The instructions that launch something when a program runs: those of its entry, and of the calls, loops and branches in it."""
-    waiting, seen = [program.module.entry], {program.module.entry}
-    for computation in waiting:
+def launching_places(program: Program) -> Iterator[Place]:
+    """The instructions that launch something when a program runs, in its entry and in the calls, loops and branches in it."""
+    reached, seen = [program.module.entry], {program.module.entry}
+    for computation in reached:
         for index, instruction in enumerate(program.module.computations[computation].instructions):
-            if instruction.opcode not in _SILENT:
+            if instruction.opcode not in _WITHOUT_LAUNCH:
                 yield Place(computation, index)
             for call in instruction.calls if instruction.opcode in CONTROL else ():
                 if call.computation not in seen:
                     seen.add(call.computation)
-                    waiting.append(call.computation)
+                    reached.append(call.computation)
 
 
 def _commands(program: Program, computation: int) -> Iterator[Command]:
     for index, instruction in enumerate(program.module.computations[computation].instructions):
-        if instruction.opcode in _SILENT or (instruction.opcode == "custom-call" and instruction.custom_call_target in _SILENT_CALLS):
+        is_call = instruction.opcode == "custom-call"
+        if instruction.opcode in _WITHOUT_LAUNCH or (is_call and instruction.custom_call_target in _CALLS_WITHOUT_LAUNCH):
             continue
         if instruction.opcode == "call" and instruction.calls:
             yield from _commands(program, instruction.calls[0].computation)
@@ -121,7 +122,7 @@ def _commands(program: Program, computation: int) -> Iterator[Command]:
 
 
 def _launcher(program: Program, instruction: Instruction) -> Instruction:
-    """The instruction that kernels are named after: the one inside, of an asynchronous one, and the sort of a fused sort."""
+    """The instruction that the kernel is named after: the one inside an asynchronous instruction, or the sort in a fusion."""
     if not instruction.calls or instruction.opcode not in ("async-start", "fusion"):
         return instruction
     inside = instruction.calls[0].computation
@@ -143,12 +144,12 @@ def _bodies(program: Program, computation: int, instruction: Instruction) -> tup
 
 
 def slots(program: Program, sequence: Iterable[Command]) -> list[Slot]:
-    """The nodes that a sequence of commands makes, in the order of their numbers."""
+    """The expected nodes of a sequence of commands, in the order of their numbers."""
     found: list[Slot] = []
     for command in sequence:
         if command.opcode == "conditional":
             for first in range(0, len(command.bodies), BRANCHES_AT_ONCE):
-                found.append(Slot(command, sets=CASE_SETTER))
+                found.append(Slot(command, setter=CASE_SETTER))
                 found += [Slot(command, tuple(slots(program, body))) for body in command.bodies[first : first + BRANCHES_AT_ONCE]]
         elif command.opcode == "while":
             loop = program.instruction(command.place)
@@ -156,7 +157,7 @@ def slots(program: Program, sequence: Iterable[Command]) -> list[Slot]:
                 [slot for number in loop.called(role) for slot in slots(program, commands(program, number))]
                 for role in ("condition", "body")
             )
-            setter = Slot(command, sets=LOOP_SETTER)
+            setter = Slot(command, setter=LOOP_SETTER)
             found += [*condition, setter, Slot(command, (*body, *condition, setter))]
         else:
             found.append(Slot(command))
@@ -164,12 +165,12 @@ def slots(program: Program, sequence: Iterable[Command]) -> list[Slot]:
 
 
 def is_memset(kernel: str) -> bool:
-    """A memset, as the driver or as a kernel runs it."""
+    """Whether a kernel is a memset, by its name."""
     return kernel.lower().startswith("memset")
 
 
 def is_copy(kernel: str) -> bool:
-    """A copy, likewise."""
+    """Whether a kernel is a copy, by its name."""
     return kernel.lower().startswith("memcpy")
 
 
@@ -177,13 +178,13 @@ SAME, ALIKE, POSSIBLE, WRONG = 3, 2, 1, 0
 
 
 def fit(kernel: str | None, slot: Slot, stems: frozenset[str]) -> int:
-    """How well a kernel's name goes with a node; ``None`` is a node that owns a graph and never runs itself.
+    """How well a kernel's name matches an expected node. ``kernel`` is ``None`` for a node that did not run, as those that own a graph.
 
-    ``stems`` are those of the program's own kernels: one that bears such a name comes from no library.
+    ``stems`` are those of the program's own kernels: a kernel with such a name is not a library's.
     """
     command = slot.command
-    if slot.body is not None or slot.sets:
-        return SAME if kernel == (slot.sets or None) else WRONG
+    if slot.body is not None or slot.setter:
+        return SAME if kernel == (slot.setter or None) else WRONG
     loose = command.calls_library or command.opcode == "async-start" or "slice" in command.stem
     if kernel is None:
         return POSSIBLE if loose else WRONG
@@ -198,6 +199,6 @@ def fit(kernel: str | None, slot: Slot, stems: frozenset[str]) -> int:
         return SAME
     if stem(kernel) == command.stem:
         return ALIKE
-    # A fusion that a library runs (cuDNN, CUTLASS) has that library's kernels.
+    # A fusion may run as a kernel of a library (cuDNN, CUTLASS).
     foreign = stem(kernel) not in stems
     return POSSIBLE if foreign and (loose or command.opcode == "fusion") else WRONG

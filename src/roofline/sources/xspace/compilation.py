@@ -1,7 +1,7 @@
-"""Compilations: when the host compiled, which steps that fell into, and what the compiler ran on the devices to choose kernels.
+"""Compilations: when the host compiled, in which steps, and what the compiler launched on the devices for autotuning.
 
-A compiler tries candidate kernels on the device (autotuning), from its own threads or from the thread that compiles. They are not work of
-the program: what is launched by a thread that compiles, while it does, is the compiler's.
+A compiler runs candidate kernels on the device (autotuning), from its own threads or from the thread that compiles. These are not part of
+the program: whatever a compiling thread launches while it compiles is attributed to the compiler.
 """
 
 import re
@@ -17,11 +17,14 @@ from .scan import RowsOf, Space, read_rows, union
 from .steps import HOST_PLANE, Annotation, Launches
 
 MOST_PROGRAMS, SHOWN_SHAPES = 8, 3
-_COMPILER_THREADS = "compil"  # in the names of threads that do nothing else
+_COMPILER_THREADS = "compil"  # in the names of threads that only compile
 
 
 class Compilations(Struct, frozen=True):
-    """When each line of the host compiled, and any of them: disjoint spans in order, as begin, end, begin, end, …"""
+    """When each line of the host compiled, and when any of them did: sorted, disjoint intervals (begin, end, begin, end, …).
+
+    ``compilers`` are the lines of threads that only compile.
+    """
 
     lines: dict[int, Sequence[int]] = field(default_factory=dict)
     any_line: Sequence[int] = ()
@@ -38,11 +41,11 @@ class Compilations(Struct, frozen=True):
         return sum(max(0, (end if instant is None else min(end, instant)) - begin) for begin, end in spans)
 
     def marks(self, annotations: Sequence[Annotation]) -> tuple[int, ...]:
-        """The places of the steps in which the host compiled."""
+        """The steps in which the host compiled."""
         return tuple(place for place, step in enumerate(annotations) if _meets(self.any_line, step.begin_ps, step.end_ps))
 
-    def tried(self, launches: Iterable[Launches]) -> set[int]:
-        """The ids of what compilers launched."""
+    def autotuned_ids(self, launches: Iterable[Launches]) -> set[int]:
+        """The ids of the work that compilers launched."""
         return {
             id
             for one in launches
@@ -53,7 +56,7 @@ class Compilations(Struct, frozen=True):
 
 
 def compilations(space: Space) -> Compilations:
-    """When the host compiled; a profile without a name that says so is not read for it."""
+    """When the host compiled. The host's events are read only if the profile has names of compilations."""
     plane = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
     wanted = [id for id, name in plane.event_names.items() if re.search(COMPILES, name)] if plane else []
     if plane is None or not wanted:
@@ -69,7 +72,7 @@ def compilations(space: Space) -> Compilations:
 
 
 def changed_shapes(programs: Programs, function: str) -> str:
-    """In which argument the programs differ that a function was compiled to, as words to follow its name; nothing where they do not."""
+    """Text that follows a function's name: the first argument whose shape differs between its compiled programs; empty if none does."""
     found = programs.compiled_from(function, MOST_PROGRAMS) if function else []
     entries = [program.module.entry_computation for program in found]
     arguments = [[str(entry[place].shape).partition("{")[0] for place in entry.parameters] for entry in entries]
@@ -82,6 +85,6 @@ def changed_shapes(programs: Programs, function: str) -> str:
 
 
 def _meets(spans: Sequence[int], begin: int, end: int) -> bool:
-    """Whether a stretch of time has something in common with disjoint spans: an odd place among their bounds is inside of one."""
+    """Whether an interval overlaps one of the sorted, disjoint spans (begin, end, …): an odd place among their bounds is inside one."""
     place = bisect_right(spans, begin)
     return place % 2 == 1 or (place < len(spans) and spans[place] < end)

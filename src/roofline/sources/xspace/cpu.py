@@ -1,14 +1,14 @@
 """XLA on a CPU: the thunks of a program on the host's threads, each of which names its instruction.
 
-A thunk's event may only start the work: it ends where an event ``end: NAME`` begins, on whatever thread finishes it. The two are joined by
-context ids (``_p`` of the one is ``_c`` of the other). A thread that lost its core may write that event after the run, which is over when
-the wait for its completion is. Ops of one device therefore overlap: busy time is their union, and an op's self time
-is its part of it, shared equally among those that run at the same time; loops, calls and whatever runs thunks inside its own have what is
-left when nothing else runs.
+A thunk's event may only start the work, which then ends where an event ``end: NAME`` begins, on whichever thread finishes it. The two are
+linked by context ids (``_p`` of the start is ``_c`` of the end). A thread that was descheduled may write the end too late, so work ends at
+the latest with the wait for the completion of its run. Ops of one device therefore overlap: busy time is the union of their intervals, and
+ops that run at the same time share it equally as self time. An op that only runs other thunks (a loop, a call) gets self time only while
+none of those runs.
 
 Dispatch is asynchronous: steps are annotated long before they run. The n-th run of a program belongs to its n-th call, and so to the
-step around that call. An execution is counted once per run of the program, times the trip counts around it, for some instructions are
-several thunks.
+step around that call. Since some instructions are several thunks, executions are not counted by events: an instruction is executed once
+per run of its program, times the trip counts around it.
 """
 
 import re
@@ -24,8 +24,8 @@ from ..parts import UNKNOWN, DevicePart, Extent, Lane, Mark, Share, Subject, Tal
 from ..timeline import Span, spans, with_host, with_lanes, with_timeline
 from .compilation import changed_shapes
 from .idle import IdleDevice, explain, look
-from .modules import CONTROL, Place, Program, Programs, plain
-from .program_runs import MOST_RUNS, TELLING, have_alike
+from .modules import CONTROL, Place, Program, Programs, identifier
+from .program_runs import LEAST_KERNELS, MOST_RUNS, similar_counts
 from .scan import Plane, Progress, Rows, RowsOf, Space, read_rows, union
 from .steps import HOST_PLANE, Annotation, Host, Launches, read_host
 from .timeline import shared_lane
@@ -35,8 +35,8 @@ _DEVICE = "device_ordinal"
 _BY = ("program_id", "hlo_module", _THUNK, _DEVICE)
 _END = "end: "
 _WAIT = "(wait for completion)"
-_CALL = re.compile(r"PjitFunction\((.*)\)")  # what the host calls module jit_…
-_STARTS = "ExecuteHelper"  # the host's part of a run, where it does not say the run's id
+_CALL = re.compile(r"PjitFunction\((.*)\)")  # the host's call of module jit_…
+_STARTS = "ExecuteHelper"  # the host's event that starts a run, where no event has the run's id
 _ANY_THREAD, _NO_RUN = -1, -1
 
 
@@ -52,7 +52,7 @@ class _Thunk(Struct, eq=False):
 
 
 class _Run(Struct, eq=False):
-    """A run of a program: when it began, whether all that it started was seen to end, and the step it belongs to."""
+    """A run of a program: its start, whether the ends of all its thunks were recorded, and the step it belongs to."""
 
     program: object
     id: int | None
@@ -63,7 +63,7 @@ class _Run(Struct, eq=False):
 
 
 class _Event(Struct, eq=False):
-    """One thunk: when its work began and ended, and whether its time is that of others."""
+    """One thunk: when its work began and ended. ``outer`` is whether it only runs other thunks."""
 
     begin_ps: int
     end_ps: int
@@ -72,8 +72,8 @@ class _Event(Struct, eq=False):
     outer: bool
 
 
-class _Spent(Struct):
-    """What the thunks of a device add up to: their union, that of each step, and the time and self time of each instruction."""
+class _Times(Struct):
+    """Times of a device: busy time, busy time of each step, and the time and self time of each instruction."""
 
     busy_ps: int = 0
     steps_ps: Counter[Mark] = field(default_factory=Counter)
@@ -92,8 +92,8 @@ def read_cpus(
     ends = [id for id, name in plane.event_names.items() if name.startswith(_END)]
     waits_for_runs = [id for id, name in plane.event_names.items() if name.endswith(_WAIT)]
     stats = (*_BY, _RUN, _STARTED, _ENDED)
-    asked = [RowsOf(line=line, stats=stats, having=(_THUNK,), only=[*ends, *waits_for_runs]) for line in plane.lines if line.length]
-    tables = [rows for rows in read_rows(space, asked, progress=progress) if len(rows)]
+    requests = [RowsOf(line=line, stats=stats, having=(_THUNK,), only=[*ends, *waits_for_runs]) for line in plane.lines if line.length]
+    tables = [rows for rows in read_rows(space, requests, progress=progress) if len(rows)]
     events, runs = _events(tables, programs, _completed(tables, waits_for_runs))
     notes = [] if host.annotations else _make_steps(host, runs, events)
     cut_off = _mark_runs(space, plane, host, runs) if not notes else set[Mark]()
@@ -104,7 +104,7 @@ def read_cpus(
         by_device.setdefault(event.thunk.device, []).append(event)
     for device, mine in sorted(by_device.items()):
         begin, end = min(event.begin_ps for event in mine), max(event.end_ps for event in mine)
-        spent = _spend(mine)
+        spent = _sum_times(mine)
         rows, steps = _rows(mine, spent), _extents(mine, spent, cut_off)
         bounds = array("q", [at for event in mine for at in (event.begin_ps, event.end_ps)])
         waiting = IdleDevice(busy=union([memoryview(bounds)])[0], steps=steps)
@@ -129,11 +129,11 @@ def read_cpus(
         first = zip(with_timeline(parts), waits, strict=False)
         found = [with_host(_lanes(by_device[part.ordinal], shown, part.rows), idle.pauses) for part, idle in first]
         parts = with_lanes(parts, found)
-    return parts, host, [*host.notes, *notes, *_shared(len(parts)), *(note for rows in tables for note in rows.notes)]
+    return parts, host, [*host.notes, *notes, *_sharing_notes(len(parts)), *(note for rows in tables for note in rows.notes)]
 
 
-def _shared(devices: int) -> list[str]:
-    """What the figures of several devices mean, all of which are one CPU."""
+def _sharing_notes(devices: int) -> list[str]:
+    """A note if there are several devices, as all of them are the same CPU."""
     if devices < 2:
         return []
     return [
@@ -143,7 +143,7 @@ def _shared(devices: int) -> list[str]:
 
 
 def _completed(tables: Sequence[Rows], waits: Sequence[int]) -> dict[tuple[object, object], int]:
-    """When each run was over on each device: the end of the wait for it."""
+    """The end of each run on each device: the end of the wait for its completion."""
     found: dict[tuple[object, object], int] = {}
     for rows in tables:
         for row, id in enumerate(rows.metadata_id):
@@ -153,7 +153,7 @@ def _completed(tables: Sequence[Rows], waits: Sequence[int]) -> dict[tuple[objec
 
 
 def _events(tables: Sequence[Rows], programs: Programs, completed: Mapping[tuple[object, object], int]) -> tuple[list[_Event], list[_Run]]:
-    """Every thunk with the end of its work, and the runs they belong to in the order of their beginnings."""
+    """Every thunk with the end of its work, and their runs in order of start."""
     ends: dict[int, int] = {}
     for rows in tables:
         column = rows.stats[_ENDED]
@@ -164,19 +164,19 @@ def _events(tables: Sequence[Rows], programs: Programs, completed: Mapping[tuple
     for rows in tables:
         known: dict[tuple[int, ...], _Thunk] = {}
         by = [rows.stats[name] for name in _BY]
-        around: list[tuple[int, _Event]] = []  # thunks on this thread that have not returned: when they do
+        enclosing: list[tuple[int, _Event]] = []  # open thunks on this thread: their ends and events
         for row, (begin, duration) in enumerate(zip(rows.start_ps, rows.duration_ps, strict=True)):
             if not rows.stats[_THUNK].kinds[row]:
                 continue
-            while around and around[-1][0] <= begin:
-                around.pop()
-            if around:
-                around[-1][1].outer = True
+            while enclosing and enclosing[-1][0] <= begin:
+                enclosing.pop()
+            if enclosing:
+                enclosing[-1][1].outer = True
             raw = tuple([column.values[row] for column in by])
             thunk = known.get(raw)
             if thunk is None:
-                said = tuple(column[row] for column in by)
-                thunk = known[raw] = thunks.setdefault(said, _thunk(said, programs))
+                values = tuple(column[row] for column in by)
+                thunk = known[raw] = thunks.setdefault(values, _thunk(values, programs))
             id = rows.stats[_RUN][row]
             key = raw[0], id if isinstance(id, int) else None
             run = runs.get(key)
@@ -190,12 +190,12 @@ def _events(tables: Sequence[Rows], programs: Programs, completed: Mapping[tuple
                 run.ended = run.ended and not (ends and started.kinds[row])
             end = max(min(end, completed.get((id, rows.stats[_DEVICE][row]), end)), begin)
             events.append(_Event(begin, end, thunk, run, thunk.control))
-            around.append((begin + duration, events[-1]))
+            enclosing.append((begin + duration, events[-1]))
     return events, sorted(runs.values(), key=lambda run: run.begin_ps)
 
 
-def _thunk(said: Sequence[object], programs: Programs) -> _Thunk:
-    id, module, operation, device = said
+def _thunk(values: Sequence[object], programs: Programs) -> _Thunk:
+    id, module, operation, device = values
     name = str(operation).rpartition("::")[2]
     program = programs.get(id if isinstance(id, int) else None, str(module or ""))
     place = program.find(name) if program is not None else None
@@ -222,13 +222,13 @@ def _make_steps(host: Host, runs: Sequence[_Run], events: Iterable[_Event]) -> l
             ops.setdefault(event.run.program, set()).add(id(event.thunk))
             devices.setdefault(id(event.run), set()).add(event.thunk.device)
     if len(set(map(tuple, devices.values()))) > 1:
-        return []  # devices that run on their own
+        return []  # devices that run different programs
     names = {run.program: run.module for run in runs}
     main = max(names, key=lambda program: times[program], default=None)
     namesakes = [program for program, name in names.items() if name == names.get(main)]
-    if main is None or (len(namesakes) > 1 and len(ops.get(main, ())) < TELLING):
+    if main is None or (len(namesakes) > 1 and len(ops.get(main, ())) < LEAST_KERNELS):
         return []
-    alike = {program for program in namesakes if have_alike(len(ops.get(main, ())), len(ops.get(program, ())))}
+    alike = {program for program in namesakes if similar_counts(len(ops.get(main, ())), len(ops.get(program, ())))}
     begins = [place for place, run in enumerate(runs) if run.program in alike]
     if len(begins) < 2 or len(begins) > MOST_RUNS:
         return []
@@ -243,9 +243,9 @@ def _make_steps(host: Host, runs: Sequence[_Run], events: Iterable[_Event]) -> l
 
 
 def _mark_runs(space: Space, plane: Plane, host: Host, runs: Sequence[_Run]) -> set[Mark]:
-    """Gives each run its step: the one in which the host called it. The steps of which a call was never seen to run are returned.
+    """Sets the step of each run: the one in which the host called it. Returns the steps with a call whose run was not recorded.
 
-    Where the host does not name runs, they are matched to its calls in order; those that match none belong where they began.
+    If the host's events have no run ids, runs are matched to its calls in order; a run without a call belongs to the step it began in.
     """
     if not host.annotations:
         return set()
@@ -255,31 +255,31 @@ def _mark_runs(space: Space, plane: Plane, host: Host, runs: Sequence[_Run]) -> 
             run.mark = named.get(run.id) if run.id is not None else None
         ran = {run.id for run in runs}
         return {mark for id, mark in named.items() if id not in ran}
-    launches, unseen = _called(_calls(space, plane), runs)
+    launches, unseen = _match_calls(_calls(space, plane), runs)
     for mark, places in enumerate(host.ids(launches)):
         for place in places:
             runs[place].mark = mark
     return {mark for mark, places in enumerate(host.ids(unseen)) if places}
 
 
-_Calls = dict[str, list[tuple[int, int]]]  # of each program: when, and on which thread
+_Calls = dict[str, list[tuple[int, int]]]  # by program: the time and thread of each call
 
 
 def _calls(space: Space, plane: Plane) -> _Calls:
-    """When the host started runs, by the function it called, or by no name where it called none."""
+    """When the host started runs, by the function it called; under an empty name if no call encloses the start."""
     names = {id: called[1] for id, name in plane.event_names.items() if (called := _CALL.fullmatch(name))}
     starts = {id for id, name in plane.event_names.items() if _STARTS in name}
     found: _Calls = {}
     wanted = [*names, *starts]
     for rows in read_rows(space, [RowsOf(line=line, only=wanted) for line in plane.lines if line.length]) if starts else ():
-        around: list[tuple[int, str]] = []  # calls that have not ended: when they do, and of what
+        enclosing: list[tuple[int, str]] = []  # open calls: their ends and functions
         for id, begin, duration in sorted(zip(rows.metadata_id, rows.start_ps, rows.duration_ps, strict=True), key=_outermost_first):
-            while around and around[-1][0] <= begin:
-                around.pop()
+            while enclosing and enclosing[-1][0] <= begin:
+                enclosing.pop()
             if id in starts:
-                found.setdefault(plain(around[-1][1]) if around else "", []).append((begin, rows.line.row))
+                found.setdefault(identifier(enclosing[-1][1]) if enclosing else "", []).append((begin, rows.line.row))
             else:
-                around.append((begin + duration, names[id]))
+                enclosing.append((begin + duration, names[id]))
     return found
 
 
@@ -288,59 +288,59 @@ def _outermost_first(event: tuple[int, int, int]) -> tuple[int, int]:
     return begin, -duration
 
 
-def _called(calls: _Calls, runs: Sequence[_Run]) -> tuple[list[Launches], list[Launches]]:
-    """The runs, by their place, as what was launched by the n-th call of their program; and the calls that no run followed."""
+def _match_calls(calls: _Calls, runs: Sequence[_Run]) -> tuple[list[Launches], list[Launches]]:
+    """Matches the n-th call of each program to its n-th run, given by its place in ``runs``; and the calls without a run."""
     places: dict[str, list[int]] = {}
     for place, run in enumerate(runs):
-        name = plain(run.module.removeprefix("jit_"))
+        name = identifier(run.module.removeprefix("jit_"))
         places.setdefault(name if name in calls else "", []).append(place)
     launched: list[Launches] = []
     unseen: list[Launches] = []
     for name, mine in places.items():
-        waiting = iter(mine)
+        unmatched = iter(mine)
         for begin, line in sorted(calls.get(name, ())):
             # Runs that began before this call were called before the recording.
-            ran = [next((place for place in waiting if runs[place].begin_ps >= begin), _NO_RUN)]
+            ran = [next((place for place in unmatched if runs[place].begin_ps >= begin), _NO_RUN)]
             (unseen if ran == [_NO_RUN] else launched).append(Launches(line, [begin], ran))
     matched = {place for one in launched for place in one.ids}
     launched += [Launches(_ANY_THREAD, [run.begin_ps], [place]) for place, run in enumerate(runs) if place not in matched]
     return launched, unseen
 
 
-def _spend(events: Iterable[_Event]) -> _Spent:
-    """Goes through the thunks of a device by time: what runs together shares the time, each span of it counts once."""
-    spent = _Spent()
+def _sum_times(events: Iterable[_Event]) -> _Times:
+    """Sums up the thunks of a device in order of time; thunks that run at the same time share it."""
+    spent = _Times()
     bounds = [(at, opens, event) for event in events if event.end_ps > event.begin_ps for at, opens in _bounds(event)]
     bounds.sort(key=lambda bound: bound[:2])  # at one instant, ends come before begins
-    active = [0, 0]  # thunks that work, thunks around them
-    shared = [0.0, 0.0]  # the time that one of either has had so far
+    active = [0, 0]  # running thunks: those that do work, and those that only run others
+    shared = [0.0, 0.0]  # the self time that a thunk of each kind would have if it had run from the beginning
     entered: dict[int, float] = {}
-    running: Counter[object] = Counter()  # of each op in each run, and of each step
+    running: Counter[object] = Counter()  # running thunks of each (op, run) and of each step
     since: dict[object, int] = {}
     before = 0
     for at, opens, event in bounds:
         if active[0] or active[1]:
             spent.busy_ps += at - before
-            turn = 0 if active[0] else 1
-            shared[turn] += (at - before) / active[turn]
+            paid = 0 if active[0] else 1  # the kind of thunk that gets the self time
+            shared[paid] += (at - before) / active[paid]
         before = at
         kind, subject, mark = int(event.outer), event.thunk.subject, event.run.mark
-        wholes: list[object] = [(id(subject), id(event.run)), *([mark] if mark is not None else [])]
+        groups: list[object] = [(id(subject), id(event.run)), *([mark] if mark is not None else [])]
         if opens:
             active[kind] += 1
             entered[id(event)] = shared[kind]
-            for whole in wholes:
-                running[whole] += 1
-                since.setdefault(whole, at)
+            for group in groups:
+                running[group] += 1
+                since.setdefault(group, at)
             continue
         active[kind] -= 1
         spent.self_ps[subject] = spent.self_ps.get(subject, 0.0) + shared[kind] - entered.pop(id(event))
-        for whole in wholes:
-            running[whole] -= 1
-            if not running[whole]:
-                del running[whole]
-                time_ps = at - since.pop(whole)
-                if mark is not None and whole == mark:
+        for group in groups:
+            running[group] -= 1
+            if not running[group]:
+                del running[group]
+                time_ps = at - since.pop(group)
+                if mark is not None and group == mark:
                     spent.steps_ps[mark] += time_ps
                 else:
                     spent.time_ps[subject, mark] += time_ps
@@ -364,8 +364,8 @@ def _lanes(events: Sequence[_Event], shown: Iterable[Span], rows: Iterable[Subje
     return tuple(shared_lane(changes, span) for span in shown)
 
 
-def _rows(events: Sequence[_Event], spent: _Spent) -> dict[Subject, Tally]:
-    """What ran on a device."""
+def _rows(events: Sequence[_Event], spent: _Times) -> dict[Subject, Tally]:
+    """The tally of each operation on a device."""
     runs: dict[Program, set[int | None]] = {}
     thunks: dict[Subject, _Thunk] = {}
     kernels: Counter[Subject] = Counter()
@@ -393,14 +393,14 @@ def _rows(events: Sequence[_Event], spent: _Spent) -> dict[Subject, Tally]:
 
 
 def _executions(thunk: _Thunk, events: int, runs: Mapping[Program, set[int | None]]) -> int:
-    """How often an instruction ran: as often as its computation does in the runs of its program, if that is known."""
+    """The executions of an instruction: runs of its program times runs of its computation in each, if both are known; else its events."""
     if thunk.program is None or thunk.place is None or None in runs[thunk.program]:
         return events
     expected = len(runs[thunk.program]) * (thunk.program.runs(thunk.place.computation) or 0)
     return min(events, expected) if expected else events
 
 
-def _extents(events: Iterable[_Event], spent: _Spent, cut_off: set[Mark]) -> dict[Mark, Extent]:
+def _extents(events: Iterable[_Event], spent: _Times, cut_off: set[Mark]) -> dict[Mark, Extent]:
     spans: dict[Mark, tuple[int, int]] = {}
     for event in events:
         mark = event.run.mark

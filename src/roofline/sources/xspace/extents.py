@@ -1,4 +1,4 @@
-"""The work of each step on one device: from when to when, and the time in which its own work ran."""
+"""The extent of each step on one device: first start, last end, and the busy time of its own work."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -12,7 +12,7 @@ from .steps import NO_MARK
 
 
 class _OnLine(Struct):
-    """The work of a step on one stream or core: its self time, first start and last end, and when the line was busy, with any step."""
+    """The work of a step on one stream or core: self time, first start, last end, and the line's busy intervals (of all steps)."""
 
     intervals: memoryview
     self_ps: int = 0
@@ -28,13 +28,16 @@ class _OnLine(Struct):
 
 
 def extents(tables: Sequence[Totals], mark_of: Callable[[int], Mark], complete: Collection[Mark]) -> dict[Mark, Extent]:
-    """The extent of each step from the lines of a device, whose labels stand for marks. Several lines need their intervals."""
+    """The extent of each step from the tables of a device's lines. ``mark_of`` gives the step of a label.
+
+    If there are several tables, they must have intervals.
+    """
     mine: dict[Mark, list[_OnLine]] = {}
     lines: list[dict[Mark, _OnLine]] = []
     for totals in tables:
         cells, found = totals.cells, dict[Mark, _OnLine]()
         for label, self_ps, first_ps, last_ps in zip(cells.label, cells.self_ps, cells.first_ps, cells.last_ps, strict=True):
-            if first_ps <= last_ps:  # events without a place in time have no extent
+            if first_ps <= last_ps:  # pre-aggregated events have no start
                 found.setdefault(mark_of(label), _OnLine(totals.intervals)).add(self_ps, first_ps, last_ps)
         for mark, part in found.items():
             mine.setdefault(mark, []).append(part)
@@ -44,7 +47,7 @@ def extents(tables: Sequence[Totals], mark_of: Callable[[int], Mark], complete: 
 
 
 def _main_line(lines: Sequence[dict[Mark, _OnLine]], steps: Set[Mark]) -> dict[Mark, _OnLine]:
-    """The line that tells when steps begin: the busiest of those with work in all of them; none if there is no such line.
+    """The line on which steps begin: the busiest of those with work in every step; empty if there is no such line.
 
     Work on other lines, such as a copy of the next batch, runs when the host launches it, long before the rest of its step.
     """
@@ -53,10 +56,10 @@ def _main_line(lines: Sequence[dict[Mark, _OnLine]], steps: Set[Mark]) -> dict[M
 
 
 def _extent(parts: Sequence[_OnLine], main: _OnLine | None, complete: bool) -> Extent:
-    """All of a step's work, from its first on the main line to its last on any.
+    """The extent of a step, from its first work on the main line to its last on any line.
 
-    A line runs its launches in order: between the first and the last of a step it runs that step. Where another one's work comes between
-    (launched by another thread), the sum of the step's own times still bounds the time.
+    A line runs launches in order, so all its busy time between the first and the last event of a step belongs to that step. If another
+    step's work (launched by another thread) comes between them, the sum of the step's self times is less, and counts instead.
     """
     first, end = min(part.begin_ps for part in parts), max(part.end_ps for part in parts)
     busy = end - first
@@ -66,7 +69,7 @@ def _extent(parts: Sequence[_OnLine], main: _OnLine | None, complete: bool) -> E
 
 
 def _within(intervals: memoryview, begin: int, end: int) -> memoryview:
-    """The parts of disjoint intervals, which are given in order (begin, end, begin, end, …), that lie in a span.
+    """The parts of sorted, disjoint intervals (begin, end, begin, end, …) that lie in a span.
 
     >>> list(_within(memoryview(array("q", [0, 10, 20, 30, 40, 50])), 5, 45))
     [5, 10, 20, 30, 40, 45]

@@ -1,7 +1,8 @@
 """GPUs: kernels, copies and memsets on streams, each attributed to the HLO instruction that launched it.
 
-An event outside of CUDA graphs names its instruction (``hlo_op``); in a graph its node does (`graphs`). Everything one instruction
-launches is one operation: helper kernels, memsets and copies are folded into it, and an execution counts once however many kernels it has.
+An event outside of CUDA graphs names its instruction (``hlo_op``); inside a graph the instruction is found from the node (`graphs`).
+Everything that one instruction launches is one operation, including helper kernels, memsets and copies; an execution counts once, however
+many kernels it has.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -14,18 +15,18 @@ from ...errors import SourceError
 from ..idle import source_files
 from ..parts import AUTOTUNING, NAME_LOST, UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
 from ..timeline import Span, spans, with_host, with_lanes, with_timeline
-from .commands import launching
+from .commands import launching_places
 from .compilation import Compilations, changed_shapes
 from .extents import extents
-from .graphs import Graph, Resolved, Seen, resolve
+from .graphs import Graph, RanNode, Resolved, resolve
 from .idle import IdleDevice, explain, look
-from .kernels import LAUNCH, Key, keys_of, requests, together, tried_apart
+from .kernels import LAUNCH, Key, count_executions, keys_of, requests, split_autotuned
 from .modules import Place, Program, Programs
 from .peaks import gpu_hardware, gpu_name, gpu_rates, ordinal
+from .program_runs import DeviceTimes, ProgramSteps, RunIntervals, run_intervals
 from .program_runs import Program as ProgramId
-from .program_runs import ProgramSteps, Ran, Stretches, stretches
 from .scan import Plane, Progress, Space, Totals, read_totals, union
-from .steps import NO_MARK, Host, is_last, mark_of, step_lookup, was_tried
+from .steps import NO_MARK, Host, is_autotuned, is_last, mark_of, step_lookup
 from .timeline import lanes
 
 Cells = Mapping[Key, Mapping[Mark, tuple[int, int]]]
@@ -44,10 +45,11 @@ def read_gpus(
 ) -> tuple[list[DevicePart], list[str]]:
     """Every GPU of a profile, with its timeline if requested, and notes.
 
-    Where the host has no annotations, it gets those of the longest program's runs. ``warm`` are the steps that belong to the warm-up.
+    If ``host`` has no annotations, its annotations are set to the runs of the program with the most time. ``warm`` returns the steps of the
+    warm-up.
     """
-    unmarked = Stretches() if host.annotations else stretches(host.executed, host.launches)
-    steps = step_lookup(unmarked.ids or host.ids(host.launches), LAUNCH, compiled.tried(host.launches))
+    intervals = RunIntervals() if host.annotations else run_intervals(host.executed, host.launches)
+    steps = step_lookup(intervals.ids or host.ids(host.launches), LAUNCH, compiled.autotuned_ids(host.launches))
     asked = [(plane, request) for plane in planes for request in requests(plane, steps)]
     tables = read_totals(space, [request for _, request in asked], progress=progress, meanwhile=lambda: _price_ahead(programs, host))
     devices, notes = list[_Device](), list[str]()
@@ -60,8 +62,8 @@ def read_gpus(
         notes += devices[-1].notes
         if dropped := plane.stat("dropped_traces"):
             notes.append(f"{plane.name}: the profiler dropped events ({dropped}); times and counts are too low")
-    if unmarked.spans:
-        notes += _count_runs(devices, unmarked, host)
+    if intervals.spans:
+        notes += _make_steps(devices, intervals, host)
     parts = [device.part() for device in devices]
     waiting = [IdleDevice(busy=device.busy, steps=part.steps, streams=device.lines) for device, part in zip(devices, parts, strict=True)]
     users = source_files(subject for part in parts for subject in part.rows)
@@ -73,17 +75,17 @@ def read_gpus(
     return parts, notes
 
 
-def _count_runs(devices: "Sequence[_Device]", unmarked: Stretches, host: Host) -> list[str]:
-    """Makes a step of each run of the longest program; returns notes."""
-    found = unmarked.steps([device.ran() for device in devices])
+def _make_steps(devices: "Sequence[_Device]", intervals: RunIntervals, host: Host) -> list[str]:
+    """Makes a step of each run of the program with the most time; returns notes."""
+    found = intervals.steps([device.times() for device in devices])
     host.annotations = found.annotations
     for device in devices:
-        device.counted = found
+        device.program_steps = found
     return [found.note] if found.note else []
 
 
 def _lanes(space: Space, devices: "Sequence[_Device]", parts: Sequence[DevicePart], warm: Collection[Mark]) -> list[tuple[Lane, ...]]:
-    """The timelines of the first devices, for which their streams are read once more."""
+    """The timelines of the first devices; reads their streams a second time."""
     shown = spans(parts, warm)
     buckets = tuple(span.buckets for span in shown)
     asked = [request for device in devices for request in requests(device.plane, None, [totals.line for totals in device.tables], buckets)]
@@ -92,14 +94,14 @@ def _lanes(space: Space, devices: "Sequence[_Device]", parts: Sequence[DevicePar
 
 
 def _price_ahead(programs: Programs, host: Host) -> None:
-    """Prices the instructions of the programs that the host executed, before their events need them."""
+    """Prices the instructions of the programs that the host executed, while their events are still being read."""
     for program in programs.expect(host.executions):
-        for place in launching(program):
+        for place in launching_places(program):
             program.subject(place)
 
 
 class _Owner(Struct, frozen=True):
-    """What a key belongs to, and the instruction that is, if it is one."""
+    """The operation that a key belongs to, and its instruction, if it has one."""
 
     subject: Subject
     program: Program | None = None
@@ -107,22 +109,22 @@ class _Owner(Struct, frozen=True):
 
 
 class _Device:
-    """One GPU: its keys led to operations, and these summed up."""
+    """One GPU: attributes keys to operations, and sums these up."""
 
     def __init__(self, plane: Plane, tables: Sequence[Totals], programs: Programs, host: Host) -> None:
         self.plane, self.tables, self.programs, self.host = plane, tables, programs, host
         self.notes: list[str] = []
-        self.counted: ProgramSteps | None = None
+        self.program_steps: ProgramSteps | None = None
         self.lines = [totals.line for totals in tables]
         self.busy = union(totals.intervals for totals in tables)[0] if len(tables) > 1 else tables[0].intervals
         self.streams = [keys_of(plane, stream, totals) for stream, totals in enumerate(tables)]
-        self.tried = self._tried()
-        self.keys = [*(key for keys in self.streams for key in keys if not key.tried), *self.tried.values()]
+        self.autotuned = self._split_autotuned()
+        self.keys = [*(key for keys in self.streams for key in keys if not key.autotuned), *self.autotuned.values()]
         self.owners: dict[Key, _Owner] = {}
         nodes: dict[Program, list[Key]] = {}
         for key in self.keys:
             program = self._program(key)
-            if key.tried:
+            if key.autotuned:
                 self.owners[key] = _Owner(AUTOTUNING)
             elif key.node is None or program is None or program.find(_innermost(key.operation)):
                 self.owners[key] = self._plain(key, program)
@@ -131,26 +133,30 @@ class _Device:
         for program, keys in nodes.items():
             self._resolve(program, keys)
 
-    def _tried(self) -> dict[Key, Key]:
-        """Sets apart the events that compilers launched: from what is left of a key to what is apart, or from that to itself."""
+    def _split_autotuned(self) -> dict[Key, Key]:
+        """Splits off the events that compilers launched.
+
+        In ``streams``, replaces each key that has such events by its other part, or, if it has none, by the autotuned part. Returns the
+        autotuned part by the key in ``streams``.
+        """
         found: dict[Key, Key] = {}
         for keys, totals in zip(self.streams, self.tables, strict=True):
-            cells, apart = totals.cells, dict[int, tuple[int, int, int]]()
+            cells, sums_by_row = totals.cells, dict[int, tuple[int, int, int]]()
             for row, label, *sums in zip(cells.key, cells.label, cells.count, cells.time_ps, cells.self_ps, strict=True):
-                if was_tried(label):
-                    count, time_ps, self_ps = map(add, apart.get(row, (0, 0, 0)), sums)
-                    apart[row] = count, time_ps, self_ps
-            for row, part in apart.items():
-                left, tried = tried_apart(keys[row], *part)
-                keys[row] = left or tried
-                found[keys[row]] = tried
+                if is_autotuned(label):
+                    count, time_ps, self_ps = map(add, sums_by_row.get(row, (0, 0, 0)), sums)
+                    sums_by_row[row] = count, time_ps, self_ps
+            for row, part in sums_by_row.items():
+                other, autotuned = split_autotuned(keys[row], *part)
+                keys[row] = other or autotuned
+                found[keys[row]] = autotuned
         return found
 
     def _program(self, key: Key) -> Program | None:
         return self.programs.get(key.program, key.module) if key.operation else None
 
     def _plain(self, key: Key, program: Program | None) -> _Owner:
-        """What an event says of itself: an instruction, a copy or a memset of the runtime, or nothing."""
+        """The owner of events that are not nodes of a known graph: the instruction they name, the runtime's copy or memset, or unknown."""
         name = _innermost(key.operation)
         place = program.find(name) if program else None
         if program and place:
@@ -168,12 +174,12 @@ class _Device:
         return _Owner(Subject(name=key.kernel, category="runtime", cost=UNKNOWN, notes=("no operation launched it",), found=False))
 
     def _resolve(self, program: Program, keys: Sequence[Key]) -> None:
-        """Nodes of CUDA graphs of one program."""
+        """Finds the instructions of the nodes of a program's CUDA graphs."""
         graphs: dict[int, Graph] = {}
         for key in keys:
             id = key.graph or 0
             graph = graphs.setdefault(id, Graph(id, key.operation, key.scope, commands=self.host.graph_commands.get(id)))
-            graph.add(key.index, Seen(key.kernel, key.first_ps), key.launches)
+            graph.add(key.index, RanNode(key.kernel, key.first_ps), key.launches)
         outside: dict[Place, int] = {}
         for key, owner in self.owners.items():
             if owner.program is program and owner.place is not None:
@@ -202,7 +208,7 @@ class _Device:
             self.owners[key] = _Owner(subject, program, place)
 
     def part(self) -> DevicePart:
-        """What ran, and when."""
+        """The device's operations, steps and times."""
         starts = [totals.start_ps for totals in self.tables if totals.start_ps is not None]
         ends = [totals.end_ps for totals in self.tables if totals.end_ps is not None]
         wall = max(ends) - min(starts) if starts and ends else 0
@@ -221,7 +227,7 @@ class _Device:
         )
 
     def lanes(self, shown: Sequence[Span], tables: Sequence[Totals], rows: Iterable[Subject]) -> tuple[Lane, ...]:
-        """Its timeline, from tables by bucket that have the same keys as those it was made from."""
+        """The device's timeline, from tables with buckets, which have the same keys as ``self.tables``."""
         places = {subject: place for place, subject in enumerate(rows)}
         return lanes(shown, tables, [[places[self.owners[key].subject] for key in keys] for keys in self.streams])
 
@@ -233,7 +239,7 @@ class _Device:
         return {subject: self._tally(keys, hidden.get(subject, 0), cells) for subject, keys in mine.items()}
 
     def _hidden(self) -> dict[Subject, int]:
-        """How long kernels of one operation ran while an earlier one of the same execution had not ended."""
+        """The time for which kernels of an operation overlapped an earlier kernel of the same execution."""
         hidden: dict[Subject, int] = {}
         for keys, totals in zip(self.streams, self.tables, strict=True):
             overlaps = totals.overlaps
@@ -252,7 +258,7 @@ class _Device:
                 mark = self._mark(label)
                 if mark == NO_MARK:
                     continue
-                marks = found[self.tried[keys[row]] if was_tried(label) else keys[row]]
+                marks = found[self.autotuned[keys[row]] if is_autotuned(label) else keys[row]]
                 known = marks.get(mark, (0, 0))
                 marks[mark] = (known[0] + count, known[1] + time_ps)
         return found
@@ -261,7 +267,7 @@ class _Device:
         raw = sum([key.time_ps for key in keys])
         pieces = [(key, self._executions(key)) for key in keys]
         tally = Tally(
-            executions=together(pieces),
+            executions=count_executions(pieces),
             kernels=sum([key.count for key in keys]),
             time_ps=raw - hidden,
             self_ps=sum([key.self_ps for key in keys]),
@@ -273,58 +279,59 @@ class _Device:
             for mark, (count, time_ps) in cells[key].items():
                 steps.setdefault(mark, []).append((key, -(-count * executions // key.count)))
                 times[mark] = times.get(mark, 0) + time_ps
-            if not key.operation and not key.tried:
+            if not key.operation and not key.autotuned:
                 for resource, amount in key.moved.items():
                     tally.amounts[resource] = tally.amounts.get(resource, 0) + amount * key.count
         for mark, time_ps in times.items():
-            # What overlaps hide is not known step by step: each bears its part.
-            tally.steps[mark] = Share(together(steps[mark]), time_ps * (raw - hidden) // raw if raw else 0)
+            # Overlaps are not known per step: they are shared in proportion to time.
+            tally.steps[mark] = Share(count_executions(steps[mark]), time_ps * (raw - hidden) // raw if raw else 0)
         return tally
 
-    def ran(self) -> Ran:
-        """What ran in each stretch of the host's time, by program."""
-        programs, stretched = dict[ProgramId, tuple[int, int]](), dict[int, dict[ProgramId, int]]()
+    def times(self) -> DeviceTimes:
+        """The time of each program, in total and in each interval of the host's time."""
+        programs, by_interval = dict[ProgramId, tuple[int, int]](), dict[int, dict[ProgramId, int]]()
         for keys, totals in zip(self.streams, self.tables, strict=True):
             for key in keys:
-                if key.module and not key.tried:
+                if key.module and not key.autotuned:
                     time_ps, count = programs.get((key.module, key.program or 0), (0, 0))
                     programs[key.module, key.program or 0] = time_ps + key.time_ps, count + 1
             cells = totals.cells
             for row, label, time_ps in zip(cells.key, cells.label, cells.time_ps, strict=True):
                 program = (keys[row].module, keys[row].program or 0)
                 if program in programs and mark_of(label) != NO_MARK:
-                    mine = stretched.setdefault(mark_of(label), {})
+                    mine = by_interval.setdefault(mark_of(label), {})
                     mine[program] = mine.get(program, 0) + time_ps
-        return Ran(programs, stretched)
+        return DeviceTimes(programs, by_interval)
 
     def _executions(self, key: Key) -> int:
-        """How many executions of its operation a key took part in: each run of a node is one, so is each scope outside of graphs."""
-        if key.node is not None or not key.operation or key.tried:
+        """The executions of its operation in which a key ran: each run of a graph node is one; outside of graphs each scope is one."""
+        if key.node is not None or not key.operation or key.autotuned:
             return key.count
         if key.scopes:
             return key.scopes
-        # AMD has no scopes: an instruction runs as often as its computation does in the runs of its module.
+        # On AMD there are no scopes: an instruction runs as often as its computation runs in all runs of its module.
         owner, runs = self.owners[key], self.host.executions.get(key.module)
         times = owner.program.runs(owner.place.computation) if owner.program and owner.place else None
         return min(key.count, runs * times) if runs and times else key.count
 
     def _steps(self) -> dict[Mark, Extent]:
-        """The work of each step, on whichever stream. A step is complete if its last launch ran."""
-        labels = {label for totals in self.tables for label in totals.cells.label}
-        ended = {self._mark(label) for label in labels if is_last(label) and (not self.counted or mark_of(label) in self.counted.lasts)}
+        """The extent of each step over all streams. A step is complete if the work of its last launch was recorded."""
+        labels = {label for totals in self.tables for label in totals.cells.label if is_last(label)}
+        lasts = self.program_steps.lasts if self.program_steps else None
+        ended = {self._mark(label) for label in labels if lasts is None or mark_of(label) in lasts}
         found = extents(self.tables, self._mark, ended)
         return {mark: extent for mark, extent in found.items() if mark != NO_MARK}
 
     def _mark(self, label: int) -> Mark:
-        """The step of a label: its own where the host marked steps, else the one that its stretch belongs to."""
+        """The step of a label: its own if the host annotated steps, else the step that its interval belongs to."""
         mark = mark_of(label)
-        if self.counted is None or mark == NO_MARK:
+        if self.program_steps is None or mark == NO_MARK:
             return mark
-        return self.counted.marks[mark] if self.counted.marks else NO_MARK
+        return self.program_steps.marks[mark] if self.program_steps.marks else NO_MARK
 
 
 def _innermost(operation: str) -> str:
-    """The instruction of nested scopes, ``while.5::fusion.3``."""
+    """The innermost instruction of nested scopes: ``fusion.3`` of ``while.5::fusion.3``."""
     return operation.rpartition("::")[2]
 
 

@@ -1,4 +1,4 @@
-"""Kernels on a GPU's streams, summed up by what they say of themselves: program, instruction, node of a graph, size of a copy."""
+"""Sums over the kernels on a GPU's streams, by program, instruction, graph node, and size of a copy."""
 
 import re
 from collections.abc import Sequence
@@ -33,11 +33,11 @@ _NODE_BITS, _NODE_MASK = 32, 0xFFFF_FFFF  # a node's id is its graph's id and it
 
 
 class Key(Struct, frozen=True, kw_only=True, eq=False):
-    """The events of one kernel for one instruction or node, on one stream. It is equal only to itself.
+    """The events of one kernel for one instruction or graph node, on one stream. It is equal only to itself.
 
-    ``operation`` is the instruction it names, or the graph it is in; ``scope`` the number of that instruction, or of the loop around the
-    graph. ``launches`` and ``scopes`` count how often it was launched, and in how many scopes of the host. ``tried`` is whether a compiler
-    launched it, to choose among kernels.
+    ``operation`` is the instruction that the events name, or their graph; ``scope`` the number of that instruction, or of the loop around
+    the graph. ``launches`` and ``scopes`` count the launches, and the scopes of the host they were launched in. ``autotuned`` is whether a
+    compiler launched it, to choose among kernels.
     """
 
     stream: int
@@ -56,11 +56,11 @@ class Key(Struct, frozen=True, kw_only=True, eq=False):
     first_ps: int
     launches: int
     scopes: int
-    tried: bool = False
+    autotuned: bool = False
 
     @property
     def graph(self) -> int | None:
-        """The id of its CUDA graph. Events inside of conditionals do not say it themselves, their nodes do."""
+        """The id of its CUDA graph, from the node's id: events inside of conditionals do not have it as a stat."""
         return None if self.node is None else self.node >> _NODE_BITS
 
     @property
@@ -80,7 +80,7 @@ class Key(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def towards(self) -> str:
-        """Which way a copy crosses the bus to the host: ``in`` to the device or ``out``; nothing where it does not say."""
+        """The direction of a copy between host and device: ``in`` to the device, ``out`` of it, or empty if unknown."""
         name = self.kernel.upper()
         return "in" if "H2D" in name else "out" if "D2H" in name else ""
 
@@ -90,7 +90,7 @@ class Key(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def moved(self) -> dict[str, int]:
-        """The bytes of one copy or memset, by what they cross; nothing when it does not say."""
+        """The bytes of one copy or memset, by memory or link; empty if the size is unknown."""
         size = _SIZE.search(self.copied or self.cleared)
         if size is None:
             return {}
@@ -110,10 +110,10 @@ def streams(plane: Plane) -> list[Line]:
 
 
 def requests(plane: Plane, steps: Steps | None, lines: Sequence[Line] | None = None, buckets: tuple[Buckets, ...] = ()) -> list[TotalsOf]:
-    """The scanner requests for each stream of a GPU, or for some of them; with buckets, the same keys again for a timeline."""
+    """The scanner requests for each stream of a GPU, or for some of them; ``buckets`` adds the self time of each key by bucket."""
     lines = streams(plane) if lines is None else lines
     idle = {id for id, name in plane.event_names.items() if _NOT_WORK.fullmatch(name)}
-    # Of a damaged plane some names are lost: what they belong to is taken for work.
+    # In a damaged plane some names are lost: events without a name count as work.
     work = [id for id in plane.event_names if id not in idle] if idle and plane.whole else None
     return [
         TotalsOf(line=line, by=_BY, distinct=(LAUNCH, SCOPE), only=work, steps=steps, intervals=True, buckets=buckets) for line in lines
@@ -121,10 +121,10 @@ def requests(plane: Plane, steps: Steps | None, lines: Sequence[Line] | None = N
 
 
 def keys_of(plane: Plane, stream: int, totals: Totals) -> list[Key]:
-    """The keys of one of a GPU's streams, a row of its table each."""
+    """The keys of one stream of a GPU, one per row of its table."""
     names = plane.event_names
     sums = zip(totals.count, totals.time_ps, totals.self_ps, totals.first_ps, totals.distinct[LAUNCH], totals.distinct[SCOPE], strict=True)
-    said = zip(*(totals.by[stat] for stat in _BY), strict=True)
+    stats = zip(*(totals.by[stat] for stat in _BY), strict=True)
     return [
         Key(
             stream=stream,
@@ -151,14 +151,14 @@ def keys_of(plane: Plane, stream: int, totals: Totals) -> list[Key]:
             first_ps,
             launches,
             scopes,
-        ) in zip(totals.metadata_id, said, sums, strict=True)
+        ) in zip(totals.metadata_id, stats, sums, strict=True)
     ]
 
 
-def tried_apart(key: Key, count: int, time_ps: int, self_ps: int) -> tuple[Key | None, Key]:
-    """What is left of a key without the events that a compiler launched, if anything, and those events."""
+def split_autotuned(key: Key, count: int, time_ps: int, self_ps: int) -> tuple[Key | None, Key]:
+    """Splits a key: without the events that a compiler launched (``None`` if there are no others), and only those events."""
     if count == key.count:
-        return None, replace(key, tried=True)
+        return None, replace(key, autotuned=True)
     left = replace(
         key,
         count=key.count - count,
@@ -167,7 +167,7 @@ def tried_apart(key: Key, count: int, time_ps: int, self_ps: int) -> tuple[Key |
         launches=max(1, key.launches - count),
         scopes=min(key.scopes, key.count - count),
     )
-    return left, replace(key, count=count, time_ps=time_ps, self_ps=self_ps, launches=count, scopes=min(key.scopes, count), tried=True)
+    return left, replace(key, count=count, time_ps=time_ps, self_ps=self_ps, launches=count, scopes=min(key.scopes, count), autotuned=True)
 
 
 def _number(value: object) -> int | None:
@@ -178,11 +178,12 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def together(pieces: Sequence[tuple[Key, int]]) -> int:
-    """The executions of one operation, from those that each of its keys took part in; one alone took part in all of them.
+def count_executions(pieces: Sequence[tuple[Key, int]]) -> int:
+    """The executions of one operation, from the executions of each of its keys.
 
-    What no operation launched stands for itself. Nodes of one graph run together, launches of different graphs do not. Outside of
-    graphs kernels of different names, or of one name with copies of different sizes, run together; those on different streams do not.
+    Keys without an operation add up. In graphs, the nodes of one graph belong to the same executions (so their maximum counts), and
+    different graphs add up. Outside of graphs, different kernels, or copies of different sizes, belong to the same executions, and
+    different streams add up.
     """
     if len(pieces) == 1:
         return pieces[0][1]

@@ -1,7 +1,7 @@
-"""The programs that a profile carries: HLO by program id, parsed and priced only where something ran.
+"""The HLO programs embedded in a profile, by program id. Only what ran is parsed and priced.
 
-Programs are known by their id, never by name alone: seven modules of a profile may be called ``jit_f``. Ids are compared without sign: a
-TPU writes them unsigned where metadata keys are signed.
+Programs are identified by id, not by name: several modules of a profile may be called ``jit_f``. Ids are compared as unsigned numbers,
+since TPUs write them unsigned while metadata keys are signed.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from ...hlo.unneeded import Review
 from ..parts import UNKNOWN, Subject
 from .scan import Plane, Slice, Space
 
-Known = dict[tuple[Platform, Network, str, bytes], "Program"]  # programs of several hosts, by all that they follow from
+Known = dict[tuple[Platform, Network, str, bytes], "Program"]  # programs that several hosts share, by everything they depend on
 
 METADATA_PLANE = "/host:metadata"
-CONTROL = ("while", "conditional", "call")  # their work has instructions of its own
-_NOTED = frozenset((*CONTROL, "async-start", "fusion", "sort"))
+CONTROL = ("while", "conditional", "call")  # opcodes that only run other instructions
+_INDEXED = frozenset((*CONTROL, "async-start", "fusion", "sort"))
 _UNSIGNED = 2**64
 _HLO_STATS = ("Hlo Proto", "HLO Proto")
-_IDENTITY = "35i?"  # id of HloInstructionProto
+_IDENTITY = "35i?"  # the field HloInstructionProto.id
 _DIGEST_BYTES = 8
-_ALIKE = 10  # times as large one of two programs may be that do the same work
+_SIMILAR_SIZE = 10  # the largest ratio of the sizes of two programs that may share work
 
 
-def plain(name: str) -> str:
-    """A function's name without what a module's name cannot have: ``<lambda>`` is in ``jit__lambda``."""
+def identifier(name: str) -> str:
+    """A function's name without characters that module names cannot have: ``lambda`` of ``<lambda>``, whose module is ``jit__lambda``."""
     return re.sub(r"\W+", "_", name).strip("_")
 
 
@@ -53,9 +53,10 @@ class Place(namedtuple("Place", ("computation", "position"))):
 
 
 class Program(Struct, eq=False):
-    """A module that ran: its instructions by name and number, and what each costs.
+    """A module that ran: its instructions by name and number, and their costs.
 
-    ``compiled`` are the names of fusions and sorts, which run as kernels of their own; ``sorts`` the first sort of each computation.
+    ``compiled`` are the names of fusions and sorts, for which XLA compiles kernels; ``sorts`` is the first sort of each computation.
+    ``has_others`` is whether the profile has other programs of similar size.
     """
 
     id: int
@@ -76,11 +77,11 @@ class Program(Struct, eq=False):
     def __post_init__(self) -> None:
         for number, computation in enumerate(self.module.computations):
             for index, instruction in enumerate(computation.instructions):
-                if instruction.opcode in _NOTED:
-                    self._note(Place(number, index), instruction)
+                if instruction.opcode in _INDEXED:
+                    self._index(Place(number, index), instruction)
 
-    def _note(self, place: Place, instruction: Instruction) -> None:
-        """Indexes an instruction by more than its name."""
+    def _index(self, place: Place, instruction: Instruction) -> None:
+        """Indexes an instruction by number, or as an asynchronous start, a fusion or a sort."""
         if instruction.opcode in ("fusion", "sort"):
             self.compiled.append(instruction.name)
             if instruction.opcode == "sort":
@@ -98,7 +99,7 @@ class Program(Struct, eq=False):
 
     @property
     def review(self) -> Review:
-        """Its labels and what of its work could be avoided, computed on first use."""
+        """The program's labels and avoidable work, computed on first use."""
         if not self._review:
             self._review.append(Review(self.pricer))
         return self._review[0]
@@ -108,12 +109,12 @@ class Program(Struct, eq=False):
         return self.module.computations[place.computation][place.position]
 
     def find(self, name: str) -> Place | None:
-        """The operation with this name. An instruction that runs asynchronously is the one that starts it."""
+        """The instruction with this name; for one inside an asynchronous computation, the instruction that starts that."""
         place = self.module.place(name)
         return None if place is None else self.starter(Place(*place))
 
     def starter(self, place: Place) -> Place:
-        """The instruction that starts the computation this one is in, if that runs asynchronously; else itself."""
+        """The instruction that starts the asynchronous computation around this one; itself if there is none."""
         return self._starts.get(place.computation, place)
 
     def numbered(self, number: int) -> Place | None:
@@ -121,7 +122,7 @@ class Program(Struct, eq=False):
         return self._numbers.get(number % _UNSIGNED)
 
     def price(self, place: Place) -> Price:
-        """What one execution of an instruction costs. Loops and conditionals are priced by the instructions they run."""
+        """The price of one execution of an instruction. Loops, conditionals and calls cost nothing beyond the instructions they run."""
         instruction = self.instruction(place)
         if instruction.opcode in CONTROL:
             return Price(NOTHING, instruction.opcode)
@@ -132,7 +133,7 @@ class Program(Struct, eq=False):
             return Price(UNKNOWN, instruction.opcode, (str(error),))
 
     def subject(self, place: Place) -> Subject:
-        """The operation that an instruction is."""
+        """The operation of an instruction."""
         known = self._subjects.get(place)
         if known is None:
             try:
@@ -176,9 +177,9 @@ class Program(Struct, eq=False):
         return known
 
     def runs(self, computation: int) -> int | None:
-        """How often a computation runs in one run of the program; ``None`` where only the data decide."""
+        """How often a computation runs in one run of the program; ``None`` if that depends on data."""
         if computation not in self._runs:
-            self._runs[computation] = None  # for a computation that would call itself
+            self._runs[computation] = None  # ends the recursion if a computation calls itself
             self._runs[computation] = 1 if computation == self.module.entry else self._called(computation)
         return self._runs[computation]
 
@@ -207,7 +208,7 @@ class Program(Struct, eq=False):
 class Programs:
     """The programs in a profile, each parsed on first use. ``notes`` says which of them could not be read.
 
-    With ``digests`` they are identified by their content, as on several hosts; those in ``known`` were parsed and priced for another host.
+    With ``digests`` programs are identified by content instead of id, so that hosts can share them; ``known`` has those of other hosts.
     """
 
     def __init__(
@@ -216,17 +217,17 @@ class Programs:
         self._space, self._platform, self._network, self._digests = space, platform, network, digests
         self._known: Known = {} if known is None else known
         self._slices: dict[int, tuple[str, Slice]] = {}
-        self._parsed: dict[int, Program | str] = {}  # the program, or what is wrong with it
+        self._parsed: dict[int, Program | str] = {}  # the program, or an error message
         self.notes: list[str] = []
         for plane in space.planes:
             if plane.name == METADATA_PLANE:
                 self._slices.update(_embedded(plane))
 
     def get(self, id: int | None, name: str = "") -> Program | None:
-        """The program with this id; where the profile has none, the only one of that name."""
+        """The program with this id; if the profile has none, the one of that name, if there is only one."""
         key = None if id is None else id % _UNSIGNED
         if key is None or key not in self._slices:
-            key = self._only(name)
+            key = self._only_of_name(name)
         found = None if key is None else self._read(key)
         if isinstance(found, str):
             if found not in self.notes:
@@ -235,31 +236,31 @@ class Programs:
         return found
 
     def expect(self, names: Iterable[str]) -> Iterator[Program]:
-        """The programs of these names that can be identified and read. No notes are made, because they may not be needed."""
+        """The programs of these names that can be identified and read. Adds no notes, as these programs may not be needed."""
         for name in names:
-            key = self._only(name)
+            key = self._only_of_name(name)
             if key is not None and isinstance(found := self._read(key), Program):
                 yield found
 
     def compiled_from(self, function: str, most: int) -> list[Program]:
         """The programs that a function was compiled to, the first ``most`` of them."""
-        mine = [id for id, (module, _) in sorted(self._slices.items()) if plain(module.removeprefix("jit_")) == plain(function)]
+        mine = [id for id, (module, _) in sorted(self._slices.items()) if identifier(module.removeprefix("jit_")) == identifier(function)]
         return [found for id in mine[:most] if isinstance(found := self._read(id), Program)]
 
     def modules(self, names: Collection[str], most: int) -> Iterator[tuple[str, HloModule]]:
-        """The programs with these names, or all, the first ``most`` of them, each with what identifies it."""
+        """The first ``most`` programs with these names (all names if empty), each with its identity."""
         mine = [id for id, (module, _) in sorted(self._slices.items()) if not names or module in names]
         for id in mine[:most]:
             if isinstance(found := self._read(id), Program):
                 yield found.identity, found.module
 
-    def _only(self, name: str) -> int | None:
+    def _only_of_name(self, name: str) -> int | None:
         named = [known for known, (module, _) in self._slices.items() if name and module == name]
         return named[0] if len(named) == 1 else None
 
-    def _has_like(self, piece: Slice) -> bool:
-        """Whether there are other programs, large enough to share work with this one."""
-        return sum(_ALIKE * other.length >= piece.length for _, other in self._slices.values()) > 1
+    def _has_similar(self, piece: Slice) -> bool:
+        """Whether there are other programs, large enough to share work with this program."""
+        return sum(_SIMILAR_SIZE * other.length >= piece.length for _, other in self._slices.values()) > 1
 
     def _read(self, id: int) -> Program | str:
         if id not in self._parsed:
@@ -278,7 +279,7 @@ class Programs:
         key = (self._platform, network, name, data)
         if self._digests and key in self._known:
             return self._known[key]
-        # A doubt about an operation must read the same on every host, or it would be another operation on each.
+        # Notes must be the same on every host: operations are merged only if they are equal, notes included.
         where = f"program {name}" if self._digests else f"{self._space.name}: program {name}({id})"
         try:
             module = parse_proto(data, where)
@@ -286,14 +287,14 @@ class Programs:
             return f"{f'{self._space.name}: ' if self._digests else ''}{error}; the cost of its ops is unknown"
         pricer = Pricer(module, self._platform, network)
         identity = _digest(module) if self._digests else str(id)
-        program = Program(id, module, self._platform, pricer, identity, has_others=self._has_like(piece))
+        program = Program(id, module, self._platform, pricer, identity, has_others=self._has_similar(piece))
         if self._digests:
             self._known[key] = program
         return program
 
 
 def _embedded(plane: Plane) -> Iterator[tuple[int, tuple[str, Slice]]]:
-    """Program id, name and bytes of each module. Old profiles and TPUs have no ``program_id``: the metadata's own id is it."""
+    """Program id, name and bytes of each module. Old profiles and TPUs have no ``program_id``; there the metadata's id is used."""
     for id in plane.event_rows:
         metadata = plane.event(id)
         if metadata is None:
@@ -305,7 +306,7 @@ def _embedded(plane: Plane) -> Iterator[tuple[int, tuple[str, Slice]]]:
 
 
 def _digest(module: HloModule) -> str:
-    """What is the same on every host that runs a program: names, opcodes and shapes, but not the numbers a process gives."""
+    """A digest that is the same on every host that runs a program: of names, opcodes and shapes, but not of ids, which differ."""
     digest = blake2b(module.name.encode(), digest_size=_DIGEST_BYTES)
     for computation in module.computations:
         for instruction in computation.instructions:

@@ -1,4 +1,4 @@
-"""What a device says of itself: its name, and the rates it reports, by resource."""
+"""The name, hardware and peak rates that a device reports in its plane."""
 
 import re
 
@@ -19,7 +19,7 @@ _TPU_RATES = {
     "peak_cmem_rd_bw_gigabytes_per_second": ("cmem.read", GIGABYTE_PER_S),
     "peak_cmem_wr_bw_gigabytes_per_second": ("cmem.write", GIGABYTE_PER_S),
 }
-# What libtpu calls chips that everybody else calls by another name.
+# Usual names of chips that libtpu names otherwise.
 _TPU_NAMES = {"TPU v5": "TPU v5p", "TPU v5 Lite": "TPU v5e", "TPU v6 Lite": "TPU v6e", "TPU v4 Lite": "TPU v4i", "TPU7x": "TPU v7x"}
 _ORDINAL = re.compile(r":(\d+)")
 
@@ -31,9 +31,9 @@ def ordinal(plane: Plane) -> int:
 
 
 def tpu_name(plane: Plane) -> str:
-    """What a TPU is usually called; its own word for itself when that is no other."""
-    said = _text(plane, "device_type_string") or "TPU"
-    return _TPU_NAMES.get(said, said)
+    """The usual name of a TPU."""
+    name = _text(plane, "device_type_string") or "TPU"
+    return _TPU_NAMES.get(name, name)
 
 
 def tpu_rates(plane: Plane) -> dict[str, float]:
@@ -51,7 +51,7 @@ def gpu_name(plane: Plane) -> str:
 def gpu_hardware(plane: Plane) -> Hardware:
     """A GPU's cores, clock, memory and compute capability.
 
-    Old ROCm collectors leave out a minor version of 0, and ROCm counts one transfer a cycle of a memory that makes two.
+    Old ROCm collectors leave out a minor version of 0. ROCm counts one memory transfer per cycle, but there are two.
     """
     major, minor = _number(plane, "compute_cap_major"), _number(plane, "compute_cap_minor")
     cores, clock = _number(plane, "core_count"), _number(plane, "clock_rate")
@@ -67,14 +67,14 @@ def gpu_hardware(plane: Plane) -> Hardware:
 
 
 def _vendor(plane: Plane) -> str:
-    said = _text(plane, "device_vendor")
-    return {"Nvidia": "NVIDIA"}.get(said, said)
+    vendor = _text(plane, "device_vendor")
+    return {"Nvidia": "NVIDIA"}.get(vendor, vendor)
 
 
 def gpu_rates(plane: Plane) -> dict[str, float]:
-    """The bandwidth a GPU reports, and a peak where a tool added one.
+    """The bandwidth that a GPU reports, and a peak if a tool added one.
 
-    ROCm reports the clock of its memory without its doubling, half the true bandwidth: that figure is left out.
+    ROCm reports half the true bandwidth (one transfer per memory cycle instead of two), so its figure is left out.
     """
     rates: dict[str, float] = {}
     bandwidth, peak = _number(plane, "memory_bandwidth"), _number(plane, "peak_teraflops_per_second")

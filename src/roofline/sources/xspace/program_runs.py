@@ -1,7 +1,7 @@
-"""Steps without annotations: a run of the program that takes most of the device's time begins a step, which lasts until its next run.
+"""Steps without annotations: each run of the program that takes most of the device's time begins a step, which lasts until its next run.
 
-Which program that is becomes known only once the devices are read. So every run of any program begins an interval of its own, by the
-host's clock; launches are counted per interval, and intervals are then joined to steps.
+Which program that is becomes known only after the devices are read. So every run of any program begins an interval of the host's time;
+launches are counted per interval, and intervals are then merged into steps.
 """
 
 import re
@@ -13,28 +13,28 @@ from msgspec import Struct
 from ..parts import Mark
 from .steps import NO_MARK, Annotation, Launches, Run, launched_in
 
-MOST_RUNS = 1_000  # of a program that stand for steps
-MOST_STRETCHES = 20_000  # runs of all programs that are counted separately
-TELLING = 3  # kernels of a program, from which on their number distinguishes it from another of its name
-_ALIKE = 0.7  # of the kernels of a program that another of its name has at least, if it is the same function
+MOST_RUNS = 1_000  # of a program that are made steps
+MOST_INTERVALS = 20_000  # runs of all programs that are counted separately
+LEAST_KERNELS = 3  # with fewer kernels, programs of the same name cannot be distinguished by their number of kernels
+_SIMILAR = 0.7  # the least ratio of the numbers of kernels of two programs of the same name that count as the same function
 Program = tuple[str, int]  # its name and id
 _FOREVER = 2**63 - 1
 _DEVICE = re.compile(r"\[(\d+)\]")  # the beginning of the name of a run on one of several devices
 
 
-class Stretches(Struct, frozen=True):
-    """The runs of programs, one after the other, as stretches of the host's time, and what was launched in each."""
+class RunIntervals(Struct, frozen=True):
+    """Intervals of the host's time, each from one run of a program to the next, and the ids launched in each."""
 
     spans: tuple[Annotation, ...] = ()
     ids: Sequence[Sequence[int]] = ()
 
-    def steps(self, devices: Sequence["Ran"]) -> "ProgramSteps":
-        """The steps that runs of the longest program make.
+    def steps(self, devices: Sequence["DeviceTimes"]) -> "ProgramSteps":
+        """Steps that begin with each run of the program with the most time.
 
-        One function compiled for other shapes is the same program, and has about as many kernels; others that only share its name have not.
-        Programs of a kernel or two that share a name, such as products timed one after the other, may be anything: they make no steps.
+        Programs of the same name with about as many kernels count as the same function, compiled for other shapes. Programs of the same
+        name with only one or two kernels, such as products timed one after the other, may be anything: they make no steps.
         """
-        programs = [program_of(name.name, place, devices) for place, name in enumerate(self.spans)]
+        programs = [program_run_in(name.name, place, devices) for place, name in enumerate(self.spans)]
         times, kernels = dict[Program, int](), dict[Program, int]()
         for ran in devices:
             for program, (time_ps, count) in ran.programs.items():
@@ -44,9 +44,9 @@ class Stretches(Struct, frozen=True):
         if main is None:
             return ProgramSteps()
         namesakes = [one for one in times if one[0] == main[0]]
-        if len(namesakes) > 1 and kernels[main] < TELLING:
+        if len(namesakes) > 1 and kernels[main] < LEAST_KERNELS:
             return ProgramSteps()
-        alike = {one for one in namesakes if have_alike(kernels[main], kernels[one])}
+        alike = {one for one in namesakes if similar_counts(kernels[main], kernels[one])}
         begins = [place for place, one in enumerate(programs) if one in alike]
         if len(begins) < 2:
             return ProgramSteps()
@@ -63,30 +63,30 @@ class Stretches(Struct, frozen=True):
         return ProgramSteps(tuple(steps), tuple(marks), frozenset(lasts.values()), f"no steps marked: each run of {name} begins a step")
 
 
-def have_alike(kernels: int, others: int) -> bool:
-    """Whether two programs of one name have about as many kernels, as one function compiled for other shapes has."""
-    return _ALIKE * kernels <= others <= kernels / _ALIKE
+def similar_counts(kernels: int, others: int) -> bool:
+    """Whether two programs of the same name have about as many kernels, as a function compiled for other shapes has."""
+    return _SIMILAR * kernels <= others <= kernels / _SIMILAR
 
 
-class Ran(Struct, frozen=True):
-    """What ran on a device: of each program its time and number of kernels, and its time in each stretch."""
+class DeviceTimes(Struct, frozen=True):
+    """Times on a device: the time and number of kernels of each program, and the time of each program in each interval."""
 
     programs: Mapping[Program, tuple[int, int]]
-    stretches: Mapping[int, Mapping[Program, int]]
+    intervals: Mapping[int, Mapping[Program, int]]
 
 
-def program_of(name: str, place: int, devices: Sequence[Ran]) -> Program:
-    """The program of this name that a stretch ran; without an id where none did."""
+def program_run_in(name: str, place: int, devices: Sequence[DeviceTimes]) -> Program:
+    """The program of this name that ran most in an interval; with id 0 if none did."""
     times: dict[Program, int] = {}
     for ran in devices:
-        for program, time_ps in ran.stretches.get(place, {}).items():
+        for program, time_ps in ran.intervals.get(place, {}).items():
             if program[0] == name:
                 times[program] = times.get(program, 0) + time_ps
     return max(sorted(times), key=lambda one: times[one], default=(name, 0))
 
 
 class ProgramSteps(Struct, frozen=True):
-    """Steps made of stretches: the steps, the mark of each stretch, the last stretch of each step in which something was launched."""
+    """Steps made of intervals: the steps, the mark of each interval, and the last interval of each step in which something was launched."""
 
     annotations: tuple[Annotation, ...] = ()
     marks: tuple[Mark, ...] = ()
@@ -94,23 +94,23 @@ class ProgramSteps(Struct, frozen=True):
     note: str = ""
 
 
-def stretches(runs: Sequence[Run], launches: Sequence[Launches]) -> Stretches:
-    """The stretches that runs make; none where there are none, or too many."""
-    begins = _together(runs)
-    if not begins or len(begins) > MOST_STRETCHES:
-        return Stretches()
+def run_intervals(runs: Sequence[Run], launches: Sequence[Launches]) -> RunIntervals:
+    """The intervals between runs; none if there are no runs, or too many."""
+    begins = _merged_runs(runs)
+    if not begins or len(begins) > MOST_INTERVALS:
+        return RunIntervals()
     ends = [*(run.begin_ps for run in begins[1:]), _FOREVER]
     spans = tuple(Annotation(run.module, None, run.begin_ps, end, run.line) for run, end in zip(begins, ends, strict=True))
-    return Stretches(spans, launched_in(spans, launches))
+    return RunIntervals(spans, launched_in(spans, launches))
 
 
-def _together(runs: Sequence[Run]) -> list[Run]:
-    """The runs in order; of one that several devices share, the first to begin."""
+def _merged_runs(runs: Sequence[Run]) -> list[Run]:
+    """The runs in order of start. If all devices run the same programs, a run on several devices is one, which begins with the first."""
     devices: dict[str, list[Run]] = {}
     for run in sorted(runs, key=lambda run: run.begin_ps):
         named = _DEVICE.match(run.event)
         devices.setdefault(named[1] if named else "", []).append(run)
     alike = {tuple(run.module for run in mine) for mine in devices.values()}
-    if len(alike) > 1:  # programs of their own: those of one device begin the stretches of all
+    if len(alike) > 1:  # devices run different programs: use the runs of the device with the most
         return max(devices.values(), key=len)
     return [min(shared, key=lambda run: run.begin_ps) for shared in zip(*devices.values(), strict=True)]

@@ -1,4 +1,4 @@
-"""XSpace profiles by their first bytes."""
+"""Recognises XSpace profiles by their first bytes."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ PLANE_TAGS = (PLANE_ID, PLANE_NAME, PLANE_LINES, PLANE_EVENT_METADATA, PLANE_STA
 
 
 def sniff(head: bytes, path: Path | str = "") -> bool:
-    """Whether these are the first (unpacked) bytes of an XSpace: field 1, a plane whose fields begin like one's and that has a name."""
+    """Whether these are the first (unpacked) bytes of an XSpace: field 1, a plane, whose first fields are an optional id and a name."""
     if not head.startswith(b"\n"):
         return False
     try:

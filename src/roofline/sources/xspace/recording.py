@@ -1,6 +1,6 @@
-"""A profile as a recording: one file, or those of all hosts of a run.
+"""Reads a profile into a recording: one file, or those of all hosts of a run.
 
-Reading is a map and a reduce: `read_part` turns a file into whole numbers, `merge` adds parts up in any order to the same digits.
+Reading is a map and a reduce: `read_part` reads one file into a part, `merge` adds up the parts, in any order with the same result.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def read_part(
     known: Known | None = None,
     progress: Progress | None = None,
 ) -> Part:
-    """What one file says, or its ``data`` where those are in memory already (from a remote file system).
+    """Reads one file, or its ``data`` if they are already in memory, into a part.
 
-    With ``shared`` programs are known by their content, which is the same on every host; their ids are not. ``timeline`` reads devices a
-    second time for what they did when. ``known`` gathers them, so that
-    hosts that are read one after the other parse and price each program once.
+    With ``shared`` programs are identified by content, which is the same on every host, instead of by id, which is not. ``timeline`` reads
+    devices a second time to fill the timeline. ``known`` collects programs, so that hosts that are read one after the other parse and price
+    each program once.
     """
     with open_space(path, salvage=salvage) if data is None else open_bytes(data, str(path), salvage=salvage) as space:
         found = _devices(_Request(space, target, shared, timeline, known, progress))
@@ -60,7 +60,7 @@ def read_part(
         if salvage:
             notes = [*notes, *_lost_names(devices)]
         host = space.hostnames[0] if space.hostnames else os.path.basename(path).removesuffix(".gz").removesuffix(".xplane.pb")
-        said = [f"profiler message: {text}" for text in (*space.errors, *space.warnings)]
+        messages = [f"profiler message: {text}" for text in (*space.errors, *space.warnings)]
         counters, registers = _tpu_counters(space)
         return Part(
             file=str(path),
@@ -68,7 +68,7 @@ def read_part(
             devices=tuple(devices),
             instances=found.instances,
             measured=counters,
-            notes=tuple(dict.fromkeys((*space.notes, *said, *notes, *registers))),
+            notes=tuple(dict.fromkeys((*space.notes, *messages, *notes, *registers))),
             annotated_ps=found.annotated_ps,
             compiled=found.compiled,
             compile_ps=found.compile_ps,
@@ -78,7 +78,7 @@ def read_part(
 
 
 def _lost_names(devices: Sequence[DevicePart]) -> list[str]:
-    """How many ops of each device have lost their names: in a plane the names follow the events."""
+    """A note for each device with ops whose names were lost: in a plane, names follow the events."""
     counts = {device.plane: sum(NAME_LOST in subject.notes for subject in device.rows) for device in devices}
     return [
         f"{plane}: the damaged file lost the op names of {count} of its kernels: shown by kernel name or event number, without cost"
@@ -96,7 +96,7 @@ def _tpu_counters(space: Space) -> tuple[tuple[tuple[str, float], ...], list[str
 
 
 class _Found(Struct, frozen=True):
-    """The devices of a profile, the steps they ran, notes, and when the host began the first step by the clock of the devices' events."""
+    """The devices of a profile, their steps, notes, and the other fields of `Part`."""
 
     devices: list[DevicePart] = field(default_factory=list)
     instances: tuple[Instance, ...] = ()
@@ -120,7 +120,7 @@ class _Request(Struct, frozen=True):
 
 
 def _devices(request: _Request) -> _Found:
-    """What ran on each device: on TPUs, else on GPUs, else on the host's CPU. What reads the others is not even imported."""
+    """The TPUs of a profile, else its GPUs, else the host's CPU. The readers of the other kinds are not imported."""
     for reader in (_tpus, _gpus, _cpus):
         found = reader(request)
         if found.devices:
@@ -169,7 +169,7 @@ def _gpus(request: _Request) -> _Found:
 
 
 def _compiled(compiled: Compilations, host: Host) -> tuple[tuple[Mark, ...], int, int]:
-    """The steps in which the host compiled, how long it did, and how long before the first step that followed its warm-up."""
+    """The steps in which the host compiled, its total time of compilation, and the part of that before the first steady step."""
     marks = compiled.marks(host.annotations)
     warm = warm_up(len(host.annotations), marks)
     first = next((step.begin_ps for mark, step in enumerate(host.annotations) if mark not in warm), None)
@@ -177,7 +177,7 @@ def _compiled(compiled: Compilations, host: Host) -> tuple[tuple[Mark, ...], int
 
 
 def _network(target: Machine | None) -> Network | None:
-    """How the chips of the machine that a profile is read for are joined."""
+    """The network of the target machine."""
     if target is None:
         return None
     from ...hlo.price.collectives import network_of
@@ -197,5 +197,5 @@ def _cpus(request: _Request) -> _Found:
 
 
 def merge(parts: Iterable[Part]) -> Recording:
-    """The recording that the files of a run's hosts make up."""
+    """The recording of a run, from the parts of its hosts."""
     return merge_parts(parts, FORMAT)

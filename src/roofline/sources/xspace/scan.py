@@ -1,29 +1,29 @@
-"""Reading XSpace profiles: the events of a line as columns, or summed up on the way. The native scanner does the work.
+"""Reading XSpace profiles: the events of a line as columns, or summed up while reading. The work is done by the native scanner.
 
     with open_space("run/host0.xplane.pb") as space:
         device = next(plane for plane in space.planes if plane.name.startswith("/device:"))
         (totals,) = read_totals(space, [TotalsOf(line=line) for line in device.lines if line.name == "XLA Ops"])
 
-What the layers above need, and where it is:
+What callers need, and how to get it:
 
-- Which planes, lines and metadata there are, peaks and versions (plane stats), embedded HLO (``Slice`` of event metadata in
-  ``/host:metadata``), a TPU op's category, FLOP and bytes (its event metadata's stats): `open_space`, nothing of which reads an event.
-- Steps and launches: host events that carry ``_r``, ``correlation_id``, ``run_id`` or ``num_commands``, among millions that do not:
-  `read_rows` with ``having``. Runs of modules on a TPU: `read_rows` of "XLA Modules".
-- TPU ops (millions of events, a few thousand ops): `read_totals` by the device's own clock (``device_clock``: offsets and durations of
-  the events themselves are distorted there), ``nested`` (a while loop spans its body), per step or run (``steps``), with async pairs
-  joined (``pairs``: start and done by metadata id, one group per link and direction, bytes as weight).
+- Planes, lines and metadata; peaks and versions (plane stats); embedded HLO (a ``Slice`` of event metadata in ``/host:metadata``); a TPU
+  op's category, FLOP and bytes (stats of its event metadata): `open_space`, which reads no events.
+- Steps and launches, the few host events that have ``_r``, ``correlation_id``, ``run_id`` or ``num_commands``: `read_rows` with
+  ``having``. Runs of modules on a TPU: `read_rows` of "XLA Modules".
+- TPU ops (millions of events, a few thousand ops): `read_totals` by the device's own clock (``device_clock``: the events' own offsets and
+  durations are distorted on TPUs), ``nested`` (a while loop spans its body), per step or run (``steps``), with async pairs joined
+  (``pairs``: start and done by metadata id, one group per link and direction, bytes as weight).
 - GPU kernels: `read_totals` by ``program_id``, ``hlo_op``, ``unique_hlo_op_id``, ``cuda_graph_id`` and ``cuda_graph_node_id``, which
   together with the metadata id name an instruction or a graph node; ``distinct`` over ``correlation_id`` and ``scope_range_id`` counts
-  executions; ``first_ps`` gives the order of nodes in time; ``overlaps`` is what kernels of one execution hide of each other. Steps by
-  ``correlation_id``. Events one by one (for joining counters in launch order): `read_rows`.
+  executions; ``first_ps`` gives the order of nodes in time; ``overlaps`` is the time for which kernels of one execution overlap. Steps are
+  looked up by ``correlation_id``.
 - CPU thunks: `read_totals` with ``having=("hlo_op",)``, ``nested``, over the lines of the host's threads.
-- A timeline: `read_totals` with ``buckets``, spans of time in which the self time of each key is given per bucket (``spread``).
+- Timelines: `read_totals` with ``buckets``, spans of time in which the self time of each key is given per bucket (``spread``).
 - Busy time: ``busy_ps`` of a line; of several lines, `union` of their ``intervals``.
 
-Memory grows with distinct keys, steps and merged intervals (`read_totals`) or with the rows kept (`read_rows`); pages of the file are
-given back as they are read. Lines, and parts of long ones, are read in parallel, without the GIL (`reading`). Times are picoseconds.
-Damage is a `SourceError`, or with ``salvage`` a note, with everything that was read before it.
+Memory grows with distinct keys, steps and merged intervals (`read_totals`) or with the rows kept (`read_rows`); mapped pages of the file
+are released after they are read. Lines, and parts of long ones, are read in parallel, without the GIL (`reading`). Times are picoseconds.
+Damage is a `SourceError`; with ``salvage`` it is a note, and everything before the damage is returned.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ __all__ = [
 ]
 
 DEVICE_CLOCK = ("device_offset_ps", "device_duration_ps")
-MOST_STATS = 24  # that one pass can look for
-CLOCKS = {"event": -1, "device": -2}  # the scanner's numbers for what steps are looked up by, besides stats
+MOST_STATS = 24  # that one request can read
+CLOCKS = {"event": -1, "device": -2}  # the scanner's ``step_slot`` if steps are looked up by a time, not by a stat
 _KEY_HEAD = 2  # a key's row: metadata id, kinds of its values (4 bits each), the values
 _KIND_BITS, _KIND_MASK = 4, 0xF
 
@@ -85,10 +85,11 @@ def union(intervals: Iterable[Integers]) -> tuple[Integers, int]:
 
 
 def gaps(intervals: Integers, edges: Iterable[int], most: int) -> list[tuple[int, int, int, int, int]]:
-    """The gaps between disjoint intervals (begin, end, begin, end, …), as begin, end, weight, count and since of each.
+    """The gaps between sorted, disjoint intervals (begin, end, begin, end, …), as begin, end, weight, count and since of each.
 
-    A gap shorter than a part in ``most`` of their sum goes with the next short ones until they make up as much, unless one of the edges,
-    which are in order, lies between: then ``weight`` is their sum, and they begin at ``since`` with the first of them.
+    A gap shorter than 1 / ``most`` of all gaps together is grouped with the next short ones until the group is as long; a group never
+    spans one of the edges, which are sorted. A group has the begin and end of its last gap; ``weight`` is the sum and ``count`` the number
+    of its gaps, and ``since`` the begin of the first.
 
     >>> gaps(memoryview(array("q", [0, 10, 11, 20, 21, 30, 130, 140])), [], 10)
     [(30, 130, 100, 1, 30), (20, 21, 2, 2, 10)]
@@ -120,7 +121,7 @@ def read_rows(space: Space, requests: Sequence[RowsOf], *, threads: int | None =
             start_ps=memoryview(found["start_ps"]),
             duration_ps=memoryview(found["duration_ps"]),
             occurrences=None if found["occurrences"] is None else memoryview(found["occurrences"]),
-            stats=dict(zip(dict.fromkeys(request.stats), columns, strict=False)),  # behind them, those that were only asked to be there
+            stats=dict(zip(dict.fromkeys(request.stats), columns, strict=False)),  # not the columns after them, which are for ``having``
             events=found["events"],
             notes=notes,
         )
@@ -138,7 +139,7 @@ def read_totals(
 ) -> list[Totals]:
     """The requested sums, one table per request. ``progress`` is called with the bytes read and the bytes to read.
 
-    ``meanwhile`` is done while other threads read, if there is so much to read that this pays: work that is done later in any case.
+    ``meanwhile`` is called while other threads read, but only if there is much to read: it may only do work that is done later anyway.
     """
 
     def start(request: TotalsOf) -> Job:
@@ -172,7 +173,7 @@ def read_totals(
     threads = threads or cores()
     counts = part_counts([request.line for request in requests], threads)
     lines = [
-        # Fractions add up to another number in another order, a pair's halves may lie anywhere, and buckets are not joined.
+        # In parts, sums of fractions would depend on the parts, the halves of a pair may be in different parts, and buckets are not merged.
         whole(request.line) if request.sums or request.pairs or request.buckets else in_parts(space, request.line, count)
         for request, count in zip(requests, counts, strict=True)
     ]
@@ -180,7 +181,7 @@ def read_totals(
 
 
 class _Slots:
-    """The stats that a pass looks for, each in a slot of its own; a plane may have several ids for a name, or none."""
+    """The stats that a request reads, each with its slot number; a plane may have several ids for a name, or none."""
 
     def __init__(self, plane: Plane) -> None:
         self.plane = plane
@@ -188,7 +189,7 @@ class _Slots:
         self.ids: list[tuple[int, ...]] = []
 
     def places(self, names: Iterable[str]) -> bytes:
-        """The slots of these stats, a byte each."""
+        """The slots of these stats, one byte each."""
         places = []
         for name in names:
             if name not in self.names:
@@ -196,7 +197,7 @@ class _Slots:
                 self.ids.append(self.plane.stat_ids.get(name, ()))
             places.append(self.names.index(name))
         if len(self.names) > MOST_STATS:
-            raise UsageError(f"{len(self.names)} stats asked for at once; {MOST_STATS} at most")
+            raise UsageError(f"{len(self.names)} stats requested at once; {MOST_STATS} at most")
         return bytes(places)
 
 
@@ -205,7 +206,7 @@ def _ids(only: Iterable[int] | None) -> array[int] | None:
 
 
 def _totals(request: TotalsOf, plane: Plane, found: Mapping[str, Any], notes: tuple[str, ...]) -> Totals:
-    """The scanner's tables under their names."""
+    """The scanner's result as `Totals`."""
     views = {name: memoryview(column) for name, column in found.items() if isinstance(column, _scan.Column)}
     keys, width = views["keys"], _KEY_HEAD + len(request.by)
     kinds = keys[1::width]

@@ -1,10 +1,10 @@
-"""A profile opened: its planes, lines and metadata, found by skipping over the events.
+"""An opened profile: its planes, lines and metadata, found by skipping over the events.
 
-The file is mapped, not read; metadata is decoded on first use, and values that are bytes (an embedded HloProto) stay in the file as a
-`Slice`. Integers come as they were written: a TPU's ``program_id`` is unsigned and above 2⁶³, a metadata key is signed.
+The file is memory-mapped; metadata is decoded on first use, and values of bytes (an embedded HloProto) are given as a `Slice` of the file.
+Integers are as written: a TPU's ``program_id`` is unsigned and may be above 2⁶³, a metadata key is signed.
 
-A damaged file is a `SourceError` that names the byte, the plane and the line. With ``salvage=True`` everything whose length still holds
-is read, and ``notes`` says what was lost. As metadata follows the events in a plane, a truncated plane may have events without names.
+A damaged file is a `SourceError` that names the byte, the plane and the line. With ``salvage=True`` every message with a valid length is
+read, and ``notes`` says what was lost. As metadata follows the events in a plane, a truncated plane may have events without names.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ else:
     NOT_BUILT = None
 
 GZIP_MAGIC = b"\x1f\x8b"
-GZIP_WINDOW = 31  # zlib's spelling of "a gzip header, and the largest window"
+GZIP_WINDOW = 31  # for zlib: a gzip header and the largest window
 PIECE_BYTES = int(parse("64 KiB", "B"))
-# Profiles shrink about tenfold, DEFLATE can reach a thousandfold. Beyond these a file is taken for a bomb.
+# Profiles shrink about tenfold, but DEFLATE can reach a thousandfold. A file beyond these limits is rejected as a decompression bomb.
 UNPACKED_BYTES = int(parse("8 GiB", "B"))
 UNPACKED_SMALL_BYTES = int(parse("256 MiB", "B"))
 UNPACKED_RATIO = 100
 
-# What XLA's profilers write last, besides the host's name; and a plane that only versions have that always write it (XLA, 2025).
+# XLA's profilers write the plane LAST_PLANE and the host's name last. Versions that write NEWER_PLANE (2025) always write LAST_PLANE.
 LAST_PLANE, NEWER_PLANE, PROGRAMS_PLANE, DEVICE_PLANES = "Task Environment", "/host:__ScopeRange", "/host:metadata", "/device:"
 
 DOUBLE, UINT64, INT64, STRING, BLOB, REF = range(1, 7)  # how a stat's value was written; 0 is absent
@@ -56,7 +56,7 @@ class Slice(Struct, frozen=True):
 
 
 Value = int | float | str | Slice | None
-Stats = Mapping[str, Value]  # by name; of a name that comes twice, the first
+Stats = Mapping[str, Value]  # by name; if a name occurs twice, the first
 
 
 class Line(Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class Line(Struct, frozen=True, kw_only=True):
 
 
 class EventMetadata(Struct, frozen=True, kw_only=True):
-    """What all events of one metadata id share: the op or kernel, and stats that hold for each of them."""
+    """The metadata that events of one metadata id share: the op or kernel, and stats that apply to each event."""
 
     id: int
     name: str
@@ -99,8 +99,8 @@ class Plane:
 
     @cached_property
     def stats(self) -> Stats:
-        """What the plane says of itself: peaks, versions, device names."""
-        return self._named(self._space.decode(self, self._space.index.stats, self.row, []))
+        """The plane's own stats: peaks, versions, device names."""
+        return self._by_name(self._space.decode(self, self._space.index.stats, self.row, []))
 
     def stat(self, name: str) -> Value:
         """The value of a plane's stat; ``None`` when it is absent."""
@@ -108,12 +108,12 @@ class Plane:
 
     @cached_property
     def stat_names(self) -> Mapping[int, str]:
-        """Names of stats, and the strings that references stand for."""
+        """Names of stats, and the strings that references refer to."""
         return self._space.decode(self, self._space.index.stat_names, self.row, {})
 
     @cached_property
     def stat_ids(self) -> Mapping[str, tuple[int, ...]]:
-        """The ids that carry a name: usually one, more in merged profiles."""
+        """The ids of each name: usually one, more in merged profiles."""
         ids: dict[str, list[int]] = {}
         for id, name in self.stat_names.items():
             ids.setdefault(name, []).append(id)
@@ -121,12 +121,12 @@ class Plane:
 
     @cached_property
     def event_names(self) -> Mapping[int, str]:
-        """The names of all event metadata, without the rest of it."""
+        """The names of all event metadata, by id."""
         return self._space.decode(self, self._space.index.event_names, self.row, {})
 
     @cached_property
     def event_rows(self) -> Mapping[int, int]:
-        """Where the metadata of each id is, by row of the index."""
+        """The row of each event metadata in the index, by id."""
         return self._space.index.event_rows(self.row)
 
     def event(self, id: int) -> EventMetadata | None:
@@ -137,10 +137,10 @@ class Plane:
         nothing: _Metadata = ("", "", (0, 0), [], [])
         name, display_name, place, stats, children = self._space.decode(self, self._space.index.event, row, nothing)
         return EventMetadata(
-            id=id, name=name, display_name=display_name, metadata=Slice(*place), stats=self._named(stats), children=tuple(children)
+            id=id, name=name, display_name=display_name, metadata=Slice(*place), stats=self._by_name(stats), children=tuple(children)
         )
 
-    def _named(self, stats: list[tuple[int, int, Any]]) -> Stats:
+    def _by_name(self, stats: list[tuple[int, int, Any]]) -> Stats:
         names = self.stat_names
         return {
             names.get(id, ""): Slice(*value) if kind == BLOB else names.get(value, "") if kind == REF else value
@@ -165,7 +165,7 @@ class Space:
         try:
             self.planes = self._planes()
             self.errors, self.warnings, self.hostnames = (tuple(texts) for texts in self.index.texts())
-            self.notes: tuple[str, ...] = self._judge()
+            self.notes: tuple[str, ...] = self._check()
         except BaseException:
             self.close()
             raise
@@ -180,8 +180,8 @@ class Space:
             planes.append(Plane(self, row=number, id=id, name=name, lines=lines, whole=whole))
         return tuple(planes)
 
-    def _judge(self) -> tuple[str, ...]:
-        """What the index found wrong, as notes when salvaging; else the first of it is raised."""
+    def _check(self) -> tuple[str, ...]:
+        """The faults that the index found, as notes when salvaging; else the first is raised."""
         damages = self.index.damages()
         if not any(plane.name or plane.lines for plane in self.planes):
             what = f" (byte {damages[0][1]:,}: {damages[0][0]})" if damages else ""
@@ -194,27 +194,27 @@ class Space:
             if not self.salvage:
                 raise SourceError(notes[0])
         if not (notes or self.hostnames or any(plane.name == LAST_PLANE for plane in self.planes)):
-            notes += self._without_end()
+            notes += self._check_end()
         if unknown := self.index.unknown():
             notes.append(f"{self.name}: {unknown:,} unknown fields skipped")
         return tuple(notes)
 
-    def _without_end(self) -> list[str]:
-        """What there is to say of a file that does not end as profilers end it; it may have been cut off between two planes."""
+    def _check_end(self) -> list[str]:
+        """Raises or notes that a file without the last plane may have been cut off between two planes."""
         names = {plane.name for plane in self.planes}
         if any(name.startswith(NEWER_PLANE) for name in names):
-            said = (
+            note = (
                 f"{self.name}: ends after the plane {self.planes[-1].name!r}, without what the profiler writes last; the copy is incomplete"
             )
             if not self.salvage:
-                raise SourceError(f"{said}; read the rest with --salvage")
-            return [said]
+                raise SourceError(f"{note}; read the rest with --salvage")
+            return [note]
         if PROGRAMS_PLANE in names or any(name.startswith(DEVICE_PLANES) for name in names):
             return [f"{self.name}: the plane {LAST_PLANE!r}, which profilers write last, is missing; the file may be cut off"]
         return []
 
     def complaint(self, what: str, offset: int, *, truncated: bool, plane: Plane | None, line: Line | None) -> str:
-        """One line about damage: where in the file, in which plane and line, what is wrong, what to do."""
+        """The error message for damage: where in the file, in which plane and line, what is wrong, what to do."""
         places = [f"plane {plane.name!r}"] if plane else []
         places += [f"line {line.name!r}"] if line else []
         place = f" (in {', '.join(places)})" if places else ""
@@ -225,7 +225,7 @@ class Space:
         return f"{self.name}: damaged at{unpacked} byte {offset:,}{place}: {what}{advice}"
 
     def decode(self, plane: Plane, method: Callable[[int], T], row: int, nothing: T) -> T:
-        """What a method of the index finds, or ``nothing`` of a damaged message when salvaging."""
+        """The result of a method of the index, or ``nothing`` if the message is damaged and ``salvage`` is set."""
         try:
             return method(row)
         except _scan.Damage as damage:
@@ -245,7 +245,7 @@ class Space:
         return bytes(self._data[piece.offset : piece.offset + piece.length])
 
     def forget(self, begin: int, end: int) -> None:
-        """Give the memory of a range that has been read back to the system; touched again, it is read again from the file."""
+        """Releases the mapped pages of a range that has been read; reading it again would load them from the file again."""
         if isinstance(self._data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             page = mmap.PAGESIZE
             begin, end = -(-begin // page) * page, end // page * page
@@ -257,7 +257,7 @@ class Space:
         self.index.close()
         if isinstance(self._data, mmap.mmap):
             self._data.close()
-        self._data = b""  # planes and space hold each other: without this a run of many hosts holds all their files until they are found
+        self._data = b""  # frees the data now: planes and space refer to each other, so the garbage collector would free them late
 
     def __enter__(self) -> Space:
         return self
@@ -270,7 +270,7 @@ class Space:
 
 
 def open_space(path: Path | str, *, salvage: bool = False) -> Space:
-    """A local profile, mapped into memory; a gzipped one is unpacked into memory."""
+    """Opens a local profile: memory-mapped, or, if it is gzipped, unpacked in memory."""
     data: bytes | mmap.mmap = b""
     try:
         with open(opened_path(path), "rb") as file:
@@ -289,7 +289,7 @@ def open_space(path: Path | str, *, salvage: bool = False) -> Space:
 
 
 def open_bytes(data: bytes | bytearray | mmap.mmap, name: str, *, salvage: bool = False) -> Space:
-    """A profile that is in memory already (from a remote file system), gzipped or not. ``name`` is what errors call it."""
+    """Opens a profile that is already in memory, gzipped or not. ``name`` is used in errors."""
     if data[: len(GZIP_MAGIC)] != GZIP_MAGIC:
         return Space(data, name, salvage=salvage)
     unpacked, complaint = _unpack(data, name)
@@ -303,12 +303,12 @@ def open_bytes(data: bytes | bytearray | mmap.mmap, name: str, *, salvage: bool 
 
 def unpacked_limit(packed: int) -> int:
     """The most bytes that a gzipped file of this size may unpack to: 100 times its size, but 256 MiB at least and 8 GiB at most."""
-    allowed = limits().size if limits().size > DEFAULT.size else 0  # where the user raised it
+    allowed = limits().size if limits().size > DEFAULT.size else 0  # only if the user raised it
     return max(min(max(UNPACKED_RATIO * packed, UNPACKED_SMALL_BYTES), UNPACKED_BYTES), allowed)
 
 
 def _unpack(packed: bytes | bytearray | mmap.mmap, name: str) -> tuple[bytearray, str]:
-    """The unpacked bytes, as far as they go, and what was wrong with the rest."""
+    """The unpacked bytes, up to any damage, and an error message about the rest, or empty."""
     out, at, limit = bytearray(), 0, unpacked_limit(len(packed))
     stream = zlib.decompressobj(GZIP_WINDOW)
     try:
@@ -317,8 +317,8 @@ def _unpack(packed: bytes | bytearray | mmap.mmap, name: str) -> tuple[bytearray
             out += stream.decompress(piece)
             at += len(piece) - len(stream.unused_data)
             if len(out) > limit:
-                said = f"decompresses to more than {limit:,} bytes, implausible for its size"
-                raise SourceError(f"{name}: {said}; if you trust it, raise the limit: --max size={2 * limit}")
+                excess = f"decompresses to more than {limit:,} bytes, implausible for its size"
+                raise SourceError(f"{name}: {excess}; if you trust it, raise the limit: --max size={2 * limit}")
             if stream.eof:
                 stream = zlib.decompressobj(GZIP_WINDOW)
                 while packed[at : at + 1] == b"\0":  # archives may be padded

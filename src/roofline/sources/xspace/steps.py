@@ -1,7 +1,7 @@
-"""Steps: what the host annotated, and which launches and runs belong to each.
+"""Steps: the host's annotations, and the launches and runs that belong to each.
 
-A step is one instance of an annotation (``StepTraceAnnotation``: an event with the stat ``_r``). What was launched while it lasted, from
-whatever thread, belongs to it. Its number and name are labels: thirty steps may carry three numbers.
+A step is one instance of an annotation (``StepTraceAnnotation``: an event with the stat ``_r``). Everything launched during it, on any
+thread, belongs to it. Its name and number are only labels: different steps may have the same.
 """
 
 from bisect import bisect_left
@@ -23,14 +23,14 @@ _ROOT, _NUMBER, _LAUNCH, _COMMANDS, _GRAPH, _MODULE, _RUN = (
     "module_name",
     "run_id",
 )
-_RUNS_EXECUTE = "LoadedExecutable::Execute"  # the host's side of a run of a program, whose run_id the device's side repeats
-_CAPTURES = "cuGraphCreate"  # has a correlation id and nothing on the device
-NO_MARK, _TRIED = -1, 2
-_LOOK_BACK = 64  # rows between a launch and the event that encloses it
+_RUNS_EXECUTE = "LoadedExecutable::Execute"  # the host's event for a run of a program; the device's event has the same run_id
+_CAPTURES = "cuGraphCreate"  # has a correlation id, but launches nothing on the device
+NO_MARK, _AUTOTUNED = -1, 2
+_LOOK_BACK = 64  # rows before a launch that are searched for the event around it
 
 
 class Annotation(Struct, frozen=True):
-    """A step as it was annotated, by the host's clock."""
+    """An annotated step, by the host's clock."""
 
     name: str
     number: int | None
@@ -40,19 +40,19 @@ class Annotation(Struct, frozen=True):
 
 
 class Launches(Struct, frozen=True):
-    """What one thread launched: when, by the host's clock, and as what."""
+    """The launches of one thread: their times, by the host's clock, and their ids."""
 
     line: int
     start_ps: Sequence[int]
     ids: Sequence[int]
 
     def between(self, begin_ps: int, end_ps: int) -> Sequence[int]:
-        """The ids of what was launched in a span of time."""
+        """The ids launched in a span of time."""
         return self.ids[bisect_left(self.start_ps, begin_ps) : bisect_left(self.start_ps, end_ps)]
 
 
 class Run(Struct, frozen=True):
-    """The host starts a program: when, on which thread, and how the event is called."""
+    """A start of a program by the host: its time, thread and the name of the event."""
 
     module: str
     begin_ps: int
@@ -61,7 +61,7 @@ class Run(Struct, frozen=True):
 
 
 class Host(Struct):
-    """What the host's threads say: steps, launches, how many commands each CUDA graph has, how often and when each module was executed."""
+    """Events of the host: steps, launches, the number of commands of each CUDA graph, and the executions of each module."""
 
     annotations: tuple[Annotation, ...] = ()
     launches: list[Launches] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Host(Struct):
 
 
 def launched_in(steps: Sequence[Annotation], launches: Iterable[Launches]) -> list[list[int]]:
-    """The ids launched in each step, which are in the order of their beginnings; where two overlap in time, by the thread of its own."""
+    """The ids launched in each step; steps are in order of start. If steps overlap, only launches on a step's own thread belong to it."""
     found, ended = list[list[int]](), list(accumulate((step.end_ps for step in steps), max))
     for number, step in enumerate(steps):
         alone = (not number or ended[number - 1] <= step.begin_ps) and all(
@@ -98,7 +98,7 @@ def launched_in(steps: Sequence[Annotation], launches: Iterable[Launches]) -> li
 
 
 def launch_times(steps: Sequence[Annotation], launches: Iterable[Launches]) -> dict[Mark, tuple[int, int]]:
-    """When the host first and last launched something in each step, which are in the order of their beginnings."""
+    """The times of the host's first and last launch in each step; steps are in order of start."""
     found = dict[Mark, tuple[int, int]]()
     for mark, ids in enumerate(launched_in(steps, [Launches(one.line, one.start_ps, one.start_ps) for one in launches])):
         if ids:
@@ -107,7 +107,7 @@ def launch_times(steps: Sequence[Annotation], launches: Iterable[Launches]) -> d
 
 
 def read_host(space: Space, *, launches: bool = False, runs: bool = False) -> Host:
-    """The annotations of a profile, with launches (of GPU work, by correlation id) or runs (of programs, by run id) if requested."""
+    """The annotations of a profile and, if requested, launches (of GPU work, by correlation id) or runs (of programs, by run id)."""
     host = Host()
     plane = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
     if plane is None:
@@ -123,7 +123,7 @@ def read_host(space: Space, *, launches: bool = False, runs: bool = False) -> Ho
     for rows in read_rows(space, requests):
         roots += _roots(plane, rows)
         if launches:
-            _take_launches(plane, rows, host)
+            _add_launches(plane, rows, host)
         if runs:
             host.runs.append(_ids(rows, _RUN))
         host.notes += rows.notes
@@ -148,15 +148,15 @@ def _ids(rows: Rows, stat: str) -> Launches:
     return Launches(rows.line.row, list(compress(rows.start_ps, column.kinds)), list(compress(column.values, column.kinds)))
 
 
-def _take_launches(plane: Plane, rows: Rows, host: Host) -> None:
-    """Launches of a thread; graphs with the number of commands that the event around their launch gives; executions of modules."""
+def _add_launches(plane: Plane, rows: Rows, host: Host) -> None:
+    """Adds the launches of a thread, the number of commands of each graph (from the event around its launch), and runs of modules."""
     captures = {id for id, name in plane.event_names.items() if name.startswith(_CAPTURES)}
     launched = [row for row in compress(range(len(rows)), rows.stats[_LAUNCH].kinds) if rows.metadata_id[row] not in captures]
     starts, ids = rows.start_ps, rows.stats[_LAUNCH].values
     host.launches.append(Launches(rows.line.row, [starts[row] for row in launched], [ids[row] for row in launched]))
     for row in compress(range(len(rows)), rows.stats[_GRAPH].kinds):
         graph = rows.stats[_GRAPH].values[row]
-        if graph not in host.graph_commands and (commands := _enclosing(rows, row)) is not None:
+        if graph not in host.graph_commands and (commands := _enclosing_commands(rows, row)) is not None:
             host.graph_commands[graph] = commands
     for row in compress(range(len(rows)), rows.stats[_MODULE].kinds):
         module = rows.stats[_MODULE][row]
@@ -165,8 +165,8 @@ def _take_launches(plane: Plane, rows: Rows, host: Host) -> None:
             host.executed.append(Run(module, rows.start_ps[row], rows.line.row, plane.event_names.get(rows.metadata_id[row], "")))
 
 
-def _enclosing(rows: Rows, row: int) -> int | None:
-    """The number of commands of the nearest event around a launch that has one."""
+def _enclosing_commands(rows: Rows, row: int) -> int | None:
+    """The number of commands in the nearest event around a launch that has that stat."""
     column, start = rows.stats[_COMMANDS], rows.start_ps[row]
     for outer in range(row - 1, max(-1, row - _LOOK_BACK), -1):
         if column.kinds[outer] and rows.start_ps[outer] + rows.duration_ps[outer] >= start:
@@ -174,14 +174,14 @@ def _enclosing(rows: Rows, row: int) -> int | None:
     return None
 
 
-def step_lookup(ids: Sequence[Sequence[int]], by: str, tried: Collection[int] = ()) -> Steps | None:
-    """Which step an event belongs to, by an id that its launch or run gave it.
+def step_lookup(ids: Sequence[Sequence[int]], by: str, autotuned: Collection[int] = ()) -> Steps | None:
+    """Steps by the ids of launches or runs, for looking up the step of an event.
 
-    A step's label is four times its mark; what was launched last in it has one more, so that a step that was cut off can be recognised, and
-    kernels that a compiler ``tried`` (autotuning) have two more.
+    The label of a step is four times its mark. The last launch in a step has one more, so that a step that was cut off can be recognised;
+    ``autotuned`` ids, which a compiler launched, have two more.
     """
-    if tried:
-        return _apart(ids, by, tried)
+    if autotuned:
+        return _lookup_with_autotuning(ids, by, autotuned)
     spans = [(min(mine), max(mine), mark) for mark, mine in enumerate(ids) if mine]
     if not spans:
         return None
@@ -194,12 +194,12 @@ def step_lookup(ids: Sequence[Sequence[int]], by: str, tried: Collection[int] = 
     return Steps.of(((low, high, label) for low, high, label in intervals if low < high), by)
 
 
-def _apart(ids: Sequence[Sequence[int]], by: str, tried: Collection[int]) -> Steps:
-    """The same where compilers launched something: each id for itself, those that follow each other with one label together."""
-    labels = dict.fromkeys(tried, 4 * NO_MARK + _TRIED)
+def _lookup_with_autotuning(ids: Sequence[Sequence[int]], by: str, autotuned: Collection[int]) -> Steps:
+    """As `step_lookup`, if compilers launched something: an interval for each run of consecutive ids with the same label."""
+    labels = dict.fromkeys(autotuned, 4 * NO_MARK + _AUTOTUNED)
     for mark, mine in enumerate(ids):
-        last = max((id for id in mine if id not in tried), default=None)
-        labels.update((id, 4 * mark + (_TRIED if id in tried else id == last)) for id in mine)
+        last = max((id for id in mine if id not in autotuned), default=None)
+        labels.update((id, 4 * mark + (_AUTOTUNED if id in autotuned else id == last)) for id in mine)
     intervals = list[tuple[int, int, int]]()
     for id, label in sorted(labels.items()):
         if intervals and intervals[-1][2] == label and intervals[-1][1] == id:
@@ -210,15 +210,15 @@ def _apart(ids: Sequence[Sequence[int]], by: str, tried: Collection[int]) -> Ste
 
 
 def mark_of(label: int) -> Mark:
-    """The step of a label that `step_lookup` gave; `NO_MARK` outside of all."""
+    """The step of a label of `step_lookup`; `NO_MARK` outside of all steps."""
     return label >> 2
 
 
-def was_tried(label: int) -> bool:
-    """Whether a label is that of what a compiler launched."""
-    return bool(label & _TRIED)
+def is_autotuned(label: int) -> bool:
+    """Whether a label is that of a compiler's launches."""
+    return bool(label & _AUTOTUNED)
 
 
 def is_last(label: int) -> bool:
-    """Whether a label is that of what was launched last in a step."""
+    """Whether a label is that of the last launch of a step."""
     return bool(label & 1)

@@ -1,7 +1,7 @@
 """Requests to the scanner, and the tables it returns: columns that are views of its memory, without numpy.
 
-A column is a `memoryview` of 64-bit integers (or doubles): it has a length, can be indexed and sliced, and anything that takes buffers
-(numpy, polars, `array`) takes it without a copy. Tables are too large to be compared: they are equal only to themselves.
+A column is a `memoryview` of 64-bit integers (or doubles): it has a length, can be indexed and sliced, and can be used without a copy by
+anything that accepts buffers (numpy, polars, `array`). Tables are too large to compare: they are equal only to themselves.
 """
 
 import struct
@@ -15,8 +15,8 @@ from ...errors import UsageError
 from ..timeline import Buckets
 from .space import BLOB, DOUBLE, REF, STRING, UINT64, Line
 
-MOST_KEYS, MOST_DISTINCT, MOST_SUMS = 14, 2, 4  # the most that the scanner's records have room for
-NO_STEP = -(2**63)  # the label of what falls outside of all steps
+MOST_KEYS, MOST_DISTINCT, MOST_SUMS = 14, 2, 4  # limits of the scanner
+NO_STEP = -(2**63)  # the label of events outside of all steps
 _UINT64 = 2**64
 
 Integers = memoryview
@@ -24,10 +24,10 @@ StatValue = int | float | str | bytes | None
 
 
 class Steps(Struct, frozen=True):
-    """Which step a value belongs to: ``low, high, label`` of intervals in order of low, one array.
+    """Intervals of values that belong to steps: ``low, high, label`` of each, sorted by low, in one array.
 
-    A value belongs to the last interval that begins at or before it, if it lies before its high. ``by`` says what is looked up: an
-    event's start by the clock of events ("event") or of the device ("device"), or the value of a stat, such as ``correlation_id``.
+    A value belongs to the last interval that begins at or before it, if it is less than its high. ``by`` is the value to look up: an
+    event's start by the clock of events ("event") or of the device ("device"), or a stat such as ``correlation_id``.
     """
 
     triples: "array[int]"
@@ -40,7 +40,7 @@ class Steps(Struct, frozen=True):
 
     @classmethod
     def of_rows(cls, rows: "Rows") -> "Steps":
-        """One step per event, labelled by its row: steps or runs of modules from a line of them, however many there are."""
+        """One step per event, labelled by its row; for a line whose events are steps or runs of modules."""
         low = array("q", rows.start_ps.tobytes())
         high = array("q", map(add, rows.start_ps, rows.duration_ps))
         labels = array("q", range(len(low)))
@@ -52,7 +52,7 @@ class Steps(Struct, frozen=True):
 
 
 class Pair(Struct, frozen=True, kw_only=True):
-    """An asynchronous op: the metadata ids of its two halves. Those of one group share a link, in proportion to weight (bytes)."""
+    """An asynchronous op: the metadata ids of its start and done events. Ops of one group share a link, in proportion to weight (bytes)."""
 
     start: int
     done: int
@@ -63,8 +63,8 @@ class Pair(Struct, frozen=True, kw_only=True):
 class RowsOf(Struct, frozen=True, kw_only=True):
     """Which events of a line to read, and which of their stats.
 
-    With ``having`` or ``only``, an event is kept if it carries one of those stats or has one of those metadata ids. With ``at``,
-    instants in order of time, only events that cover one of them are kept, from their start to before their end.
+    With ``having`` or ``only``, an event is kept if it has one of those stats or one of those metadata ids. With ``at`` (sorted
+    instants), an event is kept only if it covers one of them: start <= instant < end.
     """
 
     line: Line
@@ -77,9 +77,9 @@ class RowsOf(Struct, frozen=True, kw_only=True):
 class TotalsOf(Struct, frozen=True, kw_only=True):
     """Which events of a line to sum up, and how.
 
-    Keys are (metadata id, values of the stats ``by``). ``distinct``: two stats at most whose changes are counted. ``sums``: four at most
-    that are added up. ``nested``: an event inside another takes its self time from it; otherwise the earlier event keeps it. ``buckets``:
-    spans of time in which self time is given per bucket as well.
+    Keys are (metadata id, values of the stats ``by``). ``distinct``: at most two stats whose changes are counted. ``sums``: at most four
+    stats that are added up. ``nested``: the time of an event inside another is not self time of the outer one; otherwise overlapping time
+    is self time of the earlier event. ``buckets``: spans of time in which self time is also given per bucket.
     """
 
     line: Line
@@ -102,7 +102,7 @@ class TotalsOf(Struct, frozen=True, kw_only=True):
 
 
 class StatColumn(Struct, frozen=True, eq=False):
-    """The values of a stat, row by row: ``column[row]`` is a number, a string, bytes, or ``None`` where it is absent.
+    """The values of a stat, row by row: ``column[row]`` is a number, a string, bytes, or ``None`` if it is absent.
 
     ``values`` are the raw 64-bit integers (a double's bits, a reference's id, a text's number), ``kinds`` how each was written.
     """
@@ -138,9 +138,9 @@ class StatColumn(Struct, frozen=True, eq=False):
 
 
 class Rows(Struct, frozen=True, kw_only=True, eq=False):
-    """Events of a line, one per row, in the order of the file. ``events`` counts all that were seen, kept or not.
+    """Events of a line, one per row, in the order of the file. ``events`` counts all events of the line, kept or not.
 
-    ``occurrences`` is ``None`` unless some event stands for several (a pre-aggregated profile).
+    ``occurrences`` is ``None`` unless some event is a sum of several (a pre-aggregated profile).
     """
 
     line: Line
@@ -157,7 +157,7 @@ class Rows(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Cells(Struct, frozen=True, kw_only=True, eq=False):
-    """The part of a key (by row of the totals) in a step (by label), from its first event's begin to its last one's end."""
+    """The totals of a key (by row of the totals) in a step (by label), with its first start and last end there."""
 
     key: Integers
     label: Integers
@@ -169,7 +169,7 @@ class Cells(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Spread(Struct, frozen=True, kw_only=True, eq=False):
-    """The self time of a key (by row of the totals) in a bucket; the buckets of several spans are numbered one after the other."""
+    """The self time of a key (by row of the totals) in a bucket; buckets are numbered through all spans."""
 
     key: Integers
     bucket: Integers
@@ -177,7 +177,7 @@ class Spread(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Overlaps(Struct, frozen=True, kw_only=True, eq=False):
-    """How long events of one key ran while an earlier one of the same execution had not ended."""
+    """The time for which events of one key overlapped an earlier event of the same execution."""
 
     covering: Integers
     covered: Integers
@@ -186,9 +186,9 @@ class Overlaps(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Pairs(Struct, frozen=True, kw_only=True, eq=False):
-    """Async pairs, from start's begin to done's end, by the step the start fell into (`NO_STEP` outside of all).
+    """Async pairs, from the begin of the start to the end of the done, by the step of the start (`NO_STEP` outside of all).
 
-    ``share_ps`` divides the union of overlapping transfers of one group among them. ``unpaired`` halves found no partner.
+    ``share_ps`` divides the union of overlapping transfers of one group among them. ``unpaired`` counts starts and dones without the other.
     """
 
     pair: Integers
@@ -200,11 +200,11 @@ class Pairs(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Totals(Struct, frozen=True, kw_only=True, eq=False):
-    """Sums over the events of each key, one key a row.
+    """Sums over the events of each key, one key per row.
 
-    ``self_ps`` adds up to ``busy_ps``, the union of all events, unless the clock was turned back: then (``rewinds``) each stretch counts
-    for itself. ``distinct`` is how often a stat changed from one event of the key to its next: executions, when it is an execution's id.
-    ``aggregated`` events had no place in time; they count in ``count`` and ``time_ps`` only.
+    ``self_ps`` adds up to ``busy_ps``, the union of all events, unless the clock went backwards (``rewinds``): then the parts between
+    rewinds are added up. ``distinct`` counts the changes of a stat from one event of the key to the next: executions, if it is an id of
+    the execution. ``aggregated`` events have no start; they count only in ``count`` and ``time_ps``.
     """
 
     line: Line
