@@ -26,9 +26,9 @@ FORMS = {
 @pytest.fixture(autouse=True)
 def small_sections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sections, "LEAST_BYTES", 4000)
-    monkeypatch.setattr(sections, "LEAST_COPIED_BYTES", 4000)
+    monkeypatch.setattr(sections, "LEAST_FORKED_BYTES", 4000)
     monkeypatch.setattr(sections, "AHEAD_BYTES", 1000)
-    monkeypatch.setattr(sections, "may_copy", lambda: False)
+    monkeypatch.setattr(sections, "may_fork", lambda: False)
     monkeypatch.setattr(reading, "cores", lambda: 3)
 
 
@@ -39,7 +39,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[sections.Section]:
     class Here(sections.Helper):
         def __init__(self, section: sections.Section) -> None:
             asked.append(section)
-            self.read = reading.whole(section)
+            self.read = reading.read_section(section)
 
         def answer(self) -> reading.Trace | None:
             return self.read
@@ -98,10 +98,10 @@ def test_a_gzipped_trace_that_is_cut_off_is_left_to_one_process(tmp_path: Path, 
 
 def test_other_processes_read_the_other_sections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "trace.json"
-    monkeypatch.setattr(sections, "may_copy", lambda: False)
+    monkeypatch.setattr(sections, "may_fork", lambda: False)
     path.write_bytes(FORMS["as Kineto writes"])
     assert len(sections_of(path, path.stat().st_size, 2)) == 2
-    found = reading._together(str(path), sections_of(path, path.stat().st_size, 2), path.stat().st_size, None)
+    found = reading._read_sections(str(path), sections_of(path, path.stat().st_size, 2), path.stat().st_size, None)
     assert found is not None
     assert found.head.distributed == {"rank": 3, "world_size": 4}  # said behind the events
     alone = reading.read_trace(path).columns
@@ -118,7 +118,7 @@ def test_the_process_is_copied_before_it_has_threads_and_its_copy_reads_the_rest
     program = f"""if True:
         import os
         from roofline.sources.torch_trace import reading, recording, sections
-        sections.LEAST_COPIED_BYTES, sections.AHEAD_BYTES, reading.cores = 4000, 1000, lambda: 2
+        sections.LEAST_FORKED_BYTES, sections.AHEAD_BYTES, reading.cores = 4000, 1000, lambda: 2
         copy, copies = os.fork, []
         os.fork = lambda: copies.append(copy()) or copies[-1]
         found = recording.read_part({str(path)!r})

@@ -1,7 +1,7 @@
 """Traces of the PyTorch profiler (Kineto): events of the host's threads and of the devices, as JSON.
 
-`chunks` cuts a file into events, `events` decodes them, `columns` keeps what is needed of them; everything above works on columns.
-`linking` and `pricing` find the op and the cost of each event, `rows` sums them up, `idle` explains gaps, `unneeded` finds avoidable work.
+`chunks` cuts a file into events, `events` decodes them, `columns` stores them; all other modules work on columns. `linking` and `pricing`
+find the op and the cost of each event, `rows` sums them up, `idle` explains gaps, `unneeded` finds avoidable work.
 """
 
-TRACES = (".pt.trace.json", ".pt.trace.json.gz")  # how the names end that torch.profiler gives traces for TensorBoard
+TRACES = (".pt.trace.json", ".pt.trace.json.gz")  # suffixes that torch.profiler uses for TensorBoard

@@ -1,4 +1,4 @@
-"""A trace becomes part of a recording: events are linked to ops, priced and summed up."""
+"""Turns a trace into a part of a recording: links events to ops, prices them and sums them up."""
 
 from collections.abc import Sequence
 from os.path import basename
@@ -22,7 +22,7 @@ from .earlier_launches import recorded_twins
 from .executions import executions_of
 from .graphs import replays_of
 from .host import host_of, launches_of
-from .idle import Waiting, explain
+from .idle import IdleDevice, explain
 from .linking import used_launches, work_of
 from .pricing import Prices, priced_executions
 from .properties import device_of, rank_of, unrecorded_steps, world_size_of
@@ -31,12 +31,12 @@ from .reading import Trace
 from .rows import PS, DeviceRows
 from .steps import steps_of
 
-NOTABLE = 0.001  # of the busy time, from which a note tells what is not priced
-LAST = 3  # launches of a step, of which one has to have run for the step to be complete
+LEAST_NOTED = 0.001  # the share of unpriced busy time above which there is a note
+LAST_LAUNCHES = 3  # a step is complete if one of its last launches ran
 
 
 def part_of(trace: Trace, target: Machine | None, *, timeline: bool = False) -> Part:
-    """The part of a recording that a trace gives, for the machine it is read for."""
+    """The part of a recording from a trace; ``target`` is the machine to analyze for."""
     return _Reader(trace, target).part(timeline)
 
 
@@ -55,7 +55,7 @@ class _Reader:
             )
         self.host = host_of(columns, origin)
         if self.on_cpu:
-            from .cpu import work_on_cpu  # its patterns take 2 ms to compile
+            from .cpu import work_on_cpu  # here because its patterns take 2 ms to compile
 
             self.launches, self.work = work_on_cpu(columns, self.host)
         else:
@@ -71,7 +71,7 @@ class _Reader:
         self.target = target
 
     def _device_rows(self) -> list[DeviceRows]:
-        """What ran on each device, priced."""
+        """The priced executions of each device."""
         columns, work = self.trace.columns, self.work
         prices = Prices(columns, self.host, self.launches, work, _network(self.target), world_size_of(self.trace.head))
         accumulating = np.flatnonzero(self.host.name == columns.names.get("torch::autograd::AccumulateGrad", NONE))
@@ -92,11 +92,11 @@ class _Reader:
             part = one.part("CPU" if self.on_cpu else f"GPU {one.number}", name, hardware, self._complete(), self.marks)
             if self.on_cpu:
                 for tally in part.rows.values():
-                    tally.launched.clear()  # ops are not kernels that counters could tell of
+                    tally.launched.clear()  # these are ops, not kernels that could be matched to counters
             devices.append(part if rank is None or len(rows) > 1 else replace(part, ordinal=rank))
-        waiting = [Waiting(one.number, one.busy, part) for one, part in zip(rows, devices, strict=True)]
+        idle_devices = [IdleDevice(one.number, one.busy, part) for one, part in zip(rows, devices, strict=True)]
         idle = explain(
-            *(waiting, work, self.host, self.launches, self.names, columns.captured),
+            *(idle_devices, work, self.host, self.launches, self.names, columns.captured),
             unrecorded=unrecorded_steps(self.trace.head),
             on_cpu=self.on_cpu,
         )
@@ -124,24 +124,24 @@ class _Reader:
         )
 
     def _launch_times(self) -> dict[Mark, tuple[int, int]]:
-        """When each step first and last launched something that ran."""
+        """The times of the first and last launch of each step whose work ran."""
         starts = self.launches.start[distinct(self.work.launch[self.work.launch != NONE])]
         starts.sort()
-        marks = self.steps.at(starts)  # in order as well, but for what is in no step
+        marks = self.steps.at(starts)  # sorted as well, except for launches in no step
         starts, marks = starts[marks != NONE], marks[marks != NONE]
         each, firsts, counts = np.unique(marks, return_index=True, return_counts=True)
         times = zip(starts[firsts].tolist(), starts[firsts + counts - 1].tolist(), strict=True)
         return {mark: (first * PS, last * PS) for mark, (first, last) in zip(each.tolist(), times, strict=True)}
 
     def _launch_calls(self) -> dict[Mark, int]:
-        """How long the median call of each step took that launched a kernel."""
+        """The median duration of the calls of each step that launched a kernel."""
         names = [number for number in distinct(self.launches.name).tolist() if "LaunchKernel" in str(self.names[number])]
         places = np.flatnonzero(np.isin(self.launches.name, names))
         marks, lengths = self.steps.at(self.launches.start[places]), (self.launches.end - self.launches.start)[places]
         return {mark: int(np.median(lengths[marks == mark]) * PS) for mark in distinct(marks).tolist() if mark != NONE}
 
     def _complete(self) -> dict[Mark, bool]:
-        """Whether the last kernels that each step launched ran while the recording lasted."""
+        """Whether one of the last kernels that each step launched was recorded."""
         calls = [number for number in distinct(self.launches.name).tolist() if "Launch" in str(self.names[number])]
         places = np.flatnonzero(np.isin(self.launches.name, calls))
         places = places[np.argsort(self.launches.start[places], kind="stable")]
@@ -150,12 +150,12 @@ class _Reader:
         each, firsts = np.unique(marks[order], return_index=True)
         ran = np.split(np.isin(places, self.work.launch)[order], firsts[1:])
         return {
-            mark: bool(last[-LAST:].any()) for mark, last in zip(each.tolist(), ran, strict=False) if mark != NONE
-        }  # without launches, one part of nothing
+            mark: bool(last[-LAST_LAUNCHES:].any()) for mark, last in zip(each.tolist(), ran, strict=False) if mark != NONE
+        }  # not strict: without launches, np.split returns one empty part
 
 
 def _missing(devices: Sequence[DevicePart]) -> list[str]:
-    """Recording options that would have given missing costs, each with the busy time concerned."""
+    """Notes on busy time without a known cost, with the recording options that would have given it."""
     busy = sum(device.busy_ps for device in devices)
     lost: dict[str, int] = {}
     for device in devices:
@@ -166,7 +166,7 @@ def _missing(devices: Sequence[DevicePart]) -> list[str]:
     return [
         f"{percent(time_ps / busy)} of busy time has no known cost: {note.removeprefix(UNPRICED)}"
         for note, time_ps in sorted(lost.items(), key=lambda one: -one[1])
-        if time_ps > NOTABLE * busy
+        if time_ps > LEAST_NOTED * busy
     ]
 
 
@@ -185,7 +185,7 @@ def _network(target: Machine | None) -> Any:
 
 
 def _host_name(trace: Trace) -> str:
-    """What a trace is called among those of a run: its rank, else its file."""
+    """The name of a trace among those of a run: its rank, or else its file."""
     rank = rank_of(trace.head)
     if rank is not None:
         return f"rank {rank}"

@@ -1,7 +1,7 @@
-"""Recordings of graph captures beside a trace: servers capture their graphs at start, long before the steps that are profiled.
+"""Finds the recordings of graph captures for a trace: servers capture their graphs at start, long before the steps that are profiled.
 
-A file with ``capture`` in its name beside the trace, or any in a folder ``capture_traces`` there, may have the captures of its replays.
-`roofline capture` names them after the process, as it does the trace, and numbers them in order.
+A file in the trace's folder with ``capture`` in its name, or any file in a folder ``capture_traces`` there, may have the captures of the
+graphs that the trace replays. `roofline capture` names them after the process, as it does the trace, and numbers them.
 """
 
 import re
@@ -15,12 +15,12 @@ _STAMP = r"\.\d+\.pt\.trace\.json(\.gz)?$"
 
 
 def is_capture(file: Path) -> bool:
-    """Whether a file is, by its name, what was recorded while graphs were captured."""
+    """Whether a file, by its name, is a recording of graph captures."""
     return WORD in file.name or file.parent.name == FOLDER
 
 
 def capture_files(path: Path | str) -> list[Path]:
-    """The recordings of captures that lie beside a trace."""
+    """The recordings of captures for a trace: those of the same process, or else all in its folder."""
     trace = Path(path)
     if is_capture(trace) or not trace.is_file():
         return []

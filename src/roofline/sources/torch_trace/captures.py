@@ -1,4 +1,4 @@
-"""The captures of graphs that were recorded in other files than their replays (`capture_files`)."""
+"""Adds graph captures that were recorded in other files than their replays (`capture_files`)."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from .reading import Trace, read_trace
 
 
 def with_captures(trace: Trace, files: list[Path]) -> list[str]:
-    """Adds the captures of the same rank to a trace; what is to be said about it."""
+    """Adds the captures of the same rank to a trace; returns notes."""
     notes, used = [], []
     for file in files:
         try:

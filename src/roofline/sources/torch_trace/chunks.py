@@ -1,7 +1,7 @@
-"""A trace in pieces: its bytes a few megabytes at a time, cut where one event ends and the next begins.
+"""Decodes a trace in chunks, which are cut between two events.
 
-A cut may be wrong (it may lie inside of an event that has objects of its own): a piece that does not decode is joined with what follows
-it, and if that does not help, decoded event by event, so that one bad event costs itself alone.
+A cut may be wrong (inside an event that contains objects). A chunk that does not decode is joined with the text after it, and if that does
+not help, decoded event by event, so that an invalid event loses only itself.
 """
 
 import re
@@ -17,27 +17,27 @@ from ...files.input_limits import limits
 from ...units import parse
 from .events import DOCUMENT, EVENTS, EXACT_EVENTS, HEAD, Event, Head
 
-CHUNK_BYTES = int(parse("256 KiB", "B"))  # whose events a processor's cache can hold
-TAIL_BYTES = int(parse("4 KiB", "B"))  # of a chunk in which its last event is looked for first, then in 16 times as many
+CHUNK_BYTES = int(parse("256 KiB", "B"))  # small enough for its events to fit into the CPU's cache
+TAIL_BYTES = int(parse("4 KiB", "B"))  # at the end of a chunk that are searched for its last event first, then 16 times as many
 MOST_HEAD_BYTES = int(parse("64 MiB", "B"))  # before the events
-MOST_UNPACKED_BYTES = int(parse("16 GiB", "B"))  # of a gzipped trace, unless --max size is more; none is held at once
-MOST_JOINED_BYTES = int(parse("8 MiB", "B"))  # of chunks, when one does not decode
+MOST_UNPACKED_BYTES = int(parse("16 GiB", "B"))  # of a gzipped trace, unless --max size is larger; never in memory at once
+MOST_JOINED_BYTES = int(parse("8 MiB", "B"))  # of chunks that are joined because one does not decode
 MOST_JOINED = 8  # pieces of one event
-EXACT_US = 2**43  # from here on a float does not hold nanoseconds
+EXACT_US = 2**43  # for larger times in microseconds, a float is not exact to the nanosecond
 GZIP = b"\x1f\x8b"
-_GZIPPED = 31  # zlib's word for a gzip header and the largest window
+_GZIPPED = 31  # for zlib: a gzip header and the largest window
 _NEXT, _ANY_NEXT = rb'\s*,\s*(?=\{\s*"(?:ph|name|cat)")', rb'\s*,\s*(?=\{\s*")'
 CUT, _ANY_CUT = re.compile(rb"(?<=\})" + _NEXT), re.compile(rb"(?<=\})" + _ANY_NEXT)
-_END, _ANY_END = re.compile(rb"\}" + _NEXT), re.compile(rb"\}" + _ANY_NEXT)  # the same with the brace, which is found fast
+_END, _ANY_END = re.compile(rb"\}" + _NEXT), re.compile(rb"\}" + _ANY_NEXT)  # the same including the brace, which is found faster
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _CLOSED = re.compile(rb"\}\s*\]")
 
 Blocks = Iterator[bytes]
 
 
-def blocks(data: bytes | mmap | BinaryIO, name: str, salvage: bool, told: Callable[[int], None], notes: list[str]) -> Blocks:
-    """The bytes of a trace, unpacked if it is gzipped. ``told`` hears how many bytes of the file have been read."""
-    raw = _pieces(data, told)
+def blocks(data: bytes | mmap | BinaryIO, name: str, salvage: bool, report: Callable[[int], None], notes: list[str]) -> Blocks:
+    """The bytes of a trace, unpacked if it is gzipped. ``report`` is called with the bytes of the file that have been read."""
+    raw = _pieces(data, report)
     first = next(raw, b"")
     if not first.startswith(GZIP):
         yield first
@@ -64,16 +64,16 @@ def blocks(data: bytes | mmap | BinaryIO, name: str, salvage: bool, told: Callab
         _damaged(f"{name}: truncated: the gzipped data end too early; the copy is incomplete", salvage, notes)
 
 
-def _pieces(data: bytes | mmap | BinaryIO, told: Callable[[int], None]) -> Iterator[bytes]:
+def _pieces(data: bytes | mmap | BinaryIO, report: Callable[[int], None]) -> Iterator[bytes]:
     if isinstance(data, bytes | mmap):
         for begin in range(0, len(data), CHUNK_BYTES):
-            told(begin)
+            report(begin)
             yield bytes(data[begin : begin + CHUNK_BYTES])
         return
     done = 0
     while piece := data.read(CHUNK_BYTES):
         done += len(piece)
-        told(done)
+        report(done)
         yield piece
 
 
@@ -84,7 +84,7 @@ def _damaged(what: str, salvage: bool, notes: list[str]) -> None:
 
 
 class Chunks:
-    """The events of a trace, a list at a time; ``head`` is complete when all of them were read, ``bad`` counts those that are not JSON."""
+    """The events of a trace, a list at a time. ``head`` is complete after the last; ``bad`` counts events that are not valid JSON."""
 
     def __init__(self, source: Blocks, name: str, *, salvage: bool, notes: list[str]) -> None:
         self._source, self._name, self._salvage, self._notes = source, name, salvage, notes
@@ -97,7 +97,7 @@ class Chunks:
             text += block
             if len(text) < enough:
                 continue
-            enough = 2 * len(text)  # if there is no cut, or one inside of an event, or an event that is not JSON: more text tells
+            enough = 2 * len(text)  # for the case that there is no cut, a wrong one, or an invalid event: then read more
             cut = _last_cut(text)
             if cut is None:
                 if len(text) > MOST_HEAD_BYTES:
@@ -117,11 +117,11 @@ class Chunks:
                 yield events
         yield self._end(bytes(text[1:]))
         if self.bad:
-            said = "one event is not valid JSON and was" if self.bad == 1 else f"{self.bad:,} events are not valid JSON and were"
-            self._notes.append(f"{self._name}: {said} skipped (profilers leave quotes in names unescaped)")
+            bad = "one event is not valid JSON and was" if self.bad == 1 else f"{self.bad:,} events are not valid JSON and were"
+            self._notes.append(f"{self._name}: {bad} skipped (profilers leave quotes in names unescaped)")
 
     def _begin(self) -> bytes:
-        """What follows the opening bracket of the events; what comes before it is the head."""
+        """Reads up to the opening bracket of the events; sets the head from the text before it and returns the text after it."""
         buffer = b""
         for block in self._source:
             buffer += block
@@ -155,11 +155,11 @@ class Chunks:
         return events
 
     def _one_by_one(self, pieces: Sequence[bytes]) -> list[Event]:
-        """The events of some pieces; those that are not JSON are counted and left out."""
+        """The events of some pieces; those that are not valid JSON are counted and left out."""
         events: list[Event] = []
         place = 0
         while place < len(pieces):
-            for length in range(1, MOST_JOINED + 1):  # more than one: a cut inside of an event
+            for length in range(1, MOST_JOINED + 1):  # an event has several pieces if a cut is inside it
                 found = self._decode(b"[" + b",".join(pieces[place : place + length]) + b"]")
                 if found is not None or place + length >= len(pieces):
                     break
@@ -170,13 +170,13 @@ class Chunks:
         return events
 
     def _end(self, text: bytes) -> list[Event]:
-        """The last events, and what the document says after them."""
+        """The last events; adds the fields after them to the head."""
         if (found := self._document(text)) is not None:
             return found
         *pieces, last = _split(text)
         if (found := self._document(last)) is None:
             for closing in _CLOSED.finditer(last):
-                if self._document(last[closing.start() + 1 :]) is not None:  # the event before it is not JSON
+                if self._document(last[closing.start() + 1 :]) is not None:  # the event before it is not valid JSON
                     self.bad += 1
                     return self._one_by_one(pieces)
             found = self._decode(b"[" + last + b"]")
@@ -185,7 +185,7 @@ class Chunks:
         return [*self._one_by_one(pieces), *(found or [])]
 
     def _document(self, text: bytes) -> list[Event] | None:
-        """The events of the rest of the document, if it is whole."""
+        """The events of the rest of the document; ``None`` if it is not complete and valid."""
         if self.bare:
             return self._decode(b"[" + text)
         try:
@@ -193,13 +193,13 @@ class Chunks:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         for name in Head.__struct_fields__:
-            if (said := getattr(rest, name)) is not None:
-                setattr(self.head, name, said)
+            if (value := getattr(rest, name)) is not None:
+                setattr(self.head, name, value)
         return self._decode(bytes(rest.events))
 
 
 def _last_cut(text: bytearray) -> int | None:
-    """Where the comma before the last event of a text is."""
+    """The place of the comma before the last event of a text."""
     tails = (max(0, len(text) - size) for size in (TAIL_BYTES, 16 * TAIL_BYTES, len(text)))
     for pattern, begin in (*((_END, tail) for tail in tails), (_ANY_END, 0)):
         cut = None
@@ -211,5 +211,5 @@ def _last_cut(text: bytearray) -> int | None:
 
 
 def _split(text: bytes) -> list[bytes]:
-    """A text cut between its events, or wherever that may be."""
+    """A text cut between its events; if none is recognised, at every place where an object may begin."""
     return CUT.split(text) if CUT.search(text) else _ANY_CUT.split(text)

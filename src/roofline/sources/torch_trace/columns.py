@@ -1,7 +1,7 @@
-"""What is kept of a trace's events: columns of numbers, with names, shapes and threads as numbers into lists.
+"""The events of a trace as columns of numbers; names, shapes and threads are numbers into lists.
 
-The host's events (ops, annotations, Python functions), the launches (calls of the CUDA or HIP runtime and driver) and the devices' events
-are three tables. Times are whole nanoseconds since the first event.
+There are three tables: the host's events (ops, annotations, Python functions), the launches (calls of the CUDA or HIP runtime and driver)
+and the devices' events. Times are whole nanoseconds since the first event.
 """
 
 from array import array
@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from struct import pack
 from typing import TYPE_CHECKING, Any
 
-from .events import EXTRA, NOT_SAID, Args, Event, ExactEvent
+from .events import ABSENT, EXTRA, Args, Event, ExactEvent
 
 if TYPE_CHECKING:
-    from .arrays import Integers  # numpy, which those who only read events do without
+    from .arrays import Integers  # imports numpy, which reading events does not need
 
 OP, ANNOTATION, PYTHON = 0, 1, 2  # kinds of the host's events
 KERNEL, MEMCPY, MEMSET = 0, 1, 2  # kinds of the devices' events
@@ -31,28 +31,28 @@ DEVICE = {
     "gpu_memset": MEMSET,
     "Memset": MEMSET,
 }
-MEMORY = "[memory]"  # the name of an allocation, an instant
+MEMORY = "[memory]"  # the name of an allocation event
 HOST_MEMORY = 0  # c10::DeviceType of the CPU
-_FAR_NS = 2**62  # beyond which a time stamp cannot be meant
+_FAR_NS = 2**62  # time stamps beyond this are invalid
 _FAR_US = _FAR_NS // 1000
 _NO_ARGS = Args()
 _TIMES = ("start", "length")
-_LONG = ("sequence", "correlation", "device")  # columns of 64 bits; numbers of things need no more than 32
+_LONG = ("sequence", "correlation", "device")  # columns of 64 bits; 32 are enough for the others
 _JOIN = b"\0".join
 
 
 class Numbered(dict[Any, int]):
-    """Gives each new thing the next number."""
+    """Numbers distinct values in the order in which they are first looked up."""
 
-    def __missing__(self, thing: Any) -> int:
-        self[thing] = number = len(self)
+    def __missing__(self, value: Any) -> int:
+        self[value] = number = len(self)
         return number
 
 
 class Table:
-    """Columns that grow, read as arrays when all is there.
+    """Growing columns, which are read as arrays when they are complete.
 
-    Times are kept as they were told, microseconds with decimals, until whole nanoseconds are added to them or they are read.
+    Times are stored as recorded, in fractional microseconds, and converted when they are read or when whole nanoseconds are added.
     """
 
     def __init__(self, *names: str) -> None:
@@ -71,7 +71,7 @@ class Table:
                 column.frombytes((_numbers(name, values) if isinstance(values, array) else values).astype(column.typecode).tobytes())
 
     def append(self, other: "Table", numbers: Mapping[str, "Integers"]) -> None:
-        """Takes over another table; ``numbers`` has, for columns that are numbers of things, the number here of each of its things."""
+        """Appends another table. For columns that are numbers into lists, ``numbers`` maps the other table's numbers to this one's."""
         for name in self._columns:
             self.extend(**{name: numbers[name][other.take(name)] if name in numbers else other._columns.pop(name)})
 
@@ -79,21 +79,21 @@ class Table:
         return max(map(len, self._columns.values()), default=0)
 
     def array(self, name: str) -> "Integers":
-        """A column as it is now. While it is used, the table cannot grow."""
+        """A column as an array. While the array is used, the table cannot grow."""
         return _numbers(name, self._columns[name])
 
     def take(self, name: str) -> "Integers":
-        """A column, which the table then no longer has: arrays that are sorted would be there twice."""
+        """Removes a column and returns it as an array; this saves memory, as callers make sorted copies."""
         return _numbers(name, self._columns.pop(name))
 
 
 def _numbers(name: str, column: "array[Any]") -> "Integers":
-    """The numbers of a column, times in whole nanoseconds; what cannot be a time becomes 0."""
+    """The numbers of a column, times in whole nanoseconds; an invalid time becomes 0."""
     import numpy as np
 
     if column.typecode != "d":
         return np.frombuffer(column, column.typecode)
-    with np.errstate(over="ignore"):  # what overflows cannot be a time either
+    with np.errstate(over="ignore"):  # a time that overflows is invalid
         times = np.frombuffer(column, float) * 1000
     times[~(np.abs(times) < _FAR_NS)] = 0
     if name == "length":
@@ -107,7 +107,7 @@ LAUNCH_COLUMNS = ("thread", "start", "length", "name", "correlation", "extra")
 
 
 class Columns:
-    """Everything that was kept of a trace."""
+    """All columns of a trace."""
 
     def __init__(self) -> None:
         self.names, self.threads, self.grids = Numbered(), Numbered(), Numbered()
@@ -132,12 +132,12 @@ class Columns:
         tables = [table for table in (self.host, self.launches) if len(table)]
         return max((int(table.array("start").max() + table.array("length").max()) for table in tables), default=0)
 
-    def take_memory(self, other: "Columns") -> None:
-        """Remember the most bytes at once of another recording, if they are more."""
+    def merge_peaks(self, other: "Columns") -> None:
+        """Raises the memory peaks to those of another recording, if they are higher."""
         self.allocated, self.reserved = max(self.allocated, other.allocated), max(self.reserved, other.reserved)
 
     def add(self, events: Sequence[Event]) -> None:
-        """Keep what is needed of some events."""
+        """Adds events to the columns; events of other kinds are ignored."""
         groups: defaultdict[str | None, list[Event]] = defaultdict(list)
         for event in events:
             if event.ph == "X":
@@ -153,16 +153,16 @@ class Columns:
                 self._add_device(mine, DEVICE[category])
 
     def _add_memory(self, args: Args) -> None:
-        """An allocation or its end, with the bytes of its device that are allocated and reserved after it."""
+        """Adds an event of an allocation or its end, which has the bytes that its device has allocated and reserved after it."""
         for field, bytes in (("allocated", args.allocated), ("reserved", args.reserved)):
             if args.device_type != HOST_MEMORY and isinstance(bytes, int) and getattr(self, field) < bytes < _FAR_NS:
                 setattr(self, field, bytes)
 
     def _add_host(self, events: list[Event], kind: int) -> None:
-        self.host.extend(**self._called(events), kind=array("b", [kind]) * len(events), **self._said(events, kind))
+        self.host.extend(**self._thread_fields(events), kind=array("b", [kind]) * len(events), **self._op_fields(events, kind))
 
-    def _called(self, events: list[Event]) -> dict[str, Any]:
-        """When events of threads were, where, and what they are called."""
+    def _thread_fields(self, events: list[Event]) -> dict[str, Any]:
+        """Threads, times and names of events."""
         names = self.names
         starts, lengths = _times(events)
         return {
@@ -173,7 +173,7 @@ class Columns:
         }
 
     def _threads(self, events: list[Event]) -> list[int]:
-        """The thread of each event. Those of one thread follow each other, so few are looked up."""
+        """The thread of each event. Most events are on the same thread as the one before, so few are looked up."""
         pid, tid = events[0].pid, events[0].tid
         thread = self.threads[pid, tid]
         found = []
@@ -184,47 +184,47 @@ class Columns:
             found.append(thread)
         return found
 
-    def _said(self, events: list[Event], kind: int) -> dict[str, list[int]]:
-        """The arguments of ops, their sequence numbers, and what else they say."""
+    def _op_fields(self, events: list[Event], kind: int) -> dict[str, list[int]]:
+        """Arguments, sequence numbers and extra fields of ops."""
         if kind == PYTHON:
             return dict.fromkeys(("arguments", "sequence", "extra"), [NONE] * len(events))
-        numbered, none = self.arguments, NOT_SAID
-        said = [event.args or _NO_ARGS for event in events]
+        numbered, none = self.arguments, ABSENT
+        each = [event.args or _NO_ARGS for event in events]
         return {
-            "arguments": [NONE if one.types is none else numbered[_JOIN((one.dims, one.types, one.strides, one.concrete))] for one in said],
-            "sequence": [NONE if (number := one.sequence) is None else number for one in said],
+            "arguments": [NONE if one.types is none else numbered[_JOIN((one.dims, one.types, one.strides, one.concrete))] for one in each],
+            "sequence": [NONE if (number := one.sequence) is None else number for one in each],
             "extra": [
-                NONE if one.collective is none and one.kernel_hash is none and one.kernel_file is none else self._extra(one) for one in said
+                NONE if one.collective is none and one.kernel_hash is none and one.kernel_file is none else self._extra(one) for one in each
             ],
         }
 
     def _extra(self, args: Args) -> int:
-        """The number of what an event says beside its arguments."""
-        return self.extras[tuple((name, bytes(said)) for field, name in EXTRA.items() if (said := getattr(args, field)) is not NOT_SAID)]
+        """The number of an event's extra fields, those other than its arguments."""
+        return self.extras[tuple((name, bytes(value)) for field, name in EXTRA.items() if (value := getattr(args, field)) is not ABSENT)]
 
     def _add_launches(self, events: list[Event]) -> None:
-        said = [event.args or _NO_ARGS for event in events]
+        each = [event.args or _NO_ARGS for event in events]
         self.launches.extend(
-            **self._called(events),
-            correlation=[NONE if (number := one.correlation) is None else number for one in said],
+            **self._thread_fields(events),
+            correlation=[NONE if (number := one.correlation) is None else number for one in each],
             extra=[
-                NONE if one.kernel is None and one.kind is None and one.bytes is None and one.size is None else self._launched(one)
-                for one in said
+                NONE if one.kernel is None and one.kind is None and one.bytes is None and one.size is None else self._launch_extra(one)
+                for one in each
             ],
         )
 
-    def _launched(self, args: Args) -> int:
-        """The number of what HIP says at a launch: what it launches and copies."""
-        return self.extras["launch", str(args.kernel or ""), str(args.kind or ""), _whole(args.bytes, args.size)]
+    def _launch_extra(self, args: Args) -> int:
+        """The number of the kernel, direction and bytes that HIP records at a launch."""
+        return self.extras["launch", str(args.kernel or ""), str(args.kind or ""), _integer(args.bytes, args.size)]
 
     def _add_device(self, events: list[Event], kind: int) -> None:
-        names, grids, numbered, queues, none = self.names, self.grids, self.kernels, self.queues, NOT_SAID
-        said = [event.args or _NO_ARGS for event in events]
-        devices = [event.pid if args.device is None else args.device for event, args in zip(events, said, strict=True)]
+        names, grids, numbered, queues, none = self.names, self.grids, self.kernels, self.queues, ABSENT
+        each = [event.args or _NO_ARGS for event in events]
+        devices = [event.pid if args.device is None else args.device for event, args in zip(events, each, strict=True)]
         starts, lengths = _times(events)
         self.device.extend(
             device=[device if isinstance(device, int) and abs(device) < _FAR_NS else 0 for device in devices],
-            queue=[queues[event.tid if args.stream is None else args.stream] for event, args in zip(events, said, strict=True)],
+            queue=[queues[event.tid if args.stream is None else args.stream] for event, args in zip(events, each, strict=True)],
             start=starts,
             length=lengths,
             kernel=[
@@ -232,18 +232,18 @@ class Columns:
                     names[event.name],
                     kind,
                     NONE if args.grid is none else grids[bytes(args.grid)],
-                    NONE if kind == KERNEL else _whole(args.bytes, args.size),
+                    NONE if kind == KERNEL else _integer(args.bytes, args.size),
                 ]
-                for event, args in zip(events, said, strict=True)
+                for event, args in zip(events, each, strict=True)
             ],
-            correlation=[NONE if (number := args.correlation) is None else number for args in said],
-            extra=[NONE if args.collective is none else self._extra(args) for args in said],
+            correlation=[NONE if (number := args.correlation) is None else number for args in each],
+            extra=[NONE if args.collective is none else self._extra(args) for args in each],
         )
 
 
-def _whole(*said: int | str | None) -> int:
-    """The first number that is said, in digits or not; `NONE` if none is."""
-    for one in said:
+def _integer(*values: int | str | None) -> int:
+    """The first value that is a number, or text of digits; `NONE` if there is none."""
+    for one in values:
         if isinstance(one, int) and 0 <= one < _FAR_NS:
             return one
         if isinstance(one, str) and one.isdecimal() and len(one) < 18:
@@ -252,7 +252,7 @@ def _whole(*said: int | str | None) -> int:
 
 
 def _times(events: Sequence[Event]) -> "tuple[array[Any], array[Any]]":
-    """Begins and lengths: of events with exact times in whole nanoseconds (0 for what cannot be a time), else as they were told."""
+    """Begins and lengths: as recorded; for events with exact times in whole nanoseconds, an invalid time as 0."""
     if isinstance(events[0], ExactEvent):  # Decimals
         begins = [int(event.ts * 1000) if abs(event.ts) < _FAR_US else 0 for event in events]
         return array("q", begins), array("q", [int(event.dur * 1000) if 0 <= event.dur < _FAR_US else 0 for event in events])
@@ -260,5 +260,5 @@ def _times(events: Sequence[Event]) -> "tuple[array[Any], array[Any]]":
 
 
 def _packed(typecode: str, values: Sequence[float]) -> "array[Any]":
-    """The array of some numbers. Made from a list it would take three times as long: each number is an argument to be parsed then."""
+    """An array of numbers. `struct.pack` is three times as fast as making it from the list."""
     return array(typecode, pack(f"{len(values)}{typecode}", *values))

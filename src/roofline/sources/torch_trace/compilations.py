@@ -1,4 +1,4 @@
-"""Steps that prepare those after them: `torch.compile` compiles in them, or a CUDA or HIP graph is captured."""
+"""Steps in which `torch.compile` compiles, or in which a CUDA or HIP graph is captured."""
 
 import re
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from .graphs import BEGIN_CAPTURE
 from .host import Host, Launches
 from .steps import Steps
 
-# Of AOTAutograd and Inductor only what compiles: compiled functions go through runtime_wrappers.py, utils.py and schemas.py of the one
-# and, where graphs are replayed, through a function `run` in compile_fx.py of the other, in every step.
+# Only functions that compile: in every step, compiled functions run through runtime_wrappers.py, utils.py and schemas.py of AOTAutograd
+# and, where graphs are replayed, through a function `run` in Inductor's compile_fx.py.
 _COMPILER = re.compile(
     r"_dynamo/convert_frame|_inductor/compile_fx\w*\.py\(\d+\): (?!run$)|_inductor/codegen|_dynamo/symbolic_convert"
     r"|_functorch/_aot_autograd/(?:graph_|jit_compile|dispatch_and_compile|collect_metadata|traced_function|autograd_cache)"

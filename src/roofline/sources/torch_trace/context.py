@@ -1,7 +1,7 @@
-"""Where in the program an op stands: its modules and annotations, the user's line, forward or backward, and the compiled region.
+"""The context of an op in the program: its modules and annotations, the user's line, forward or backward, and the compiled region.
 
-Modules and lines are Python functions around the op (``with_stack=True``). A backward op has those of its forward op: the last op that
-started with the same sequence number.
+Modules and lines come from the Python functions around the op (``with_stack=True``). A backward op gets those of its forward op: the last
+op that started with the same sequence number.
 """
 
 import re
@@ -21,20 +21,20 @@ from .host import Host
 BACKWARD = "autograd::engine::evaluate_function"
 MODULE = "nn.Module: "
 _CHECKPOINT = re.compile(r"(?:.*/)?torch/utils/checkpoint\.py\(|CheckpointFunctionBackward")
-_ASKED = re.compile(r"(?:.*/)?torch/utils/checkpoint\.py\(\d+\): checkpoint(?:_sequential)?$")
+_CHECKPOINT_CALL = re.compile(r"(?:.*/)?torch/utils/checkpoint\.py\(\d+\): checkpoint(?:_sequential)?$")
 _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
 _REGION = re.compile(r"(Torch-Compiled Region: [^ ]+|CompiledFunction(?:Backward)?|## Call CompiledFxGraph .*)")
 _NOT_SCOPES = re.compile(
     r"ProfilerStep|Optimizer\.zero_grad|nccl:|gloo:|record_param_comms|## Call|Torch-Compiled Region|PyTorch Profiler|TorchDynamo"
 )
-# Packages that work on the host for their caller: of the standard library, and those that make or move arrays.
+# Packages whose frames count as their caller's: of the standard library, and those that make or move arrays.
 _LIBRARIES = re.compile(
     r"(?:asyncio|collections|concurrent|ctypes|email|encodings|http|importlib|json|logging|multiprocessing|re|tomllib|unittest|urllib|xml"
     r"|PIL|cv2|einops|fsspec|h5py|numpy|pandas|pyarrow|scipy|sklearn|tqdm|triton)/"
 )
-_GENERATED = re.compile(r"c[a-z2-7]{51}")  # Inductor's files are called by their hashes
+_GENERATED = re.compile(r"c[a-z2-7]{51}")  # Inductor's files are named by their hashes
 _OPTIMIZER = re.compile(r"Optimizer\.step#(.*)")
-_NORM = re.compile(r"aten::(?:native_)?(?:group|instance)_norm")  # the kernels take one layout only
+_NORM = re.compile(r"aten::(?:native_)?(?:group|instance)_norm")  # their kernels support one layout only
 _CONVOLUTION = re.compile(r"aten::(?:cudnn_|miopen_|_)?convolution")
 _TRIES = re.compile(  # Inductor, and Triton's own autotuner
     r"CachingAutotuner\.(?:benchmark|coordinate)|\w*Benchmarker\.benchmark|benchmark_fused_nodes"
@@ -43,7 +43,7 @@ _TRIES = re.compile(  # Inductor, and Triton's own autotuner
 
 
 class Context(Struct, frozen=True):
-    """Where an op stands."""
+    """The context of an op."""
 
     scope: tuple[str, ...] = ()
     location: str = ""
@@ -51,8 +51,8 @@ class Context(Struct, frozen=True):
     backward: bool = False
     optimizer: bool = False
     recomputed: bool = False  # a forward op that a backward pass runs again
-    again: str | None = None  # where a pass is called from that repeats another
-    fixed_layout: bool = False  # inside of an op that takes a layout which the program does not choose
+    again: str | None = None  # for an op in a pass that repeats another: the line that calls the pass
+    fixed_layout: bool = False  # inside an op whose layout the program does not choose
     tried: bool = False  # a compiler measures a kernel that it may choose
 
 
@@ -60,7 +60,7 @@ NOWHERE = Context()
 
 
 class Contexts:
-    """The contexts of a trace's ops, each once in ``all``."""
+    """The contexts of a trace's ops, as indices of ``all``, which has each distinct context once."""
 
     def __init__(self, host: Host, names: Sequence[str]) -> None:
         self._host, self._names = host, names
@@ -68,15 +68,15 @@ class Contexts:
         self.has_backward = bool(len(host.name)) and bool(np.isin(host.name, started).any())
         self._numbers = Numbered({NOWHERE: 0})
         self.all = [NOWHERE]
-        self.checkpoints: dict[str, None] = {}  # the user's lines that ask for a checkpoint
-        self._known = array("i", [NONE]) * len(host.name)  # the number of the context inside of each event
-        self._known.append(0)  # that of no event: `NONE` is the last place
+        self.checkpoints: dict[str, None] = {}  # the user's lines that call torch.utils.checkpoint
+        self._known = array("i", [NONE]) * len(host.name)  # the number of the context inside each event
+        self._known.append(0)  # for no event: `NONE` is -1, the last place
         self._steps: dict[tuple[int, int, int, bool], int] = {}
 
     def of(self, places: Integers) -> Integers:
-        """The numbers of the contexts of ops; of backward ops with the scopes and locations of their forward ops."""
+        """The numbers of the contexts of ops; backward ops have the scope and location of their forward op."""
         own = self._at(places)
-        if not self._says_more:
+        if not self._has_locations:
             return own
         gradients = np.array([one.backward and not one.recomputed for one in self.all], bool)
         later = np.flatnonzero(gradients[own])
@@ -89,20 +89,20 @@ class Contexts:
 
     @cached_property
     def differentiated(self) -> frozenset[int]:
-        """The sequence numbers of ops that a backward pass ran for."""
+        """The sequence numbers of ops whose gradient was computed."""
         started = [number for number, name in enumerate(self._names) if isinstance(name, str) and name.startswith(BACKWARD)]
         return frozenset(self._host.sequence[np.isin(self._host.name, started)].tolist())
 
     def sequence(self, place: int) -> int:
-        """The number that an op has in common with its gradient, or `NONE`."""
+        """The sequence number of an op, which its gradient shares, or `NONE`."""
         return next((number for outer in self._host.around(place) if (number := int(self._host.sequence[outer])) != NONE), NONE)
 
     def sequences(self, places: Integers) -> Integers:
-        """The same of many ops."""
+        """The sequence numbers of many ops."""
         found, around = np.full(len(places), NONE), places.copy()
-        while (asked := np.flatnonzero((found == NONE) & (around != NONE))).size:
-            found[asked] = self._host.sequence[around[asked]]
-            around[asked] = self._host.parent[around[asked]]
+        while (missing := np.flatnonzero((found == NONE) & (around != NONE))).size:
+            found[missing] = self._host.sequence[around[missing]]
+            around[missing] = self._host.parent[around[missing]]
         return found
 
     def call_around(self, place: int) -> tuple[int, int, str]:
@@ -117,9 +117,9 @@ class Contexts:
         return (call, self._host.within(call), caller) if call != NONE else (place, place + 1, caller)
 
     def gradients_again(self, places: Integers, marks: Integers) -> tuple[Integers, Integers]:
-        """Which of some ops in steps belong to a node of a backward pass that already ran in the same step, and their nodes.
+        """The ops that belong to a node of a backward pass that already ran in the same step, and their nodes.
 
-        A backward pass inside of another (a checkpoint's) does not count, nor one whose gradients get gradients: both have to run.
+        A backward pass inside another (of a checkpoint) does not count, nor one whose gradients are differentiated again: both must run.
         """
         host = self._host
         node = self._backward_node(places)
@@ -147,14 +147,14 @@ class Contexts:
         return found
 
     def caller_at(self, place: int) -> str:
-        """The user's line that a thread with calls of Python is in when an event begins."""
+        """The user's line in a thread with Python frames at the begin of an event."""
         threads = distinct(self._host.thread[self._host.kind == PYTHON])
         inner = self._host.enclosing(threads, np.full(len(threads), self._host.start[place]))
         frames = (str(self._names[self._host.name[one]]) for start in inner.tolist() for one in self._host.around(start))
         return next(filter(None, map(users_line, frames)), "")
 
     def repeated(self, number: int, caller: str) -> int:
-        """The number of a context in a pass that repeats another and was called from a line."""
+        """The number of the same context in a pass that repeats another and was called from this line."""
         return self._number(replace(self.all[number], again=caller))
 
     def phase(self, context: Context) -> str:
@@ -170,11 +170,11 @@ class Contexts:
         return number
 
     def _at(self, places: Integers) -> Integers:
-        """The contexts of events themselves, from those of the events around them."""
+        """The numbers of the contexts of events, derived from those of the events around them."""
         known, steps = self._known, self._steps
-        waiting = self._waiting(places)
-        around, *told = (column[waiting].data for column in (self._host.parent, self._host.name, self._host.kind, self._host.sequence))
-        for place, outer, name, kind, sequence in zip(waiting.data, around, *told, strict=True):
+        unknown = self._unknown(places)
+        around, *rest = (column[unknown].data for column in (self._host.parent, self._host.name, self._host.kind, self._host.sequence))
+        for place, outer, name, kind, sequence in zip(unknown.data, around, *rest, strict=True):
             step = (known[outer], name, kind, sequence != NONE)
             found = steps.get(step)
             if found is None:
@@ -182,26 +182,26 @@ class Contexts:
             known[place] = found
         return np.frombuffer(known, np.int32)[places].astype(np.int64)
 
-    def _waiting(self, places: Integers) -> Integers:
-        """Of events and those around them, the ones whose contexts are not known yet, outer ones first."""
+    def _unknown(self, places: Integers) -> Integers:
+        """Of these events and those around them, the ones whose contexts are not known yet, outer ones first."""
         known = np.frombuffer(self._known, np.int32)
-        waiting = np.zeros(len(known), bool)
+        unknown = np.zeros(len(known), bool)
         level = places
         while len(level):
-            level = level[(known[level] == NONE) & ~waiting[level]]
-            waiting[level] = True
+            level = level[(known[level] == NONE) & ~unknown[level]]
+            unknown[level] = True
             level = self._host.parent[level]
-        return np.flatnonzero(waiting)
+        return np.flatnonzero(unknown)
 
     def _inside(self, outer: Context, place: int) -> Context:
-        """The context inside of an event."""
+        """The context inside an event."""
         name, kind = str(self._names[self._host.name[place]]), self._host.kind[place]
-        if outer.backward and not outer.recomputed and self._runs_again(place, name):
+        if outer.backward and not outer.recomputed and self._is_recomputed(place, name):
             outer = replace(outer, recomputed=True)
         if _TRIES.match(name):
             return replace(outer, tried=True)
         if kind == PYTHON:
-            if outer.location and not outer.backward and _ASKED.match(name):
+            if outer.location and not outer.backward and _CHECKPOINT_CALL.match(name):
                 self.checkpoints[outer.location] = None
             return _in_frame(outer, name)
         region = name if _REGION.match(name) else outer.region
@@ -209,19 +209,19 @@ class Contexts:
             optimizer = _OPTIMIZER.match(name)
             scope = () if _NOT_SCOPES.match(name) else (optimizer[1] if optimizer else name,)
             return replace(outer, scope=outer.scope + scope, region=region, optimizer=outer.optimizer or bool(optimizer))
-        if name.startswith(BACKWARD):  # one in a checkpoint is a backward pass again
+        if name.startswith(BACKWARD):  # inside a recomputed pass, this is a backward pass again
             return replace(outer, region=region, backward=True, recomputed=False)
         fixed = outer.fixed_layout or bool(_NORM.match(name) or (region and _CONVOLUTION.match(name)))  # a compiler chose the layouts
         return replace(outer, region=region, fixed_layout=fixed)
 
-    def _runs_again(self, place: int, name: str) -> bool:
-        """Whether an event in a backward pass is a forward pass: a checkpoint's, or an op that is recorded for gradients itself."""
+    def _is_recomputed(self, place: int, name: str) -> bool:
+        """Whether an event in a backward pass runs the forward pass again: a checkpoint, or an op that is itself recorded for gradients."""
         if _CHECKPOINT.match(name):
             return True
         return name.startswith("aten::") and self._host.sequence[place] != NONE
 
     def _forward_of(self, places: Integers) -> Integers:
-        """The forward op of each gradient: of those with its sequence number the last that started; `NONE` if there is none."""
+        """The forward op of each gradient: the last that started with the same sequence number; `NONE` if there is none."""
         numbers = self.sequences(places)
         known, ops = self._forward_ops
         if not len(known):
@@ -231,7 +231,7 @@ class Contexts:
 
     @cached_property
     def _forward_ops(self) -> tuple[Integers, Integers]:
-        """Sequence numbers in order, and forward ops with them, the last that started last."""
+        """Forward ops and their sequence numbers, sorted by number, then by start."""
         numbered = np.flatnonzero((self._host.sequence != NONE) & (self._host.kind == OP))
         contexts = self._at(numbered)
         forward = numbered[~np.array([one.backward for one in self.all], bool)[contexts]]
@@ -239,8 +239,8 @@ class Contexts:
         return self._host.sequence[ordered], ordered
 
     @cached_property
-    def _says_more(self) -> bool:
-        """Whether anything on the host tells ops apart by their place: frames of Python, or annotations of the user."""
+    def _has_locations(self) -> bool:
+        """Whether ops have scopes or locations: from Python frames, or annotations of the user."""
         kinds = self._host.kind
         if (kinds == PYTHON).any():
             return True
@@ -251,7 +251,7 @@ class Contexts:
 
 
 def _joined(own: Context, forward: Context) -> Context:
-    """The context of a gradient: where its forward op stands."""
+    """The context of a gradient, with scope and location of its forward op."""
     scope, location, region = forward.scope or own.scope, forward.location or own.location, own.region or forward.region
     return Context(scope, location, region, True, fixed_layout=own.fixed_layout)
 
@@ -266,8 +266,8 @@ def _in_frame(outer: Context, name: str) -> Context:
 
 
 def users_line(name: str) -> str:
-    """The place of a frame of Python, if it is neither PyTorch's, the standard library's, a library's that works on the host for its
-    caller, nor that of `roofline capture`. Traces have installed files by their path below the folder of packages.
+    """File and line of a Python frame if it is the user's; empty if it is of PyTorch, the standard library, another library that works for
+    its caller, or `roofline capture`. Traces give the path of an installed file relative to the folder of packages.
 
     >>> users_line("model/block.py(31): forward"), users_line("torch/nn/modules/linear.py(134): forward")
     ('model/block.py:31', '')

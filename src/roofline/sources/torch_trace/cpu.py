@@ -1,11 +1,11 @@
-"""Programs that ran on the CPU alone: there the ops themselves are the work, each on its thread.
+"""Programs that ran on the CPU alone, where the ops themselves are the work, each on its thread.
 
-Ops call others: some only that (`conv2d`, `linear`), some work themselves beside what they call (a convolution copies its input, a norm
-allocates its result). So the work is an op that calls no other work; a product or convolution that calls no other product; and an op that
-has a price, where those that call the same have half of their time or more to themselves.
+Ops call other ops. Some do nothing else (`conv2d`, `linear`); some also work themselves (a convolution copies its input, a norm allocates
+its result). An op counts as work if it calls no other work; if it is a product or convolution that calls no other product; or if it has a
+price, and ops of its name that call the same ops spend at least half of their time outside these.
 
-Kernels that Inductor compiled are no ops. Where Python was recorded, each is a function called ``kernel``; else they ran in what the ops in
-a call of compiled code leave over. Gloo's collectives are no ops either, but annotations on threads of its own.
+Kernels that Inductor compiled are not ops. If Python was recorded, each is a function called ``kernel``; else the time between the ops in a
+call of compiled code is taken for them. Gloo's collectives are not ops either, but annotations on threads of its own.
 """
 
 import re
@@ -21,7 +21,7 @@ from .host import Host, Launches
 from .linking import Work
 from .pricing import COMPILED_CALL
 
-# Ops that allocate, look at memory in another way, or only call others: the host's bookkeeping, not work on data.
+# Ops that allocate, make views, or only call others: bookkeeping of the host, not work on data.
 _NO_WORK = re.compile(
     r"aten::(?:empty\w*|new_empty\w*|resize_\w*|set_|as_strided_?|view|view_as|_unsafe_view|reshape|_reshape_alias|alias|t|transpose_?|permute"
     r"|expand|expand_as|slice|select|narrow|unsqueeze_?|squeeze_?|detach_?|unbind|(?:unsafe_)?(?:split\w*|chunk)|item|_local_scalar_dense|is_nonzero|to|lift_fresh"
@@ -30,7 +30,7 @@ _NO_WORK = re.compile(
     r"|detach_?|autograd::.*|\w+Backward\d*|torch::autograd::.*|ProfilerStep.*|Optimizer\..*|record_param_comms|enumerate\(.*"
     r"|TorchDynamo .*|Pregraph bytecode|AOTDispatcher .*|Torch-Compiled Region.*|CompiledFunction\w*|## Call .*"
 )
-# Products and convolutions, each with its gradients.
+# Products and convolutions, and their gradients.
 _MULTIPLIES = re.compile(r"(?:aten|mkldnn|onednn)::(?:\w*conv\w*|\w*mm|mv|addmv|dot|vdot|\w*attention\w*|mkldnn_linear\w*|mkldnn_rnn\w*)")
 
 
@@ -40,8 +40,8 @@ _DETACHES = ("aten::detach", "detach")
 
 
 def work_on_cpu(columns: Columns, host: Host) -> tuple[Launches, Work]:
-    """The ops that work, collectives, and the kernels of compiled code, as work of one device, each its own launch."""
-    ops = np.sort(np.append(_working(host, columns), _exchanged(host, columns)))
+    """The ops that work, collectives, and kernels of compiled code, as work of one device; each is its own launch."""
+    ops = np.sort(np.append(_working_ops(host, columns), _collectives(host, columns)))
     calls, begins, ends = _compiled(host, columns, ops)
     places, start, end = np.append(ops, calls), np.append(host.start[ops], begins), np.append(host.end[ops], ends)
     order = np.argsort(start, kind="stable")
@@ -64,7 +64,7 @@ def work_on_cpu(columns: Columns, host: Host) -> tuple[Launches, Work]:
 
 
 def _compiled(host: Host, columns: Columns, ops: Integers) -> tuple[Integers, Integers, Integers]:
-    """The calls of compiled code in which each kernel of it ran, and when that began and ended."""
+    """The kernels of compiled code: the call that each ran in, its begin and its end."""
     names = [number for name, number in columns.names.items() if isinstance(name, str) and COMPILED_CALL.match(name)]
     calls = np.flatnonzero(np.isin(host.name, names))
     found: list[tuple[int, int, int]] = []
@@ -81,19 +81,19 @@ def _compiled(host: Host, columns: Columns, ops: Integers) -> tuple[Integers, In
     return places, begins, ends
 
 
-def _exchanged(host: Host, columns: Columns) -> Integers:
-    """The places of Gloo's collectives, which it runs and annotates on threads of its own."""
+def _collectives(host: Host, columns: Columns) -> Integers:
+    """The places of Gloo's collectives, which it annotates on threads of its own."""
     return np.flatnonzero(np.isin(host.name, [number for name, number in columns.names.items() if str(name).startswith(_GLOO)]))
 
 
-def _working(host: Host, columns: Columns) -> Integers:
+def _working_ops(host: Host, columns: Columns) -> Integers:
     """The places of the ops that work themselves."""
     ops = np.flatnonzero(host.kind == OP)
     around = dict(zip(ops.tolist(), host.nearest(host.parent[ops], OP).tolist(), strict=True))
     alike = _alike(around, host, columns)
     works: set[int] = set()
     parts: set[int] = set()
-    for place, outer in around.items():  # what an op calls comes after it
+    for place, outer in around.items():  # an op comes before those that it calls
         if outer in works or outer in parts:
             parts.add(place)
         elif alike[place].is_work:
@@ -102,9 +102,9 @@ def _working(host: Host, columns: Columns) -> Integers:
 
 
 class _Alike(Struct):
-    """Ops of one name that call ops of the same names: their nanoseconds, and those of what may be work in what they call.
+    """Ops of one name that call ops of the same names: their total nanoseconds, and those of possible work in the ops they call.
 
-    ``multiplies`` is whether they are products by their name, ``products`` whether any that they call is one.
+    ``may`` is whether the name allows them to be work, ``multiplies`` whether they are products, ``products`` whether they call a product.
     """
 
     may: bool
@@ -122,10 +122,10 @@ class _Alike(Struct):
 
 
 def _alike(around: Mapping[int, int], host: Host, columns: Columns) -> dict[int, _Alike]:
-    """Of each op those like it. ``around`` has the op around each, in order of time, outer ones first."""
+    """The group of equal ops of each op. ``around`` has the op around each, in order of time, outer ones first."""
     names = {number: name for name, number in columns.names.items() if isinstance(name, str)}
-    asked = "c10d::" if len(_exchanged(host, columns)) else "\0"  # what they ask for runs elsewhere
-    no_work = {number for number, name in names.items() if _NO_WORK.fullmatch(name) or name.startswith(asked)}
+    elsewhere = "c10d::" if len(_collectives(host, columns)) else "\0"  # ops that only start a collective, which runs on Gloo's threads
+    no_work = {number for number, name in names.items() if _NO_WORK.fullmatch(name) or name.startswith(elsewhere)}
     multiplying = {number for number, name in names.items() if _MULTIPLIES.fullmatch(name)}
     name_of, lengths = host.name.data, (host.end - host.start).data
     inside: dict[int, int] = {}
@@ -144,14 +144,14 @@ def _alike(around: Mapping[int, int], host: Host, columns: Columns) -> dict[int,
         outer = around[place]
         inside[outer] = inside.get(outer, 0) + (length if mine.may else within)
         called.setdefault(outer, set()).update(theirs, (number,))
-    _leave_out_stopped(kinds, {columns.names.get(name, NONE) for name in _DETACHES})
+    _exclude_stopped(kinds, {columns.names.get(name, NONE) for name in _DETACHES})
     return found
 
 
-def _leave_out_stopped(kinds: Mapping[tuple[int, frozenset[int]], _Alike], detaches: set[int]) -> None:
-    """Takes ops that never ran for no work: checkpointing stops at the last op that it computes again, as soon as its inputs are there.
+def _exclude_stopped(kinds: Mapping[tuple[int, frozenset[int]], _Alike], detaches: set[int]) -> None:
+    """Excludes ops that never ran: checkpointing stops at the last op that it would recompute, once that op's inputs are there.
 
-    Such an op has detached its inputs and called nothing else, unlike others of its name.
+    Such an op has only detached its inputs, unlike others of its name.
     """
     ran = {number for number, theirs in kinds if theirs - detaches}
     for (number, theirs), mine in kinds.items():

@@ -1,7 +1,8 @@
-"""Work that was launched before the recording began: the tail of a step, matched to the ops at the same place in a recorded step.
+"""Work that was launched before the recording began: matched to the ops at the same place in a recorded step.
 
-The host runs ahead of the device, so traces begin with events whose launches are missing. On each queue they come before the first event
-with a launch, and repeat the end of a step, or more than one: aligned from the end, modulo a step, each inherits the op of its twin.
+The host runs ahead of the device, so traces begin with device events whose launches were not recorded. On each queue these come before the
+first event with a launch, and are the end of a step (or several steps). Aligned with the end of a recorded step, each of them has a twin,
+whose op it gets.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,13 +14,13 @@ from .columns import NONE
 from .host import Host
 from .linking import Work
 
-LEAST_MATCHED = 0.9  # of the events, that are equal to their twins in an alignment
-MOST_PLACES = 2_000  # at which the end of a step is looked for where no steps were annotated
+LEAST_MATCHED = 0.9  # the share of events that must equal their twins in an alignment
+MOST_PLACES = 2_000  # ends of a step that are tried if no steps were annotated
 Key = int
 
 
 def recorded_twins(work: Work, marks: Integers, host: Host) -> Integers:
-    """For each event without a launch the event with one that it repeats, or `NONE`. ``marks`` are the steps of events."""
+    """For each event without a launch, its twin: the event with a launch that it repeats, or `NONE`. ``marks`` are the steps of events."""
     twins = np.full(len(work), NONE)
     alike = _Alike(work)
     for mine in _queues(work):
@@ -46,13 +47,13 @@ def _queues(work: Work) -> Iterator[Integers]:
 
 
 def _keys(work: Work, places: Integers) -> list[Key]:
-    """What tells events apart: the kernel's number."""
+    """The numbers of the events' kernels, by which events are compared."""
     keys: list[Key] = work.kernel[places].tolist()
     return keys
 
 
 class _Alike:
-    """Whether an event without a launch is like one with: in name and kind, and in grid and bytes where it has them (on AMD it has not)."""
+    """Whether two events have the same name and kind, and the same grid and bytes if the first has them (on AMD it has not)."""
 
     def __init__(self, work: Work) -> None:
         self._kernels = [tuple(row) for row in work.kernels.tolist()]
@@ -65,14 +66,14 @@ class _Alike:
 
 
 def _references(work: Work, rest: Integers, marks: Integers) -> list[tuple[Integers, list[Key]]]:
-    """The events of each step that another follows, else of each step."""
+    """The events of each step except the last; of the last if it is the only one."""
     steps = distinct(marks[rest][marks[rest] != NONE]).tolist()
     found = [rest[marks[rest] == mark] for mark in (steps[:-1] or steps)[:8]]
     return [(places, _keys(work, places)) for places in found]
 
 
 def _ends(work: Work, lost: Integers, rest: Integers, alike: "_Alike") -> list[tuple[Integers, list[Key]]]:
-    """Without steps: all that comes before an event which ends as the lost ones do, the longest repetition first."""
+    """If there are no steps: the events up to the place where the longest repetition of the lost events ends."""
     keys, last = _keys(work, rest), _keys(work, lost)
     places = [place for place, key in enumerate(keys) if alike(last[-1], key)][:MOST_PLACES]
 
@@ -101,7 +102,7 @@ def _aligned(
 
 
 def _unique(work: Work, rest: Integers, host: Host) -> dict[Key, int]:
-    """Events that only one op with one set of arguments launches: another like them cannot be anything else."""
+    """Events, by kernel, of kernels that only one op with one set of arguments launches: a lost event of that kernel is of that op."""
     found: dict[Key, int] = {}
     ops: dict[Key, set[tuple[int, int]]] = {}
     for place, key in zip(rest.tolist(), _keys(work, rest), strict=True):

@@ -1,4 +1,4 @@
-"""Events of a trace as typed values; what nothing here asks for is skipped while it is decoded."""
+"""The types that events of a trace are decoded into; fields that are not listed here are skipped."""
 
 from decimal import Decimal
 from typing import Annotated, Any
@@ -6,47 +6,47 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-NOT_SAID = Raw(b"")
+ABSENT = Raw(b"")
 Integer = Annotated[int, Meta(ge=-(2**62), le=2**62)]
 Scalar = int | float | str | None
-Whole = int | str | None  # a number that some writers put in quotes
+Whole = int | str | None  # a number, which some profilers write in quotes
 
 
 class Args(Struct, gc=False):
-    """What an event says beside its name and time. Shapes stay text: most repeat, and only those of ops that launched work are read.
+    """The arguments of an event. Shapes stay text: most of them repeat, and only those of ops that launched work are parsed.
 
-    Fields come in the order that traces have them, in which they are found fastest.
+    Fields are in the order of traces, which is the fastest to decode.
     """
 
     sequence: Integer | None = field(name="Sequence number", default=None)
-    concrete: Raw = field(name="Concrete Inputs", default=NOT_SAID)
-    types: Raw = field(name="Input type", default=NOT_SAID)
-    strides: Raw = field(name="Input Strides", default=NOT_SAID)
-    dims: Raw = field(name="Input Dims", default=NOT_SAID)
+    concrete: Raw = field(name="Concrete Inputs", default=ABSENT)
+    types: Raw = field(name="Input type", default=ABSENT)
+    strides: Raw = field(name="Input Strides", default=ABSENT)
+    dims: Raw = field(name="Input Dims", default=ABSENT)
     device: Integer | None = None
     stream: Scalar = None
     correlation: Integer | None = None
-    grid: Raw = NOT_SAID
+    grid: Raw = ABSENT
     bytes: Whole = None
     size: Whole = None
     kind: Scalar = None
     kernel: Scalar = None
-    collective: Raw = field(name="Collective name", default=NOT_SAID)
-    nelems_in: Raw = field(name="In msg nelems", default=NOT_SAID)
-    nelems_out: Raw = field(name="Out msg nelems", default=NOT_SAID)
-    dtype: Raw = NOT_SAID
-    group_size: Raw = field(name="Group size", default=NOT_SAID)
-    kernel_num_gb: Raw = NOT_SAID
-    kernel_flop: Raw = NOT_SAID
-    kernel_kwargs: Raw = NOT_SAID
-    kernel_file: Raw = NOT_SAID
-    kernel_hash: Raw = NOT_SAID
+    collective: Raw = field(name="Collective name", default=ABSENT)
+    nelems_in: Raw = field(name="In msg nelems", default=ABSENT)
+    nelems_out: Raw = field(name="Out msg nelems", default=ABSENT)
+    dtype: Raw = ABSENT
+    group_size: Raw = field(name="Group size", default=ABSENT)
+    kernel_num_gb: Raw = ABSENT
+    kernel_flop: Raw = ABSENT
+    kernel_kwargs: Raw = ABSENT
+    kernel_file: Raw = ABSENT
+    kernel_hash: Raw = ABSENT
     allocated: Scalar = field(name="Total Allocated", default=None)
     reserved: Scalar = field(name="Total Reserved", default=None)
     device_type: Scalar = field(name="Device Type", default=None)
 
 
-# What an op's price may need beside its arguments: the field here, and what traces call it.
+# Fields that an op's price may need in addition to its arguments: the name here, and the name in traces.
 EXTRA = {
     "collective": "Collective name",
     "nelems_in": "In msg nelems",
@@ -75,14 +75,14 @@ class Event(Struct, gc=False):
 
 
 class ExactEvent(Event, gc=False):
-    """The same with times to the last digit: microseconds since 1970 with decimals, as in 2023, need more than a float has."""
+    """An event with exact times: traces of 2023 have fractional microseconds since 1970, which a float cannot represent."""
 
     ts: Decimal = Decimal(0)  # type: ignore[assignment]
     dur: Decimal = Decimal(0)  # type: ignore[assignment]
 
 
 class Head(Struct):
-    """What a trace says of itself, before its events or after them."""
+    """The fields of a trace before or after its events."""
 
     devices: Any = field(name="deviceProperties", default=None)
     distributed: Any = field(name="distributedInfo", default=None)
@@ -94,7 +94,7 @@ class Head(Struct):
 
 
 class Document(Head):
-    """The end of a trace: its last events, and what comes after them."""
+    """The end of a trace: its last events, and the fields after them."""
 
     events: Raw = field(name="traceEvents", default=Raw(b"[]"))
 

@@ -15,11 +15,11 @@ Key = tuple[int, int, int]  # the op, the launch where there is no op or a graph
 
 
 class Execution(Struct, gc=False):
-    """One execution: the op that launched it (`NONE` if no op did), its launch, its events on one device, the step of the launch and
-    the place in the program.
+    """One execution: the op that launched it (`NONE` if no op did), its launch, its events on one device, the step of the launch, and
+    the context of the op.
 
-    ``replayed`` is whether a graph launched it. One that was launched before the recording began has the ``twins`` of its events; it is not
-    ``whole`` if less than half of it was recorded.
+    ``replayed`` is whether a graph launched it. If it was launched before the recording began, ``twins`` are the twins of its events, and
+    ``whole`` is false if less than half of it was recorded.
     """
 
     op: int
@@ -34,7 +34,7 @@ class Execution(Struct, gc=False):
 
 
 class Executions(Struct):
-    """Executions in columns, as traces have millions. The events of one are those from its bound to the next."""
+    """Executions in columns, as traces have millions. The events of execution i are ``events[bounds[i] : bounds[i + 1]]``."""
 
     op: Integers
     launch: Integers
@@ -51,13 +51,13 @@ class Executions(Struct):
     def __iter__(self) -> Iterator[Execution]:
         """The executions one by one, without twins."""
         events, bounds = self.events.tolist(), self.bounds.tolist()
-        said = [column.data for column in (self.op, self.launch, self.device, self.mark, self.replayed, self.whole)]
-        for (begin, end), op, launch, device, mark, replayed, whole in zip(pairwise(bounds), *said, strict=True):
+        columns = [column.data for column in (self.op, self.launch, self.device, self.mark, self.replayed, self.whole)]
+        for (begin, end), op, launch, device, mark, replayed, whole in zip(pairwise(bounds), *columns, strict=True):
             yield Execution(op, launch, device, mark, replayed, whole, events[begin:end])
 
     @property
     def counts(self) -> Integers:
-        """How many events each has."""
+        """The number of events of each."""
         return np.diff(self.bounds)
 
     def events_of(self, place: int) -> list[int]:
@@ -65,7 +65,7 @@ class Executions(Struct):
         return found
 
     def take(self, places: Integers) -> "Executions":
-        """Some of the executions."""
+        """The executions at some places."""
         counts = self.counts[places]
         bounds = np.concatenate(([0], np.cumsum(counts)))
         events = self.events[np.repeat(self.bounds[places] - bounds[:-1], counts) + np.arange(bounds[-1])]
@@ -81,23 +81,23 @@ class Executions(Struct):
         )
 
     def with_more(self, more: Sequence[Execution]) -> "Executions":
-        """These, and more after them."""
+        """These executions, with more appended."""
         if not more:
             return self
-        said = {name: [getattr(one, name) for one in more] for name in ("op", "launch", "device", "mark", "replayed", "whole")}
-        said["events"] = [event for one in more for event in one.events]
-        said["bounds"] = (self.bounds[-1] + np.cumsum([len(one.events) for one in more], dtype=np.int64)).tolist()
+        added = {name: [getattr(one, name) for one in more] for name in ("op", "launch", "device", "mark", "replayed", "whole")}
+        added["events"] = [event for one in more for event in one.events]
+        added["bounds"] = (self.bounds[-1] + np.cumsum([len(one.events) for one in more], dtype=np.int64)).tolist()
         columns = {name: getattr(self, name) for name in self.__struct_fields__}
-        return Executions(**{name: np.append(column, np.array(said[name], column.dtype)) for name, column in columns.items()})
+        return Executions(**{name: np.append(column, np.array(added[name], column.dtype)) for name, column in columns.items()})
 
 
 def executions_of(
     work: Work, marks: Integers, twins: Integers, captured: Mapping[int, int], replayed: Flags
 ) -> tuple[Executions, list[Execution]]:
-    """Every event in the execution it belongs to, in order of time: those with a launch, and those that were launched before the recording.
+    """Groups events into executions, in order of time: those with a recorded launch, and those launched before the recording.
 
-    ``twins`` are the events that inherited ones repeat, ``captured`` the ops that the events of a graph's replay were captured from, where
-    that was recorded, ``replayed`` whether a graph launched an event.
+    ``twins`` are the events that the latter repeat; ``captured`` has, for events of a graph's replay, the ops they were captured from, if
+    that was recorded; ``replayed`` is whether a graph launched an event.
     """
     op = np.where(replayed, NONE, work.op)
     op[list(captured)] = list(captured.values())
@@ -110,7 +110,7 @@ def executions_of(
 
 
 def _grouped(work: Work, marks: Integers, op: Integers, launch: Integers, replayed: Flags, events: Integers) -> Executions:
-    """Executions of the events that have op, launch and device in common, in the order of their first events."""
+    """Executions of the events with the same op, launch and device, in the order of their first events."""
     keys = [column[events] for column in (work.device, launch, op)]
     order = np.lexsort(keys)
     begins = np.ones(len(order), bool)
@@ -133,9 +133,9 @@ def _grouped(work: Work, marks: Integers, op: Integers, launch: Integers, replay
 
 
 def _inherited(work: Work, op: Integers, twins: Integers, replayed: Flags, events: Integers) -> list[Execution]:
-    """Executions of events without a launch, by those that they repeat."""
+    """Executions of events without a launch, from the ops and launches of their twins."""
     found: list[Execution] = []
-    open_: dict[tuple[int, int], tuple[Key, Execution]] = {}  # the execution that each queue is in
+    open_: dict[tuple[int, int], tuple[Key, Execution]] = {}  # the current execution of each queue
     for event, twin in zip(events.tolist(), twins[events].tolist(), strict=True):
         device, queue, launch = int(work.device[event]), int(work.queue[event]), int(work.launch[twin])
         graph = bool(replayed[twin])

@@ -1,8 +1,8 @@
-"""Replays of CUDA and HIP graphs, event by event matched to the ops that were captured into the graph.
+"""Replays of CUDA and HIP graphs: matches each event to the op that was captured into the graph.
 
-All events of a replay share its launch. If the capture was recorded, the launches between its begin and its end that left no event on a
-device are, in order, the events of a replay in order; each was made in an op with its shapes. HIP's launches name their kernels, CUDA's
-do not: there the kinds and the number have to agree. Pieces of a model that was captured in parts are replayed in the order of capture.
+All events of a replay have the same launch. If the capture was recorded, the launches between its begin and its end that have no event on a
+device correspond in order to the events of a replay, and the op around each launch has the shapes. Launches of HIP name their kernels; for
+CUDA only the kinds and the number of launches are compared. A model that was captured in parts is replayed in the order of capture.
 """
 
 import re
@@ -23,7 +23,7 @@ _KINDS = ((MEMSET, re.compile(r"Memset", re.IGNORECASE)), (MEMCPY, re.compile(r"
 
 
 class Capture(Struct):
-    """What was captured into one graph: the op of each launch, its kind, and the kernel's name where the launch gives it."""
+    """The launches captured into one graph: the op and kind of each, and the kernel's name if it was recorded."""
 
     ops: list[int]
     kinds: list[int]
@@ -31,7 +31,7 @@ class Capture(Struct):
 
 
 class Replays(Struct):
-    """Which events graphs launched, the ops that they were captured from, and how many replays have no capture."""
+    """Whether a graph launched each event, the ops that events were captured from, and the number of replays without a capture."""
 
     replayed: Flags
     ops: dict[int, int]
@@ -96,7 +96,7 @@ def _captures(work: Work, host: Host, launches: Launches, names: Sequence[Any], 
 
 
 def _fitting(captures: Sequence[Capture], after: int, work: Work, group: Integers, names: Sequence[Any]) -> int | None:
-    """The next capture, in order and round again, that a replay may be of."""
+    """The place of the next capture, in cyclic order, that matches a replay; ``None`` if none does."""
     for step in range(len(captures)):
         place = (after + step) % len(captures)
         one = captures[place]

@@ -1,4 +1,4 @@
-"""The host's side of a trace: which op, annotation or Python function each moment on a thread lies in, and what was launched there."""
+"""The host's events of a trace, nested: the op, annotation or Python function around each moment on a thread, and the launches."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from msgspec import Struct
 from .arrays import Integers
 from .columns import ANNOTATION, NONE, OP, PYTHON, Columns
 
-ROUNDING_NS = 1_000  # by which an event may seem to outlast the one around it
+ROUNDING_NS = 1_000  # an event may end this much later than the one around it, by rounding
 
 
 class Host(Struct):
@@ -24,10 +24,10 @@ class Host(Struct):
     sequence: Integers
     extra: Integers
     parent: Integers
-    bounds: Sequence[tuple[int, int]]  # of each thread, by its number
+    bounds: Sequence[tuple[int, int]]  # the range of each thread's events, by its number
 
     def enclosing(self, thread: Integers, instant: Integers) -> Integers:
-        """The innermost event that each instant on a thread lies in, or `NONE`."""
+        """The innermost event around each instant on a thread, or `NONE`."""
         found = np.full(len(instant), NONE)
         for number, (first, last) in enumerate(self.bounds):
             mine = np.flatnonzero(thread == number)
@@ -45,7 +45,7 @@ class Host(Struct):
         return found
 
     def nearest(self, place: Integers, kind: int) -> Integers:
-        """From each event the nearest one of a kind: itself, or the first around it; `NONE` if there is none."""
+        """The nearest event of a kind for each event: itself, or the innermost around it; `NONE` if there is none."""
         found = place.copy()
         while len(self.kind):
             other = (found != NONE) & (self.kind[found] != kind)
@@ -56,13 +56,13 @@ class Host(Struct):
 
     def around(self, place: int) -> Iterator[int]:
         """An event and those around it, the innermost first."""
-        parent = self.parent.data  # a view: fast one by one
+        parent = self.parent.data  # a memoryview: fast for single items
         while place != NONE:
             yield place
             place = parent[place]
 
     def within(self, place: int) -> int:
-        """The end of the range of events that lie in one: it is the first of them."""
+        """The end of the range of an event and the events inside it, which begins with the event itself."""
         last = self.bounds[self.thread[place]][1]
         return place + 1 + int(np.searchsorted(self.start[place + 1 : last], self.end[place], side="left"))
 
@@ -91,14 +91,14 @@ def host_of(columns: Columns, origin: int) -> Host:
     parent = np.full(len(order), NONE, np.int32)
     for first, last in bounds:
         parent[first:last] = _parents(start[first:last], end[first:last], rest["kind"][first:last], first)
-    _lift(parent, end, np.flatnonzero(rest["kind"] == ANNOTATION))
+    _move_out(parent, end, np.flatnonzero(rest["kind"] == ANNOTATION))
     return Host(thread=thread, start=start, end=end, parent=parent, bounds=bounds, **rest)  # type: ignore[arg-type]
 
 
 def _outer_first(thread: Integers, start: Integers, length: Integers) -> Integers:
-    """The order of events by thread and begin, of those that begin at once the longest first.
+    """The order of events by thread and begin; events that begin at the same time are ordered by length, the longest first.
 
-    Traces are nearly in order of time, which sorts fast; by length they are not, so only the few that begin at once are sorted by it.
+    Traces are nearly sorted by time, so that sorting by time is fast; only the few events with equal begins are sorted by length.
     """
     order = np.lexsort((start, thread))
     same = (np.diff(start[order]) == 0) & (np.diff(thread[order]) == 0)
@@ -109,40 +109,40 @@ def _outer_first(thread: Integers, start: Integers, length: Integers) -> Integer
 
 
 def _narrow(column: Integers) -> Integers:
-    """A column in 32 bits where its numbers have no more: traces have millions of events."""
+    """A column in 32 bits if its numbers fit, to save memory: traces have millions of events."""
     fits = column.itemsize > 4 and len(column) and np.abs(column).max() < 2**31
     return column.astype(np.int32) if fits else column
 
 
 def _parents(start: Integers, end: Integers, kind: Integers, first: int) -> Integers:
-    """For events of one thread in order, the one around each: the nearest before it that ends after it begins.
+    """The event around each event of a thread: the nearest before it that ends after it begins.
 
-    By rounding, one inside may end a little later than the one around it. But annotations begin in one Python function (``__enter__``) and
-    end in another: of an annotation and a function, the outer one has to end last. All events look at the one before them, and as long as
-    that is not around them at the one that event looks at: what lies between is not around them either.
+    By rounding, an inner event may end a little later than the one around it. But annotations begin in one Python function (``__enter__``)
+    and end in another, so of an annotation and a function the outer one must end last. Each event starts with the event before it as a
+    candidate; a candidate that is not around it is replaced by the candidate's own, as nothing in between can be around it either.
     """
     parents = np.arange(-1, len(start) - 1)
-    waiting = np.arange(len(start))
+    unresolved = np.arange(len(start))
     crosses = bool((kind == ANNOTATION).any() and (kind == PYTHON).any())
-    while len(waiting):
-        waiting = waiting[parents[waiting] != NONE]
-        outer = parents[waiting]
-        apart = end[outer] <= start[waiting]
+    while len(unresolved):
+        unresolved = unresolved[parents[unresolved] != NONE]
+        outer = parents[unresolved]
+        not_around = end[outer] <= start[unresolved]
         if crosses:
-            crossing = (kind[waiting] != kind[outer]) & (kind[waiting] != OP) & (kind[outer] != OP)
-            apart |= crossing & (end[outer] < end[waiting])
-        waiting = waiting[apart]
-        parents[waiting] = parents[parents[waiting]]
+            crossing = (kind[unresolved] != kind[outer]) & (kind[unresolved] != OP) & (kind[outer] != OP)
+            not_around |= crossing & (end[outer] < end[unresolved])
+        unresolved = unresolved[not_around]
+        parents[unresolved] = parents[parents[unresolved]]
     return np.where(parents == NONE, NONE, parents + first)
 
 
-def _lift(parent: np.ndarray[Any, np.dtype[np.int32]], end: Integers, annotations: Integers) -> None:
-    """Takes annotations out of events that they outlast: one that a hook opens in a call of a module may be closed in the next call."""
-    waiting = annotations
-    while len(waiting):
-        waiting = waiting[parent[waiting] != NONE]
-        waiting = waiting[end[parent[waiting]] + ROUNDING_NS < end[waiting]]
-        parent[waiting] = parent[parent[waiting]]
+def _move_out(parent: np.ndarray[Any, np.dtype[np.int32]], end: Integers, annotations: Integers) -> None:
+    """Moves annotations out of events that end before them: a hook may open one in a call of a module and close it in the next call."""
+    unresolved = annotations
+    while len(unresolved):
+        unresolved = unresolved[parent[unresolved] != NONE]
+        unresolved = unresolved[end[parent[unresolved]] + ROUNDING_NS < end[unresolved]]
+        parent[unresolved] = parent[parent[unresolved]]
 
 
 def launches_of(columns: Columns, origin: int) -> Launches:

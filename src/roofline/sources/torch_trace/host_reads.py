@@ -1,6 +1,6 @@
-"""Values that the host reads back: which gaps of a device they are the reason of, beside the one in which the host waits.
+"""Values that the host reads back: the gaps of a device that they cause, in addition to the gap in which the host waits.
 
-A host that reads again and again, or one that is faster than its device but waits for it once in a step, launches late after each read.
+After each read, a host that reads often, or that is faster than its device but waits once in a step, launches late for some time.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -15,20 +15,20 @@ from .linking import Work, used_launches
 from .recording_cost import launching_time
 from .rows import PS
 
-OFTEN, CLOSE = 4, 32  # waits for the device in a row, and launches from one to the next: the host never gets ahead there
-HELD_UP = 4  # launches that a read delays
-LEAD = 0.9  # of the device's time: a host that takes less gets ahead, unless it waits
+LEAST_IN_ROW, CLOSE = 4, 32  # so many waits with at most so many launches between them keep the host from getting ahead
+DELAYED_LAUNCHES = 4  # launches that each read delays
+LEAD = 0.9  # a host that takes less than this share of the device's time gets ahead, unless it waits
 
 
 def mark_reads(gaps: Iterable[Gap], work: Work, launches: Launches, waits: Collection[int]) -> None:
-    """Marks each gap that ends among waits for the device which follow each other closely with when the next of them ends."""
+    """Sets ``read`` of gaps among frequent waits for the device: when the next wait ends."""
     places = np.flatnonzero(np.isin(launches.name, list(waits)))
     places = places[np.argsort(launches.start[places], kind="stable")]
-    if len(places) < OFTEN:
+    if len(places) < LEAST_IN_ROW:
         return
     starts = launches.start[places]
     launched = np.searchsorted(np.sort(launches.start[used_launches(work.launch, launches)]), starts)  # before each wait
-    often = _often(np.diff(launched).tolist())
+    often = _in_long_runs(np.diff(launched).tolist())
     for gap in gaps:
         after = int(np.searchsorted(starts, (gap.launched or 0) // PS))
         if gap.launched is not None and after < len(places) and often[after]:
@@ -44,9 +44,9 @@ def mark_lost_leads(
     captured: Collection[int],
     waits: Collection[int],
 ) -> None:
-    """Tells of gaps that follow a wait for the device in their step when that was, if only waits keep the host from being ahead.
+    """Sets ``read`` of gaps that follow a wait for the device in the same step, if only waits keep the host from getting ahead.
 
-    It is one that takes less time than the device does, but for waiting and for the profiler.
+    That is, if the host's time, without waiting and recording, is less than the device's.
     """
     steps = sorted(part.steps.values(), key=lambda step: step.begin_ps)
     places = np.flatnonzero(np.isin(launches.name, list(waits)) & ~np.isin(launches.thread, list(captured)))
@@ -68,12 +68,12 @@ def mark_lost_leads(
             gap.read = (int(ends[before]) - 1) * PS
 
 
-def _often(between: Sequence[int]) -> list[bool]:
-    """Of waits with so many launches between them, whether each belongs to many in a row.
+def _in_long_runs(between: Sequence[int]) -> list[bool]:
+    """For waits with these numbers of launches between them, whether each follows another in a run of at least `LEAST_IN_ROW`.
 
-    Many in a row hold up a few launches more until the next, those of the next step.
+    A run also delays a few launches after it, so the next wait counts too if there are only few before it.
 
-    >>> _often([2, 2, 2, 12, 2, 2, 2, 90])
+    >>> _in_long_runs([2, 2, 2, 12, 2, 2, 2, 90])
     [False, True, True, True, True, True, True, True, False]
     """
     runs: list[list[int]] = [[0]]
@@ -84,9 +84,9 @@ def _often(between: Sequence[int]) -> list[bool]:
             runs.append([place])
     found = [False] * (len(between) + 1)
     for run, after in zip(runs, [*runs[1:], []], strict=True):
-        if len(run) >= OFTEN:
+        if len(run) >= LEAST_IN_ROW:
             for place in run[1:]:
                 found[place] = True
-            if after and between[after[0] - 1] <= HELD_UP * len(run):
+            if after and between[after[0] - 1] <= DELAYED_LAUNCHES * len(run):
                 found[after[0]] = True
     return found

@@ -1,4 +1,4 @@
-"""Why the devices of a trace were idle: what the host's threads did in the gaps between their work (`roofline.sources.idle`)."""
+"""The reasons for idle time of a trace's devices, from what the host's threads did in the gaps (`roofline.sources.idle`)."""
 
 import re
 import sys
@@ -28,10 +28,10 @@ from .rows import PS
 _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
 _BUILTIN = re.compile(r"<built-in (?:method|function) (?P<function>\w+)")
 _LOADER = re.compile(r"enumerate\(DataLoader\)|DataLoader|dataloader")
-_LOADS = Frame("library", "", "enumerate(DataLoader)")
-# Methods of PyTorch's own objects; torch.relu is a method of a type.
+_LOADING = Frame("library", "", "enumerate(DataLoader)")
+# Methods of PyTorch's objects; torch.relu shows as a method of a type.
 _TENSORS = re.compile(r"<built-in \w+ \w+ of (?:Tensor|Parameter|type|torch\.[\w.]+|pybind11_builtins\.\w+) object")
-# Ops that read a value back from the device, as the user writes them.
+# Ops that read a value back from the device, and the user's name for them.
 _READ_BACK = {
     "aten::item": "item",
     "aten::_local_scalar_dense": "item",
@@ -47,23 +47,23 @@ _READ_BACK = {
 }
 
 
-LOOK_BACK = 16  # events before an instant, of which the last one to end is looked for
-BETWEEN_OPS = 200_000  # nanoseconds that Python may take from one op to the next
-UNSEEN = 500_000  # where its calls were not recorded, such as those of hooks, of backward() and of optimizers
+LOOK_BACK = 16  # events before an instant that are searched for the last one to end
+BETWEEN_OPS_NS = 200_000  # the longest time between two ops that counts as launching
+UNRECORDED_NS = 500_000  # the same if Python calls were not recorded, such as those of hooks, of backward() and of optimizers
 _PLANNED = re.compile(r"aten::_?(?:cudnn|miopen)_|aten::_\w+_(?:cudnn|miopen)_")
-_RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")  # how torch.compile calls what is left of a function
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")  # torch.compile's name for the rest of a function after a graph break
 _ALLOCATION = re.compile(r"(?:cuda|hip)(?:Malloc|Free)(?!Async|Host)|cuMem(?:Alloc|Free|Create|Map|Unmap|Release|SetAccess)(?!Async|Host)")
-_COMPUTED = re.compile(r"aten::(?!(?:new_)?empty|resize|set_|detach|record_stream)")  # those wait for memory, if they take long
+_COMPUTED = re.compile(r"aten::(?!(?:new_)?empty|resize|set_|detach|record_stream)")  # the excluded ops wait for memory if they take long
 _KEEPS_STACK = re.compile(r"torch/fx/traceback\.py\(\d+\): format_stack")  # of each op, for anomaly detection
 _CHECK = "aten::isnan"
 CHECKED = 0.5  # of the nodes of backward passes that look for NaN: a program's own checks are of a few gradients
-COMPUTES = 200_000  # nanoseconds from which on an op that launches nothing computes on the host: others take microseconds
-PLANNED = 64  # calls of the runtime in an op that builds a plan: a recurrent network, which makes thousands, takes its time for them
-PLANS = 2_000_000  # nanoseconds from which on the host's part of such an op builds a plan: with one at hand it takes microseconds
+COMPUTE_NS = 200_000  # an op that launches nothing and takes longer computes on the host; other ops take microseconds
+PLAN_CALLS = 64  # an op with more runtime calls takes its time for those (a recurrent network makes thousands), not for a plan
+PLAN_NS = 2_000_000  # an op of cuDNN or MIOpen that takes longer builds a plan; with a cached plan it takes microseconds
 
 
-class Waiting(Struct):
-    """A device that waits: what ran on it, when it was busy, and its part of the recording."""
+class IdleDevice(Struct):
+    """A device: its number, its busy intervals, and its part of the recording."""
 
     number: int
     busy: Integers
@@ -71,7 +71,7 @@ class Waiting(Struct):
 
 
 def explain(
-    devices: Sequence[Waiting],
+    devices: Sequence[IdleDevice],
     work: Work,
     host: Host,
     launches: Launches,
@@ -81,15 +81,15 @@ def explain(
     unrecorded: tuple[float, float, int] | None = None,
     on_cpu: bool = False,
 ) -> list[Idle]:
-    """The reasons of each device's idle time; ``captured`` are threads of another recording.
+    """The reasons for each device's idle time; ``captured`` are threads of another recording.
 
-    ``unrecorded`` is how long steps took before the recording (`recording_cost.fit_recording`).
+    ``unrecorded`` is the duration of steps before the recording (`recording_cost.fit_recording`).
     """
-    looked = [gaps_between((one.busy * PS).data, one.part.steps, len(devices)) for one in devices]
+    gaps_by_device = [gaps_between((one.busy * PS).data, one.part.steps, len(devices)) for one in devices]
     if not len(launches.start) or not len(host.start):
-        return [unexplained(gaps) for gaps in looked]
+        return [unexplained(gaps) for gaps in gaps_by_device]
     waits = [number for number in distinct(launches.name).tolist() if re.search(WAITS, str(names[number]))]
-    for one, gaps in zip(devices, looked, strict=True):
+    for one, gaps in zip(devices, gaps_by_device, strict=True):
         _neighbours(one.number, gaps, work, launches, names)
         if on_cpu:
             mark_recording_between(gaps, host, names, PS)
@@ -101,11 +101,11 @@ def explain(
             mark_reads(gaps, work, launches, waits)
             mark_lost_leads(gaps, one.part, host, launches, names, captured, waits)
     threads = _Threads(host, launches, names, captured, on_cpu=on_cpu)
-    return [explained(gaps, threads, several=len(devices) > 1) for gaps in looked]
+    return [explained(gaps, threads, several=len(devices) > 1) for gaps in gaps_by_device]
 
 
 def _neighbours(device: int, gaps: Sequence[Gap], work: Work, launches: Launches, names: Sequence[Any]) -> None:
-    """Finds the work on either side of each gap: who launched what ended it, and the copies there."""
+    """Finds the work on both sides of each gap: the launch of the work that ended it, and copies."""
     mine = np.flatnonzero(work.device == device)
     starts, ends = work.start[mine], work.end[mine]
     by_end = np.argsort(ends, kind="stable")
@@ -130,34 +130,34 @@ def _copy(work: Work, names: Sequence[Any], event: int) -> tuple[str, int]:
 
 
 class _Threads:
-    """What each thread of the host did at an instant."""
+    """The activity of each host thread at an instant."""
 
     def __init__(self, host: Host, launches: Launches, names: Sequence[Any], captured: Collection[int], *, on_cpu: bool) -> None:
         self._host, self._launches, self._names, self._captured, self._on_cpu = host, launches, names, captured, on_cpu
         self.with_frames = "with_stack=True"
-        self.changed: Callable[[str], str] = lambda function: ""  # traces do not say which shapes led to a compilation
+        self.changed: Callable[[str], str] = lambda function: ""  # traces do not record which shapes caused a compilation
         self._known: dict[tuple[tuple[int, int], ...], Activity] = {}
-        self._spoken: dict[tuple[int, int], str | Frame] = {}
+        self._words: dict[tuple[int, int], str | Frame] = {}
         self._bounds = [tuple(map(int, np.searchsorted(launches.thread, (number, number + 1)))) for number in range(len(host.bounds))]
         self.has_frames = bool((host.kind == PYTHON).any())
-        telling = host.kind == (PYTHON if self.has_frames else ANNOTATION if (host.kind == ANNOTATION).any() else OP)
-        telling &= ~np.isin(host.thread, list(captured))
-        counts = np.bincount(host.thread[telling], minlength=1)
+        of_driver = host.kind == (PYTHON if self.has_frames else ANNOTATION if (host.kind == ANNOTATION).any() else OP)
+        of_driver &= ~np.isin(host.thread, list(captured))
+        counts = np.bincount(host.thread[of_driver], minlength=1)
         self.driver: int | None = int(np.argmax(counts))
 
     @cached_property
     def _launching(self) -> tuple[memoryview, memoryview]:
-        """When ops and annotations of the threads that launch work begin, and when they end, both in order of time."""
+        """The begins and the ends of ops and annotations on threads that launch work, both sorted."""
         host, threads = self._host, np.setdiff1d(distinct(self._launches.thread), list(self._captured), assume_unique=True)
         seen = np.isin(host.kind, (OP, ANNOTATION)) & np.isin(host.thread, threads)
         return np.sort(host.start[seen]).data, np.sort(host.end[seen]).data
 
     def running_since(self, line: int | None, instant: int | None) -> int | None:
-        """In eager mode every launch is independent."""
+        """Always ``None``: launches in a trace do not belong to runs of a program."""
         return None
 
     def at(self, line: int | None, instant: int) -> Activity:
-        """What a thread did at an instant."""
+        """The activity of a thread at an instant."""
         if line is None:
             return NOTHING
         stack = self._stack(line, instant // PS)
@@ -172,8 +172,8 @@ class _Threads:
             kind, word = own
             callee, detail = (word, "") if kind == "python" else ("", word)
             return Activity(kind, found.function, found.location, callee, detail)
-        quiet = found.kind == "python" and not found.callee and not loads_data(found.function)
-        if (quiet or (not found.kind and not self.has_frames)) and self._between_ops(line, instant // PS):
+        calls_nothing = found.kind == "python" and not found.callee and not loads_data(found.function)
+        if (calls_nothing or (not found.kind and not self.has_frames)) and self._between_ops(line, instant // PS):
             return Activity("launch", found.function, found.location, caller=found.caller)
         return found
 
@@ -202,53 +202,54 @@ class _Threads:
         return kind == NONE and bool(_ALLOCATION.match(str(self._names[name])))
 
     def _own_work(self, line: int, instant: int) -> tuple[str, str] | None:
-        """What a long op does on the host itself: it builds a plan for shapes that are new to cuDNN or MIOpen, or computes there.
+        """The kind of activity and the words for a long op that works on the host itself; ``None`` if there is none.
 
-        One that computes launches nothing. With the kind of activity, in words. On the CPU such ops are the work itself, not idle time.
+        Such an op builds a plan of cuDNN or MIOpen for new shapes, or computes on the host and launches nothing. In traces of the CPU alone
+        such ops are the work itself, not idle time.
         """
         if self._on_cpu:
             return None
         host = self._host
         inner = next((one for one in self._open(line, instant) if host.kind[one] == OP), NONE)
-        if inner == NONE or host.end[inner] - host.start[inner] < COMPUTES:
+        if inner == NONE or host.end[inner] - host.start[inner] < COMPUTE_NS:
             return None
         name, begin, end = str(self._names[host.name[inner]]), int(host.start[inner]), int(host.end[inner])
         if _PLANNED.match(name):
             library = "MIOpen" if "miopen" in name else "cuDNN"
-            plans = end - begin >= PLANS and self._called(line, begin, end) <= PLANNED
+            plans = end - begin >= PLAN_NS and self._called(line, begin, end) <= PLAN_CALLS
             return ("compile", f"a plan of {library} for {name.removeprefix('aten::')}") if plans else None
         return ("python", name.removeprefix("aten::")) if _COMPUTED.match(name) and not self._called(line, begin, end) else None
 
     def _called(self, line: int, begin: int, end: int) -> int:
-        """How many calls of the runtime a thread made."""
-        starts, bounds = self._launches.start.data, self._bounds[line]  # a view: numpy takes longer for one instant
+        """How many runtime calls a thread made between two instants."""
+        starts, bounds = self._launches.start.data, self._bounds[line]  # a memoryview: numpy is slower for a single instant
         return bisect_left(starts, end, *bounds) - bisect_left(starts, begin, *bounds)
 
     def _between_ops(self, line: int, instant: int) -> bool:
-        """Whether a thread is between two ops that follow each other closely: in Python that launches.
+        """Whether a thread is between two ops that follow each other closely, so that it runs Python code that launches.
 
-        Where its calls were not recorded, that thread may wait for the one that runs the backward pass.
+        If Python calls were not recorded, ops of all launching threads count: this thread may wait for that of the backward pass.
         """
         if not self.has_frames:
             starts, ends = self._launching
             ended, begun = bisect_right(ends, instant), bisect_left(starts, instant)
-            return ended > 0 and begun < len(starts) and starts[begun] - ends[ended - 1] < UNSEEN
+            return ended > 0 and begun < len(starts) and starts[begun] - ends[ended - 1] < UNRECORDED_NS
         (first, last), starts, ends = self._host.bounds[line], self._host.start.data, self._host.end.data
         place = bisect_right(starts, instant, first, last)
         if place in (first, last):
             return False
         before = max(ends[one] for one in range(max(first, place - LOOK_BACK), place) if ends[one] <= instant or one == place - 1)
-        return starts[place] - min(before, instant) < BETWEEN_OPS
+        return starts[place] - min(before, instant) < BETWEEN_OPS_NS
 
     def _open(self, line: int, instant: int) -> Iterator[int]:
-        """The events that are open on a thread at an instant, the innermost first."""
+        """The open events of a thread at an instant, the innermost first."""
         first, last = self._host.bounds[line]
         place = bisect_right(self._host.start.data, instant, first, last) - 1
         ends = self._host.end.data
         return (one for one in self._host.around(place if place >= first else NONE) if ends[one] > instant)
 
     def _stack(self, line: int, instant: int) -> tuple[tuple[int, int], ...]:
-        """The events that are open on a thread, the outermost first, by kind and name; a call of the runtime comes last."""
+        """Kind and name of a thread's open events, the outermost first; a runtime call comes last."""
         kinds, names = self._host.kind.data, self._host.name.data
         found = [(kinds[one], names[one]) for one in self._open(line, instant)]
         found.reverse()
@@ -263,8 +264,8 @@ class _Threads:
         found = activity(words)
         if caller := _caller(words, found.location):
             found = replace(found, caller=caller)
-        if found.kind in ("launch", "copy") and _LOADS in words:  # ops on the host that put a batch together
-            return Activity("python", found.function, found.location, "" if loads_data(found.function) else _LOADS.function)
+        if found.kind in ("launch", "copy") and _LOADING in words:  # ops on the host that assemble a batch
+            return Activity("python", found.function, found.location, "" if loads_data(found.function) else _LOADING.function)
         if found.kind != "wait" or found.detail:
             return found
         read = next((_READ_BACK[name] for _, number in stack if (name := str(self._names[number])) in _READ_BACK), "")
@@ -272,13 +273,13 @@ class _Threads:
 
     def _word(self, kind: int, number: int) -> str | Frame:
         key = (kind, number)
-        if key not in self._spoken:
-            self._spoken[key] = _word(kind, str(self._names[number]))
-        return self._spoken[key]
+        if key not in self._words:
+            self._words[key] = _word(kind, str(self._names[number]))
+        return self._words[key]
 
 
 def _caller(words: Sequence[str | Frame], location: str) -> str:
-    """The user's function that called the outermost module, unless that is the one in which a thread is."""
+    """The user's function that called the outermost module; empty if that is the one at ``location``."""
     frames = [one for one in words if isinstance(one, Frame)]
     module = next((place for place, one in enumerate(frames) if one.function.startswith(MODULE)), 0)
     callers = [one for one in frames[:module] if one.owner == "user"]
@@ -289,7 +290,7 @@ def _caller(words: Sequence[str | Frame], location: str) -> str:
 
 
 def _word(kind: int, name: str) -> str | Frame:
-    """An event in the words of `roofline.sources.host_activity`.
+    """An event in the form that `roofline.sources.host_activity` expects: a name or a frame.
 
     >>> _word(PYTHON, "train.py(31): load_batch").owner, _word(PYTHON, "torch/nn/modules/linear.py(134): forward").owner
     ('user', 'framework')
@@ -297,10 +298,10 @@ def _word(kind: int, name: str) -> str | Frame:
     if kind == PYTHON:
         return _frame(name)
     if _LOADER.search(name):
-        return _LOADS
+        return _LOADING
     if compiles(kind, name):
         return "backend_compile"
-    if name.startswith("Optimizer."):  # what the optimizer does in Python leads to its launches
+    if name.startswith("Optimizer."):  # the optimizer's Python code counts as launching
         return f"aten::{name}"
     return f"aten::{name}" if kind == OP and not name.startswith(("aten::", "autograd::")) else name
 

@@ -1,4 +1,4 @@
-"""Intervals of time in columns: what they cover together, and what each covers that those before it do not."""
+"""Intervals of time in columns: their union, and the part of each that no earlier one covers."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from .arrays import Integers
 
 
 def uncovered(start: Integers, end: Integers) -> Integers:
-    """Of intervals in order of their begins, how much of each no earlier one covers. They add up to what all of them cover.
+    """The length of each interval that no earlier one covers; intervals are sorted by begin. The sum is the length of their union.
 
     >>> uncovered(np.array([0, 2, 3, 20]), np.array([10, 5, 12, 21])).tolist()
     [10, 0, 2, 1]
@@ -19,7 +19,7 @@ def uncovered(start: Integers, end: Integers) -> Integers:
 
 
 def merged(start: Integers, end: Integers) -> Integers:
-    """What intervals in order of their begins cover, as disjoint ones: begin, end, begin, end, …
+    """The union of intervals, which are sorted by begin, as disjoint intervals: begin, end, begin, end, …
 
     >>> merged(np.array([0, 2, 20]), np.array([10, 12, 21])).tolist()
     [0, 12, 20, 21]
@@ -33,7 +33,7 @@ def merged(start: Integers, end: Integers) -> Integers:
 
 
 def covered(intervals: Integers, begin: Integers, end: Integers) -> Integers:
-    """How much of each span disjoint intervals in order cover.
+    """The length of each span that is covered by sorted, disjoint intervals.
 
     >>> covered(np.array([0, 10, 20, 30]), np.array([5, 12]), np.array([25, 15])).tolist()
     [10, 0]

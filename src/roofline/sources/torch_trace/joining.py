@@ -1,4 +1,4 @@
-"""Columns of several recordings made one: of the sections of a trace, and of a trace and the captures of its graphs."""
+"""Merges columns: of the sections of a trace, and of a trace and the captures of its graphs."""
 
 import numpy as np
 
@@ -6,9 +6,9 @@ from .columns import ANNOTATION, HOST_COLUMNS, LAUNCH_COLUMNS, NONE, Columns
 
 
 def append(columns: Columns, other: Columns) -> None:
-    """Takes over everything of another section of the same trace."""
+    """Appends another section of the same trace."""
     names, threads, grids, arguments, extras, queues = (
-        np.array([*(mine[one] for one in theirs), NONE])  # the last one for NONE itself
+        np.array([*(mine[one] for one in theirs), NONE])  # the last is for `NONE`, which is -1
         for mine, theirs in (
             (columns.names, other.names),
             (columns.threads, other.threads),
@@ -22,21 +22,21 @@ def append(columns: Columns, other: Columns) -> None:
         [*(columns.kernels[int(names[name]), kind, int(grids[grid]), moved] for name, kind, grid, moved in other.kernels), NONE]
     )
     new = {"name": names, "thread": threads, "arguments": arguments, "extra": extras, "queue": queues, "kernel": kernels}
-    columns.take_memory(other)
+    columns.merge_peaks(other)
     for mine, theirs in ((columns.host, other.host), (columns.launches, other.launches), (columns.device, other.device)):
         mine.append(theirs, new)
 
 
 def absorb(columns: Columns, other: Columns) -> None:
-    """Takes over what another recording of the program launched without running it: the captures of graphs, with the ops around them.
+    """Adds the launches of another recording that did not run on a device, which are graph captures, and the ops around them.
 
-    Its threads stay apart from those here, its time lies before. Its annotations are not steps of this recording.
+    They get threads of their own and times before this recording. Annotations are left out, as they are not steps of this recording.
     """
     names, arguments, extras = (
         np.array([*(mine[one] for one in theirs), NONE])
         for mine, theirs in ((columns.names, other.names), (columns.arguments, other.arguments), (columns.extras, other.extras))
     )
-    columns.take_memory(other)  # a replay works in the memory that was allocated while its graph was captured
+    columns.merge_peaks(other)  # a replay uses the memory that was allocated while its graph was captured
     threads = np.array([columns.threads["captured", *thread] for thread in other.threads], np.int64)
     columns.captured.update(threads.tolist())
     shift = columns.begin() - other.end() - 1
@@ -53,12 +53,12 @@ def absorb(columns: Columns, other: Columns) -> None:
         extra=extras[host["extra"]][kept],
     )
     calls = {name: other.launches.take(name) for name in LAUNCH_COLUMNS}
-    silent = ~np.isin(calls["correlation"], other.device.take("correlation"))
+    captured = ~np.isin(calls["correlation"], other.device.take("correlation"))
     columns.launches.extend(
-        thread=threads[calls["thread"]][silent],
-        start=calls["start"][silent] + shift,
-        length=calls["length"][silent],
-        name=names[calls["name"]][silent],
-        correlation=np.full(int(silent.sum()), NONE),
-        extra=extras[calls["extra"]][silent],
+        thread=threads[calls["thread"]][captured],
+        start=calls["start"][captured] + shift,
+        length=calls["length"][captured],
+        name=names[calls["name"]][captured],
+        correlation=np.full(int(captured.sum()), NONE),
+        extra=extras[calls["extra"]][captured],
     )

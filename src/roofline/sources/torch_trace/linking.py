@@ -1,7 +1,7 @@
-"""What launched each event of a device: a call of the runtime by correlation id, and the op that call was made in.
+"""Links each device event to its launch, a runtime call with the same correlation id, and to the op around that call.
 
-Correlation comes first. ``External id`` would do for new traces, but in those of 2022 and 2023 it holds the correlation id on the devices'
-events, and names the wrong op without a sign.
+``External id`` would link new traces directly, but in traces of 2022 and 2023 device events have the correlation id there, which would
+silently give wrong ops.
 """
 
 import numpy as np
@@ -15,9 +15,9 @@ TAKEN_TWICE = ("aten::isnan",)
 
 
 class Work(Struct):
-    """Events of all devices in order of time: the launch each came from, and the op around that, where there are.
+    """Events of all devices in order of time, each with its launch and the op around that, or `NONE`.
 
-    ``kernel`` is a number into ``kernels``: name, kind, grid and bytes, the first three by their numbers in turn.
+    ``kernel`` is a row of ``kernels``: name, kind, grid and bytes, of which name and grid are numbers into lists.
     """
 
     device: Integers
@@ -45,7 +45,7 @@ class Work(Struct):
 
 
 def work_of(columns: Columns, origin: int, host: Host, launches: Launches) -> Work:
-    """The devices' events, each led back to what launched it."""
+    """The devices' events, each linked to its launch and op."""
     table = columns.device
     start = table.take("start") - origin
     order = np.argsort(start, kind="stable")
@@ -53,7 +53,7 @@ def work_of(columns: Columns, origin: int, host: Host, launches: Launches) -> Wo
     end = start + table.take("length")[order]
     launch = _matched(table.take("correlation")[order], start, launches)
     used = used_launches(launch, launches)
-    inside = np.full(len(launches.start) + 1, NONE)  # the last one for NONE itself
+    inside = np.full(len(launches.start) + 1, NONE)  # the last is for `NONE`, which is -1
     inside[used] = host.nearest(host.enclosing(launches.thread[used], launches.start[used]), OP)
     op = _told_whole(inside, columns, host)[launch]
     rest = {name: table.take(name)[order] for name in ("device", "queue", "kernel", "extra")}
@@ -72,14 +72,14 @@ def _told_whole(ops: Integers, columns: Columns, host: Host) -> Integers:
 
 
 def used_launches(launch: Integers, launches: Launches) -> Integers:
-    """The launches that some events came from, each once."""
+    """The launches of some events, each once."""
     used = np.zeros(len(launches.start), bool)
     used[launch[launch != NONE]] = True
     return np.flatnonzero(used)
 
 
 def _matched(correlation: Integers, start: Integers, launches: Launches) -> Integers:
-    """The launch with each correlation id; of several, as ids may be used again, the last before the work began."""
+    """The launch with each correlation id; if an id was used several times, the last launch before the work began."""
     order = np.lexsort((launches.start, launches.correlation))
     ids = launches.correlation[order]
     first, last = np.searchsorted(ids, correlation, side="left"), np.searchsorted(ids, correlation, side="right")

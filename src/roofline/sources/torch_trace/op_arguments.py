@@ -1,4 +1,4 @@
-"""Arguments of ops as traces write them: dimensions, types, strides and values in four lists, in the order of the op's schema."""
+"""Parses the arguments of ops in traces: four lists with dimensions, types, strides and values, in the order of the op's schema."""
 
 import math
 import re
@@ -11,7 +11,7 @@ from ...torch_prices import CPP_TYPES, Tensor
 
 _TENSORS = ("TensorList", "Tensor[]")
 _NUMBER = re.compile(r"-?\d+")
-_LARGEST = 2**63 - 1  # elements of a tensor, and any whole number that PyTorch writes
+_LARGEST = 2**63 - 1  # the most elements of a tensor, and the largest integer that PyTorch writes
 _WORDS = {"True": True, "False": False, "None": None, "": None}
 
 
@@ -47,7 +47,7 @@ def _argument(kind: Any, dims: Any, strides: Any, value: Any) -> Any:
 
 
 def _tensors(dims: Any, strides: Any) -> tuple[Tensor, ...] | None:
-    """The tensors of a list, whose number formats traces leave out; one of more than 30 is left out altogether."""
+    """The tensors of a list; traces do not record their number formats, and leave out lists of more than 30."""
     if not isinstance(dims, list) or not dims:
         return None
     found = [_tensor(one, None, _at(strides, place) if isinstance(strides, list) else None) for place, one in enumerate(dims)]
@@ -70,7 +70,7 @@ def _sizes(held: Any) -> tuple[int, ...] | None:
 
 
 def _value(text: Any) -> Any:
-    """A number, a truth value, a list of either, a word, or nothing.
+    """The value in a text: a number, a boolean, ``None``, a tuple of these, or the text itself.
 
     >>> _value("[1, 1]"), _value("False"), _value("1e-05"), _value("cuda:0"), _value("")
     ((1, 1), False, 1e-05, 'cuda:0', None)
@@ -89,8 +89,8 @@ def _value(text: Any) -> Any:
         return text
 
 
-def said_beside(pairs: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
-    """What an op says beside its arguments, by the names that traces use."""
+def extra_fields(pairs: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
+    """The decoded extra fields of an op, by their names in traces."""
     found = {}
     for name, text in pairs:
         try:
@@ -107,12 +107,12 @@ def _first(args: Sequence[Any]) -> list[Tensor]:
 
 
 def first_shapes(args: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
-    """The shapes of an op's first tensors, those that its label names."""
+    """The shapes of an op's first tensors, which its label shows."""
     return tuple([tuple(one.shape) for one in _first(args)])
 
 
 def label(name: str, args: Sequence[Any]) -> str:
-    """An op as a person would write it: its name and the shapes and format of its first tensors.
+    """A short label for an op: its name and the shapes and format of its first tensors.
 
     >>> label("aten::mm", (Tensor((8, 4), CPP_TYPES["float"]), Tensor((4, 2), CPP_TYPES["float"])))
     'mm 8x4, 4x2 fp32'
@@ -127,7 +127,7 @@ def label(name: str, args: Sequence[Any]) -> str:
 
 
 def wide_share(args: Sequence[Any]) -> float:
-    """The share of the bytes of an op's tensors, those of lists too, that are of 32-bit floats; 0 where no format is known.
+    """The share of 32-bit floats in the bytes of an op's tensors, including those in lists; 0 if no format is known.
 
     >>> wide_share((Tensor((4,), CPP_TYPES["float"]), [Tensor((8,), CPP_TYPES["c10::BFloat16"])]))
     0.5

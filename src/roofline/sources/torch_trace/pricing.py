@@ -1,7 +1,7 @@
-"""The price of each execution: from its op's arguments and what it launched, or those of an op around it.
+"""The price of each execution, from the arguments of its op and the kernels it launched.
 
-The innermost op is the one to price, once however many kernels it launched; ops around it only give context. If it has no price, the
-nearest op around it that has one is used for everything launched inside it.
+The innermost op is priced, once, however many kernels it launched; ops around it only give context. If it has no price, the nearest op
+around it that has one is priced instead, together with everything launched inside it.
 """
 
 import re
@@ -20,7 +20,7 @@ from .columns import KERNEL, MEMCPY, MEMSET, NONE, OP, Columns, Numbered
 from .executions import Execution, Executions
 from .host import Host, Launches
 from .linking import Work
-from .op_arguments import arguments, said_beside
+from .op_arguments import arguments, extra_fields
 
 LONGEST_SIZE = 20  # digits of a side of a grid
 _KINDS = {KERNEL: "kernel", MEMCPY: "memcpy", MEMSET: "memset"}
@@ -32,13 +32,13 @@ _COPIES = {
     "hipMemcpyDeviceToHost": "DtoH",
     "hipMemcpyDeviceToDevice": "DtoD",
 }
-COMPILED_CALL = re.compile(r"## Call CompiledFxGraph (\w{1,6}).*")  # around the ops and kernels of a graph, by its hash
+COMPILED_CALL = re.compile(r"## Call CompiledFxGraph (\w{1,6}).*")  # the annotation around a compiled graph, with its hash
 _OPTIMIZERS = ("aten::_foreach", "aten::_fused", "aten::_amp")
 UNKNOWN = Priced(cost=None)
 
 
 class PricedOp(Struct, frozen=True):
-    """A call with its price: the op's name, its arguments, and what it costs once."""
+    """A call with its price: the op's name, its arguments, and the price of one call."""
 
     name: str
     args: tuple[Any, ...]
@@ -46,36 +46,36 @@ class PricedOp(Struct, frozen=True):
 
 
 class Prices:
-    """Prices of executions; calls that are alike in everything that is recorded are priced once, and have one number into ``ops``."""
+    """Prices of executions. Calls that are equal in everything recorded are priced once, and share one index of ``ops``."""
 
     def __init__(self, columns: Columns, host: Host, launches: Launches, work: Work, network: Network | None, world: int | None) -> None:
         self._host, self._work, self._network, self.world = host, work, network, world
         self.names: Sequence[Any] = list(columns.names)
         self._texts, self._extras = list(columns.arguments), list(columns.extras)
-        self._grids = [*map(_grid, columns.grids), None]  # the last one for `NONE`
+        self._grids = [*map(_grid, columns.grids), None]  # the last is for `NONE`, which is -1
         self._args: dict[int, tuple[Any, ...]] = {NONE: ()}
         self._calls = Numbered()
         self.ops: list[PricedOp] = []
-        self._kernel_of = work.kernel.data  # a view: fast one by one
+        self._kernel_of = work.kernel.data  # a memoryview: fast for single items
         self._table = [tuple(row) for row in work.kernels.tolist()]
-        # Kernels, and where HIP says at the launch of a copy which way it goes and how far, that beside it: both in one number.
+        # One number for each event: its kernel, and for copies the extra fields of the launch, where HIP records direction and bytes.
         copies = np.flatnonzero((work.kind == MEMCPY) & (work.launch != NONE))
         self._launched = work.kernel.astype(np.int64) * (len(self._extras) + 1)
         self._launched[copies] += launches.extra[work.launch[copies]] + 1
         self._optimizers = [number for number, name in enumerate(self.names) if str(name).startswith(_OPTIMIZERS)]
         self.accumulated: dict[int, tuple[int, ...]] = {}
-        self.gradients: list[tuple[int, int, tuple[int, ...]]] = []  # step, place on the host, and shape of each that was accumulated
+        self.gradients: list[tuple[int, int, tuple[int, ...]]] = []  # step, op and shape of each accumulated gradient
         self._sizes = Numbered()
 
     def accumulate(self, marks: Sequence[int], places: Integers) -> None:
-        """Remember the elements of the gradients that each step accumulated, by these ops: optimizers work on as many."""
+        """Stores the sizes of the gradients that these ops accumulated in each step: optimizers update as many elements."""
         found: dict[int, list[int]] = {}
         numbers = self._host.arguments[places].tolist()
         tensors = {number: next((one for one in self._arguments(number) if isinstance(one, Tensor)), None) for number in set(numbers)}
-        said = {number: (one.shape, one.elements) for number, one in tensors.items() if one is not None}
+        sizes_of = {number: (one.shape, one.elements) for number, one in tensors.items() if one is not None}
         for mark, place, number in zip(marks, places.tolist(), numbers, strict=True):
-            if number in said:
-                shape, elements = said[number]
+            if number in sizes_of:
+                shape, elements = sizes_of[number]
                 found.setdefault(mark, []).append(elements)
                 self.gradients.append((mark, place, shape))
         self.accumulated = {mark: tuple(sizes) for mark, sizes in found.items()}
@@ -88,37 +88,37 @@ class Prices:
 
     def of(self, executions: Executions) -> Integers:
         """The number of the price of each execution."""
-        op, said = executions.op, (self._host.name, self._host.arguments, self._host.extra)
-        name, args, beside = (np.where(op == NONE, NONE, column[op]) if len(column) else op for column in said)
-        beside = np.where(beside == NONE, self._beside(executions), beside)
+        op, columns = executions.op, (self._host.name, self._host.arguments, self._host.extra)
+        name, args, extra = (np.where(op == NONE, NONE, column[op]) if len(column) else op for column in columns)
+        extra = np.where(extra == NONE, self._extra_of_events(executions), extra)
         launched = self._launched[executions.events].tobytes()
         ends = executions.bounds * self._launched.itemsize
         kernels = (launched[begin:end] for begin, end in pairwise(ends.data))
-        calls = zip(name.data, args.data, beside.data, self._updated(name, executions.mark).data, kernels, strict=True)
+        calls = zip(name.data, args.data, extra.data, self._updated(name, executions.mark).data, kernels, strict=True)
         found = np.fromiter(map(self._calls.__getitem__, calls), np.int64, len(executions))
         self._price_new()
         return found
 
     def of_op(self, op: int, events: Sequence[int], mark: int) -> int:
-        """The number of the price of an op that launched some events."""
-        name, args, beside = (int(column[op]) for column in (self._host.name, self._host.arguments, self._host.extra))
-        if beside == NONE:
-            beside = next((number for number in self._work.extra[events].tolist() if number != NONE), NONE)
+        """The number of the price of an op that launched these events."""
+        name, args, extra = (int(column[op]) for column in (self._host.name, self._host.arguments, self._host.extra))
+        if extra == NONE:
+            extra = next((number for number in self._work.extra[events].tolist() if number != NONE), NONE)
         updated = self._updated(np.array([name]), np.array([mark])).item()
-        found = self._calls[name, args, beside, updated, self._launched[events].tobytes()]
+        found = self._calls[name, args, extra, updated, self._launched[events].tobytes()]
         self._price_new()
         return found
 
-    def _beside(self, executions: Executions) -> Integers:
-        """What the events of executions themselves say of a collective: the first that says something."""
+    def _extra_of_events(self, executions: Executions) -> Integers:
+        """The extra fields of executions from their device events (of collectives), by number: those of the first event that has some."""
         found = np.full(len(executions), NONE)
-        said = self._work.extra[executions.events]
-        saying = np.flatnonzero(said != NONE)[::-1]
-        found[np.searchsorted(executions.bounds, saying, side="right") - 1] = said[saying]
+        extra = self._work.extra[executions.events]
+        present = np.flatnonzero(extra != NONE)[::-1]
+        found[np.searchsorted(executions.bounds, present, side="right") - 1] = extra[present]
         return found
 
     def _updated(self, name: Integers, marks: Integers) -> Integers:
-        """The number of the sizes that optimizers update in some steps, by the names of ops; `NONE` for other ops."""
+        """For optimizer ops, the number of the gradient sizes of their step; `NONE` for other ops."""
         found = np.full(len(name), NONE)
         updates = np.flatnonzero(np.isin(name, self._optimizers))
         first = next(iter(self.accumulated.values()), ())
@@ -126,9 +126,9 @@ class Prices:
         return found
 
     def _price_new(self) -> None:
-        """Prices calls that have a number and no price."""
-        for name, args, beside, updated, launched in islice(self._calls, len(self.ops), None):
-            keys, extra = np.frombuffer(launched, self._launched.dtype).tolist(), self._said(beside)
+        """Prices the calls that were numbered since the last time."""
+        for name, args, number, updated, launched in islice(self._calls, len(self.ops), None):
+            keys, extra = np.frombuffer(launched, self._launched.dtype).tolist(), self._extra(number)
             if updated != NONE and (sizes := list(self._sizes)[updated]):
                 extra["accumulated"] = sizes
             if name != NONE:
@@ -137,29 +137,29 @@ class Prices:
                     own = COMPILED_CALL.sub(rf"{COMPILED_KERNELS}\1", own)
                 self.ops.append(self._priced(own, self._arguments(args), keys, extra))
                 continue
-            kernel = self._kernel(keys[0])  # no op launched it: copies, memsets and collectives carry their own sizes
+            kernel = self._kernel(keys[0])  # no op launched it; the events of copies, memsets and collectives have their sizes
             own = kernel.name if has_users_price(kernel.name) else ""
-            op = "record_param_comms" if beside != NONE else {"memcpy": "aten::copy_", "memset": "aten::zero_"}.get(kernel.kind, own)
+            op = "record_param_comms" if number != NONE else {"memcpy": "aten::copy_", "memset": "aten::zero_"}.get(kernel.kind, own)
             self.ops.append(PricedOp(kernel.name, (), self._priced(op, (), keys, extra).priced if op else UNKNOWN))
 
     def _priced(self, name: str, args: tuple[Any, ...], keys: Sequence[int], extra: dict[str, Any]) -> PricedOp:
-        said = [self._extras[place - 1] for key in keys if (place := key % (len(self._extras) + 1))]
-        if copied := next((word for one in said if (word := _COPIES.get(one[2], ""))), ""):
+        launch_extras = [self._extras[place - 1] for key in keys if (place := key % (len(self._extras) + 1))]
+        if copied := next((word for one in launch_extras if (word := _COPIES.get(one[2], ""))), ""):
             extra["memcpy_kind"] = copied
         if self.world and not extra.get("Group size"):
             extra["Group size"] = self.world
         launched = tuple(self._kernel(key) for key in keys)
         return PricedOp(name, args, price(Call(name, args=args, kernels=launched, extra=extra, network=self._network)))
 
-    def _said(self, number: int) -> dict[str, Any]:
-        return said_beside(self._extras[number]) if number != NONE and self._extras[number][0] != "launch" else {}
+    def _extra(self, number: int) -> dict[str, Any]:
+        return extra_fields(self._extras[number]) if number != NONE and self._extras[number][0] != "launch" else {}
 
     def _kernel(self, key: int) -> Kernel:
-        """A kernel or copy by its key: its number, and that of what is said at its launch."""
-        number, said = divmod(key, len(self._extras) + 1)
+        """A kernel or copy by its key, which combines its number with that of its launch's extra fields."""
+        number, extra = divmod(key, len(self._extras) + 1)
         name, kind, grid, moved = self._table[number]
-        if moved == NONE and said:
-            moved = self._extras[said - 1][3]
+        if moved == NONE and extra:
+            moved = self._extras[extra - 1][3]
         return Kernel(str(self.names[name]), self.grid(grid), None if moved == NONE else moved, _KINDS[kind])
 
     def kernel(self, event: int) -> tuple[int, ...]:
@@ -172,7 +172,7 @@ class Prices:
 
 
 def _grid(text: bytes) -> tuple[int, ...] | None:
-    """A grid as traces write it.
+    """A grid from the text in a trace; ``None`` if it is invalid.
 
     >>> _grid(b"[16, 8, 1]")
     (16, 8, 1)
@@ -183,7 +183,7 @@ def _grid(text: bytes) -> tuple[int, ...] | None:
 
 
 def priced_executions(recorded: Executions, inherited: Sequence[Execution], prices: Prices, host: Host) -> tuple[Executions, Integers]:
-    """All executions with the numbers of their prices; those that were launched before the recording began have that of their twins."""
+    """All executions and the numbers of their prices. Those launched before the recording (``inherited``) have the price of their twins."""
     found, numbers = _recorded(recorded, prices, host)
     if not inherited:
         return found, numbers
@@ -207,7 +207,9 @@ def priced_executions(recorded: Executions, inherited: Sequence[Execution], pric
 
 
 def _recorded(executions: Executions, prices: Prices, host: Host) -> tuple[Executions, Integers]:
-    """Prices of what has a launch. Where an op has none, the nearest op around it that has takes all that was launched inside of it."""
+    """Prices executions whose launch was recorded. If an op has no price, the nearest op around it that has one replaces it, and takes all
+    executions inside it.
+    """
     numbers = prices.of(executions)
     owner = _owners(executions, numbers, prices, host)
     if not owner:
@@ -224,7 +226,7 @@ def _recorded(executions: Executions, prices: Prices, host: Host) -> tuple[Execu
 
 
 def _owners(executions: Executions, numbers: Integers, prices: Prices, host: Host) -> dict[int, int]:
-    """The op that takes what an execution without a price launched, and all else that was launched inside of it, by executions."""
+    """The op that replaces each execution inside an unpriced op's nearest priced outer op, by place of the execution."""
     owner: dict[int, int] = {}
     unpriced = ~np.array([one.priced.is_priced for one in prices.ops], bool)[numbers]
     order = np.argsort(executions.op, kind="stable")

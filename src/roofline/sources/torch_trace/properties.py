@@ -1,4 +1,4 @@
-"""What a trace says of its devices: names, cores, memory and compute capability; no clocks and no rates."""
+"""Properties of devices and of the run that a trace records. It has no clocks and no rates of devices."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from .events import Head
 
 NVIDIA, AMD = "NVIDIA", "AMD"
 _AMD_WARP = 64
-_NOT_A_NAME = ("AMD Radeon Graphics",)  # what the driver calls chips it has no name for
+_NOT_A_NAME = ("AMD Radeon Graphics",)  # the driver's name for chips that it does not know
 
 
 def device_of(head: Head, number: int, alone: bool) -> tuple[str, Hardware]:
-    """The name and hardware of a device. AMD numbers devices otherwise in events: one alone is the first that is described."""
+    """The name and hardware of a device. On AMD, events number devices differently: a single device is the first one described."""
     described = [one for one in head.devices if isinstance(one, dict)] if isinstance(head.devices, list) else []
     mine = next((one for one in described if one.get("id") == number), None)
     if mine is None and described and (alone or len({_name(one) for one in described}) == 1):
@@ -30,19 +30,19 @@ def device_of(head: Head, number: int, alone: bool) -> tuple[str, Hardware]:
 
 
 def _name(described: dict[str, Any]) -> str:
-    """A device's name; a virtual function of a chip (``VF``) is that chip."""
-    said = described.get("name")
-    if not isinstance(said, str) or said.strip() in _NOT_A_NAME:
+    """A device's name; a virtual function of a chip (``VF``) is named as the chip."""
+    name = described.get("name")
+    if not isinstance(name, str) or name.strip() in _NOT_A_NAME:
         return ""
-    return said.strip().removesuffix(" VF")
+    return name.strip().removesuffix(" VF")
 
 
-def _number(said: Any) -> int | None:
-    return said if isinstance(said, int) and said > 0 else None
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None
 
 
 def rank_of(head: Head) -> int | None:
-    """Which rank of a distributed run wrote the trace."""
+    """The rank that wrote the trace, in a distributed run."""
     rank = head.distributed.get("rank") if isinstance(head.distributed, dict) else None
     return rank if isinstance(rank, int) else None
 
@@ -54,8 +54,10 @@ def world_size_of(head: Head) -> int | None:
 
 
 def unrecorded_steps(head: Head) -> tuple[float, float, int] | None:
-    """The seconds that a step took the host before the recording, those with its work, and of how many steps (`roofline capture`)."""
-    said = head.unrecorded
-    if not isinstance(said, list) or len(said) != 3 or not all(isinstance(one, (int, float)) and one > 0 for one in said):
+    """Durations before the recording, if `roofline capture` stored them: seconds of a step on the host alone, seconds including its work
+    on the device, and the number of steps measured.
+    """
+    stored = head.unrecorded
+    if not isinstance(stored, list) or len(stored) != 3 or not all(isinstance(one, (int, float)) and one > 0 for one in stored):
         return None
-    return float(said[0]), float(said[1]), int(said[2])
+    return float(stored[0]), float(stored[1]), int(stored[2])

@@ -1,4 +1,4 @@
-"""Collectives of several ranks: who comes last waits least, so what the others take longer than the shortest rank is waiting."""
+"""Waiting in collectives: the rank that arrives last waits least, so what other ranks take longer than the fastest one is waiting."""
 
 from collections.abc import Sequence
 
@@ -11,13 +11,13 @@ INCLUDED = "times of collectives include waiting for other ranks"
 
 
 def waiting_included(world: int | None) -> str:
-    """What is to be said about collectives in the trace of one rank."""
+    """The note on collectives in the trace of one rank."""
     others = f" of all {world} ranks" if world else " of all ranks"
     return f"{INCLUDED}; read the traces{others} together to separate it"
 
 
 def with_waiting(parts: Sequence[Part]) -> list[Part]:
-    """The parts of a run; of several ranks with a note on how much of their collectives is waiting."""
+    """The parts of a run; if it has several ranks, with a note on how much of their collectives is waiting."""
     if len(parts) < 2:
         return list(parts)
     tallies: dict[Subject, list[Tally]] = {}
@@ -28,14 +28,14 @@ def with_waiting(parts: Sequence[Part]) -> list[Part]:
                     tallies.setdefault(subject, []).append(tally)
     total = sum(tally.time_ps for mine in tallies.values() for tally in mine)
     waiting = sum(_waited(mine) for mine in tallies.values() if len(mine) > 1)
-    told = [replace(part, notes=tuple(note for note in part.notes if not note.startswith(INCLUDED))) for part in parts]
+    without_note = [replace(part, notes=tuple(note for note in part.notes if not note.startswith(INCLUDED))) for part in parts]
     if not total:
-        return told
+        return without_note
     note = (
         f"collectives take {show(total * PICOSECOND, 's')} on all ranks together, of which {show(waiting * PICOSECOND, 's')} "
         f"({percent(waiting / total)}) is waiting: longer than on the rank that took least"
     )
-    return [replace(told[0], notes=(*told[0].notes, note)), *told[1:]]
+    return [replace(without_note[0], notes=(*without_note[0].notes, note)), *without_note[1:]]
 
 
 def _waited(tallies: Sequence[Tally]) -> int:

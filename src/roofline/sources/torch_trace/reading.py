@@ -1,4 +1,4 @@
-"""A trace file into columns: read a few megabytes at a time, each event decoded once."""
+"""Reads a trace file into columns, a chunk at a time; each event is decoded once."""
 
 import os
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Progress = Callable[[int, int], None]
 
 
 class Trace(Struct):
-    """A trace that was read: what it says of itself, its events in columns, and what is to be said about the reading."""
+    """A trace: its head, its events in columns, and notes."""
 
     name: str
     head: Head
@@ -37,7 +37,7 @@ def read_trace(
     alone: bool = True,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> Trace:
-    """A trace from its file, or from its bytes where those are in memory; a large one by several processes, unless ``alone``.
+    """Reads a trace from its file, or from its ``data`` if they are in memory; a large file in several processes, unless ``alone``.
 
     ``meanwhile`` is called while other processes may still be reading.
     """
@@ -48,20 +48,20 @@ def read_trace(
         with open(place, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             sections = [] if alone else sections_of(place, size, cores())
-            if sections and (found := _together(str(path), sections, size, progress, meanwhile)) is not None:
+            if sections and (found := _read_sections(str(path), sections, size, progress, meanwhile)) is not None:
                 return found
             return _read(str(path), file, size, salvage, progress)
     except OSError as error:
         raise SourceError(f"{path}: cannot read: {error.strerror or error}") from None
 
 
-def _together(
+def _read_sections(
     name: str, sections: list[Section], size: int, progress: Progress | None, meanwhile: Callable[[], object] = lambda: None
 ) -> Trace | None:
-    """A trace of several sections, or ``None`` if they do not make up one."""
+    """Reads the sections of a trace; ``None`` if one of them cannot be read."""
     first: Trace | None = None
     here = (lambda done, of: progress(done * size // of // len(sections), size)) if progress else None
-    for number, section in enumerate(read_sections(sections, lambda one: whole(one, here), meanwhile), start=1):
+    for number, section in enumerate(read_sections(sections, lambda one: read_section(one, here), meanwhile), start=1):
         if section is None:
             return None
         if progress:
@@ -69,20 +69,20 @@ def _together(
         if first is None:
             first = section
             continue
-        from .joining import append  # numpy, whose threads would have kept this process from being copied
+        from .joining import append  # imports numpy, whose threads would have kept this process from forking
 
         append(first.columns, section.columns)
         for field in Head.__struct_fields__:
-            if (said := getattr(section.head, field)) is not None:
-                setattr(first.head, field, said)
+            if (value := getattr(section.head, field)) is not None:
+                setattr(first.head, field, value)
     assert first is not None
     first.name = name
     check_limit("values", len(first.columns), name)
     return first
 
 
-def whole(section: Section, progress: Progress | None = None) -> Trace | None:
-    """What a section says, if nothing is wrong with it."""
+def read_section(section: Section, progress: Progress | None = None) -> Trace | None:
+    """Reads a section; ``None`` if anything is wrong with it."""
     try:
         found = _read(section.path, section, section.end - section.begin, False, progress)
     except SourceError:
@@ -91,21 +91,21 @@ def whole(section: Section, progress: Progress | None = None) -> Trace | None:
 
 
 def answer_section(section: Section) -> None:
-    """What a helper does: read its section. Nothing else may write where it answers."""
+    """The main function of a helper: reads a section and writes it to standard output, from which other output is kept out."""
     with open(os.dup(1), "wb") as answers:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        send(whole(section), answers)
+        send(read_section(section), answers)
 
 
 def _read(name: str, source: object, size: int, salvage: bool, progress: Progress | None) -> Trace:
     notes: list[str] = []
-    told = (lambda done: progress(done, size)) if progress else (lambda done: None)
-    chunks = Chunks(blocks(source, name, salvage, told, notes), name, salvage=salvage, notes=notes)  # type: ignore[arg-type]
+    report = (lambda done: progress(done, size)) if progress else (lambda done: None)
+    chunks = Chunks(blocks(source, name, salvage, report, notes), name, salvage=salvage, notes=notes)  # type: ignore[arg-type]
     columns = Columns()
     count = 0
     for events in chunks:
         count += len(events)
         check_limit("values", count, name)
         columns.add(events)
-        events.clear()  # before the next ones are made, which then have their place in the processor's cache
+        events.clear()  # now, so that the next events reuse memory that is in the CPU's cache
     return Trace(name, chunks.head, columns, notes)

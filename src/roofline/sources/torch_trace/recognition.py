@@ -1,4 +1,4 @@
-"""PyTorch profiler traces by their first bytes. Other programs write the same kind of JSON: Chrome traces of JAX or TensorFlow."""
+"""Recognises PyTorch profiler traces by their first bytes, and not other Chrome traces, such as those of JAX or TensorFlow."""
 
 import re
 
@@ -13,7 +13,7 @@ _EVENTS = rb'"traceEvents"\s*:\s*\['
 
 
 def looks_like_trace(head: bytes) -> bool:
-    """Whether a file begins as a trace of the PyTorch profiler does: an object or a bare list of events, with its words."""
+    """Whether these are the first bytes of a PyTorch profiler trace: an object or a bare list of events, with keys only it writes."""
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if start[:1] not in (b"{", b"["):
         return False

@@ -1,4 +1,4 @@
-"""PyTorch profiler traces as a source: one file is one rank, those of all ranks make up a run."""
+"""The source for PyTorch profiler traces: one file is one rank of a run."""
 
 from collections.abc import Callable, Iterable
 from mmap import mmap
@@ -30,11 +30,11 @@ def read_part(
     known: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Part:
-    """What one trace says, or its ``data`` where those are in memory already."""
+    """Reads one trace, or its ``data`` if they are already in memory, into a part."""
     from .reading import read_trace
 
     trace = read_trace(path, data, salvage=salvage, progress=progress, alone=shared, meanwhile=_import_the_rest)
-    from .assembly import part_of  # numpy, which recognising a file does not need
+    from .assembly import part_of  # imports numpy, which recognising a file does not need
     from .captures import with_captures
 
     if _replays_unknown_graphs(trace.columns.names):
@@ -43,7 +43,7 @@ def read_part(
 
 
 def _import_the_rest() -> None:
-    """What a trace that was read needs next."""
+    """Imports the modules that are needed after reading a trace."""
     from ...torch_prices.registry import known_ops
     from . import assembly, captures  # noqa: F401
 
@@ -51,17 +51,17 @@ def _import_the_rest() -> None:
 
 
 def beside(path: Path | str) -> tuple[tuple[str, int, int], ...]:
-    """The other files that a trace is read with, and how they stand: what the cache has to know."""
+    """The other files that are read with a trace, with their modification times and sizes, for the key of the cache."""
     return tuple((str(file), (state := file.stat()).st_mtime_ns, state.st_size) for file in capture_files(path))
 
 
 def _replays_unknown_graphs(names: Iterable[str]) -> bool:
-    """Whether graphs were launched whose capture is not in the trace."""
+    """Whether the trace launches graphs but has no capture."""
     return any("GraphLaunch" in name for name in names) and not any("StreamBeginCapture" in name for name in names)
 
 
 def merge(parts: Iterable[Part]) -> Recording:
-    """The recording that the traces of a run's ranks make up."""
+    """The recording of a run, from the parts of its ranks."""
     from ..merging import merge as merge_parts
     from .ranks import with_waiting
 

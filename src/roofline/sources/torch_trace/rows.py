@@ -1,7 +1,7 @@
-"""What ran on one device: executions summed up by operation, steps, and when it was busy.
+"""One device of a trace: executions summed up by operation, steps, and busy intervals.
 
-Times overlap where queues do. Self times do not: time shared by several events counts for the earliest, and communication has only the
-time that nothing else covers, so self times add up to busy time and those of collectives are exposed.
+Times of queues may overlap. Self times do not: overlapping time belongs to the earliest event, and to communication only if nothing else
+runs. So self times add up to busy time, and those of collectives are exposed time.
 """
 
 import re
@@ -32,9 +32,9 @@ from .unneeded import Patterns
 from .unneeded.second_passes import LEAST, MULTIPLY, second_passes
 
 PS = 1000  # in a nanosecond
-FIRST_STEPS = 2  # whose launches tell the order of kernels
-MOST_IN_ORDER = 100_000  # executions among which chains are looked for
-MOST_IN_STEP = 500  # launches of one kernel by one operation in a step that are told apart
+ORDERED_STEPS = 2  # first steps whose launches are kept in order
+MOST_IN_ORDER = 100_000  # executions that are searched for avoidable work
+MOST_IN_STEP = 500  # launches of one kernel by one operation in a step that are counted separately
 GRAPH = "graph replay"
 NO_CAPTURE = f"{UNPRICED}profile the step that captures the graph, in this trace or another"
 NO_LAUNCH = "its launch was not recorded, and no recorded kernel matches it"
@@ -44,26 +44,26 @@ _COLLECTIVE = re.compile(r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter|all
 
 
 class Row(Struct):
-    """An operation while it is summed up.
+    """The sums of one operation.
 
-    ``kernels`` has when each kernel was first launched and how often, by name, grid and which of those in a step it is; ``seen`` is how
-    often a step had each so far.
+    ``kernels`` has the first start and the number of launches of each kernel, by name, grid and number of the launch in a step; ``in_step``
+    counts the launches so far, by name, grid and step.
     """
 
     tally: Tally
     kernels: dict[tuple[int, int, int], list[int]] = field(default_factory=dict)
-    seen: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    in_step: dict[tuple[int, int, int], int] = field(default_factory=dict)
 
-    def tell(self, prices: Prices, events: Sequence[int], mark: int, starts: memoryview) -> None:
-        """The launches of an execution in a step, in their order."""
+    def add_launches(self, prices: Prices, events: Sequence[int], mark: int, starts: memoryview) -> None:
+        """Adds the launches of an execution in a step, in order."""
         for event in events:
             name, _, grid, _ = prices.kernel(event)
-            nth = self.seen.get((name, grid, mark), 0)
-            self.seen[name, grid, mark] = min(nth + 1, MOST_IN_STEP)
+            nth = self.in_step.get((name, grid, mark), 0)
+            self.in_step[name, grid, mark] = min(nth + 1, MOST_IN_STEP)
             self.kernels.setdefault((name, grid, nth), [starts[event], 0])[1] += 1
 
-    def repeat(self, prices: Prices, events: Sequence[int], starts: memoryview, count: int) -> None:
-        """The launches of some executions that are like one with these events."""
+    def add_repeated(self, prices: Prices, events: Sequence[int], starts: memoryview, count: int) -> None:
+        """Adds the launches of ``count`` executions that are all like the one with these events."""
         for event in events:
             name, _, grid, _ = prices.kernel(event)
             self.kernels.setdefault((name, grid, 0), [starts[event], 0])[1] += count
@@ -95,20 +95,20 @@ class DeviceRows:
         self._patterns = Patterns(self._in_order(), distinct(self._priced).tolist(), prices, contexts, time)
 
     def _mark_second_passes(self) -> None:
-        """Gives the executions of passes that repeat others contexts of their own."""
+        """Sets other contexts for the executions of forward passes that repeat others."""
         multiplying = [number for number, one in enumerate(self._prices.ops) if one.priced.category in MULTIPLY]
         ops, marks = self._executions.op, self._executions.mark
         products = np.flatnonzero(np.isin(self._priced, multiplying) & (ops != NONE))
         graded = self._contexts.sequences(ops[products]) != NONE
         both = np.intersect1d(distinct(marks[products[graded]]), distinct(marks[products[~graded]]), assume_unique=True)
         kept = np.isin(marks[products], both)
-        held = list(self._held(products[kept]))
+        held = list(self._with_prices(products[kept]))
         for begin, end, caller in {self._contexts.call_around(op) for op in second_passes(held, graded[kept].tolist())}:
             inside = np.flatnonzero((ops >= begin) & (ops < end))
             self._context[inside] = [self._contexts.repeated(number, caller) for number in self._context[inside].tolist()]
 
     def _mark_second_gradients(self) -> None:
-        """Gives the executions of backward passes that run again through the same ops contexts of their own."""
+        """Sets other contexts for the executions of backward passes that run again through the same ops."""
         places, nodes = self._contexts.gradients_again(self._executions.op, self._executions.mark)
         if len(distinct(nodes)) < LEAST:
             return
@@ -116,12 +116,12 @@ class DeviceRows:
         self._context[places] = [self._contexts.repeated(number, caller) for number in self._context[places].tolist()]
 
     def _in_order(self) -> list[tuple[Execution, PricedOp]]:
-        """The executions of the first steps, as they ran."""
-        places = np.flatnonzero(np.isin(self._executions.mark, self._told))
+        """The executions of the first steps, in the order in which they ran."""
+        places = np.flatnonzero(np.isin(self._executions.mark, self._ordered_steps))
         order = np.argsort(self._executions.events[self._executions.bounds[places]], kind="stable")
-        return list(self._held(places[order][:MOST_IN_ORDER]))
+        return list(self._with_prices(places[order][:MOST_IN_ORDER]))
 
-    def _held(self, places: Integers) -> Iterator[tuple[Execution, PricedOp]]:
+    def _with_prices(self, places: Integers) -> Iterator[tuple[Execution, PricedOp]]:
         """Some executions with their contexts and prices."""
         priced, contexts = self._priced[places].tolist(), self._context[places].tolist()
         for one, number, context in zip(self._executions.take(places), priced, contexts, strict=True):
@@ -129,13 +129,13 @@ class DeviceRows:
             yield one, self._prices.ops[number]
 
     @cached_property
-    def _told(self) -> Integers:
-        """The steps whose launches tell the order of kernels: the first ones; without steps, everything."""
+    def _ordered_steps(self) -> Integers:
+        """The steps whose launches are kept in order: the first ones; if there are no steps, `NONE`, which is all launches."""
         marks = distinct(self._executions.mark[self._executions.mark != NONE])
-        return marks[:FIRST_STEPS] if len(marks) else np.array([NONE])
+        return marks[:ORDERED_STEPS] if len(marks) else np.array([NONE])
 
     def part(self, plane: str, name: str, hardware: object, complete: Mapping[Mark, bool], marks: Integers) -> DevicePart:
-        """What ran, and when."""
+        """The device's operations, steps and times."""
         return DevicePart(
             plane=plane,
             ordinal=self.number,
@@ -153,19 +153,19 @@ class DeviceRows:
         """The self time of each event."""
         names = self._work.name[self.events]
         exchanges = [number for number in distinct(names).tolist() if _COLLECTIVE.search(str(self._prices.names[number]).lower())]
-        apart = np.isin(names, exchanges)
+        exchange = np.isin(names, exchanges)
         own = np.zeros(len(self.events), np.int64)
-        own[~apart] = uncovered(self.start[~apart], self.end[~apart])
-        rest = merged(self.start[~apart], self.end[~apart])
-        alone = uncovered(self.start[apart], self.end[apart])
-        own[apart] = alone - covered(rest, self.end[apart] - alone, self.end[apart])
+        own[~exchange] = uncovered(self.start[~exchange], self.end[~exchange])
+        rest = merged(self.start[~exchange], self.end[~exchange])
+        alone = uncovered(self.start[exchange], self.end[exchange])
+        own[exchange] = alone - covered(rest, self.end[exchange] - alone, self.end[exchange])
         every = np.zeros(len(self._work), np.int64)
         every[self.events] = own
         return every
 
     @cached_property
     def _kinds(self) -> tuple[Integers, Integers]:
-        """Numbers for executions, the same for those that are alike in all that a row tells; and the first of each kind."""
+        """A number for each execution, the same for those that are equal in all that a row shows; and the first execution of each."""
         one = self._executions
         unknown = (one.launch == NONE) | (one.replayed & (one.op == NONE))
         keys = (self._priced * len(self._contexts.all) + self._context) * 2 + unknown
@@ -175,10 +175,10 @@ class DeviceRows:
 
     @cached_property
     def _subjects(self) -> tuple[list[Subject], Integers]:
-        """What the rows are about, and the row of each execution."""
+        """The operations of the rows, and the row of each execution."""
         kinds, firsts = self._kinds
         subjects = Numbered()
-        rows = np.array([subjects[self._made(one, priced)] for one, priced in self._held(firsts)], np.int64)
+        rows = np.array([subjects[self._subject(one, priced)] for one, priced in self._with_prices(firsts)], np.int64)
         return list(subjects), rows[kinds]
 
     def _rows(self) -> dict[Subject, Tally]:
@@ -196,31 +196,31 @@ class DeviceRows:
         return {subject: row.tally for subject, row in zip(subjects, rows, strict=True)}
 
     def _durations(self) -> tuple[Integers, Integers]:
-        """Of each execution how long its events last, and what of that they have to themselves."""
+        """The time and self time of each execution."""
         one, firsts = self._executions, self._executions.bounds[:-1]
         times = np.add.reduceat((self._work.end - self._work.start)[one.events], firsts)
         own = np.add.reduceat(self._self[one.events], firsts)
-        for place in np.flatnonzero((one.counts > 1) & (times != own)).tolist():  # some of them run at the same time as others
+        for place in np.flatnonzero((one.counts > 1) & (times != own)).tolist():  # some of its events overlap
             mine = one.events_of(place)
-            times[place] = _together(self._work.start[mine].tolist(), self._work.end[mine].tolist())
+            times[place] = _union_length(self._work.start[mine].tolist(), self._work.end[mine].tolist())
         return times, own
 
     def _launches(self, rows: Sequence[Row]) -> None:
-        """The kernels of rows: in their order where executions are told one by one, else how often each."""
+        """Adds kernels to rows: for executions of the first steps one by one in order, for the others in groups of equal ones."""
         one, numbers, counts = self._executions, self._subjects[1], self._executions.counts
-        starts = self._work.start.data  # a view, which is indexed as fast as a list
-        told = np.isin(one.mark, self._told)
-        for place in np.flatnonzero(told).tolist():
-            rows[numbers[place]].tell(self._prices, one.events_of(place), int(one.mark[place]), starts)
-        others = np.flatnonzero(~told)
+        starts = self._work.start.data  # a memoryview, which is indexed as fast as a list
+        in_order = np.isin(one.mark, self._ordered_steps)
+        for place in np.flatnonzero(in_order).tolist():
+            rows[numbers[place]].add_launches(self._prices, one.events_of(place), int(one.mark[place]), starts)
+        others = np.flatnonzero(~in_order)
         alike = self._kinds[0][others] * (int(counts.max()) + 1) + counts[others]
         _, firsts, often = np.unique(alike, return_index=True, return_counts=True)
         for first, count in sorted(zip(others[firsts].tolist(), often.tolist(), strict=True)):
-            rows[numbers[first]].repeat(self._prices, one.events_of(first), starts, count)
+            rows[numbers[first]].add_repeated(self._prices, one.events_of(first), starts, count)
         for row in rows:
             row.tally.launched = row.launched(self._prices)
 
-    def _made(self, one: Execution, priced: PricedOp) -> Subject:
+    def _subject(self, one: Execution, priced: PricedOp) -> Subject:
         found, context, lost = priced.priced, one.context, one.launch == NONE
         if context.tried:
             return AUTOTUNING
@@ -255,12 +255,12 @@ class DeviceRows:
         )
 
     def lanes(self, shown: Sequence[Span]) -> tuple[Lane, ...]:
-        """What it did in each bucket of some spans of time, by the places of its rows."""
+        """The device's timeline in some spans; operations are given by their row."""
         owner = np.empty(len(self._work), np.int64)
         owner[self._executions.events] = np.repeat(self._subjects[1], self._executions.counts)
         owners = owner[self.events].tolist()
         own = self._self[self.events] * PS
-        begins = self.end * PS - own  # the self time of an event is at its end: earlier events cover its begin
+        begins = self.end * PS - own  # an event's self time is taken to be at its end, as earlier events cover its begin
         return tuple(self._lane(span, begins, own, owners) for span in shown)
 
     def _lane(self, span: Span, begins: Integers, own: Integers, owners: Sequence[int]) -> Lane:
@@ -280,7 +280,7 @@ class DeviceRows:
         return lane(span, spent, busy_in(buckets, (self.busy * PS).tolist()))
 
     def _extents(self, complete: Mapping[Mark, bool], marks: Integers) -> dict[Mark, Extent]:
-        """The work of each step: from its first event on the main queue to its last on any, whatever else ran then."""
+        """The extent of each step, from its first event on the main queue to its last on any, with the busy time of its own events."""
         found: dict[Mark, Extent] = {}
         mine = marks[self.events]
         order = np.argsort(mine, kind="stable")
@@ -315,7 +315,7 @@ def _sums(numbers: Integers, values: Integers, size: int) -> Integers:
 
 
 def _by_mark(numbers: Integers, marks: Integers, times: Integers) -> Iterator[tuple[int, int, int, int]]:
-    """Each row and step with the number of executions and their time."""
+    """Row, step, number of executions and their time, for each pair of row and step."""
     places = np.flatnonzero(marks != NONE)
     if not len(places):
         return
@@ -325,8 +325,8 @@ def _by_mark(numbers: Integers, marks: Integers, times: Integers) -> Iterator[tu
     yield from zip((pairs // span).tolist(), (pairs % span).tolist(), counts.tolist(), sums.tolist(), strict=True)
 
 
-def _together(begins: list[int], ends: list[int]) -> int:
-    """How long events of one execution last, those that overlap once."""
+def _union_length(begins: list[int], ends: list[int]) -> int:
+    """The length of the union of events, which are sorted by begin."""
     if len(begins) == 1:
         return ends[0] - begins[0]
     total, reach = 0, begins[0]
@@ -337,7 +337,7 @@ def _together(begins: list[int], ends: list[int]) -> int:
 
 
 def _towards(cost: Cost | None, name: object, kind: int) -> str:
-    """Which way a copy crosses the bus to the host."""
+    """The direction of a copy over PCIe: ``in`` to the device, ``out`` of it, or empty for other work."""
     if kind != MEMCPY or cost is None or not cost.known(PCIE):
         return ""
     return "out" if "DtoH" in str(name) or "DeviceToHost" in str(name) else "in"

@@ -1,8 +1,8 @@
-"""A trace read by several processes of this machine, each a section of the file that is a trace by itself.
+"""Reads a trace in several processes of this machine, each of which reads a section of the file as if it were a trace.
 
-Decoding is most of the work and has one processor a process. This process reads the first section; helpers, which are copies of it where
-the system can copy it or else other interpreters, read the others. Whatever is odd (a cut that is none, damage, a helper that fails) is
-left to one process that reads the whole file.
+Decoding is most of the work, and a process can use only one core for it. This process reads the first section; helpers, which are forks of
+this process where possible, else new interpreters, read the others. If anything goes wrong (a wrong cut, damage, a helper that fails), one
+process reads the whole file.
 """
 
 import os
@@ -18,12 +18,12 @@ from ...errors import SourceError
 from ...units import parse
 from .chunks import CUT, GZIP, blocks
 
-LEAST_BYTES = int(parse("128 MiB", "B"))  # of a section: another interpreter takes as long to start as to read a fifth of that
-LEAST_COPIED_BYTES = int(parse("6 MiB", "B"))  # the same where a helper is a copy of this process
-AHEAD_BYTES = int(parse("15 MiB", "B"))  # that a helper reads while this process imports what it needs next
-MOST = 4
-AROUND_BYTES = int(parse("1 MiB", "B"))  # in which the border of two sections is looked for
-UNPACKING = 0.25  # the time that it takes to unpack bytes, of that to decode them
+LEAST_BYTES = int(parse("128 MiB", "B"))  # of a section: starting an interpreter takes as long as reading a fifth of that
+LEAST_FORKED_BYTES = int(parse("6 MiB", "B"))  # the same if a helper is a fork of this process
+AHEAD_BYTES = int(parse("15 MiB", "B"))  # that a helper reads while this process imports the modules it needs next
+MOST_SECTIONS = 4
+BORDER_SEARCH_BYTES = int(parse("1 MiB", "B"))  # searched for the border of two sections
+UNPACKING = 0.25  # the time to unpack a byte, as a share of the time to decode it
 _PROGRAM = (
     "import pickle, sys; sys.path[:], section = pickle.load(sys.stdin.buffer); "
     "from roofline.sources.torch_trace.reading import answer_section; answer_section(section)"
@@ -34,7 +34,7 @@ Read = Callable[["Section"], Any]
 
 
 class Section:
-    """Bytes of a file, with what makes them a whole trace before and after them; read as a file is."""
+    """A file-like object: a range of a file's bytes, with the text before and after them that makes them a complete trace."""
 
     def __init__(self, path: str, begin: int, end: int, before: bytes, after: bytes) -> None:
         self.path, self.begin, self.end, self.before, self.after = path, begin, end, before, after
@@ -55,9 +55,9 @@ class Section:
 
 
 class PackedSection(Section):
-    """A section of a gzipped file, by places in what it unpacks to, all of which before it has to be unpacked as well.
+    """A section of a gzipped file, given by offsets in the unpacked data. Everything before it has to be unpacked too.
 
-    Its borders are the first cuts from those places on: who reads the section beside it finds the same one.
+    Its borders are the first cuts at or after those offsets, so the readers of neighbouring sections find the same border.
     """
 
     def read(self, size: int) -> bytes:
@@ -75,13 +75,13 @@ class PackedSection(Section):
 
     def _between(self, texts: Iterator[bytes]) -> Iterator[bytes]:
         """The text from the first border to the second."""
-        place, inside, held = 0, not self.before, b""  # where the text begins, and what of it had no border yet
+        place, inside, pending = 0, not self.before, b""  # the offset of the text, and text in which no border was found yet
         for text in texts:
-            text, held = held + text, b""
+            text, pending = pending + text, b""
             if not inside:
                 found = self._border(text, self.begin - place)
                 if found is None:
-                    place, held = (place, text) if len(text) > self.begin - place else (place + len(text), b"")
+                    place, pending = (place, text) if len(text) > self.begin - place else (place + len(text), b"")
                     continue
                 place, text, inside = place + found.end(), text[found.end() :], True
                 if place > self.end:
@@ -91,7 +91,7 @@ class PackedSection(Section):
                 if found is not None:
                     yield text[: found.start()]
                     return
-                held = text
+                pending = text
                 continue
             yield text
             place += len(text)
@@ -99,29 +99,29 @@ class PackedSection(Section):
             raise SourceError(f"{self.path}: ends before the section does")
 
     def _border(self, text: bytes, begin: int) -> "re.Match[bytes] | None":
-        """The first cut from a place on; ``None`` if more text is needed."""
+        """The first cut at or after an offset; ``None`` if more text is needed."""
         found = CUT.search(text, begin) if len(text) > begin else None
-        if found is None and len(text) > begin + AROUND_BYTES:
+        if found is None and len(text) > begin + BORDER_SEARCH_BYTES:
             raise SourceError(f"{self.path}: no event ends where a section should")
         return found
 
 
 def sections_of(path: Path, size: int, processors: int) -> list[Section]:
-    """The sections of a file; none if it is not worth it, or not to be cut."""
+    """The sections of a file; none if it is too small or cannot be cut."""
     with open(path, "rb") as file:
-        head = file.read(AROUND_BYTES).lstrip()
+        head = file.read(BORDER_SEARCH_BYTES).lstrip()
         if head.startswith(GZIP):
             return _packed_sections(path, head, size, processors)
         ends = _ends(size, processors, 0.0)
         begins, cuts = [0], []
         for end in ends[:-1]:
             file.seek(end)
-            found = CUT.search(file.read(AROUND_BYTES))
+            found = CUT.search(file.read(BORDER_SEARCH_BYTES))
             if found is None:
                 return []
-            cuts.append(end + found.start())  # the comma between is in neither
+            cuts.append(end + found.start())  # the comma between two sections is in neither
             begins.append(end + found.end())
-    before, after = _around(head)
+    before, after = _enclosing_text(head)
     limits = zip(begins, [*cuts, size], strict=True)
     return [
         Section(str(path), begin, end, before if number else b"", after if number < len(ends) - 1 else b"")
@@ -130,27 +130,27 @@ def sections_of(path: Path, size: int, processors: int) -> list[Section]:
 
 
 def _packed_sections(path: Path, head: bytes, size: int, processors: int) -> list[Section]:
-    """The sections of a gzipped file, later ones shorter, as more has to be unpacked before them."""
+    """The sections of a gzipped file; later ones are shorter, as more has to be unpacked before them."""
     with open(path, "rb") as file:
         file.seek(max(0, size - 4))
-        unpacked = int.from_bytes(file.read(4), "little")  # its size, modulo 4 GiB: the last section has the rest
+        unpacked = int.from_bytes(file.read(4), "little")  # the unpacked size modulo 4 GiB; the last section has the rest
     ends = _ends(unpacked, processors, UNPACKING)
-    before, after = _around(next(blocks(head, str(path), True, lambda done: None, []), b"").lstrip())
+    before, after = _enclosing_text(next(blocks(head, str(path), True, lambda done: None, []), b"").lstrip())
     return [
         PackedSection(str(path), begin, end, before if begin else b"", after if end < unpacked else b"")
         for begin, end in zip([0, *ends], ends if len(ends) > 1 else (), strict=False)
     ]
 
 
-def _around(head: bytes) -> tuple[bytes, bytes]:
-    """What makes events of a trace that begins so a trace."""
+def _enclosing_text(head: bytes) -> tuple[bytes, bytes]:
+    """The text before and after a list of events that makes it a trace, as in a trace with this head."""
     return (b"[", b"]") if head.startswith(b"[") else (b'{"traceEvents":[', b"]}")
 
 
 def _ends(size: int, processors: int, unpacking: float) -> list[int]:
-    """Where sections end that take equally long to read, if to unpack a byte takes ``unpacking`` of the time that decoding it does."""
-    least = LEAST_COPIED_BYTES if may_copy() else LEAST_BYTES
-    count = max(1, min(processors, MOST, size // least))
+    """The ends of sections that take equally long to read; ``unpacking`` is the time to unpack a byte relative to decoding it."""
+    least = LEAST_FORKED_BYTES if may_fork() else LEAST_BYTES
+    count = max(1, min(processors, MOST_SECTIONS, size // least))
     ahead = min(AHEAD_BYTES, size // (count + 1))  # so that the first section is never empty
 
     def after(time: float) -> list[float]:
@@ -164,8 +164,8 @@ def _ends(size: int, processors: int, unpacking: float) -> list[int]:
     return [*map(int, ends[:-1]), size]
 
 
-def may_copy() -> bool:
-    """Whether this process can be copied without harm: on Linux, as long as it has one thread, and no JAX, which warns of any copy."""
+def may_fork() -> bool:
+    """Whether this process can safely fork: on Linux, if it has one thread, and without JAX, which warns of any fork."""
     try:
         return len(os.listdir("/proc/self/task")) == 1 and "jax" not in sys.modules
     except OSError:
@@ -173,10 +173,10 @@ def may_copy() -> bool:
 
 
 class Helper:
-    """Another process that reads a section; what it read is pickled to here."""
+    """Another interpreter that reads a section and sends the result pickled."""
 
     def __init__(self, section: Section) -> None:
-        import subprocess  # 4 ms that copies do not need
+        import subprocess  # takes 4 ms, and forks do not need it
 
         self._process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -188,7 +188,7 @@ class Helper:
         self._answers = self._process.stdout
 
     def answer(self) -> Any:
-        """What it read, or ``None`` if it could not."""
+        """The result, or ``None`` if it failed."""
         try:
             return pickle.load(self._answers)
         except (EOFError, pickle.UnpicklingError):
@@ -201,8 +201,8 @@ class Helper:
         self._answers.close()
 
 
-class Copy(Helper):
-    """A helper that is a copy of this process."""
+class ForkedHelper(Helper):
+    """A helper that is a fork of this process."""
 
     def __init__(self, section: Section, read: Read) -> None:
         ours, theirs = os.pipe()
@@ -213,7 +213,7 @@ class Copy(Helper):
                 with open(theirs, "wb") as answers:
                     send(read(section), answers)
             finally:
-                os._exit(0)  # whatever happened: nothing else of this process is to be done twice
+                os._exit(0)  # in any case: the fork must not continue with this process's work
         os.close(theirs)
         self._answers = open(ours, "rb")  # noqa: SIM115  closed at its end
 
@@ -223,30 +223,30 @@ class Copy(Helper):
             if os.waitpid(self._number, os.WNOHANG) == (0, 0):
                 os.kill(self._number, signal.SIGKILL)
                 os.waitpid(self._number, 0)
-        except ChildProcessError:  # the program that uses this package waits for all of its children itself
+        except ChildProcessError:  # the program that uses this package has already waited for the child
             pass
 
 
 def send(found: Any, answers: Any) -> None:
-    """Pickles what a helper read."""
+    """Pickles a helper's result."""
     pickler = pickle.Pickler(answers, pickle.HIGHEST_PROTOCOL)
-    pickler.fast = True  # else both sides remember the bytes of every column until the last: 50 MB more each for a trace of 1 GB
+    pickler.fast = True  # else both sides keep every column in the memo: 50 MB more each for a trace of 1 GB
     pickler.dump(found)
 
 
 def read_sections(sections: list[Section], read: Read, meanwhile: Callable[[], object]) -> Iterator[Any]:
-    """What is read of the sections, in their order, the first here; ``None`` for one that could not be read.
+    """The results of ``read`` for each section, in order; ``None`` if it failed. The first section is read in this process.
 
     ``meanwhile`` is called while helpers may still be reading.
     """
     helpers: list[Helper] = []
-    copied = may_copy()
+    forks = may_fork()
     try:
-        helpers += [Copy(section, read) if copied else Helper(section) for section in sections[1:]]
+        helpers += [ForkedHelper(section, read) if forks else Helper(section) for section in sections[1:]]
         yield read(sections[0])
         meanwhile()
         yield from (helper.answer() for helper in helpers)
-    except OSError:  # no room for another process
+    except OSError:  # the system cannot start another process
         yield None
     finally:
         for helper in helpers:

@@ -1,8 +1,9 @@
-"""Steps of a trace: what the host annotated as one, and what was launched while it lasted, from any thread.
+"""Steps of a trace: the host's annotations of steps, and everything launched during each, on any thread.
 
-``torch.profiler`` annotates ``ProfilerStep#N``. Servers do not: there the outermost annotation that recurs and launches most of the work
-begins a step, which lasts until the next: a program may annotate its forward pass alone. Else steps end with those of the optimizer, which
-PyTorch annotates itself. A step on the device's side (``gpu_user_annotation``) covers only some of its kernels, so it is not used.
+``torch.profiler`` annotates ``ProfilerStep#N``. Without it (in servers), the outermost annotation that recurs and covers most launches
+begins a step, which lasts until the next one, as a program may annotate only its forward pass. Else a step ends with each step of the
+optimizer, which PyTorch annotates itself. Annotations of the device (``gpu_user_annotation``) cover only some of a step's kernels, so they
+are not used.
 """
 
 import re
@@ -16,7 +17,7 @@ from .arrays import Integers
 from .columns import ANNOTATION, NONE, OP
 from .host import Host
 
-LEAST_SHARE = 0.5  # of all launches that annotations have to cover to be steps
+LEAST_SHARE = 0.5  # of all launches that annotations must cover to be steps
 _STEP = re.compile(r"ProfilerStep\*?#?\s*(\d+)?")
 _OPTIMIZERS, _OPTIMIZER = "Optimizer.", "Optimizer.step#"
 _FAMILY = re.compile(r"[^\d\[({#]*")
@@ -34,7 +35,7 @@ class Steps(Struct, frozen=True):
         return numbered(self.names)
 
     def at(self, instants: Integers) -> Integers:
-        """The step that each instant of the host falls into, or `NONE`."""
+        """The step of each instant of the host, or `NONE`."""
         if not len(self.begins):
             return np.full(len(instants), NONE)
         place = np.searchsorted(self.begins, instants, side="right") - 1
@@ -42,11 +43,11 @@ class Steps(Struct, frozen=True):
 
 
 def steps_of(host: Host, names: Sequence[str], launched: Integers) -> Steps:
-    """The steps of a trace; ``launched`` is when work was launched."""
+    """The steps of a trace; ``launched`` are the times of launches."""
     own = [number for number, name in enumerate(names) if isinstance(name, str) and _STEP.fullmatch(name)]
     marked = np.flatnonzero(np.isin(host.name, own) & np.isin(host.kind, (OP, ANNOTATION)))
     if len(marked):
-        return _steps(host, _apart(host, marked), names)
+        return _steps(host, _without_overlaps(host, marked), names)
     found = _steps(host, _recurring(host, names, launched), names)
     if len(found.names):
         return Steps(found.names, found.begins, np.append(found.begins[1:] - 1, found.ends[-1:]))
@@ -54,12 +55,12 @@ def steps_of(host: Host, names: Sequence[str], launched: Integers) -> Steps:
 
 
 def _updates(host: Host, names: Sequence[str]) -> Steps:
-    """From the end of each step of an optimizer to that of the next; of several optimizers, those of the one that runs least often."""
+    """Steps from the end of one optimizer step to the end of the next; with several optimizers, of the one that runs least often."""
     found = [number for number, name in enumerate(names) if isinstance(name, str) and name.startswith(_OPTIMIZER)]
     each = [places for number in found if len(places := np.flatnonzero((host.name == number) & (host.kind == ANNOTATION)))]
     if not each:
         return _steps(host, np.array([], np.int64), names)
-    ends = np.sort(host.end[_apart(host, min(each, key=len))])
+    ends = np.sort(host.end[_without_overlaps(host, min(each, key=len))])
     return Steps(tuple(("step", number) for number in range(1, len(ends))), ends[:-1] + 1, ends[1:])
 
 
@@ -78,8 +79,8 @@ def _label(name: str) -> tuple[str, int | None]:
     return ("ProfilerStep", int(found[1]) if found[1] else None) if found else (name, None)
 
 
-def _apart(host: Host, places: Integers) -> Integers:
-    """Of events, those of the thread that has most of them: a step that two threads annotate is one."""
+def _without_overlaps(host: Host, places: Integers) -> Integers:
+    """The events of the thread that has most of them, without overlaps: a step that two threads annotate is counted once."""
     threads, counts = np.unique(host.thread[places], return_counts=True)
     mine = places[host.thread[places] == threads[np.argmax(counts)]]
     mine = mine[np.argsort(host.start[mine], kind="stable")]
@@ -91,7 +92,7 @@ def _apart(host: Host, places: Integers) -> Integers:
 
 
 def _recurring(host: Host, names: Sequence[str], launched: Integers) -> Integers:
-    """The outermost annotations of one family that recur, do not overlap and cover most of the launches."""
+    """The outermost annotations of the family that covers most launches, if it occurs at least twice and covers enough of them."""
     annotations = np.flatnonzero(host.kind == ANNOTATION)
     outer = np.array([place for place in annotations.tolist() if _outermost(host, place)], np.int64)
     families: dict[str, list[int]] = {}
@@ -100,7 +101,7 @@ def _recurring(host: Host, names: Sequence[str], launched: Integers) -> Integers
             families.setdefault(_family(names[host.name[place]]), []).append(place)
     best, covered = np.array([], np.int64), LEAST_SHARE * max(len(launched), 1)
     for mine in families.values():
-        places = _apart(host, np.array(mine, np.int64))
+        places = _without_overlaps(host, np.array(mine, np.int64))
         if len(places) < 2:
             continue
         steps = _steps(host, places, names)
@@ -115,7 +116,7 @@ def _outermost(host: Host, place: int) -> bool:
 
 
 def _family(name: str) -> str:
-    """What names of steps have in common. Compiled graphs, of which a step may call several, have nothing.
+    """The common part of the names of steps. Compiled graphs, of which a step may call several, keep their whole names.
 
     >>> _family("step[DECODE bs=32]"), _family("execute_context_1(128)_generation_0(0)"), _family("## Call CompiledFxGraph fzopnr ##")
     ('step', 'execute_context_', '## Call CompiledFxGraph fzopnr ##')

@@ -1,7 +1,7 @@
-"""Unneeded work in a PyTorch trace (recomputed, padded, duplicated…), and work that would be cheaper if it were written another way.
+"""Unneeded work in a PyTorch trace (recomputed, padded, duplicated…), and work that would be cheaper if it were written differently.
 
-Each rule is a module here. Those of `RULES` look at the executions of the first steps in order; `Patterns.avoidable` adds what one op shows
-by itself. `second_passes` runs before them, as passes that run again have contexts of their own.
+Each rule is a module here. Those in `RULES` search the executions of the first steps, in order; `Patterns.avoidable` adds what can be seen
+from one op alone. `second_passes` runs before them, as passes that run again get other contexts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,7 +35,7 @@ from .unused_rows import unused_rows
 from .weight_casts import operand_casts, weight_cast, weight_shapes
 from .written_attention import written_attention
 
-# Of two rules that find the same kind of an op in a place, the later one's words and cost are kept.
+# If two rules find the same kind for an op and context, the later one wins.
 RULES: tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], ...] = (
     all_experts,
     causal_masks,
@@ -50,12 +50,12 @@ RULES: tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], 
     unused_gradients,
     dense_gradients,
 )
-SHOWN = 2  # lines that ask for checkpoints
+MOST_SHOWN = 2  # lines that call torch.utils.checkpoint
 TF32, FP32 = matrix("tf32"), matrix("fp32")
 
 
 class Patterns:
-    """The patterns that executions of the first steps show, as they ran."""
+    """Avoidable work of ops, found in the executions of the first steps."""
 
     def __init__(
         self,
@@ -65,38 +65,38 @@ class Patterns:
         contexts: Contexts,
         time: Callable[[int], int],
     ) -> None:
-        """``priced`` are the numbers of all prices; ``time`` is how long an event took."""
+        """``in_order`` are the executions of the first steps, ``priced`` the numbers of all prices; ``time`` gives an event's duration."""
         self._contexts = contexts
-        asked = ", ".join(line.rpartition("/")[2] for line in islice(contexts.checkpoints, SHOWN))
+        asked = ", ".join(line.rpartition("/")[2] for line in islice(contexts.checkpoints, MOST_SHOWN))
         why = f"{RECOMPUTED}{f', requested by the checkpoint in {asked}' if asked else ''}"
         self._again = Avoidable(kind="recomputation", instead=NOTHING, why=why, unneeded="recomputed")
         self._spared = spared_bytes(in_order, self._is_kept)
         self._scores = written_attention(in_order)
         self._forward = {id(priced) for one, priced in in_order if self._is_kept(one)}
-        self._turned = converted_shares(in_order, lambda event: str(prices.names[prices.kernel(event)[0]]), time)
+        self._converted = converted_shares(in_order, lambda event: str(prices.names[prices.kernel(event)[0]]), time)
         ops = [prices.ops[number] for number in priced]
         self._allow_tf32 = {one.priced.category for one in ops if one.priced.cost and one.priced.cost.known(TF32)}
         self._weights = weight_shapes(ops)
         self._operands = operand_casts(in_order, self._weights)
-        self._in_place: dict[tuple[int, int], dict[str, Avoidable]] = {}  # of ops in a place of the program, by kind
+        self._in_place: dict[tuple[int, int], dict[str, Avoidable]] = {}  # by op and context, then by kind
         recorded = Recorded(in_order, prices, contexts)
         for rule in RULES:
             for (one, op), reason in rule(recorded):
                 self._in_place.setdefault((id(op), id(one.context)), {})[reason.kind] = reason
 
     def _is_kept(self, one: Execution) -> bool:
-        """Whether a backward pass may need what an execution made."""
+        """Whether a backward pass may need the result of an execution."""
         return one.op != NONE and self._contexts.phase(one.context) == "forward"
 
     def avoidable(self, priced: PricedOp, context: Context) -> tuple[Avoidable, ...]:
-        """What could be spared of an op in a place of the program."""
+        """The avoidable work of an op in a context."""
         return (
             *((repeated_pass(context.again, backward=context.backward),) if context.again is not None else ()),
             *((self._again,) if context.recomputed and id(priced) in self._forward else ()),
             *self._in_place.get((id(priced), id(context)), {}).values(),
             *(() if _is_forced(priced, context) else self._alone(priced)),
             *weight_cast(priced, self._weights, self._operands),
-            *channels_first(priced, self._turned.get(id(priced), 0.0), converting=bool(self._turned)),
+            *channels_first(priced, self._converted.get(id(priced), 0.0), converting=bool(self._converted)),
             *(self._scores.get(id(priced)) or self._unfused(priced, context)),
         )
 
@@ -113,5 +113,5 @@ class Patterns:
 
 
 def _is_forced(priced: PricedOp, context: Context) -> bool:
-    """Whether an op copies for another, whose layout the program does not choose."""
+    """Whether an op is a copy for another op whose layout the program does not choose."""
     return context.fixed_layout and priced.priced.category == "copy"

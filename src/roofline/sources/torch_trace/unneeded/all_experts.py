@@ -1,8 +1,8 @@
-"""Experts computed for every token: a module that chooses some of its experts, and multiplies all tokens by the weights of each.
+"""Experts computed for every token: a module chooses some of its experts, but multiplies all tokens by the weights of every expert.
 
-That is as many products of one shape as there are experts, a batched product of as many, or a product whose columns are those of all
-experts, of which a weighted sum over the experts is then taken for each token, as ``einsum`` makes them. Outside a module, products of one
-shape may be layers; there, as many multiplications by one weight per token show that they are experts.
+This shows as one product per expert, all of the same shape; as a batched product with one batch per expert; or as a product with the
+columns of all experts, followed by a weighted sum over experts for each token, as ``einsum`` makes them. If modules were not recorded,
+products of the same shape may also be layers; then each expert's result must also be multiplied by one weight per token.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ _OPERANDS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "at
 
 
 class Choice(Struct, frozen=True):
-    """How many of how many experts a module chooses for each of some tokens."""
+    """A choice of ``chosen`` out of ``experts`` for each of ``tokens``, in the module ``scope``."""
 
     tokens: int
     experts: int
@@ -79,7 +79,7 @@ def all_experts(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable
 
 
 def _choice(priced: PricedOp, context: Context) -> Choice | None:
-    """What a top-k, or the largest, chooses."""
+    """The choice that a top-k or argmax makes; ``None`` if it chooses more than half."""
     scores = priced.args[0] if priced.args else None
     if not isinstance(scores, Tensor) or len(scores.shape) < 2 or context.backward:
         return None
@@ -97,13 +97,13 @@ def _sides(priced: PricedOp) -> tuple[Tensor, Tensor] | None:
 
 
 def _results(priced: PricedOp) -> int:
-    """The elements that a product makes."""
+    """The elements of a product's result."""
     left, right = _sides(priced) or (Tensor(()), Tensor(()))
     return left.elements // left.shape[-1] * right.shape[-1] if left.shape and right.shape and left.shape[-1] else 0
 
 
 def _summed(priced: PricedOp, choice: Choice) -> int:
-    """The elements of which an op takes a weighted sum over experts for each token: a product, or a multiplication by the weights."""
+    """The elements that an op sums over experts with a weight for each token, by a product or a multiplication; 0 if it does not."""
     tensors = tensors_of(priced)[:2]
     shapes = [one.shape for one in tensors]
     if len(shapes) < 2 or any(len(shape) != 3 or shape[0] != choice.tokens for shape in shapes):
@@ -128,7 +128,7 @@ def _batch(left: Tensor) -> int:
 
 
 def _may_be_expert(choice: Choice, context: Context, left: Tensor) -> bool:
-    """Whether a product has all tokens, and lies in the module that chose."""
+    """Whether a product has a row for each token, and is in the module that made the choice."""
     inside = context.scope[: len(choice.scope)] == choice.scope
     return inside and not context.backward and left.shape[-2:-1] == (choice.tokens,) and _batch(left) in (1, choice.experts)
 

@@ -1,4 +1,4 @@
-"""Convolutions that convert their layout: cuDNN computes with channels last, and converts tensors with channels first there and back.
+"""Convolutions that convert layouts: cuDNN computes with channels last, and converts tensors with channels first to that and back.
 
 Batch norms between them are slower with channels first too: on an H200, ResNet's take 1.4 to 2.8 times as long forward, and 1.5 to 8 times
 as long backward.
@@ -14,30 +14,30 @@ from ..pricing import PricedOp
 
 _CONVERTS = re.compile(r"n(?:c(?:d?hw|x))To_?n(?:d?hwc|xc)|n(?:d?hwc|xc)To_?nc(?:d?hw|x)", re.IGNORECASE)
 _NORMS = re.compile(r"aten::(?:native_|cudnn_|miopen_)?batch_norm(?:_backward)?$")
-SLOWER = 2.0  # times, with channels first
+SLOWER = 2.0  # the time of a batch norm with channels first, relative to channels last
 WHY = "leaves channels first, which convolutions convert to channels last and back"
 
 
 def converted_shares(
     executions: Iterable[tuple[Execution, PricedOp]], name: Callable[[int], str], time: Callable[[int], int]
 ) -> dict[int, float]:
-    """Of each priced op, by its identity, the share of its time in kernels that convert layouts.
+    """The share of each priced op's time in kernels that convert layouts, by ``id`` of the op.
 
-    ``name`` is that of an event's kernel, ``time`` how long it took.
+    ``name`` gives the name of an event's kernel, ``time`` its duration.
     """
-    whole, turned = dict[int, int](), dict[int, int]()
+    whole, converted = dict[int, int](), dict[int, int]()
     for one, priced in executions:
         if len(one.events) < 2:
             continue
         for event in one.events:
             whole[id(priced)] = whole.get(id(priced), 0) + time(event)
             if _CONVERTS.search(name(event)):
-                turned[id(priced)] = turned.get(id(priced), 0) + time(event)
-    return {key: spent / whole[key] for key, spent in turned.items() if whole[key]}
+                converted[id(priced)] = converted.get(id(priced), 0) + time(event)
+    return {key: spent / whole[key] for key, spent in converted.items() if whole[key]}
 
 
 def channels_first(priced: PricedOp, share: float, *, converting: bool) -> tuple[Avoidable, ...]:
-    """What an op would cost without the conversions, which take a share of its time.
+    """The cost of an op without conversions, which take ``share`` of its time.
 
     ``converting`` is whether any convolution converts: then a batch norm with channels first would be faster with channels last too.
     """

@@ -1,4 +1,4 @@
-"""Products that read weights for a few rows: the bytes of the weights set the time, and more rows would cost no more."""
+"""Products that read weights for only a few rows: they are bound by the bytes of the weights, and more rows would take no longer."""
 
 from collections.abc import Iterator
 
@@ -14,11 +14,11 @@ from .recorded import PricedExecution, Recorded
 KIND = "low-batch"
 FEW_ROWS = 8
 WEIGHTS_SHARE = 0.7  # of an op's bytes
-LEAST = 0.05  # of the FLOP of all products: fewer are no small batch, as logits of the last of many tokens
+LEAST = 0.05  # of the FLOP of all products: with less, the batch is not small (for example, logits of only the last token)
 
 
 def few_rows(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
-    """The products of few rows outside of backward passes, and what a row costs if eight times as many share the bytes."""
+    """The products of few rows outside of backward passes, and their costs if eight times as many rows shared the bytes."""
     every, few = 0.0, 0.0
     found: list[tuple[PricedExecution, Avoidable]] = []
     for held in recorded.ordered:

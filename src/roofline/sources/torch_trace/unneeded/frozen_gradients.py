@@ -1,7 +1,7 @@
-"""Gradients that nothing uses: of weights that the optimizer does not update, though they require gradients.
+"""Unused gradients: of weights that require gradients but that the optimizer does not update.
 
-After the last gradient of a weight that it updates, the rest of the backward pass is unneeded; before it, the products for gradients of
-other weights are.
+After the last gradient of a weight that it updates, the rest of the backward pass is unneeded; before that, only the products that compute
+gradients of other weights are.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ Shape = tuple[int, ...]
 
 
 def unused_gradients(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
-    """The executions of the backward pass that make only gradients which the optimizer does not take."""
+    """The executions of the backward pass that only compute gradients which the optimizer does not use."""
     updated = Counter[Shape]() if recorded.has_shards else _updated(recorded.ordered)
     if not updated:
         return
@@ -51,7 +51,7 @@ def unused_gradients(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoi
 
 
 def _updated(ordered: Sequence[PricedExecution]) -> Counter[Shape]:
-    """How many weights of each shape an optimizer updates; nothing where the recording dropped its lists."""
+    """How many weights of each shape an optimizer updates; empty if the trace left out its lists of tensors."""
     counts: dict[tuple[int, str], Counter[Shape]] = {}
     for one, priced in ordered:
         if not one.context.optimizer:
@@ -68,7 +68,7 @@ def _updated(ordered: Sequence[PricedExecution]) -> Counter[Shape]:
 
 
 def _last_needed(accumulated: Sequence[tuple[int, Shape]], updated: Counter[Shape]) -> int:
-    """Where the last gradient is there that the optimizer takes; of more than it takes of one shape, the first ones are taken for those."""
+    """The op that accumulates the last gradient that the optimizer uses; of several gradients of one shape, the first count as used."""
     left, last = updated.copy(), 0
     for place, shape in sorted(accumulated):
         if left[shape]:
@@ -78,7 +78,7 @@ def _last_needed(accumulated: Sequence[tuple[int, Shape]], updated: Counter[Shap
 
 
 def _makes_gradient(priced: PricedOp, frozen: set[Shape]) -> bool:
-    """Whether a product makes the gradient of a weight that is not updated: it adds over rows, so its first operand is turned."""
+    """Whether a product computes the gradient of a weight that is not updated: it sums over rows, so its first operand is transposed."""
     if priced.name != "aten::mm" or len(priced.args) < 2:
         return False
     left, right = priced.args[:2]

@@ -1,4 +1,4 @@
-"""Products with one-hot rows: a matrix that ``one_hot``, a comparison or a scatter made, where a gather or a scatter-add would do."""
+"""Products with a one-hot matrix, made by ``one_hot``, a comparison or a scatter, where a gather or a scatter-add would do."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +15,7 @@ from .recorded import PricedExecution, Recorded, tensors_of
 
 KIND, CLASS = "one-hot-product", "dense"
 NEAR = 8  # executions from the making of the rows to their product
-LEAST = 32  # columns: fewer are as well multiplied
+LEAST = 32  # columns: with fewer, the product is as fast as a gather
 _PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")
 _PASSED = frozenset(("cast", "copy"))
 _FILLS = ("aten::fill_", "aten::zero_")
@@ -32,9 +32,9 @@ class Rows(Struct, frozen=True):
 
 
 def one_hot_products(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
-    """The executions that make one-hot rows and multiply by them, with what a lookup would cost.
+    """The executions that make one-hot rows and multiply by them, with the cost of a lookup instead.
 
-    The product of a gradient has the same rows.
+    The product of the gradient has the same one-hot rows.
     """
     forward: dict[int, Rows] = {}
     for place, (one, priced) in enumerate(recorded.ordered):
@@ -53,7 +53,7 @@ def one_hot_products(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoi
 
 
 def _made(before: Sequence[PricedExecution], product: PricedOp) -> Iterator[tuple[Rows, list[PricedExecution]]]:
-    """The one-hot rows that a product takes, and the executions that made them: casts of what a scatter or comparison wrote."""
+    """The one-hot rows that a product reads, and the executions that made them: a scatter or comparison, its fill, and casts of it."""
     for operand in tensors_of(product):
         makers: list[PricedExecution] = []
         for held in reversed(before):
@@ -71,7 +71,7 @@ def _made(before: Sequence[PricedExecution], product: PricedOp) -> Iterator[tupl
 
 
 def _one_hot(priced: PricedOp) -> Rows | None:
-    """The rows that an op sets one element of each to one in."""
+    """The one-hot rows that an op makes, or ``None``."""
     tensors = tensors_of(priced)
     if len(tensors) < 2:
         return None
@@ -81,7 +81,7 @@ def _one_hot(priced: PricedOp) -> Rows | None:
     elif priced.name == "aten::eq" and first.shape[-1:] != second.shape[-1:] and 1 in (*first.shape[-1:], *second.shape[-1:]):
         columns = max(first.shape[-1], second.shape[-1])
         ids, positions = (first, second) if first.shape[-1] == 1 else (second, first)
-        if positions.elements != columns:  # more than the numbers of the columns
+        if positions.elements != columns:  # not one number per column
             return None
         return Rows(ids.elements, columns) if columns >= LEAST else None
     else:
@@ -90,7 +90,7 @@ def _one_hot(priced: PricedOp) -> Rows | None:
 
 
 def _looked_up(priced: PricedOp, rows: Rows) -> Avoidable | None:
-    """A product by one-hot rows as a gather, where it adds over their columns, else as a scatter-add."""
+    """The cost of a gather instead of a product that sums over the one-hot columns, else that of a scatter-add."""
     left, right = tensors_of(priced)[-2:]
     hot, other = (left, right) if rows.is_like(left) else (right, left)
     if not rows.is_like(hot) or other.dtype is None:

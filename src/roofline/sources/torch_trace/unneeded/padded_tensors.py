@@ -1,7 +1,8 @@
-"""Work on padded tensors: ``F.pad``, a part of zeros that is overwritten, or ``torch.cat`` with zeros.
+"""Work on padded tensors: ``F.pad``, zeros that are partly overwritten, or ``torch.cat`` with zeros.
 
-Padding shows as a fill and a copy into a part of the filled tensor, or as a concatenation with one. A trace does not say which tensor an op
-reads, so all products, attention and other ops with that number of rows count, unless an op before them in the step had as many.
+Padding shows as a fill and a copy into a part of the filled tensor, or as a concatenation with a filled tensor. A trace does not record
+which tensor an op reads, so all products, attention and other ops with the padded number of rows count, unless an earlier product in the
+step had as many rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,20 +20,20 @@ from .recorded import PricedExecution, Recorded, tensors_of
 
 KIND, CLASS = "padding", "padded"
 NEAR = 4  # executions from the fill to the copy
-MOST_NEEDED = 0.9  # of the rows: less padding than that pays, for alignment
-MOST = 16  # tensors that a step fills up
-LEAST = 64  # rows with their padding: shapes say too little of fewer
+MOST_NEEDED = 0.9  # of the rows are data: a little padding pays off, for alignment
+MOST = 16  # padded tensors in a step
+LEAST = 64  # rows including padding: with fewer, other tensors may have the same shape
 _FILLS = ("aten::fill_", "aten::zero_")
 _MULTIPLY = frozenset(("matmul", "attention"))
 _STREAMED = frozenset(("elementwise", "cast", "copy", "normalisation", "softmax", "reduction", "data movement"))
 
 
 class Padded(Struct, frozen=True):
-    """A tensor of which one axis was filled up: so much of it is data."""
+    """A tensor that is padded along one axis, of which ``filled`` elements are data."""
 
     shape: tuple[int, ...]
     axis: int
-    filled: int  # of the axis
+    filled: int
     location: str = ""
 
     @property
@@ -41,11 +42,11 @@ class Padded(Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """The rows of the tensor as a matrix; none where its columns are filled up."""
+        """The rows of the tensor as a matrix; 0 if its columns are padded."""
         return prod(self.shape[:-1]) if self.axis < len(self.shape) - 1 else 0
 
     def share(self, priced: PricedOp) -> float:
-        """How much of an op's work is on data; 1 for one that is about another tensor."""
+        """The share of an op's work that is on data; 1 if the op works on another tensor."""
         if not self.rows:
             return 1.0
         long, category = self.shape[self.axis], priced.priced.category
@@ -62,7 +63,7 @@ class Padded(Struct, frozen=True):
 
 
 def padded_tensors(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
-    """The ops on tensors that were filled up, and what they would cost without what was added, in order of time."""
+    """The ops on padded tensors, and their costs without padding, in order of time."""
     steps: dict[int, list[PricedExecution]] = {}
     for held in recorded.ordered:
         steps.setdefault(held[0].mark, []).append(held)
@@ -93,7 +94,7 @@ def _rows(priced: PricedOp) -> set[int]:
 
 
 def _padded(before: Sequence[PricedExecution], held: PricedExecution) -> Padded | None:
-    """The tensor that an op completes of which something was filled just before."""
+    """The padded tensor that an op completes, if a fill just before made its padding."""
     priced = held[1]
     fills = [one for _, made in before if made.name in _FILLS for one in tensors_of(made)[:1]]
     for whole in fills:
@@ -115,7 +116,7 @@ def _padded(before: Sequence[PricedExecution], held: PricedExecution) -> Padded 
 
 
 def _joined(part: tuple[int, ...], added: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of two tensors that are joined along the axis in which they differ."""
+    """The shape of two tensors concatenated along the axis in which they differ."""
     return tuple(one if one == other else one + other for one, other in zip(part, added, strict=True))
 
 
@@ -133,7 +134,7 @@ def _avoidable(priced: PricedOp, padded: Padded, share: float) -> Avoidable:
 
 
 def _moved(priced: PricedOp, padded: Padded) -> float:
-    """The bytes of an op without padding: weights, which have no padded axis, are read in full."""
+    """The bytes of an op without padding: weights, which have no padded axis, are still read in full."""
     moved = float((priced.priced.cost or NOTHING).known(HBM))
     kept = 0.0
     if priced.priced.category == "matmul":

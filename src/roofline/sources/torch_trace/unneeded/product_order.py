@@ -1,7 +1,7 @@
-"""Products in a costly order: two large matrices first, then a narrow one, as linear attention with (Q Kᵀ) V, or weights of low rank.
+"""Products in a costly order: two large matrices first, then a narrow one, as in linear attention with (Q Kᵀ) V, or low-rank weights.
 
-(A B) C costs m·n·(k + p) multiplications, A (B C) only k·p·(m + n), for A of m x k, B of k x n and C of n x p. What the first product makes
-may be scaled in between; any other op that takes it, a softmax or a sum with another matrix, needs the order as it is.
+(A B) C costs m·n·(k + p) multiplications, A (B C) only k·p·(m + n), for A of m x k, B of k x n and C of n x p. The result of the first
+product may be scaled in between; if any other op reads it, such as a softmax or a sum with another matrix, the order cannot be changed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,14 +18,14 @@ from ..pricing import PricedOp
 from .recorded import PricedExecution, Recorded, tensors_of
 
 KIND = "product-order"
-AHEAD = 8  # executions from one product to the next, and after that
-WORTH = 0.25  # of the FLOP of both products that the other order may need: two linear layers in a row are no mistake
+AHEAD = 8  # executions after the first product that are searched
+WORTH = 0.25  # the other order must need less than this share of the FLOP: two linear layers in a row are not a mistake
 _OPERANDS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1}
 _SCALES = ("aten::mul", "aten::mul_", "aten::div", "aten::div_", "aten::copy_", "aten::neg")
 
 
 class Product(Struct, frozen=True):
-    """A product, or a batch of them: of ``rows`` by ``depth`` and ``depth`` by ``columns``."""
+    """A product, or a batch of products, of matrices of ``rows`` x ``depth`` and ``depth`` x ``columns``."""
 
     batch: int
     rows: int
@@ -43,12 +43,12 @@ class Product(Struct, frozen=True):
         return self.batch * self.rows * self.columns
 
     def is_made(self, tensor: Tensor) -> bool:
-        """Whether an operand is what this product makes, turned or not."""
+        """Whether an operand may be this product's result, transposed or not."""
         return tensor.elements == self.made and sorted(tensor.shape[-2:]) == sorted((self.rows, self.columns))
 
 
 def costly_orders(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
-    """Both products of a costly order and their gradients, with what the other order would cost, in order of time."""
+    """Both products of a costly order and their gradients, with their costs in the other order, in order of time."""
     gradients: dict[int, Avoidable] = {}
     shares: dict[int, float] = {}
     for place, held in enumerate(recorded.ordered):
@@ -80,7 +80,7 @@ def _with_cost(reason: Avoidable, cost: Cost) -> Avoidable:
 
 
 def _without(made: int, priced: PricedOp, share: float) -> Cost:
-    """What a product costs in the other order: its share of the FLOP, without the bytes of the first one's result."""
+    """The cost of a product in the other order: ``share`` of the FLOP, without the bytes of the first product's result."""
     cost = priced.priced.cost or Cost.of({})
     width = next((one.dtype.bits / 8 for one in tensors_of(priced) if one.dtype is not None), 0.0)
     amounts = {resource: amount * share if resource != HBM else max(float(amount) - made * width, 0.0) for resource, amount in cost.amounts}

@@ -1,4 +1,4 @@
-"""What the rules look at: executions of the first steps on one device as they ran, each with the price of its op."""
+"""The input of the rules: executions of the first steps on one device, in order, each with the price of its op."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,20 +11,20 @@ PricedExecution = tuple[Execution, PricedOp]
 
 
 class Recorded:
-    """Executions in order, and what the trace says of the gradients of their ops."""
+    """Executions in order, and the gradients of their ops."""
 
     def __init__(self, ordered: Sequence[PricedExecution], prices: Prices, contexts: Contexts) -> None:
         self.ordered = ordered
-        self.accumulated = prices.gradients  # each by its step, the place of its op on the host, and its shape
-        self.has_shards = (prices.world or 1) > 1  # whose shapes are not those of the weights
+        self.accumulated = prices.gradients  # step, op and shape of each accumulated gradient
+        self.has_shards = (prices.world or 1) > 1  # with several ranks, gradients may not have the shapes of the weights
         self._contexts = contexts
 
     def sequence(self, one: Execution) -> int:
-        """The number that an op has in common with its gradient, or `NONE`."""
+        """The sequence number of an op, which its gradient shares, or `NONE`."""
         return self._contexts.sequence(one.op)
 
     def has_gradient(self, number: int) -> bool:
-        """Whether a backward pass ran for the op of a sequence number."""
+        """Whether the gradient of the op with this sequence number was computed."""
         return number in self._contexts.differentiated
 
 

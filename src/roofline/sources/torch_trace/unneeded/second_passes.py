@@ -1,7 +1,7 @@
-"""Passes that run twice: forward once for gradients, and again without them, as for a metric of the same batch; or backward for two losses.
+"""Passes that run twice: forward with gradients and again without, as for a metric of the same batch; or backward for each of two losses.
 
-A trace does not say whether two passes had the same input. They are taken for one pass that runs again if the modules that multiply, their
-shapes and their order are the same in one step, and only one of the passes is recorded for gradients.
+A trace does not record whether two passes had the same input. A pass counts as repeated if, in one step, its products have the same
+modules, shapes and order as those of another pass, and only one of the two is recorded for gradients.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,16 +12,16 @@ from ....torch_prices import Tensor
 from ....workload import Avoidable
 from .recorded import PricedExecution
 
-LEAST = 4  # products of a pass that runs again: fewer may be alike by chance
+LEAST = 4  # products of a repeated pass: fewer may be the same by chance
 MULTIPLY = frozenset(("matmul", "convolution", "attention"))
 
 Key = tuple[str, tuple[object, ...], tuple[str, ...]]
 
 
 def second_passes(products: Sequence[PricedExecution], graded: Sequence[bool]) -> Iterator[int]:
-    """The ops of passes without gradients that repeat one with gradients in the same step, by their places on the host.
+    """The ops (places on the host) of passes without gradients that repeat a pass with gradients in the same step.
 
-    ``products`` are the executions that multiply, ``graded`` whether each is recorded for gradients.
+    ``products`` are the executions of products, ``graded`` whether each is recorded for gradients.
     """
     steps: dict[int, list[tuple[PricedExecution, bool]]] = {}
     for held, is_graded in zip(products, graded, strict=True):
@@ -40,20 +40,20 @@ def second_passes(products: Sequence[PricedExecution], graded: Sequence[bool]) -
 
 
 def repeated_pass(caller: str, *, backward: bool) -> Avoidable:
-    """A pass that runs again, called from a line."""
+    """The reason for ops of a pass that runs again, called from the line ``caller``."""
     which = "the backward pass of the same ops a second time" if backward else "a forward pass a second time, without gradients"
     why = f"runs {which}{f', called from {caller}' if caller else ''}"
     return Avoidable(kind="duplicated-work", instead=NOTHING, why=why, unneeded="duplicated")
 
 
 def _key(held: PricedExecution) -> Key:
-    """What a product is alike in: attention without gradients has another flag, and may be another op."""
+    """What two equal products have in common. Not the op's name or flags: attention without gradients may be another op."""
     shapes = tuple(one.shape for one in held[1].args if isinstance(one, Tensor))
     return held[1].priced.category, shapes, held[0].context.scope
 
 
 def _runs(forward: Sequence[tuple[PricedExecution, bool]]) -> list[tuple[list[PricedExecution], bool]]:
-    """Executions in a row that are recorded for gradients, or are not."""
+    """Runs of consecutive executions that are all recorded for gradients, or all not."""
     found: list[tuple[list[PricedExecution], bool]] = []
     for held, is_graded in forward:
         if found and found[-1][1] == is_graded:
@@ -64,7 +64,7 @@ def _runs(forward: Sequence[tuple[PricedExecution, bool]]) -> list[tuple[list[Pr
 
 
 class Letters:
-    """A letter for each of different keys, so that keys in a row are a word, which is found in another in linear time.
+    """Maps keys to characters, so that a sequence of keys becomes a string, in which another can be found fast.
 
     >>> letters = Letters()
     >>> whole = letters.word([("mm", 8), ("mm", 4), ("conv", 2)])
@@ -76,5 +76,5 @@ class Letters:
         self._places: dict[object, int] = {}
 
     def word(self, keys: Iterable[object]) -> str:
-        """Keys in a row as a word; keys beyond a million share the letters of others."""
+        """A sequence of keys as a string; after about a million keys, characters are used again."""
         return "".join([chr(self._places.setdefault(key, len(self._places)) % maxunicode) for key in keys])

@@ -1,8 +1,8 @@
 """Sorts of which a few elements of each row are used, where a top-k would do.
 
-A slice of what a sort made has rows that lie apart in memory, as far as the sorted ones are long; any op that takes as much as was sorted
-may use all of it. But where a gather picks a few of the sorted order in the end, as sampling among the likeliest words does, all that was
-done to the sorted rows before it was done for a few of them.
+A slice of a sorted tensor has rows whose stride is the length of the sorted rows; an op that takes as many elements as were sorted may use
+all of them. But if a gather finally picks a few elements, as sampling among the likeliest words does, the ops on whole rows before it were
+also needed for these few only.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ SORTS, GATHER = ("aten::sort", "aten::argsort"), "aten::gather"
 
 
 def sorted_parts(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
-    """The sorts whose next users take a few elements of each row, and the ops on the sorted rows in front of a gather of a few."""
+    """The sorts after which only a few elements of each row are used, and the ops on whole sorted rows before a gather of a few."""
     for place, held in enumerate(recorded.ordered):
         one, priced = held
         rows = next(iter(tensors_of(priced)), None) if priced.name in SORTS else None
@@ -51,7 +51,7 @@ def _moved(held: PricedExecution) -> float:
 
 
 def _picked(rows: Tensor, after: Sequence[PricedExecution]) -> tuple[int, list[PricedExecution]]:
-    """How many elements of each sorted row a gather picks, and the ops on whole rows before it; zero where there is none."""
+    """How many elements of each sorted row a gather picks, and the ops on whole rows before it; 0 if there is no gather."""
     between: list[PricedExecution] = []
     for held in after:
         tensors = tensors_of(held[1])
@@ -63,7 +63,7 @@ def _picked(rows: Tensor, after: Sequence[PricedExecution]) -> tuple[int, list[P
 
 
 def _kept(rows: Tensor, after: Sequence[PricedExecution]) -> int:
-    """How many elements of each sorted row the next ops take; zero where nothing tells."""
+    """How many elements of each sorted row the next ops use; 0 if unknown."""
     kept = 0
     for _, priced in after:
         for tensor in all_tensors_of(priced):
@@ -75,6 +75,6 @@ def _kept(rows: Tensor, after: Sequence[PricedExecution]) -> int:
 
 
 def _is_cut_from(tensor: Tensor, rows: Tensor) -> bool:
-    """Whether a tensor is a part of each row, apart in memory by the length of a row."""
+    """Whether a tensor is a slice of each row: its rows have the stride of the sorted rows."""
     is_part = len(tensor.shape) == len(rows.shape) and tensor.shape[:-1] == rows.shape[:-1] and tensor.shape[-1] < rows.shape[-1]
     return is_part and tensor.strides is not None and tensor.strides[-2:] == (rows.shape[-1], 1)

@@ -1,7 +1,7 @@
-"""Tensors that are stored several times over for a matmul: keys and values repeated for each of the query heads that share them.
+"""Tensors that are stored several times over for a matmul: keys and values, repeated for each of the query heads that share them.
 
-A copy of an expanded tensor (an axis of it has stride 0) writes the repeats, and attention or a batched product reads them all, where one
-over the groups that share a tensor would read it once.
+A copy of an expanded tensor (an axis has stride 0) writes the repeats, and attention or a batched product reads them all; grouped-query
+attention would read the tensor once.
 """
 
 from collections.abc import Iterator
@@ -24,13 +24,13 @@ _MULTIPLY = frozenset(("matmul", "attention"))
 
 
 class Repeats(Struct, frozen=True):
-    """A tensor that a copy stores, and how often it has each element."""
+    """A tensor that a copy stores, in which each element occurs ``times`` times."""
 
     made: Tensor
     times: int
 
     def is_like(self, tensor: Tensor) -> bool:
-        """Whether an operand is this tensor: batches and heads may be joined, and the last two sizes turned."""
+        """Whether an operand may be this tensor: batches and heads may be merged, and the last two sizes transposed."""
         sizes = sorted(self.made.shape[-2:])
         return len(tensor.shape) > 2 and tensor.elements == self.made.elements and sorted(tensor.shape[-2:]) == sizes
 
@@ -59,7 +59,7 @@ def stored_repeats(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoida
 
 
 def _stored(priced: PricedOp) -> Repeats | None:
-    """What a copy stores several times over, if it does: an axis before the last two is expanded."""
+    """The repeats that a copy stores, if an axis before the last two is expanded; else ``None``."""
     tensors = tensors_of(priced)
     if priced.name not in ("aten::copy_", "aten::clone", "aten::contiguous") or not tensors:
         return None

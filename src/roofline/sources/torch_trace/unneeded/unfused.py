@@ -1,11 +1,11 @@
-"""Chains of operators that a compiler would fuse: each reads from memory what the one before it wrote there.
+"""Chains of operators that a compiler would fuse: each reads from memory what the one before it wrote.
 
-A chain is elementwise operators, casts, copies, joins, norms, softmax and reductions that follow each other on the device; small operators,
-on indices and the like, do not break it. The producer of an input is the last operator before it that made a tensor of that size and
-format, or one of which the input is a half or a quarter. In one kernel that tensor is not read again; nor is it written: a compiled
-backward pass computes it again rather than read it. But a sum that begins a chain of the forward pass is kept, as the next layer adds to
-it. An optimizer's foreach operators are one chain: fused, they read weights, gradients and state once and write weights and state once.
-The chains around a log-softmax are those of a loss, which can be fused without compiling the model.
+A chain is consecutive elementwise operators, casts, copies, concatenations, norms, softmax and reductions on the device; small operators,
+on indices and the like, do not break it. The producer of an input is taken to be the last operator before it whose result has that format
+and that size, or up to four times that size. A fused kernel does not read that result from memory; nor does it write it, as a compiled
+backward pass recomputes it. But a sum that begins a chain of the forward pass is still written, as the next layer adds to it. The foreach
+operators of an optimizer are one chain: fused, they read weights, gradients and state once and write weights and state once. Chains with a
+log-softmax belong to a loss, which can be fused without compiling the model.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,25 +23,25 @@ from .recorded import PricedExecution, tensors_of
 
 KIND = "unfused-chain"
 LINKED = frozenset(("elementwise", "cast", "copy", "normalisation", "softmax", "reduction", "loss"))
-GIVING = LINKED - {"reduction", "loss"}  # their results are as large as what they read
+SIZE_KEEPING = LINKED - {"reduction", "loss"}  # their results are as large as their inputs
 OPTIMIZER, LOSS = "optimizer", "loss"
 WHY = {
     "": "runs elementwise operators one by one, each through memory",
     OPTIMIZER: "runs the optimizer as many operators, each over all parameters (fused=True runs one)",
     LOSS: "computes its loss by operators that each pass the logits through memory",
 }
-LOG_SOFTMAX = "log_softmax"  # in the names of the operator, of its gradient, and of what autograd calls them
+LOG_SOFTMAX = "log_softmax"  # in the names of the operator and its gradient
 JOINS, SUMS = "aten::cat", ("aten::add", "aten::add_")
-LONGEST = 64  # operators of a chain: a compiler's kernels are no longer
-MOST_PARTS = 4  # that a tensor is split into, each of which is taken by itself
-SMALL = parse("1 MB", "B")  # moved by an operator that parts no chain
-# By the operator that tells an optimizer: how many lists it reads and writes itself, and how many the fused kernel does.
+LONGEST = 64  # operators of a chain: a compiler's kernels are not longer
+MOST_PARTS = 4  # that a result is split into, each read by another operator
+SMALL = parse("1 MB", "B")  # an operator that moves less does not break a chain
+# For the operator that identifies an optimizer: how many lists of tensors it reads and writes, and how many the fused kernel does.
 FUSED_LISTS = {"aten::_foreach_addcdiv_": (4, 7), "aten::_foreach_add_": (3, 5)}
 
 
 def result_of(priced: PricedOp) -> Tensor | None:
-    """The tensor that an op made: as large as its operands broadcast together; ``None`` for one that makes a smaller one."""
-    if priced.priced.category not in GIVING:
+    """The result of an op, as large as its operands broadcast together; ``None`` for an op whose result is smaller."""
+    if priced.priced.category not in SIZE_KEEPING:
         return None
     tensors = tensors_of(priced)
     largest = max(tensors, key=lambda one: one.elements, default=None)
@@ -60,23 +60,23 @@ def _broadcast(tensors: Sequence[Tensor]) -> tuple[int, ...]:
 
 
 class Spared(Struct, frozen=True):
-    """Bytes that an op would not move in fused kernels, on the average of its executions, and the group of its chains."""
+    """Bytes that an op would not move in fused kernels, averaged over its executions, and the group of its chains."""
 
     bytes: float
     group: str
 
 
 def spared_bytes(ordered: Sequence[PricedExecution], keeps: Callable[[Execution], bool]) -> dict[int, Spared]:
-    """What each priced op would not move in fused kernels, by its identity.
+    """The bytes that each priced op would not move in fused kernels, by ``id`` of the op.
 
-    ``ordered`` are the executions on one device as they ran; ``keeps`` is whether a backward pass may need what one makes.
+    ``ordered`` are the executions on one device in order; ``keeps`` is whether a backward pass may need the result of one.
     """
     spared: dict[int, float] = {}
     groups: dict[int, str] = {}
     counts: dict[int, int] = {}
     for _, priced in ordered:
         counts[id(priced)] = counts.get(id(priced), 0) + 1
-    known: dict[tuple[int, ...], list[float]] = {}  # what is spared of each chain's ops, by their identities
+    known: dict[tuple[int, ...], list[float]] = {}  # the bytes spared in each op of a chain, by the ids of its ops
     for chain in _chains(ordered):
         key = (*(id(priced) for _, priced in chain), keeps(chain[0][0]))
         if key not in known:
@@ -94,7 +94,7 @@ def spared_bytes(ordered: Sequence[PricedExecution], keeps: Callable[[Execution]
 
 
 def _chains(ordered: Sequence[PricedExecution]) -> Iterator[list[PricedExecution]]:
-    """Executions in a row that may fuse, small ones left out."""
+    """Consecutive executions that may be fused, without small ones."""
     chain: list[PricedExecution] = []
     for held in ordered:
         is_linked = held[1].priced.category in LINKED or held[1].name == JOINS
@@ -109,27 +109,27 @@ def _chains(ordered: Sequence[PricedExecution]) -> Iterator[list[PricedExecution
 
 
 def _spared_in(chain: Sequence[PricedOp], *, is_kept: bool) -> list[float]:
-    """The bytes of each op of a chain that one kernel would not move: tensors that the chain makes and takes itself.
+    """The bytes that each op of a chain would not move in one kernel: of tensors that one op of the chain writes and another reads.
 
-    The first sum of a forward pass is kept, as what the next layer adds to.
+    A sum that begins a chain of the forward pass (``is_kept``) is still written, as the next layer adds to it.
     """
     made: list[tuple[Tensor | None, float]] = [_made(priced) for priced in chain]
     spared = [0.0] * len(chain)
-    handed_on: set[int] = set()
+    read_later: set[int] = set()
     for place, priced in enumerate(chain):
         for one in _taken(priced):
             before = next((earlier for earlier in reversed(range(place)) if _is_of(one, made[earlier][0])), None)
             if before is not None:
                 spared[place] += one.bytes or made[before][1] * one.elements / max(_elements(made[before][0]), 1)
-                handed_on.add(before)
-    for place in handed_on:
+                read_later.add(before)
+    for place in read_later:
         if not (is_kept and place == 0 and chain[0].name in SUMS):
             spared[place] += made[place][1]
     return spared
 
 
 def _taken(priced: PricedOp) -> Iterator[Tensor]:
-    """What an op reads; for a copy, without its target."""
+    """The tensors that an op reads; the target of a copy is not one of them."""
     for one in priced.args[1:] if priced.name == "aten::copy_" else priced.args:
         yield from one if isinstance(one, tuple) and all(isinstance(each, Tensor) for each in one) else ()
         if isinstance(one, Tensor):
@@ -137,7 +137,7 @@ def _taken(priced: PricedOp) -> Iterator[Tensor]:
 
 
 def _made(priced: PricedOp) -> tuple[Tensor | None, float]:
-    """The tensor that an op made, and its bytes."""
+    """The result of an op, and its bytes."""
     if priced.name == JOINS:
         elements = sum(one.elements for one in _taken(priced))
         return (Tensor((elements,)) if elements else None), _moved(priced) / 2
@@ -150,7 +150,7 @@ def _elements(tensor: Tensor | None) -> int:
 
 
 def _is_of(taken: Tensor, made: Tensor | None) -> bool:
-    """Whether a tensor is one that was made, or an even part of it."""
+    """Whether an input may be a result, or one of its equal parts."""
     if made is None or not taken.elements or (taken.dtype != made.dtype and None not in (taken.dtype, made.dtype)):
         return False
     return made.elements % taken.elements == 0 and made.elements <= MOST_PARTS * taken.elements
@@ -166,7 +166,7 @@ def _optimizers(ordered: Sequence[PricedExecution]) -> list[list[PricedExecution
 
 
 def _fused_share(chain: Sequence[PricedExecution]) -> float:
-    """What a fused optimizer would move of a chain's bytes."""
+    """The share of a chain's bytes that a fused optimizer would move."""
     total = sum(_moved(priced) for _, priced in chain)
     for name, (own, fused) in FUSED_LISTS.items():
         whole = sum(_moved(priced) for _, priced in chain if priced.name == name)
@@ -182,7 +182,7 @@ def _moved(priced: PricedOp) -> float:
 
 
 def _read_again(priced: PricedOp) -> float:
-    """The bytes that an op reads a second time, fused or not: a batch norm that trains takes its statistics first."""
+    """The bytes that an op reads twice, fused or not: a batch norm in training computes its statistics first."""
     if "batch_norm" not in priced.name or "no_" in priced.name or False in priced.args[5:6]:
         return 0.0
     tensors = tensors_of(priced)
@@ -191,7 +191,7 @@ def _read_again(priced: PricedOp) -> float:
 
 
 def unfused(priced: PricedOp, spared: Spared) -> tuple[Avoidable, ...]:
-    """What an op would cost as a part of a fused kernel."""
+    """The cost of an op as a part of a fused kernel."""
     cost = priced.priced.cost
     if cost is None:
         return ()

@@ -1,7 +1,7 @@
-"""Forward work without a gradient whose result nothing reads: a head whose loss was left out.
+"""Forward work whose result is not used, such as a head whose loss was left out.
 
-In a step with a backward pass, ops that are recorded for gradients but have none, in a row and with products among them. No later op may
-read the last result, judged by sizes: a detached target has no gradient either.
+This shows, in a step with a backward pass, as consecutive ops that are recorded for gradients but whose gradients are never computed, with
+products among them. No later op may read the last result, judged by its size: results that are used but detached have no gradient either.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ def unused_results(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoida
     for mine in steps.values():
         if not any(recorded.has_gradient(number) for _, number in mine if number != NONE):
             continue
-        takers: dict[int, list[tuple[int, Tensor]]] = {}  # by the elements of what they take, with their places
+        takers: dict[int, list[tuple[int, Tensor]]] = {}  # tensors that ops read and the ops' places, by number of elements
         for place, ((_, priced), _) in enumerate(mine):
             for one in all_tensors_of(priced):
                 takers.setdefault(one.elements, []).append((place, one))
@@ -43,7 +43,7 @@ def unused_results(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoida
 
 
 def _runs(unused: Sequence[bool], numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Ops in a row without gradients, from the first to the last that is recorded for them."""
+    """Ranges of consecutive ops without a gradient, from the first to the last that is recorded for gradients."""
     begin = None
     last = 0
     for place, (is_unused, number) in enumerate(zip((*unused, False), (*numbers, 0), strict=True)):
@@ -55,14 +55,14 @@ def _runs(unused: Sequence[bool], numbers: Sequence[int]) -> Iterator[tuple[int,
 
 
 def _is_taken(priced: PricedOp, takers: Mapping[int, Sequence[tuple[int, Tensor]]], end: int) -> bool:
-    """Whether later ops take a tensor like what an op made: as large, and of as many channels where it has as many axes."""
+    """Whether later ops read a tensor like an op's result: of the same size and, if it has as many axes, with as many channels."""
     elements, rank, channels = _made(priced)
     later = (one for place, one in takers.get(elements, ()) if place >= end)
     return any(len(one.shape) != rank or one.shape[1:2] == (channels,) or rank < 2 for one in later)
 
 
 def _made(priced: PricedOp) -> tuple[int, int, int]:
-    """How many elements an op made, on how many axes, and of how many channels; a product by what it moved beside its operands."""
+    """Elements, axes and channels of an op's result; those of a product from the bytes it moves in addition to its operands."""
     tensors = list(all_tensors_of(priced))
     largest = max(tensors, key=lambda one: one.elements, default=Tensor(()))
     if priced.priced.category not in _MULTIPLY or priced.priced.cost is None or len(tensors) < 2:

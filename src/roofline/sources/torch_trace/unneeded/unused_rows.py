@@ -1,7 +1,7 @@
-"""Products of which few rows are used: logits of every position, of which the last or a few chosen ones are read.
+"""Products of which few rows are used: for example logits of every position, of which only the last or a few are read.
 
-It shows in a strided view of the product's size with as many columns, or in an op that picks rows by index and later ops on as many rows. A
-later op that reads the whole product rules it out.
+This shows as a strided view into the result with the same columns, or as an op that picks rows by index, followed by ops on as many rows. A
+later op that reads the whole result rules it out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,14 +18,14 @@ from .recorded import PricedExecution, Recorded, all_tensors_of
 
 KIND, CLASS = "unused-results", "unused"
 AHEAD = 40  # executions after a product in which its rows are used
-LEAST = 64  # columns: of fewer, shapes say too little
+LEAST = 64  # columns: with fewer, other tensors may have the same shape
 MOST_USED = 0.5  # of the rows
 _OPERANDS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1)}
 _PICKS = ("aten::index", "aten::index_select", "aten::gather", "aten::embedding")
 
 
 class Made(Struct, frozen=True):
-    """What a product makes: so many rows of so many columns. It reads so many bytes of weights for any number of rows."""
+    """The result of a product: its rows and columns, and the bytes of weights that it reads for any number of rows."""
 
     rows: int
     columns: int
@@ -36,9 +36,9 @@ class Made(Struct, frozen=True):
         return self.rows * self.columns
 
     def is_some_of(self, tensor: Tensor) -> bool:
-        """Whether a tensor is some of the rows, apart in memory."""
-        apart = tensor.strides[0] * tensor.shape[0] == self.elements if tensor.strides and tensor.strides[-1] == 1 else False
-        return apart and len(tensor.shape) > 1 and tensor.shape[-1] == self.columns and tensor.elements < self.elements
+        """Whether a tensor is a strided view of some of the rows."""
+        strided = tensor.strides[0] * tensor.shape[0] == self.elements if tensor.strides and tensor.strides[-1] == 1 else False
+        return strided and len(tensor.shape) > 1 and tensor.shape[-1] == self.columns and tensor.elements < self.elements
 
 
 def unused_rows(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
@@ -62,7 +62,7 @@ def unused_rows(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable
 
 
 def _made(priced: PricedOp) -> Made | None:
-    """What a product makes; nothing for a batch of products."""
+    """The result of a product; ``None`` for a batch of products."""
     places = _OPERANDS.get(priced.name)
     if places is None or len(priced.args) <= places[1]:
         return None
@@ -74,7 +74,7 @@ def _made(priced: PricedOp) -> Made | None:
 
 
 def _used(made: Made, after: Sequence[PricedExecution], mark: int) -> int:
-    """How many rows of a product are used by what follows it; zero where nothing tells, or most are."""
+    """How many rows of a product the ops after it use; 0 if unknown, or if at least half of them are used."""
     used = most = 0
     picked = False
     for one, priced in after:

@@ -1,7 +1,7 @@
-"""Casts of weights: under autocast, fp32 weights are cast to the narrow format of their products again in every step.
+"""Casts of weights: under autocast, fp32 weights are cast to the 16-bit format of their products again in every step.
 
-So are their biases, and what enters a product; what enters a norm is cast to fp32, and so are the gradients of weights. With weights in the
-narrow format none of these is there.
+Biases and inputs of products are cast too; inputs of norms and gradients of weights are cast to fp32. With weights in 16 bits none of these
+casts would be needed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from ....workload import Avoidable
 from ..executions import Execution
 from ..pricing import PricedOp
 
-# Where products have their weights, and their biases.
+# The places of the weights and biases among the arguments of products.
 WEIGHTS = {
     "aten::mm": (1,),
     "aten::addmm": (2,),
@@ -22,7 +22,7 @@ WEIGHTS = {
     "aten::convolution": (1,),
 }
 BIASES = {"aten::addmm": 0, "aten::linear": 2, "aten::convolution": 2}
-NEXT = 4  # executions from the cast of an operand to its product: casts of weight and bias come between
+NEXT = 4  # executions from the cast of an operand to its product: casts of weight and bias may come between
 NARROW_BITS, WIDE, NORM = 16, "fp32", "normalisation"
 WHY = "casts fp32 weights to a narrow format again in every step, as autocast does"
 
@@ -30,14 +30,14 @@ Shapes = frozenset[tuple[int, ...]]
 
 
 def weight_shapes(ops: Iterable[PricedOp]) -> Shapes:
-    """The shapes of the weights of products in 16 bits, as they lie in memory: a linear layer's is transposed where it is used."""
+    """The shapes of the weights of 16-bit products, as stored: that of a linear layer is transposed when it is used."""
     found = set()
     for priced in ops:
         for place in WEIGHTS.get(priced.name, ()):
             weight = _narrow(priced, place)
             if weight is not None:
-                turned = weight.strides is not None and len(weight.strides) == 2 and weight.strides[0] == 1 < weight.shape[0]
-                if turned:
+                transposed = weight.strides is not None and len(weight.strides) == 2 and weight.strides[0] == 1 < weight.shape[0]
+                if transposed:
                     found.add(weight.shape[::-1])
                 elif len(weight.shape) > 2:
                     found.add(weight.shape)
@@ -48,7 +48,7 @@ def weight_shapes(ops: Iterable[PricedOp]) -> Shapes:
 
 
 def operand_casts(ordered: Sequence[tuple[Execution, PricedOp]], weights: Shapes) -> set[int]:
-    """The casts of what enters a product or a norm, by the identity of the priced op, in a program that casts weights too."""
+    """The casts of inputs of products and norms, by ``id`` of the priced op, in a program that casts weights too."""
     casts = [(place, priced) for place, (_, priced) in enumerate(ordered) if _is_cast(priced)]
     if not any(_narrows(priced) and len(priced.args[0].shape) > 1 and priced.args[0].shape in weights for _, priced in casts):
         return set()
@@ -67,7 +67,7 @@ def _takes(taker: PricedOp, tensor: Tensor) -> bool:
 
 
 def weight_cast(priced: PricedOp, weights: Shapes, operands: set[int]) -> tuple[Avoidable, ...]:
-    """A cast that autocast makes: of a weight or of its gradient, or of what enters a product or a norm."""
+    """The reason for a cast that autocast makes: of a weight or its gradient, or of an input of a product or a norm."""
     is_weight = _is_cast(priced) and priced.args[0].shape in weights and (_narrows(priced) or len(priced.args[0].shape) > 1)
     if not is_weight and id(priced) not in operands:
         return ()

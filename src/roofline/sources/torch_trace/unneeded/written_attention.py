@@ -1,4 +1,4 @@
-"""Attention that is written out: products with a softmax between them store their scores, where a fused kernel keeps them on chip."""
+"""Attention written as separate operators: two products with a softmax between them store scores that a fused kernel keeps on chip."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ WHY_MASKED = "computes scores that the causal mask removes"
 
 
 class Scores(Struct, frozen=True):
-    """The scores of one attention: how many in all, and for how many queries and keys; ``is_causal`` where a triangle masks them."""
+    """The scores of one attention: their number, and the number of queries and keys; ``is_causal`` if a triangular mask applies."""
 
     elements: int
     queries: int
@@ -28,12 +28,12 @@ class Scores(Struct, frozen=True):
     is_causal: bool = False
 
     def is_like(self, tensor: Tensor) -> bool:
-        """Whether a tensor has a place for each score."""
+        """Whether a tensor has one element per score."""
         return tensor.elements == self.elements and self.queries in tensor.shape and self.keys in tensor.shape
 
 
 def written_attention(ordered: Sequence[PricedExecution]) -> dict[int, list[Avoidable]]:
-    """What operators on scores would cost in a fused kernel, by the identity of the priced op, from executions as they ran."""
+    """The costs of operators on scores in a fused kernel, by ``id`` of the priced op, from executions in order."""
     found = {scores.elements: scores for scores in _all_scores(ordered)}
     reasons: dict[int, list[Avoidable]] = {}
     for priced in {id(priced): priced for _, priced in ordered}.values() if found else ():
@@ -45,7 +45,7 @@ def written_attention(ordered: Sequence[PricedExecution]) -> dict[int, list[Avoi
 
 
 def _all_scores(ordered: Sequence[PricedExecution]) -> Iterator[Scores]:
-    """Scores: the result of a batched product, of which a softmax along the keys is taken, for another batched product."""
+    """The scores of all attentions: results of a batched product that go through a softmax along the keys into another batched product."""
     triangles = {one.shape[-2:] for _, priced in ordered if priced.name in TRIANGLES for one in tensors_of(priced) if len(one.shape) > 1}
     known: set[int] = set()
     for place, (_, priced) in enumerate(ordered):
@@ -64,7 +64,7 @@ def _all_scores(ordered: Sequence[PricedExecution]) -> Iterator[Scores]:
 
 
 def _result(priced: PricedOp) -> tuple[int, ...]:
-    """The shape that a batched product makes; empty for other ops."""
+    """The shape of a batched product's result; empty for other ops."""
     operands = [one for one in tensors_of(priced) if len(one.shape) >= 3]
     if priced.priced.category != _PRODUCT or len(operands) < 2:
         return ()
@@ -82,7 +82,7 @@ def _takes(priced: PricedOp, scores: Scores) -> bool:
 
 
 def _spared(priced: PricedOp, scores: Scores) -> Iterator[Avoidable]:
-    """What an op on scores would cost without storing them."""
+    """The costs of an op on scores without storing them and, if the mask is causal, without the scores that it removes."""
     cost = priced.priced.cost
     if cost is None:
         return
