@@ -1,9 +1,9 @@
-"""Why a device was idle: for each gap between its work, what the host did until it launched the next.
+"""Reasons for idle time: for each gap between the work of a device, what the host did until it launched the next work.
 
-The thread that launched the work after a gap tells the reason; where it did nothing then (a worker that only passes on a copy), the
-thread that runs the program's Python does. Threads are looked at in a bounded number of instants, each of which stands for its part of
-the gap, so memory grows with distinct reasons and the times of all reasons add up to the idle time. What threads did is for each source
-to say (`Threads`).
+The reason is the activity of the thread that launched the work after the gap; if that thread did nothing then (a worker that only passes
+on a copy), that of the thread that runs the program's Python. Threads are sampled at a bounded number of instants, each of which counts for
+its part of the gap, so memory grows with distinct reasons, and the times of all reasons add up to the idle time. Each source provides the
+activities (`Threads`).
 """
 
 from bisect import bisect_right
@@ -20,25 +20,26 @@ from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
 from .xspace.scan import gaps
 from .xspace.tables import Integers
 
-MOST_LOOKS, LEAST_LOOKS = 1_000, 200  # gaps examined in all devices of a file, and in each; shorter ones are merged with the next
-MOST_SAMPLES, SAMPLES_A_LOOK = 20, 2  # instants in one gap, and in all of them for each that may be looked at but for one each
-LEAST_SHARE = 0.2  # of a gap that a reason of its own needs
-LARGE_COPY = int(parse("64 KiB", "B"))  # from which a copy is data, not an argument or a value that is read
-SLOW_COPY_PS = round(parse("1 ns", "s") / parse("1 ps", "s"))  # per byte: the longest that an unrecorded copy takes, staging included
+MOST_LOOKS, LEAST_LOOKS = 1_000, 200  # gaps examined on all devices of a file together, and on each; shorter gaps are grouped
+MOST_SAMPLES, SAMPLES_A_LOOK = 20, 2  # the most samples of one gap; and on average for each gap that may be examined
+LEAST_SHARE = 0.2  # the share of a gap's samples that a reason needs to be listed
+LARGE_COPY = int(parse("64 KiB", "B"))  # a copy of at least this size is data, not an argument or a value that is read back
+SLOW_COPY_PS = round(parse("1 ns", "s") / parse("1 ps", "s"))  # per byte: the longest time of an unrecorded copy, staging included
 SHORT_PS = round(parse("20 us", "s") / parse("1 ps", "s"))  # a gap up to this long before work that was already launched is launch latency
-WAKE_UP_PS = round(parse("200 us", "s") / parse("1 ps", "s"))  # until a thread that waited for the device goes on
+WAKE_UP_PS = round(parse("200 us", "s") / parse("1 ps", "s"))  # the longest time until a thread that waited for the device continues
 _INSTALLED = ("/site-packages/", "/dist-packages/", "/lib/python")
 Reasons = dict[IdleKey, IdleTally]
 
 
 class Gap(Struct):
-    """A gap of a device: its begin and end, the time and the number of gaps it stands for, the step it began in, and the first of them.
+    """A gap of a device, or a group of short gaps: begin and end of the (last) gap, their total time (``weight``) and number, the step in
+    which the first began, and when that was (``since``).
 
-    ``launched`` is when and on which line the host launched the work that ended it, ``before`` what that line launched before that, and
-    ``copy`` the larger of the copies to or from the host on either side of it, as a direction and bytes; ``fetched`` is whether the one
-    before it brought data to the host. ``silent`` is how much of it the
-    host spent in a function of the user's that called nothing. ``recording`` is how much of it the profiler took to record the ``recorded``
-    events of the host that led to its end. ``read`` is when the host reads a value back next, where it does so again and again.
+    ``launched`` and ``line`` are when and on which line the host launched the work that ended the gap, ``before`` is the launch before that
+    on the same line. ``copy`` is the larger of the copies between host and device on both sides of the gap, as a direction and bytes;
+    ``fetched`` is whether the copy before the gap brought data to the host. ``silent`` is the time that the host spent in a function of the
+    user that called nothing. ``recording`` is the time that the profiler took to record the ``recorded`` events of the host before the
+    gap's end. ``read`` is when the host next reads a value back, if it does so repeatedly.
     """
 
     begin: int
@@ -64,10 +65,10 @@ class Gap(Struct):
 
 
 class Threads(Protocol):
-    """What each thread of the host did at the instants asked for.
+    """The activity of each host thread at given instants.
 
-    ``driver`` is the thread that runs the program's Python; ``has_frames`` whether calls of Python were recorded, and ``with_frames`` what
-    records them. ``changed`` says in which shapes the programs differ that a function was compiled to.
+    ``driver`` is the thread that runs the program's Python; ``has_frames`` is whether Python calls were recorded, and ``with_frames`` the
+    option that records them. ``changed`` returns the shapes in which the compiled programs of a function differ, in words.
     """
 
     driver: int | None
@@ -82,7 +83,7 @@ class Threads(Protocol):
 
 
 class Idle(Struct):
-    """Why a device was idle: in all by reason, and what each sample of each gap said."""
+    """The reasons for idle time of a device: the tally of each reason, and the reason of each sample of each gap."""
 
     reasons: Reasons = field(default_factory=dict)
     said: list[tuple[Gap, list[IdleKey]]] = field(default_factory=list)
@@ -94,15 +95,15 @@ class Idle(Struct):
 
 
 def source_files(subjects: Iterable[Subject]) -> set[str]:
-    """Base names of the user's files that operations of a program come from, told apart from a library's by their folders."""
+    """Base names of the user's files that operations come from; files in folders of installed packages are not the user's."""
     files = {subject.location.rpartition(":")[0].replace("\\", "/") for subject in subjects}
     return {file.rpartition("/")[2] for file in files if file and not any(part in file for part in _INSTALLED)}
 
 
 def gaps_between(busy: Integers, steps: Mapping[Mark, Extent], devices: int = 1) -> list[Gap]:
-    """The gaps of a device that was busy then (begin, end, begin, end, …): long ones for themselves, of short ones one for several.
+    """The gaps between the busy intervals of a device (begin, end, begin, end, …): long gaps one by one, short ones in groups.
 
-    Between them they stand for all of the idle time. A file's ``devices`` share what is looked at.
+    Together they cover all of the idle time. The number of gaps is limited for all ``devices`` of a file together.
     """
     marks, most = _Marks(steps), max(LEAST_LOOKS, MOST_LOOKS // devices)
     found = [Gap(begin, end, weight, count, marks.at(since), since) for begin, end, weight, count, since in gaps(busy, marks.edges, most)]
@@ -115,7 +116,7 @@ def gaps_between(busy: Integers, steps: Mapping[Mark, Extent], devices: int = 1)
 
 
 class _Marks:
-    """Which step of a device an instant falls into: each lasts until the next begins, the last until its own work ends."""
+    """Looks up the step of an instant on a device: a step lasts until the next begins, the last one until its own work ends."""
 
     def __init__(self, steps: Mapping[Mark, Extent]) -> None:
         ordered = sorted((extent.begin_ps, extent.end_ps, mark) for mark, extent in steps.items())
@@ -135,7 +136,7 @@ def unexplained(gaps: Iterable[Gap]) -> Idle:
 
 
 def _add(reasons: Reasons, key: IdleKey, gap: Gap, time_ps: int) -> IdleTally:
-    """Counts a gap, with some of its time, to a reason, whose tally is returned."""
+    """Adds a gap, with some of its time, to a reason and returns the reason's tally."""
     tally = reasons.get(key)
     if tally is None:
         tally = reasons[key] = IdleTally()
@@ -148,16 +149,16 @@ def _add(reasons: Reasons, key: IdleKey, gap: Gap, time_ps: int) -> IdleTally:
 
 
 def explained(gaps: Sequence[Gap], threads: Threads, *, several: bool) -> Idle:
-    """The reasons of some gaps: in all, and when."""
+    """The reasons for idle time in these gaps."""
     idle = Idle()
     for gap in gaps:
         said = _said(gap, threads, several=several)
         shares = [(said[0], len(said))] if _alike(said) else Counter(said).most_common()
-        rest = gap.weight - sum([gap.weight * samples // len(said) for _, samples in shares])  # of the division, which the first gets
+        rest = gap.weight - sum([gap.weight * samples // len(said) for _, samples in shares])  # to the first reason
         for key, samples in shares:
             tally = _add(idle.reasons, key, gap, gap.weight * samples // len(said) + rest)
             rest = 0
-            if key.kind != "compile":  # compilers call so many short functions that each takes less to record than elsewhere
+            if key.kind != "compile":  # compilers call very many short functions, each of which takes less time to record
                 tally.recording_ps += gap.recording * samples // len(said)
                 tally.recorded += gap.recorded * samples // len(said)
         idle.said.append((gap, said))
@@ -165,7 +166,7 @@ def explained(gaps: Sequence[Gap], threads: Threads, *, several: bool) -> Idle:
 
 
 def _pauses(gap: Gap, said: Sequence[IdleKey]) -> Iterable[Pause]:
-    """A gap in stretches of one reason each, as the samples of it come."""
+    """A gap split into pauses of one reason each, in the order of its samples."""
     length, begin = gap.end - gap.since, 0
     for place, key in enumerate(said, start=1):
         if place == len(said) or said[place] != key:
@@ -179,12 +180,12 @@ def _pauses(gap: Gap, said: Sequence[IdleKey]) -> Iterable[Pause]:
 
 
 def _said(gap: Gap, threads: Threads, *, several: bool) -> list[IdleKey]:
-    """The reason that each sample of a gap speaks for; one that few samples have counts as that of the most."""
+    """The reason of each sample of a gap; a reason with too few samples is replaced by the most frequent one."""
     seen = [_seen(gap, threads, instant) for instant in gap.samples]
     waited = _waited(gap, threads, seen)
     first = _kind(gap, seen[0], waited, threads, several=several)
     kinds = [first] * len(seen) if _alike(seen) else [_kind(gap, one, waited, threads, several=several) for one in seen]
-    if gap.read is not None and "dispatch" in kinds:  # the host cannot get ahead of the device until it stops reading
+    if gap.read is not None and "dispatch" in kinds:  # frequent reads keep the host from getting ahead of the device
         kinds = ["sync" if kind == "dispatch" else kind for kind in kinds]
         waited = _seen(gap, threads, gap.read)
     if _alike(kinds):
@@ -200,10 +201,10 @@ def _alike(values: Sequence[object]) -> bool:
 
 
 def _waited(gap: Gap, threads: Threads, seen: Sequence[Activity]) -> Activity:
-    """What the host did when the device ran out of work.
+    """The host's activity when the gap begins.
 
-    ``block_until_ready`` of an array leaves no event. Where calls of Python were recorded, a function of the user's that calls nothing when
-    the device ends, and launches the next work shortly after, waited for it.
+    ``block_until_ready`` of an array leaves no event. If Python calls were recorded, a function of the user that calls nothing when the gap
+    begins, and launches the next work shortly after, is taken to have waited for the device.
     """
     then = _seen(gap, threads, gap.begin)
     if threads.has_frames and all(one.kind != "python" or _is_silent(one) for one in seen):
@@ -214,12 +215,12 @@ def _waited(gap: Gap, threads: Threads, seen: Sequence[Activity]) -> Activity:
 
 
 def _is_silent(one: Activity) -> bool:
-    """Whether a function of the user's, that by its name loads no data, calls nothing that was recorded."""
+    """Whether a function of the user calls nothing that was recorded, and does not load data, by its name."""
     return one.kind == "python" and bool(one.function) and not one.callee and not loads_data(one.function)
 
 
 def _seen(gap: Gap, threads: Threads, instant: int) -> Activity:
-    """Why the device waited at an instant: what the launching thread did, and the user's function on the main Python thread."""
+    """The host's activity at an instant: that of the launching thread, with the user's function of the main Python thread."""
     own = threads.at(gap.line, instant)
     driver = own if gap.line == threads.driver else threads.at(threads.driver, instant)
     if not own.kind or (driver.kind == "compile" and own.kind != "compile"):
@@ -230,27 +231,27 @@ def _seen(gap: Gap, threads: Threads, instant: int) -> Activity:
 
 
 def _kind(gap: Gap, seen: Activity, waited: Activity, threads: Threads, *, several: bool) -> str:
-    """The reason that one sample of a gap speaks for."""
+    """The kind of reason of one sample of a gap."""
     if seen.kind in ("compile", "callback"):
         return seen.kind
     if gap.launched is not None and gap.launched <= gap.begin:
         return "device" if several and gap.length > SHORT_PS else "latency"
     if waited.kind == "callback" and seen.kind != "python":
-        return "callback"  # the thread that launches was kept in it, and so launches late
+        return "callback"  # the launching thread was busy with it, and so launches late
     data = gap.copy[1] >= LARGE_COPY
     if data and (seen.kind in ("wait", "copy", "launch") or (not seen.kind and gap.length <= gap.copy[1] * SLOW_COPY_PS)):
         return "transfer"
     since = threads.running_since(gap.line, gap.launched)
     if since is not None and gap.before is not None and gap.before >= since and seen.kind == "launch":
-        return "latency"  # kernels of one program that are launched one by one
+        return "latency"  # kernels of one program are launched one by one
     if seen.kind == "wait" or (waited.kind == "wait" and _is_silent(seen)):
         return "sync"
     if _is_silent(seen) and waited.kind == "launch" and gap.length <= 2 * WAKE_UP_PS:
-        return "sync" if gap.silent >= SHORT_PS else "dispatch"  # a wait between two launches, or what Python needs for the next
+        return "sync" if gap.silent >= SHORT_PS else "dispatch"  # a wait between two launches, or Python code before the next launch
     if seen.kind == "python" or (not seen.kind and not threads.has_frames):
         fed = data and gap.copy[0] == "in" and not gap.fetched
         read = waited.kind == "wait" or (waited.kind == "copy" and (gap.copy[0] == "out" or gap.fetched))
-        loads = loads_data(seen.function) and seen.function != waited.function  # one that read the value handles it
+        loads = loads_data(seen.function) and seen.function != waited.function  # a function that read a value is handling that
         return "sync" if read and not fed and not loads else "input"
     if seen.kind in ("launch", "copy"):
         return "sync" if waited.kind == "wait" else "dispatch"
@@ -258,7 +259,7 @@ def _kind(gap: Gap, seen: Activity, waited: Activity, threads: Threads, *, sever
 
 
 def _key(kind: str, gap: Gap, seen: Sequence[Activity], waited: Activity, threads: Threads) -> IdleKey:
-    """A reason in words, at the place in the user's code that most of its samples were in."""
+    """A reason with its words, and the line of the user's code in which most of its samples were."""
     if kind in _ANYWHERE:
         return IdleKey(kind, _ANYWHERE[kind])
     if kind == "latency" and (gap.launched is None or gap.launched <= gap.begin):
@@ -268,7 +269,7 @@ def _key(kind: str, gap: Gap, seen: Sequence[Activity], waited: Activity, thread
 
 
 def _cause(kind: str, one: Activity) -> str:
-    """What is known beyond the kind of a reason."""
+    """The cause of a reason, if more is known than its kind."""
     if kind == "sync":
         return {MASK: BY_A_MASK, MEMORY: ALLOCATES, ANOMALY: CHECKS_GRADIENTS}.get(one.detail, "")
     if kind == "dispatch":
@@ -277,7 +278,7 @@ def _cause(kind: str, one: Activity) -> str:
 
 
 def _most(seen: Sequence[Activity]) -> Activity:
-    """What most samples saw: first the place in the user's code, in the callback if there is one, then what was called from there."""
+    """The most frequent activity: the most frequent line of the user's code (in the callback, if there is one), and its callee there."""
     if len(seen) == 1:
         return seen[0]
     within = [one for one in seen if one.detail == INSIDE] or [one for one in seen if one.location] or list(seen)
@@ -316,7 +317,7 @@ def _transfer(one: Activity, gap: Gap, threads: Threads) -> str:
     return f"copies {where}" + (f", called from {one.function}" if one.function else "")
 
 
-# What fits behind "the host was in".
+# Words that follow "the host was in".
 _WORDS: dict[str, Callable[[Activity, Gap, Threads], str]] = {
     "input": _input,
     "sync": _sync,

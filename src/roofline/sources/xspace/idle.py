@@ -1,4 +1,4 @@
-"""Why the devices of a profile were idle: what the host's lines say of the gaps between their work (`roofline.sources.idle`)."""
+"""The reasons for idle time of a profile's devices, from the host's events during the gaps (`roofline.sources.idle`)."""
 
 import re
 from array import array
@@ -21,9 +21,9 @@ _SIZE = r"\b(?:size|num_bytes):(\d+)"
 
 
 class IdleDevice(Struct, kw_only=True):
-    """One device: when it was busy (begin, end, begin, end, …), its steps and its streams.
+    """One device: its busy intervals (begin, end, begin, end, …), its steps and its streams.
 
-    ``launch`` is the stat of events on its streams that says as what the host launched them.
+    ``launch`` is the stat of the streams' events that has the id of their launch.
     """
 
     busy: Integers
@@ -33,14 +33,14 @@ class IdleDevice(Struct, kw_only=True):
 
 
 class Waits(Struct):
-    """The gaps of some devices, and what the threads of the host did in them, where the profile has any."""
+    """The gaps of some devices, and the activities of the host's threads, if the profile has any."""
 
     gaps: list[list[Gap]] = field(default_factory=list)
     threads: "_Threads | None" = None
 
 
 def look(space: Space, devices: Sequence[IdleDevice], host: Host) -> Waits:
-    """Reads what a profile says of the idle time of its devices."""
+    """Reads the gaps of the devices, the launches that ended them, and the host's activities in them."""
     plane = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
     found = Waits([gaps_between(device.busy, device.steps, len(devices)) for device in devices])
     if plane is not None and any(line.length for line in plane.lines):
@@ -50,9 +50,9 @@ def look(space: Space, devices: Sequence[IdleDevice], host: Host) -> Waits:
 
 
 def explain(waits: Waits, users: Collection[str], changed: Callable[[str], str] = lambda function: "") -> list[Idle]:
-    """The reasons of each device's idle time.
+    """The reasons for each device's idle time.
 
-    ``users`` are files of the user's; ``changed`` says in which shapes the programs differ that a function was compiled to.
+    ``users`` are names of the user's files; ``changed`` returns the shapes in which the compiled programs of a function differ, in words.
     """
     threads = waits.threads
     if threads is None:
@@ -62,13 +62,13 @@ def explain(waits: Waits, users: Collection[str], changed: Callable[[str], str] 
 
 
 class _Launches:
-    """When and on which line the host launched each piece of work."""
+    """Finds when and on which line the host launched work, by id."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
 
     def find(self, wanted: Collection[int]) -> dict[int, tuple[int, int, int | None]]:
-        """Of each id: when it was launched, on which line, and when that line launched something before."""
+        """For each id: the time and line of its launch, and the time of the launch before it on that line."""
         found: dict[int, tuple[int, int, int | None]] = {}
         for one in self.host.launches:
             for place, id in enumerate(one.ids):
@@ -78,7 +78,7 @@ class _Launches:
 
 
 def _find_neighbours(space: Space, devices: Sequence[IdleDevice], gaps: Sequence[Sequence[Gap]], launches: _Launches) -> None:
-    """Finds the work on either side of each gap of each device."""
+    """Finds the work on both sides of each gap of each device."""
     asked = []
     for device, mine in zip(devices, gaps, strict=True):
         at = array("q", sorted({instant for gap in mine for instant in (gap.begin - 1, gap.end)}))
@@ -90,7 +90,7 @@ def _find_neighbours(space: Space, devices: Sequence[IdleDevice], gaps: Sequence
 
 
 def _add_neighbours(space: Space, gaps: Sequence[Gap], tables: Iterable[Rows], launched: str, launches: _Launches) -> None:
-    """To the gaps of a device: the launch of the work that ended each, and the copies on either side."""
+    """Sets, for each gap of a device, the launch of the work that ended it, and the copies on both sides."""
     after: dict[int, int] = {}
     copies: dict[int, tuple[str, int]] = {}
     ends = {gap.end for gap in gaps}
@@ -107,7 +107,7 @@ def _add_neighbours(space: Space, gaps: Sequence[Gap], tables: Iterable[Rows], l
 
 
 def _add_copies(plane: Plane, rows: Rows, copies: dict[int, tuple[str, int]]) -> None:
-    """Adds the copies to or from the host, as a direction and bytes, by when they begin and when they end; of several the largest."""
+    """Adds copies between host and device (direction and bytes) under the times of their begin and end; of several, the largest."""
     said = rows.stats[_COPIED]
     for row in compress(range(len(rows)), said.kinds):
         name = plane.event_names.get(rows.metadata_id[row], "")
@@ -119,7 +119,7 @@ def _add_copies(plane: Plane, rows: Rows, copies: dict[int, tuple[str, int]]) ->
 
 
 class _Threads:
-    """What each thread of the host did at some instants."""
+    """The activity of each host thread at some instants."""
 
     def __init__(self, space: Space, plane: Plane, gaps: Sequence[Gap]) -> None:
         names = plane.event_names
@@ -133,33 +133,33 @@ class _Threads:
         calls = {id for id, name in names.items() if name.startswith(("$", "PjitFunction"))}
         lines = {rows.line.row: rows for rows in read_rows(space, [RowsOf(line=line, at=at) for line in plane.lines if line.length])}
         said = {line: sum(id in calls for id in rows.metadata_id) for line, rows in lines.items()}
-        self._stacks = cache(lambda line: stacks(lines[line], at, runs) if line in lines else Stacks())  # few threads are asked about
+        self._stacks = cache(lambda line: stacks(lines[line], at, runs) if line in lines else Stacks())  # only few threads are needed
         self._activity = cache(lambda stack: activity([names.get(id, "") for id in stack], self.users))
         self.driver = max(said, key=lambda line: (said[line], -line), default=None)
         self.has_frames = any(name.startswith("$") for name in names.values())
 
     def at(self, line: int | None, instant: int) -> Activity:
-        """What a thread did at an instant."""
+        """The activity of a thread at an instant."""
         stack = self._stacks(line).open.get(instant) if line is not None else None
         return NOTHING if stack is None else self._activity(stack)
 
     def running_since(self, line: int | None, instant: int | None) -> int | None:
-        """When the run of a program began that a thread was in at an instant."""
+        """When the run of a program that a thread was in at an instant began."""
         return None if line is None or instant is None else self._stacks(line).running.get(instant)
 
 
 class Stacks(Struct):
-    """The open events of a thread at each instant that has some, by metadata id, the outermost first; and since when a program ran then."""
+    """By instant, the metadata ids of a thread's open events, the outermost first, and the start of the program's run around it."""
 
     open: dict[int, tuple[int, ...]] = field(default_factory=dict)
     running: dict[int, int] = field(default_factory=dict)
 
 
 def stacks(rows: Rows, at: Sequence[int], runs: Collection[int]) -> Stacks:
-    """What was open at each of the instants, which are in order; ``runs`` are the metadata ids of runs of programs."""
+    """The open events at each of the instants, which are sorted; ``runs`` are the metadata ids of runs of programs."""
     found = Stacks()
     events = sorted(zip(rows.start_ps, rows.duration_ps, rows.metadata_id, strict=True), key=lambda event: (event[0], -event[1]))
-    begun: list[tuple[int, int, int]] = []  # the place of the first instant after it, metadata id, start
+    begun: list[tuple[int, int, int]] = []  # open events: the place of the first instant after it, metadata id, start
     done = 0
     for start, duration, id in [*events, (at[-1] + 1 if at else 0, 0, 0)]:
         until = bisect_left(at, start, done)

@@ -1,8 +1,8 @@
-"""Lines of a profile, read by the native scanner on all cores.
+"""Reads lines of a profile with the native scanner on all cores.
 
-Each line is a task, a long one several: its parts are read at the same time, each as if nothing came before it, and then joined from the
-first on. Where a part begins is a guess: it is right if the part before ends exactly there. A part that was guessed wrong, or into which
-an event of the part before reaches, is thrown away, and the part before goes on in its place: always right, only slower.
+A line is one task; a long line is several: its parts are read in parallel, each as if it were the start of the line, and then joined in
+order. Where a part begins is a guess, which is right if the part before ends exactly there. If the guess was wrong, or an event of the part
+before reaches into the part, the part is dropped and the part before reads on instead: the result is the same, only later.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .tables import RowsOf, TotalsOf
 if NOT_BUILT is None:
     from . import _scan
 
-CHUNK_BYTES = int(parse("4 MiB", "B"))  # read between two looks at the clock, the keyboard and the memory
-NEIGHBOUR_BYTES = int(parse("2 MiB", "B"))  # of a page that is touched, the system brings back its neighbours up to a huge page
-THREAD_BYTES = int(parse("4 MiB", "B"))  # for less, a thread costs more than it saves
-BESIDE_BYTES = int(parse("8 MiB", "B"))  # read at once while other Python code runs, which yields to a thread only every few milliseconds
-PART_BYTES = int(parse("8 MiB", "B"))  # the least bytes of a part, where a line is read in parts
-PARTS_A_CORE = 2  # cores are not equally free, and a core that was late leaves the other parts to the rest
-SETTLED_HOPS = 64  # more than the stats of an event, which look like events: after this many of either, an event begins
+CHUNK_BYTES = int(parse("4 MiB", "B"))  # read between two reports of progress, checks for signals and releases of memory
+NEIGHBOUR_BYTES = int(parse("2 MiB", "B"))  # a page that is read is loaded with its neighbours, up to the size of a huge page
+THREAD_BYTES = int(parse("4 MiB", "B"))  # for fewer bytes, another thread costs more than it saves
+BESIDE_BYTES = int(parse("8 MiB", "B"))  # the chunk while other Python code runs, which releases the GIL only every few milliseconds
+PART_BYTES = int(parse("8 MiB", "B"))  # the fewest bytes of a part of a line
+PARTS_A_CORE = 2  # more than one, so that other cores can take over the parts of a slow one
+SETTLED_HOPS = 64  # messages to skip for a guess: more than an event has stats, which look like events
 
 Progress = Callable[[int, int], None]
 
@@ -36,7 +36,7 @@ Table = TypeVar("Table")
 
 
 class Job(Protocol):
-    """A line being read by the scanner; only sums can be read in parts."""
+    """A job of the scanner, which reads a line; only totals can be read in parts."""
 
     position: int
 
@@ -46,7 +46,7 @@ class Job(Protocol):
 
 
 class Part:
-    """What one task reads of a line: the bytes from ``begin`` to ``end``, its job, once it has started, and what was damaged in them."""
+    """The part of a line that one task reads: the bytes from ``begin`` to ``end``, its job, once it has started, and any damage."""
 
     def __init__(self, line: Line, begin: int, end: int) -> None:
         self.line, self.begin, self.end = line, begin, end
@@ -59,7 +59,7 @@ class Part:
 
 
 def whole(line: Line) -> list[Part]:
-    """All of a line as one part."""
+    """A line as a single part."""
     return [Part(line, line.offset, line.offset + line.length)]
 
 
@@ -72,28 +72,28 @@ def in_parts(space: Space, line: Line, count: int) -> list[Part]:
 
 
 def part_counts(lines: Sequence[Line], threads: int) -> list[int]:
-    """Into how many parts each line is to be read: more than one for long lines, where there are fewer of them than threads."""
+    """The number of parts for each line: more than one for long lines, if there are fewer long lines than threads."""
     long = sum(line.length >= 2 * PART_BYTES for line in lines)
     most = PARTS_A_CORE * threads // long if 0 < long < threads else 1
     return [max(1, min(most, line.length // PART_BYTES)) for line in lines]
 
 
 class _Reader:
-    """Runs jobs in pieces, releases the pages they have read, reports progress, and stops them all when one is interrupted."""
+    """Runs jobs in chunks, releases the pages they have read, reports progress, and stops all jobs when one is interrupted."""
 
     def __init__(self, space: Space, total: int, progress: Progress | None) -> None:
         self._space, self._total, self._progress, self.piece = space, total, progress, CHUNK_BYTES
         self._lock, self._done, self.stopped = Lock(), 0, False
 
     def read(self, part: Part) -> None:
-        """All of a part, or what comes before the damage in it, which `join` reports."""
+        """Reads a part, up to any damage, which `join` reports."""
         try:
             self._read_on(part.job, part, self._advance)
         except _scan.Damage as damage:
             part.damage = damage
 
     def join(self, parts: Sequence[Part]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """All of a line whose parts have been read, or what comes before the damage in it, and notes."""
+        """Joins the parts of a line, which have been read; returns its results, up to any damage, and notes."""
         first, line, notes = parts[0].job, parts[0].line, []
         try:
             if parts[0].damage:
@@ -109,7 +109,7 @@ class _Reader:
         return found, tuple(notes)
 
     def _read_on(self, job: Job, part: Part, tell: Callable[[int], None] | None) -> None:
-        """Reads to the end of a part, or an event further; raises the damage of what has been read, now or before."""
+        """Reads to the end of a part, or one event past it; raises damage found now or before."""
         more = True
         while more and not self.stopped:
             begin = job.position
@@ -135,7 +135,7 @@ class _Reader:
 
 
 class _Tasks(Generic[Table]):
-    """The parts of lines that several threads read, the longest lines first: those that wait, the tables that are done, and failures."""
+    """The parts that several threads read, of the longest lines first: those still to read, the finished tables, and failures."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class _Tasks(Generic[Table]):
         self._failures: dict[int, BaseException] = {}
 
     def work(self) -> None:
-        """Read until no part waits; every thread does."""
+        """The main loop of every thread: reads parts until none is left."""
         while self.waiting and not self._reader.stopped:
             try:
                 number, part = self.waiting.pop()
@@ -167,7 +167,7 @@ class _Tasks(Generic[Table]):
                 self._reader.stopped = True
 
     def _read(self, number: int, part: Part) -> None:
-        """Read a part; the thread that reads the last part of a line joins them into its table."""
+        """Reads a part; the thread that finishes the last part of a line joins its parts into the table."""
         request, parts = self._requests[number], self._lines[number]
         part.job = self._start(request)
         if part is not parts[0]:
@@ -182,7 +182,7 @@ class _Tasks(Generic[Table]):
                 parts.pop().close()
 
     def tables(self) -> list[Table]:
-        """Every request's table, in their order; the first request that failed is the one that is raised."""
+        """The table of each request, in order; raises the error of the first request that failed."""
         if self._failures:
             raise self._failures[min(self._failures)]
         return [self._tables[number] for number in range(len(self._requests))]
@@ -198,16 +198,16 @@ def read_all(
     progress: Progress | None,
     meanwhile: Callable[[], None] | None = None,
 ) -> list[Table]:
-    """Every request's table, in their order.
+    """The table of each request, in order.
 
-    ``lines`` are the parts of each request's line. ``start`` makes a job, one for each part, and ``table`` makes the requested table of
-    its results.
+    ``lines`` are the parts of each request's line. ``start`` creates the job of a part, ``table`` the requested table from the results.
+    ``meanwhile`` is called while helpers read, if there is enough to read.
     """
     length = sum(request.line.length for request in requests)
     reader = _Reader(space, length, progress)
     tasks = _Tasks(reader, requests, lines, start, table)
     for request in requests:
-        space.plane_of(request.line).stat_ids  # noqa: B018  decoded here, where no two threads do it twice
+        space.plane_of(request.line).stat_ids  # noqa: B018  decoded here once, not in each thread
     beside = meanwhile is not None and threads > 1 and length >= THREAD_BYTES
     if beside:
         reader.piece = BESIDE_BYTES
@@ -217,7 +217,7 @@ def read_all(
         for _ in range(readers if beside else readers - 1):
             helpers.append(_helper(tasks.work))
         if beside and meanwhile:
-            meanwhile()  # and read nothing then: a line that this thread began last would be the last to end
+            meanwhile()  # this thread reads nothing afterwards: a line that it began then would be the last to end
         else:
             tasks.work()
         _wait(helpers)
@@ -233,13 +233,13 @@ def read_all(
 
 
 def _helper(work: Callable[[], None]) -> Thread:
-    """A thread at work, which does not keep an interrupted process from ending."""
+    """Starts a thread that does not keep an interrupted process from ending."""
     helper = Thread(target=work, daemon=True)
     helper.start()
     return helper
 
 
 def _wait(helpers: Iterable[Thread]) -> None:
-    """Waits until all helpers are done; an interrupt ends the waiting, which can be begun again."""
+    """Waits until all helpers are done; after an interrupt it can be called again."""
     for helper in helpers:
         helper.join()

@@ -1,7 +1,7 @@
-"""TPUs: the "XLA Ops" line of each core by the device's own clock, loops with their bodies inside, asynchronous pairs joined.
+"""TPUs: reads the "XLA Ops" line of each core by the device's own clock, with nested loops and joined asynchronous pairs.
 
-The offsets and durations of the events themselves are distorted; ``device_offset_ps`` and ``device_duration_ps`` are not. SparseCores
-are part of their chip: what runs on them has rows of its own.
+The events' own offsets and durations are distorted; ``device_offset_ps`` and ``device_duration_ps`` are not. SparseCores are part of their
+chip; their operations are separate.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ _GROUPS = {"to host": 0, "from host": 1, "collectives": 2}
 def read_tpus(
     space: Space, target: "Machine | None", progress: Progress | None = None, *, timeline: bool = False
 ) -> tuple[list[DevicePart], tuple[Instance, ...], list[str]]:
-    """Every TPU core of a profile, with its SparseCores and its timeline if requested; the steps they ran; and notes about them."""
+    """Every TPU core of a profile, with its SparseCores, and its timeline if requested; their steps; and notes."""
     modules = _Modules(space, target)
     chips: dict[str, list[_Core]] = {plane.name: [_Core(space, plane, modules)] for plane in space.planes if _is_core(plane.name)}
     for plane in space.planes:
@@ -48,7 +48,7 @@ def read_tpus(
     look = cache(partial(look_between_runs, space, steps))
 
     def look_ahead() -> None:
-        with suppress(SourceError):  # it is raised below, after errors in operations
+        with suppress(SourceError):  # raised again below, after errors in operations
             look(planes)
 
     tables = read_totals(space, [request for _, request in asked], progress=progress, meanwhile=look_ahead)
@@ -58,7 +58,7 @@ def read_tpus(
     chips_read = [cores for cores in ready if any(core.totals for core in cores)]
     parts = [_part(cores, steps) for cores in chips_read]
     devices = [(cores[0].plane, part) for cores, part in zip(chips_read, parts, strict=True)]
-    waits = tpu_idle(look(tuple(plane for plane, _ in devices)), parts)  # seen ahead, unless a core ran nothing
+    waits = tpu_idle(look(tuple(plane for plane, _ in devices)), parts)  # read ahead and cached, unless a core ran nothing
     parts = [replace(part, idle=idle.reasons) for part, idle in zip(parts, waits, strict=True)]
     if timeline:
         found = _lanes(space, with_timeline(chips_read), parts)
@@ -74,7 +74,7 @@ def _is_core(plane: str) -> bool:
 
 
 class _Modules:
-    """The programs of a profile: their names from metadata, their HLO when an operation needs it."""
+    """The programs of a profile: their names from metadata, their HLO only when an operation needs it."""
 
     def __init__(self, space: Space, target: "Machine | None") -> None:
         self._space, self._target = space, target
@@ -92,7 +92,7 @@ class _Modules:
         return self._names.get(program % 2**64, "") if program is not None else ""
 
     def get(self, op: TpuOp) -> "Program | None":
-        """The program of an operation that cannot be priced without; reading HLO is only imported then."""
+        """The program of an operation, if it is needed to price it; only then is the HLO reader imported."""
         if op.program is None or not needs_program(op):
             return None
         from ...hlo.price.collectives import network_of
@@ -105,14 +105,14 @@ class _Modules:
 
 
 class _Join(Struct):
-    """An asynchronous operation: its two halves."""
+    """An asynchronous operation: its start and its done."""
 
     start: TpuOp
     done: TpuOp
 
 
 class _Core(Struct):
-    """A core, what its metadata says, and the totals of its operations."""
+    """A core, its metadata, and the totals of its operations."""
 
     space: Space
     plane: Plane
@@ -157,7 +157,7 @@ class _Core(Struct):
         return TotalsOf(line=self.line, device_clock=True, nested=True, intervals=not alone, buckets=buckets)
 
     def _joins(self) -> list[_Join]:
-        """Starts and the dones that take their results, in the same program."""
+        """Pairs of a start and the done that has it as operand, in the same program."""
         halves = [self.op(id) for id, name in self.plane.event_names.items() if "-start" in name or "-done" in name]
         starts = {(op.program, op.name): op for op in halves if op.is_start}
         found = []
@@ -168,20 +168,20 @@ class _Core(Struct):
         return found
 
     def subjects(self) -> list[Subject]:
-        """What each row of its totals belongs to."""
+        """The operation of each row of the totals."""
         assert self.totals is not None
         halves = self._halves()
         return [self._subject(id) if id not in halves else self._joined(self.joins[halves[id]]) for id in self.totals.metadata_id]
 
     def _halves(self) -> dict[int, int]:
-        """The asynchronous operation that each half belongs to, by metadata id."""
+        """The asynchronous operation of each start and done, by metadata id."""
         return {half.id: number for number, join in enumerate(self.joins) for half in (join.start, join.done)}
 
     def _joined(self, join: _Join) -> Subject:
         return paired(join.start, join.done, self.modules.name(join.start.program), self.modules.get(join.start))
 
     def rows(self) -> dict[Subject, Tally]:
-        """What ran on the core."""
+        """The tally of each operation on the core."""
         assert self.totals is not None
         halves = self._halves()
         joined = [Tally() for _ in self.joins]
@@ -237,7 +237,7 @@ class _Core(Struct):
 
 
 def _part(cores: Sequence[_Core], steps: DeviceSteps) -> DevicePart:
-    """A chip, or the part of it that is one device: its TensorCore and its SparseCores."""
+    """A device, which is a chip or a part of one: its TensorCore and SparseCores."""
     main, tables = cores[0], [core.totals for core in cores if core.totals is not None]
     starts = [totals.start_ps for totals in tables if totals.start_ps is not None]
     ends = [totals.end_ps for totals in tables if totals.end_ps is not None]
@@ -261,8 +261,8 @@ def _part(cores: Sequence[_Core], steps: DeviceSteps) -> DevicePart:
 
 
 def _lanes(space: Space, chips: Sequence[Sequence[_Core]], parts: Sequence[DevicePart]) -> list[tuple[Lane, ...]]:
-    """The timelines of the first devices, for which their operations are read once more."""
-    from .timeline import lanes  # which only this needs
+    """The timelines of the first devices; reads their operations a second time."""
+    from .timeline import lanes  # here because only timelines need it
 
     shown = spans(parts)
     buckets = tuple(span.buckets for span in shown)
@@ -277,7 +277,7 @@ def _lanes(space: Space, chips: Sequence[Sequence[_Core]], parts: Sequence[Devic
 
 
 def _add(rows: dict[Subject, Tally], subject: Subject, tally: Tally) -> None:
-    """A stretch of an operation to what is known of it; the first is kept as it is."""
+    """Adds a tally of an operation to its row; the first tally becomes the row."""
     known = rows.setdefault(subject, tally)
     if known is not tally:
         known.add(tally)

@@ -1,9 +1,9 @@
 """Hardware counters of TPUs: the share of time for which the profiler saw the matrix unit and main memory busy.
 
-Where counters were on, libtpu writes two stats on the plane of the host, ``matrix_unit_utilization_percent`` and
-``hbm_utilization_percent``, over the whole profile and all its chips. They become the program's point by hardware. Registers themselves
-(events with a ``counter_value``) are left alone: their numbers are public for v6e and v7x, what one count is in bytes for main memory and
-ICI alone and in FLOP for nothing, and no profile with them was there to check it on.
+If counters were enabled, libtpu writes two stats on the plane of the host, ``matrix_unit_utilization_percent`` and
+``hbm_utilization_percent``, over the whole profile and all its chips. They give the program's point of scope ``hardware``. The registers
+themselves (events with a ``counter_value``) are ignored: their numbers are public for v6e and v7x, but the unit of a count is public only
+for main memory and ICI (in bytes), not for FLOP, and no profile with registers was available to check them.
 """
 
 from .scan import Space
@@ -16,7 +16,7 @@ PERCENT = 100
 
 
 def measured(space: Space) -> tuple[tuple[str, float], ...]:
-    """The share of time, 0 to 1, for which each unit was busy by counters; nothing where none were on."""
+    """The share of time, 0 to 1, for which counters saw each unit busy; empty if counters were not enabled."""
     host = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
     found = {unit: host.stat(name) for name, unit in STATS.items()} if host is not None else {}
     return tuple(

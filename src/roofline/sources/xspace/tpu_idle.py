@@ -1,7 +1,7 @@
-"""Why TPUs were idle: between two runs of programs, what the host did until it launched the next.
+"""The reasons for idle time of TPUs between two runs of programs: what the host did until it launched the next.
 
-The host's event that enqueues a run has an id (``_p``) that the run on the device repeats (``_c``). Both are by the clock of events, from
-which the device's own clock, that of timelines, drifts away. Gaps inside of a run are the device's own.
+The host's event that enqueues a run has an id (``_p``), and the run on the device has the same id (``_c``). Both have times by the clock of
+events, from which the device's own clock, used for timelines, drifts away. Gaps inside a run have no reason on the host.
 """
 
 from array import array
@@ -16,12 +16,12 @@ from .scan import Plane, RowsOf, Space, read_rows
 from .steps import HOST_PLANE, Host, Launches
 from .tpu_steps import DeviceSteps, programs_of
 
-DRIFT = 0.01  # of the time that clocks may differ by; more is not drift
+DRIFT = 0.01  # the largest relative difference of the clocks; more is not drift
 _GIVEN, _TAKEN, _ENQUEUES = "_p", "_c", "EnqueueProgram"
 
 
 def look_between_runs(space: Space, steps: DeviceSteps, planes: Sequence[Plane]) -> Waits | None:
-    """What a profile says of the time between runs on each device; nothing where the host recorded no launches."""
+    """The gaps between runs on each device, and the host's activities in them; ``None`` if the host recorded no launches."""
     host = _launches(space)
     if not host.launches:
         return None
@@ -37,7 +37,7 @@ def look_between_runs(space: Space, steps: DeviceSteps, planes: Sequence[Plane])
 
 
 def tpu_idle(waits: Waits | None, parts: Sequence[DevicePart]) -> list[Idle]:
-    """The reasons of each device's idle time, none where nothing tells."""
+    """The reasons for each device's idle time; none if ``waits`` is ``None``."""
     if waits is None:
         return [Idle() for _ in parts]
     found = explain(waits, source_files(subject for part in parts for subject in part.rows))
@@ -47,13 +47,13 @@ def tpu_idle(waits: Waits | None, parts: Sequence[DevicePart]) -> list[Idle]:
 
 
 def on_device_clock(pauses: Sequence[Pause], plane: Plane, part: DevicePart, steps: DeviceSteps) -> list[Pause]:
-    """Pauses by the clock of events, by the device's own."""
+    """Pauses converted from the clock of events to the device's own clock."""
     clock = _clock([(begin, end, part.steps[mark]) for begin, end, mark in steps.spans.get(plane.name, ()) if mark in part.steps])
     return [replace(pause, begin_ps=clock(pause.begin_ps), end_ps=clock(pause.end_ps)) for pause in pauses]
 
 
 def _clock(steps: Sequence[tuple[int, int, Extent]]) -> Callable[[int], int]:
-    """The device's clock by that of events: from the first step's begin to the last one's end, which both have, they drift evenly."""
+    """A function from the clock of events to the device's: linear between the first step's begin and the last one's end, known in both."""
     if not steps:
         return lambda instant: instant
     (begin, _, first), (_, end, last) = min(steps, key=lambda one: one[0]), max(steps, key=lambda one: one[1])
@@ -64,7 +64,7 @@ def _clock(steps: Sequence[tuple[int, int, Extent]]) -> Callable[[int], int]:
 
 
 def _launches(space: Space) -> Host:
-    """When and where the host enqueued programs."""
+    """The host's launches: when, and on which line, it enqueued programs."""
     host = Host()
     plane = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
     enqueues = [id for id, name in plane.event_names.items() if _ENQUEUES in name] if plane is not None else []
@@ -78,7 +78,7 @@ def _launches(space: Space) -> Host:
 
 
 def _at_most(reasons: Reasons, idle_ps: int) -> Reasons:
-    """The reasons, cut in proportion where they are of more than the idle time, which is by the device's own clock."""
+    """The reasons, scaled down if their sum exceeds the idle time, which is measured by the device's own clock."""
     total = sum(tally.time_ps for tally in reasons.values())
     if total <= idle_ps:
         return reasons

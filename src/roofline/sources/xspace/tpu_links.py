@@ -1,7 +1,7 @@
-"""What a TPU's collective sends over ICI, read off its HLO text: bytes through the busiest link of a ring, and hops.
+"""The cost of a TPU's collective on ICI, from its HLO text: bytes through the busiest link of a ring, and hops.
 
-The law is that of `roofline.formulas.collective`; it is written out here because a profile of a million events is read in less time than
-it takes to import what parses and prices whole programs.
+The formula is that of `roofline.formulas.collective`. It is repeated here because importing the modules that parse and price whole programs
+takes longer than reading a profile of a million events.
 """
 
 import re
@@ -21,7 +21,7 @@ _PAIR = r"(\d+),(\d+)"
 
 
 def collective_cost(opcode: str, text: str) -> Cost | None:
-    """The cost of one execution; ``None`` where the text does not say (all devices at once, or a collective inside a fusion)."""
+    """The cost of one execution; ``None`` if the text does not show it (a group of all devices, or a collective inside a fusion)."""
     kind = opcode.removesuffix("-start")
     chips, size = group_size(kind, text), operand_bytes(opcode, text)
     if chips is None or not size:
@@ -35,7 +35,7 @@ def collective_cost(opcode: str, text: str) -> Cost | None:
     return Cost.of({LINK: part_of(size, crossing, of), HOP: hops})
 
 
-# Of the operands' bytes, the fraction on the busiest link of a ring of p chips in one direction (numerator, denominator), and hops.
+# The fraction of the operands' bytes on the busiest link of a ring of p chips, in one direction (numerator, denominator), and hops.
 _RINGS: dict[str, Callable[[int], tuple[int, int, int]]] = {
     "all-reduce": lambda p: (2 * (p - 1), p, 2 * (p - 1)),
     "all-gather": lambda p: (p - 1, 1, p - 1),
@@ -47,7 +47,7 @@ _RINGS: dict[str, Callable[[int], tuple[int, int, int]]] = {
 
 
 def group_size(kind: str, text: str) -> int | None:
-    """How many devices take part together.
+    """The number of devices in a group of the collective.
 
     >>> group_size("all-reduce", "replica_groups=[4,2]<=[2,4]T(1,0)"), group_size("all-gather", "replica_groups={{0,1,2},{3,4,5}}")
     (2, 3)

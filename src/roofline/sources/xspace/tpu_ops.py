@@ -1,7 +1,7 @@
-"""TPU operations: what the metadata of a TPU's events says of each, and what one execution costs by it.
+"""TPU operations: their description in the metadata of a TPU's events, and the cost of one execution.
 
-libtpu writes category, FLOP, bytes and a breakdown by memory into the metadata of each instruction, and the instruction itself as HLO text
-for a name. FLOP and bytes are those figures; which unit works, and what crosses a link, is worked out here.
+libtpu writes category, FLOP, bytes and a breakdown by memory into the metadata of each instruction, and the HLO text of the instruction as
+its name. FLOP and bytes are taken from there; the compute unit and the traffic on links are derived here.
 """
 
 import re
@@ -21,7 +21,7 @@ from .tpu_links import LINK, collective_cost
 if TYPE_CHECKING:
     from .modules import Program
 
-CONTAINERS = ("while", "conditional", "call")  # what runs in them has rows of its own
+CONTAINERS = ("while", "conditional", "call")  # the instructions inside them are separate operations
 _COLLECTIVES = (
     "all-reduce",
     "all-gather",
@@ -42,7 +42,7 @@ _HOST_SPACE = "S(5)"
 
 
 class TpuOp(Struct, frozen=True, kw_only=True):
-    """An instruction as a TPU's metadata describes it. ``opcode`` is HLO's, or the category where the name is not HLO text."""
+    """An instruction, from a TPU's metadata. ``opcode`` is the HLO opcode, or the category if the name is not HLO text."""
 
     id: int
     name: str
@@ -59,7 +59,7 @@ class TpuOp(Struct, frozen=True, kw_only=True):
 
     @property
     def operand(self) -> str:
-        """The name of its only operand, of a done its start."""
+        """The name of its only operand; for a done, that of its start."""
         found = _OPERAND.findall(self.text)
         return found[0] if found else ""
 
@@ -77,12 +77,12 @@ class TpuOp(Struct, frozen=True, kw_only=True):
 
     @property
     def towards_host(self) -> bool | None:
-        """Whether it copies to the host's memory or from it; ``None`` if neither."""
+        """True if it copies to host memory, false if it copies from host memory; ``None`` if neither."""
         if _HOST_SPACE not in self.text:
             return None
         result = self.text.partition(f" {self.opcode}(")[0]
         first = result.partition("= ")[2].removeprefix("(").partition(", ")[0] if self.is_start else result
-        # A layout has commas, but none that a space follows.
+        # Layouts contain commas too, but not followed by a space.
         return _HOST_SPACE in first
 
     @property
@@ -93,7 +93,7 @@ class TpuOp(Struct, frozen=True, kw_only=True):
 
 
 def tpu_op(space: Space, metadata: EventMetadata, sparse: bool = False) -> TpuOp:
-    """What an event's metadata says; ``sparse`` is of a SparseCore."""
+    """The operation in an event's metadata; ``sparse`` is whether it ran on a SparseCore."""
     values = metadata.stats
     opcode = _OPCODE.search(metadata.name)
     category = str(values.get("hlo_category") or "")
@@ -154,13 +154,13 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def subject(op: TpuOp, module: str, program: "Program | None") -> Subject:
-    """A synchronous operation. ``program`` is given where it decides something: the unit of products, links, kernels without figures."""
+    """A synchronous operation. ``program`` is given if its cost depends on it (`needs_program`)."""
     cost, ours, notes = _cost(op, program)
     return _subject(op, module, op.category, cost, notes, ours=ours)
 
 
 def paired(start: TpuOp, done: TpuOp, module: str, program: "Program | None") -> Subject:
-    """An asynchronous operation, from its start to its done. Its bytes are on both halves, its breakdown is shared between them."""
+    """An asynchronous operation, from its start to its done. Both have its bytes; the breakdown by memory is split between them."""
     notes = (f"{COUNTED}as one op from {start.name} to {done.name}",)
     moved = max(start.bytes or 0, done.bytes or 0)
     if start.towards_host is not None:
@@ -199,7 +199,7 @@ def _subject(op: TpuOp, module: str, category: str, cost: Cost, notes: tuple[str
 
 
 def _framework(name: str) -> tuple[str, str]:
-    """The named scope and the phase of an operation. Functions that are merely jitted have neither, and need no parser."""
+    """The named scope and the phase of an operation. If the name has only jitted functions, both are empty and no parser is imported."""
     if all(part.startswith("jit(") for part in name.split("/")[:-1]) and "jvp(" not in name and "transpose(" not in name:
         return "", ""
     from ...hlo.ir.scopes import direction, scope
@@ -215,11 +215,11 @@ def needs_program(op: TpuOp) -> bool:
 
 
 def _cost(op: TpuOp, program: "Program | None") -> tuple[Cost, bool, tuple[str, ...]]:
-    """What one execution costs, whether its bytes are ours, and notes."""
+    """The cost of one execution, whether its bytes were computed here, and notes."""
     if op.category in CONTAINERS:
         return NOTHING, False, ()
     if op.is_start or op.is_done:
-        # The halves of what crosses from one pass of a loop to the next do not name each other: the time in flight is not known.
+        # If start and done are in different iterations of a loop, they do not name each other, and the time between them is unknown.
         link = LINK if op.is_collective else HBM.name if op.towards_host is None else PCIE.name
         return (
             (NOTHING if op.is_start else Cost.of({link: None})),
@@ -245,7 +245,7 @@ def _price(op: TpuOp, program: "Program | None") -> Cost | None:
 
 
 def _links(op: TpuOp, priced: Cost | None) -> Cost:
-    """What a collective sends over links; its own traffic in memory is not counted."""
+    """The cost of a collective on links; its memory traffic is not counted."""
     said = collective_cost(op.opcode, op.text)
     if said is not None:
         return said
@@ -256,7 +256,7 @@ def _links(op: TpuOp, priced: Cost | None) -> Cost:
 
 
 def _arithmetic(op: TpuOp, flops: int, priced: Cost | None) -> Cost:
-    """The profile's FLOP by unit: of a product, as much on the matrix unit as its program says, the rest on the vector unit."""
+    """The profile's FLOP by unit: for a product, those of the program's products on the matrix unit, the rest on the vector unit."""
     if not flops:
         return NOTHING
     if op.sparse:
@@ -268,7 +268,7 @@ def _arithmetic(op: TpuOp, flops: int, priced: Cost | None) -> Cost:
         in_products = min(flops, round(sum(products.values())))
         return Cost.of({unit: in_products, _vector(op): flops - in_products})
     if _PRODUCTS.search(op.category):
-        return Cost.of({"matrix/bf16": flops})  # products of any wider format pass through the unit as bf16
+        return Cost.of({"matrix/bf16": flops})  # the unit computes products of wider formats in bf16
     if ours:
         return Cost.of({max(ours, key=lambda resource: ours[resource]): flops})
     return Cost.of({UNNAMED_WORK if op.category.startswith("custom") else _vector(op): flops})
@@ -281,11 +281,11 @@ def _vector(op: TpuOp) -> Resource:
         return Resource("vector/fp32")
 
 
-_FAR = 0.1  # from here on two counts of one operation differ
+_FAR = 0.1  # the relative difference of two FLOP counts above which there is a note
 
 
 def _compared(op: TpuOp, priced: Cost | None) -> tuple[str, ...]:
-    """A note where our own count of a product is another."""
+    """A note if the FLOP of a product differ between profile and program."""
     mine = priced.flops if priced is not None else None
     if not mine or not op.flops or abs(op.flops / mine - 1) < _FAR:
         return ()
@@ -293,12 +293,12 @@ def _compared(op: TpuOp, priced: Cost | None) -> tuple[str, ...]:
 
 
 def weight(start: TpuOp, done: TpuOp) -> float:
-    """The bytes by which transfers that overlap share their link."""
+    """The bytes of a transfer, by which overlapping transfers share their link."""
     return float(max(start.bytes or 0, done.bytes or 0))
 
 
 def link(op: TpuOp, groups: Mapping[str, int]) -> int:
-    """The group of asynchronous operations that share a link and its direction; those that share none are alone."""
+    """The group of an asynchronous operation, whose members share a link in one direction; other operations have their own group."""
     if op.towards_host is not None:
         return groups["to host" if op.towards_host else "from host"]
     if op.is_collective:

@@ -1,6 +1,6 @@
-"""Steps of TPUs: from the device's own "Steps" line, from what the host annotated, or from the runs of its main program.
+"""Steps of TPUs: from the device's own "Steps" line, from the host's annotations, or from the runs of its main program.
 
-All of them are intervals on the events' clock, which operations have in addition to the device's own.
+All of them are intervals on the clock of events; operations have times on that clock and on the device's own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,9 +18,9 @@ Span = tuple[Instance, int, int]  # a step on one device: which, begin, end
 
 
 class DeviceSteps(Struct):
-    """The steps of each device, by its plane: where they lie, and which of them the recording saw to their ends.
+    """The steps of each device, by the name of its plane: begin, end and mark of each, and the steps that were recorded completely.
 
-    ``programs`` is when programs ran on each device, where that had to be read to find the steps.
+    ``programs`` has the runs of programs on each device, if they had to be read to find the steps.
     """
 
     spans: dict[str, list[tuple[int, int, Mark]]] = field(default_factory=dict)
@@ -28,12 +28,12 @@ class DeviceSteps(Struct):
     programs: dict[str, Totals] = field(default_factory=dict)
 
     def lookup(self, plane: str) -> Steps | None:
-        """Which step an operation belongs to, by when it began."""
+        """The lookup of an operation's step by its start."""
         return Steps.of(self.spans[plane]) if self.spans.get(plane) else None
 
 
 def device_steps(space: Space, planes: Sequence[Plane]) -> tuple[DeviceSteps, tuple[Instance, ...], list[str]]:
-    """The steps of all devices, in the order of the first that has them, and a note on where they come from."""
+    """The steps of all devices, their instances in order of first appearance, and notes on where they come from."""
     found = _marked(space, planes)
     notes = list[str]()
     if not found:
@@ -54,7 +54,7 @@ def device_steps(space: Space, planes: Sequence[Plane]) -> tuple[DeviceSteps, tu
 
 
 def _whole(spans: Sequence[Span]) -> set[Instance]:
-    """The steps that the recording saw to their ends: all, but a first or last that is shorter than the others."""
+    """The steps that were recorded completely: all except a first or last that is shorter than the others."""
     usual = sorted(end - begin for _, begin, end in spans)[len(spans) // 2]
     ends = (spans[0], spans[-1]) if len(spans) > 2 else ()
     cut = {instance for instance, begin, end in ends if end - begin < _CUT_OFF * usual}
@@ -66,8 +66,8 @@ def _lines(planes: Iterable[Plane], name: str) -> list[tuple[Plane, Line]]:
 
 
 def _marked(space: Space, planes: Sequence[Plane]) -> dict[str, list[Span]]:
-    """Steps that the devices marked themselves: events that are named by the step's number."""
-    lines = _lines([plane for plane in planes if plane.event_names], STEP_LINE)  # none where a cut plane lost its names
+    """Steps that the devices marked themselves: events whose names are step numbers."""
+    lines = _lines([plane for plane in planes if plane.event_names], STEP_LINE)  # a truncated plane may have lost its names
     found: dict[str, list[Span]] = {}
     for (plane, _), rows in zip(lines, read_rows(space, [RowsOf(line=line, stats=("step_num",)) for _, line in lines]), strict=True):
         labels: list[tuple[str, int | None]] = []
@@ -84,7 +84,7 @@ def _marked(space: Space, planes: Sequence[Plane]) -> dict[str, list[Span]]:
 
 
 def _annotated(space: Space, planes: Sequence[Plane]) -> dict[str, list[Span]]:
-    """Steps that the host annotated: the runs of programs that it started in them."""
+    """Steps that the host annotated: each consists of the runs of programs that the host started in it."""
     host = read_host(space, runs=True)
     if not host.annotations:
         return {}
@@ -101,21 +101,21 @@ def _annotated(space: Space, planes: Sequence[Plane]) -> dict[str, list[Span]]:
 
 
 def programs_of(space: Space, planes: Sequence[Plane]) -> dict[str, Totals]:
-    """When programs ran on each device, of those that recorded it."""
+    """The runs of programs on each device, by the name of its plane, if they were recorded."""
     lines = _lines(planes, MODULE_LINE)
     tables = read_totals(space, [TotalsOf(line=line, intervals=True) for _, line in lines])
     return {plane.name: totals for (plane, _), totals in reversed([*zip(lines, tables, strict=True)])}  # the first line of that name
 
 
 def _runs(space: Space, planes: Sequence[Plane], programs: Mapping[str, Totals]) -> tuple[dict[str, list[Span]], list[str]]:
-    """Runs of the program that takes most of the time, for profiles without step annotations."""
+    """Steps from the runs of the program with the most time, for profiles without step annotations; and notes."""
     ran = [(plane, programs[plane.name]) for plane in planes if plane.name in programs]
     time_ps: dict[str, int] = {}
     most: dict[str, int] = {}
     for plane, totals in ran:
         for id, count, time in zip(totals.metadata_id, totals.count, totals.time_ps, strict=True):
             name = plane.event_names.get(id)
-            if name is None:  # lost with the end of a cut plane
+            if name is None:  # lost in a truncated plane
                 continue
             time_ps[name] = time_ps.get(name, 0) + time
             most[name] = max(most.get(name, 0), count)
