@@ -3,12 +3,12 @@
 An op's time here is its self time where the report has one, so that changes of nested ops are counted once and the changes sum to the
 total.
 
-Any two reports compare, by what both have: measured times, or else minimum times, FLOP, bytes, launches and peak memory. A program
-that was not run is one step on one device, so a profile is compared with it by its average step on one device.
+Any two reports can be compared, by the quantities that both have: measured times, or else minimum times, FLOP, bytes, launches and peak
+memory. A program that was not run is one step on one device, so a profile is compared with it by its average step on one device.
 
-Ops are matched by module, name and label (scope, operation, shape, format), then by label, because compilers renumber their ops, by
-module and name, because shapes change, by name alone, and what is left by category: the remaining ones of a category are compared as
-one. An op without a partner is new or has vanished.
+Ops are matched by module, name and label (scope, operation, shape, format), then by label, because compilers renumber their ops, by module
+and name, because shapes change, and by name alone. The ops of a category that remain unmatched are compared as one row. Any other op is new
+or has vanished.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -21,8 +21,8 @@ from .units import show
 from .workload import NO_COVERAGE
 
 SCHEMA = "roofline.comparison/1"
-TIME, MINIMUM = "time", "minimum time"  # what changes are of
-ROUNDING = 1e-9  # of an amount
+TIME, MINIMUM = "time", "minimum time"  # the quantity whose changes are reported
+ROUNDING = 1e-9  # relative: amounts that differ by less count as equal
 PROGRAMS = ("hlo", "jax")  # formats of programs that were not run
 
 Key = Callable[[OpInfo], Hashable]
@@ -35,10 +35,10 @@ _PASSES: tuple[tuple[str, Key], ...] = (
 
 
 class Side(Struct, frozen=True, kw_only=True):
-    """Some ops of one report, summed: their time, the least it could be, and what binds for the largest part of it.
+    """Totals of some ops of one report: their time, their minimum time, and the bound that holds for most of it.
 
-    ``time_s`` is ``None`` when one of them was not timed, ``floor_s`` when none could be priced. No ops at all take no time. FLOP and
-    bytes, by memory level and link, are the known parts; ``launches`` are kernels, or executions where those are not known.
+    ``time_s`` is ``None`` when one of them was not timed, ``floor_s`` when no op has a minimum time. Without ops the time is 0. FLOP and
+    bytes (by memory level and link) sum the known amounts; ``launches`` counts kernels, or executions where kernels are not known.
     """
 
     ops: tuple[int, ...]
@@ -54,12 +54,11 @@ class Side(Struct, frozen=True, kw_only=True):
 
 
 class Delta(Struct, frozen=True, kw_only=True):
-    """What became of one op, or of the ops of one category: both sides, and the seconds between them.
+    """One op, or the ops of one category, before and after, and the change in seconds.
 
-    ``matched`` is how they were paired: ``module and name``, ``label``, ``name``, ``category``, ``new`` or ``vanished``.
-    ``floor_change_s`` is the change of the minimum time. ``share`` is the part of the whole change that is theirs, of the time or, where
-    nothing was timed on both sides, of the minimum time; it is negative when it runs against the rest. ``label`` is a name that a person
-    recognises.
+    ``matched`` is how they were paired: ``module and name``, ``label``, ``name``, ``category``, ``new`` or ``vanished``. ``floor_change_s``
+    is the change of the minimum time. ``share`` is this row's fraction of the total change of the time or, where nothing was timed on both
+    sides, of the minimum time; it is negative when the row changes in the opposite direction. ``label`` is a name that a person recognises.
     """
 
     name: str
@@ -75,10 +74,11 @@ class Delta(Struct, frozen=True, kw_only=True):
 
 
 class Totals(Struct, frozen=True, kw_only=True):
-    """A whole report: the ops' summed time and floors and efficiency as their ratio.
+    """Totals of a report: the ops' summed times, their summed minimum times, and the efficiency, which is the ratio of the two.
 
     ``wall_s`` is the wall clock of the run, ``step_s`` the mean time of a step, ``peak_bytes`` the peak memory; ``None`` where a report has
-    none. FLOP and bytes are the known parts, of which ``unknown`` ops have more. ``throughput`` is how many tokens or the like a second.
+    none. FLOP and bytes sum the known amounts; ``unknown`` is the number of ops with an unknown one. ``throughput`` is in tokens (samples,
+    requests) per second.
     """
 
     time_s: float | None
@@ -96,7 +96,7 @@ class Totals(Struct, frozen=True, kw_only=True):
 
 
 class Figure(Struct, frozen=True, kw_only=True):
-    """One quantity of both reports, in its unit: ``s``, ``FLOP``, ``B``, or nothing for a number. ``ratio`` is before over after."""
+    """One quantity of both reports. ``unit`` is ``s``, ``FLOP``, ``B``, or empty for a plain number; ``ratio`` is before over after."""
 
     quantity: str
     unit: str
@@ -107,11 +107,11 @@ class Figure(Struct, frozen=True, kw_only=True):
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
-    """Two reports compared: totals, every op's change with the largest first, and what differs about the machines.
+    """Two reports compared: totals, every op's change with the largest first, and differences between the machines.
 
-    ``basis`` is what the changes of ops are of: ``time``, or ``minimum time`` where nothing was timed on both sides. ``figures`` are what
-    both reports have. ``speedup`` is time before over time after, above 1 is faster: of a step where both have steps, else of the run's
-    wall clock, else of the ops, which ``speedup_of`` says.
+    ``basis`` is the quantity whose changes are reported: ``time``, or ``minimum time`` where nothing was timed on both sides. ``figures``
+    are the quantities that both reports have. ``speedup`` is time before over time after (above 1 is faster): of a step where both have
+    steps, else of the run's wall clock, else of the ops. ``speedup_of`` names which of the three it is.
     """
 
     schema: str = SCHEMA
@@ -137,7 +137,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "after")) -> Comparison:
-    """Match the ops of two reports and say what each one's change adds to the whole; ``files`` is what to call the two."""
+    """Match the ops of two reports and return each one's contribution to the total change; ``files`` are the names of the two reports."""
     notes = _machine_notes(before.machine, after.machine)
     if _is_run(before) != _is_run(after) and _is_program(before) | _is_program(after):
         before, after = (_one_step(report) if _is_run(report) else report for report in (before, after))
@@ -148,9 +148,9 @@ def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "
     floors = _sum(row.floor_change_s for row in rows)
     whole = change if basis == TIME else floors
     deltas = [replace(row, share=part / whole) if whole and (part := _change(row, basis)) is not None else row for row in rows]
-    half = sum(row.change_s is None for row in rows)
-    if half and change is not None:
-        notes.append(f"{half} of {len(rows)} rows have no measured time on both sides and are not in the total change")
+    untimed = sum(row.change_s is None for row in rows)
+    if untimed and change is not None:
+        notes.append(f"{untimed} of {len(rows)} rows have no measured time on both sides and are not in the total change")
     mine, theirs = _totals(before), _totals(after)
     notes += [f"{one.unknown:,} ops {when} have FLOP or bytes that are not known" for one, when in _sides(mine, theirs) if one.unknown]
     counts = [sum(step.complete for step in report.steps) for report in (before, after)]
@@ -163,7 +163,7 @@ def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "
         after=theirs,
         change_s=change,
         speedup=speedup,
-        deltas=tuple(sorted(deltas, key=_weight)),
+        deltas=tuple(sorted(deltas, key=_by_change)),
         notes=tuple(notes),
         basis=basis,
         floor_change_s=floors,
@@ -182,7 +182,7 @@ def _is_run(report: Report) -> bool:
 
 
 def _one_step(report: Report) -> Report:
-    """A run as one step on one device: the mean over its complete steps that another follows, without times; all of it without steps."""
+    """A run as one step on one device, without times: the mean over its complete, followed steps; without steps, the whole run."""
     complete = [step for step in report.steps if step.complete]
     steady = [step for step in complete if step.steady]
     averaged = {step.step for step in [one for one in steady if one.followed] or steady or complete}
@@ -196,7 +196,7 @@ def _one_step(report: Report) -> Report:
 
 
 def _part(op: OpInfo, count: float) -> OpInfo:
-    """So many executions of an op, without their time."""
+    """An op reduced to ``count`` of its executions, without its time."""
     share = count / op.count if op.count else 0.0
 
     def of(amount: Number | None) -> float | None:
@@ -233,7 +233,7 @@ def _speedup(before: Totals, after: Totals) -> tuple[float | None, str | None]:
 
 
 def _figures(before: Totals, after: Totals) -> tuple[Figure, ...]:
-    """What both reports have."""
+    """The quantities that both reports have."""
     levels = [level for level in {**before.bytes, **after.bytes} if before.bytes.get(level) or after.bytes.get(level)]
     rows: list[tuple[str, str, Number | None, Number | None]] = [
         ("step time", "s", before.step_s, after.step_s),
@@ -276,10 +276,10 @@ def _seconds(op: OpInfo) -> float | None:
 
 def _side(ops: Sequence[OpInfo]) -> Side:
     times = [_seconds(op) for op in ops]
-    held: dict[str, float] = {}
+    time_by_bound: dict[str, float] = {}
     for op in ops:
         if op.bound is not None:
-            held[op.bound] = held.get(op.bound, 0.0) + (_seconds(op) or op.floor_s or 0.0)
+            time_by_bound[op.bound] = time_by_bound.get(op.bound, 0.0) + (_seconds(op) or op.floor_s or 0.0)
     return Side(
         ops=tuple(op.id for op in ops),
         names=tuple(op.name for op in ops),
@@ -287,7 +287,7 @@ def _side(ops: Sequence[OpInfo]) -> Side:
         time_s=None if None in times else sum((time for time in times if time is not None), 0.0),
         floor_s=_floors(ops),
         efficiency=ops[0].efficiency if len(ops) == 1 else _efficiency(ops),
-        bound=max(sorted(held), key=lambda unit: held[unit], default=None),
+        bound=max(sorted(time_by_bound), key=lambda unit: time_by_bound[unit], default=None),
         flops=sum(_known_flops(op) for op in ops),
         bytes=_bytes(ops),
         launches=sum(op.kernels or op.count for op in ops),
@@ -295,7 +295,7 @@ def _side(ops: Sequence[OpInfo]) -> Side:
 
 
 def _known_flops(op: OpInfo) -> Number:
-    """Its FLOP, or the known part of them."""
+    """The op's FLOP; where some are unknown, the sum of the known ones."""
     if op.flops is not None:
         return op.flops
     return sum(op.known.get(unit, 0) if amount is None else amount for unit, amount in op.work.items())
@@ -334,24 +334,24 @@ def _delta(how: str, before: Sequence[OpInfo], after: Sequence[OpInfo]) -> Delta
         before=mine,
         after=theirs,
         change_s=None if mine.time_s is None or theirs.time_s is None else theirs.time_s - mine.time_s,
-        floor_change_s=_between(before, mine.floor_s, after, theirs.floor_s),
+        floor_change_s=_floor_change(before, mine.floor_s, after, theirs.floor_s),
     )
 
 
-def _between(before: Sequence[OpInfo], floor_s: float | None, after: Sequence[OpInfo], then_s: float | None) -> float | None:
-    """The change of a minimum time; no ops take none, and of ops whose minimum is unknown nothing is known."""
+def _floor_change(before: Sequence[OpInfo], floor_s: float | None, after: Sequence[OpInfo], then_s: float | None) -> float | None:
+    """The change of a minimum time: without ops it is 0; ``None`` if the minimum of either side's ops is unknown."""
     if (before and floor_s is None) or (after and then_s is None):
         return None
     return _difference(floor_s or 0.0, then_s or 0.0)
 
 
 def _difference(before: Number, after: Number) -> Number:
-    """After minus before; what only rounding makes of equal amounts is nothing."""
+    """After minus before; 0 where the two differ only by rounding."""
     return 0.0 if abs(after - before) <= ROUNDING * max(abs(before), abs(after)) else after - before
 
 
-def _weight(delta: Delta) -> tuple[float, str, str, tuple[int, ...], tuple[int, ...]]:
-    """The largest change first: of the time, or of the floor where nothing was timed."""
+def _by_change(delta: Delta) -> tuple[float, str, str, tuple[int, ...], tuple[int, ...]]:
+    """Sort key, largest change first: of the time, or of the minimum time where nothing was timed."""
     change = (delta.floor_change_s or 0.0) if delta.change_s is None else delta.change_s
     return -abs(change), delta.module, delta.name, delta.before.ops, delta.after.ops
 
@@ -408,7 +408,7 @@ def _machine_notes(before: MachineInfo, after: MachineInfo) -> list[str]:
 
 
 def _matched_ops(before: Sequence[OpInfo], after: Sequence[OpInfo]) -> list[tuple[str, list[OpInfo], list[OpInfo]]]:
-    """Pairs of op lists with how they were matched, the surest way first."""
+    """Pairs of op lists with how they were matched, the most reliable way first."""
     found: list[tuple[str, list[OpInfo], list[OpInfo]]] = []
     for how, key in _PASSES:
         pairs = _paired(before, after, key)
@@ -424,10 +424,10 @@ def _matched_ops(before: Sequence[OpInfo], after: Sequence[OpInfo]) -> list[tupl
 
 def _paired(before: Iterable[OpInfo], after: Iterable[OpInfo], key: Key) -> list[tuple[OpInfo, OpInfo]]:
     """Ops with equal keys, one to one, in order of rank where several share a key."""
-    waiting: dict[Hashable, list[OpInfo]] = {}
+    candidates: dict[Hashable, list[OpInfo]] = {}
     for op in sorted(after, key=_rank, reverse=True):
-        waiting.setdefault(key(op), []).append(op)
-    return [(op, partners.pop()) for op in sorted(before, key=_rank) if (partners := waiting.get(key(op)))]
+        candidates.setdefault(key(op), []).append(op)
+    return [(op, partners.pop()) for op in sorted(before, key=_rank) if (partners := candidates.get(key(op)))]
 
 
 def _rank(op: OpInfo) -> tuple[int, int]:

@@ -48,7 +48,7 @@ class Cost(Struct, frozen=True):
 
     @classmethod
     def total(cls, costs: "Iterable[Cost]") -> "Cost":
-        """The sum of many costs, without one in between for each of them."""
+        """The sum of many costs, without an intermediate `Cost` for each addition."""
         amounts: dict[Resource, Amount] = {}
         unknown: set[Resource] = set()
         for cost in costs:
@@ -109,7 +109,7 @@ class Cost(Struct, frozen=True):
 
     @property
     def flops(self) -> Amount | None:
-        """All arithmetic, transcendentals apart; ``None`` if any of it is unknown."""
+        """All FLOP, without transcendentals; ``None`` if any of them are unknown."""
         if self.unknown and any(resource.is_arithmetic for resource in self.unknown):
             return None
         return sum([amount for resource, amount in self.amounts if resource.is_arithmetic])
@@ -122,7 +122,7 @@ class Cost(Struct, frozen=True):
         return sum([amount for resource, amount in self.amounts if moves(resource, unit)])
 
     def intensity(self, level: Resource | str = HBM) -> float | None:
-        """FLOP per byte over one memory level or link; ``None`` when it is unknown or no byte crosses there."""
+        """FLOP per byte over one memory level or link; ``None`` when it is unknown or no bytes cross it."""
         flops, moved = self.flops, self.bytes(level)
         if flops is None or not moved:
             return None
@@ -130,12 +130,12 @@ class Cost(Struct, frozen=True):
 
 
 def moves(resource: Resource, unit: str) -> bool:
-    """Whether a resource counts the bytes of a unit, or of a part of it."""
+    """Whether a resource counts bytes of this unit or of one of its ports (``vmem.read`` for ``vmem``)."""
     return (resource.unit == unit or resource.unit.startswith(f"{unit}.")) and resource.measure == "B"
 
 
 def _name(held: tuple[Resource, Amount]) -> str:
-    """What amounts are sorted by: a resource's name is its identity."""
+    """Sort key of amounts: the resource's name."""
     return held[0].name
 
 

@@ -21,8 +21,8 @@ Elements = TypeVar("Elements", int, float, Fraction, int | float | Fraction)
 class DType(Struct, frozen=True):
     """A number format: ``bits`` as stored in memory, and the ``rate`` format whose hardware roof it runs under.
 
-    All 8-bit floats share the fp8 roof; tf32 is stored in 32 bits and has a roof of its own. A format such as bf16x3 computes fp32
-    products in so many passes of a narrower one, at that part of its rate.
+    All 8-bit floats share the fp8 roof; tf32 is stored in 32 bits and has a roof of its own. A format such as bf16x3 computes an fp32
+    product in several passes (3) of a narrower format, at 1/3 of that format's rate.
     """
 
     name: str
@@ -30,7 +30,7 @@ class DType(Struct, frozen=True):
     rate: str
 
     def bytes(self, elements: Elements) -> Elements:
-        """Bytes of so many packed elements, rounded up to whole bytes when the count is whole."""
+        """Bytes of this many packed elements, rounded up to whole bytes when the count is whole."""
         if isinstance(elements, int):
             return -(-elements * self.bits // 8)
         return elements * self.bits / 8
@@ -104,13 +104,13 @@ def passes_of(rate: str) -> tuple[str, int]:
 
 
 def passes_note(rate: str) -> str:
-    """What is said about a product in several passes; nothing about one in a single pass."""
+    """The note on a product that runs in several passes; empty for a single pass."""
     base, passes = passes_of(rate)
     return f"runs as {passes} passes of {base}, at 1/{passes} of its rate; FLOP counted once" if passes > 1 else ""
 
 
 def one_pass_note(number: DType, kind: str) -> str:
-    """What is said about an fp32 product that a TPU runs in one pass; nothing about others."""
+    """The note on an fp32 product that a TPU runs in one bf16 pass; empty for others."""
     if number.rate != "fp32" or kind != "bf16":
         return ""
     return "fp32 at default precision runs as 1 pass of bf16; 3 passes at high (bf16x3), 6 at highest (bf16x6)"

@@ -1,10 +1,10 @@
-"""The one small tree of errors; users catch `RooflineError`.
+"""The exceptions of this package; users catch `RooflineError`.
 
     RooflineError
-    ├── UsageError      the request itself makes no sense (the command line exits 2)
+    ├── UsageError      invalid or contradictory arguments (the command line exits 2)
     ├── UnitError       a quantity that cannot be read: unknown prefix, wrong dimension
-    ├── MachineError    an unknown chip, a machine file that is wrong, work no unit is rated for
-    ├── FormulaError    shapes or number formats for which a formula has no meaning
+    ├── MachineError    an unknown chip, a wrong machine file, work for which no rate is known
+    ├── FormulaError    shapes or number formats for which a formula is not defined
     ├── SourceError     an input file that cannot be read: where in it, and why
     ├── OutputError     a file that cannot be written
     └── MissingExtra    a library that is not installed
@@ -16,9 +16,9 @@ import re
 from collections.abc import Iterable
 
 # Characters that move a terminal's cursor, ring its bell, or reorder or hide what is shown: controls, bidirectional marks, and
-# characters of no width. A name in a file may hold any of them. The page reads this pattern too, so it is one that JavaScript takes.
+# characters of no width. A name in a file may contain any of them. The page uses this pattern too, so it must also be valid in JavaScript.
 UNSAFE = r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
-LONGEST = 1200  # characters of an error: names in files may be of any length
+MAX_LENGTH = 1200  # characters of an error message: names in files may be of any length
 _STYLE = r"(\x1b\[[0-9;]*m)"
 
 
@@ -48,12 +48,12 @@ class RooflineError(Exception):
     """The base of all errors that this package raises on purpose."""
 
     def __str__(self) -> str:
-        said = clean(super().__str__())
-        return said if len(said) <= LONGEST else f"{said[: LONGEST // 2]}…{said[-LONGEST // 4 :]}"
+        message = clean(super().__str__())
+        return message if len(message) <= MAX_LENGTH else f"{message[: MAX_LENGTH // 2]}…{message[-MAX_LENGTH // 4 :]}"
 
 
 class UsageError(RooflineError):
-    """The request makes no sense as asked."""
+    """Invalid or contradictory arguments."""
 
 
 class UnitError(RooflineError):
@@ -65,7 +65,7 @@ class MachineError(RooflineError):
 
 
 class FormulaError(RooflineError):
-    """Shapes or number formats that mean nothing to a formula."""
+    """Shapes or number formats for which a formula is not defined."""
 
 
 class SourceError(RooflineError):
@@ -77,7 +77,7 @@ class OutputError(RooflineError):
 
 
 class MissingExtra(RooflineError):
-    """A library that is not installed; without an extra it is one that roofline always needs."""
+    """A library that is not installed: part of the optional ``extra``, or, without one, a required dependency."""
 
     def __init__(self, library: str, extra: str = "") -> None:
         wanted = f"'roofline[{extra}]'" if extra else library
@@ -92,7 +92,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     >>> did_you_mean("zzz", ["h100", "v5e"])
     ''
     """
-    from difflib import get_close_matches  # which only a wrong name needs
+    from difflib import get_close_matches  # only needed for a wrong name
 
     spelling = {name.lower(): name for name in known}
     close = get_close_matches(word.lower(), spelling, n=3, cutoff=0.6)

@@ -1,4 +1,4 @@
-"""Folding: ops that do the same work in every layer, or many times in one place, as one row.
+"""Folding: merge ops that do the same work, in every layer or many times in one scope, into one row.
 
 Two ops fold when their labels differ only in the numbers of their scope (``layer0/mlp``, ``layer1/mlp``) or, where a label ends in the
 compiler's name, in its numbering (``fusion.12``); when they are of one program, category, phase, number format and bound; and when one
@@ -22,21 +22,21 @@ from .selection import Words, chosen_devices, narrow, per_device, per_step, stem
 from .workload import feeds as is_feed
 
 _NUMBER = re.compile(r"\d+")
-_SAME = ("module", "category", "phase", "dtype", "bound")  # words that ops which fold have in common
+_EQUAL_FIELDS = ("module", "category", "phase", "dtype", "bound")  # fields in which ops that fold are equal
 _DIGITS = "%.6g"  # significant digits to which amounts per execution must agree
 
 
 class Fold(Struct, frozen=True):
-    """Ops that were folded, by their ids, and the row that stands for them."""
+    """One row for several ops, and the ids of those ops."""
 
     op: OpInfo
     ops: tuple[int, ...]
 
 
 def fold(ops: Sequence[OpInfo]) -> tuple[Fold, ...]:
-    """Ops with those that do the same work as one, longest first."""
-    ids, groups = column(ops, "id"), _alike(ops)
-    leaders, members = _longest_first(ops, groups, _others(groups, len(ops)))
+    """The ops, longest first, with those that do the same work merged into one row."""
+    ids, groups = column(ops, "id"), _same_work_groups(ops)
+    leaders, members = _longest_first(ops, groups, _ungrouped(groups, len(ops)))
     each = [members.get(leader, [leader]) for leader in leaders]
     return tuple([Fold(_sum(take(ops, alike)), tuple([ids[place] for place in alike])) for alike in each])
 
@@ -44,13 +44,13 @@ def fold(ops: Sequence[OpInfo]) -> tuple[Fold, ...]:
 def fold_infos(ops: Sequence[OpInfo]) -> tuple[FoldInfo, ...]:
     """The folds of several ops, as a report has them: ``layer*/mlp  dot 8192×2048×8192 bf16  ×4 layers``."""
     ops = unsorted(ops)
-    leaders, members = _longest_first(ops, _alike(ops))
+    leaders, members = _longest_first(ops, _same_work_groups(ops))
     ids, scopes = column(ops, "id"), column(ops, "scope")
     labels = _labels(ops, [members[leader] for leader in leaders])
     return tuple(
         [
             FoldInfo(
-                label=f"{label}  {_times(len(members[leader]), len({scopes[place] for place in members[leader]}))}",
+                label=f"{label}  {_multiplicity(len(members[leader]), len({scopes[place] for place in members[leader]}))}",
                 ops=tuple([ids[place] for place in members[leader]]),
             )
             for leader, label in zip(leaders, labels, strict=True)
@@ -59,7 +59,7 @@ def fold_infos(ops: Sequence[OpInfo]) -> tuple[FoldInfo, ...]:
 
 
 def _labels(ops: Sequence[OpInfo], groups: Sequence[list[int]]) -> list[str]:
-    """The label of each group of ops that fold: theirs, or without what tells them apart."""
+    """The label of each group of ops that fold: their common label, or one with ``*`` for the numbers that differ."""
     first, last = (take(ops, [alike[place] for alike in groups]) for place in (0, -1))
     labels = column(first, "label")
     alike = zip(labels, column(last, "label"), _starred(first), groups, strict=True)
@@ -71,7 +71,10 @@ def _is_one(values: Sequence[Hashable]) -> bool:
 
 
 def _longest_first(ops: Sequence[OpInfo], groups: Iterable[list[int]], alone: Iterable[int] = ()) -> tuple[list[int], dict[int, list[int]]]:
-    """Groups of ops, and ops ``alone``, by their times, those of equal time by rank: the first op of each, and the groups by that."""
+    """Sort groups of ops, and the single ops in ``alone``, by time and then by rank.
+
+    Returns the index of each group's first op, or of the single op, in that order; and the members of each group by that index.
+    """
     ranks: list[int]
     ranks, weights, *kinds = (column(ops, name) for name in ("rank", "weight_s", "self_time_s", "time_s", "floor_s"))
     members = {alike[0]: alike for alike in [sorted(group, key=ranks.__getitem__) for group in groups]}
@@ -88,43 +91,43 @@ def _longest_first(ops: Sequence[OpInfo], groups: Iterable[list[int]], alone: It
     return sorted(leaders, key=longest.__getitem__, reverse=True), members
 
 
-def _others(groups: Iterable[Iterable[int]], count: int) -> list[int]:
-    """The places, of so many, that are in none of the groups."""
+def _ungrouped(groups: Iterable[Iterable[int]], count: int) -> list[int]:
+    """The indices below ``count`` that are in none of the groups."""
     alone = [True] * count
     for place in chain.from_iterable(groups):
         alone[place] = False
     return list(compress(range(count), alone))
 
 
-def _alike(ops: Sequence[OpInfo]) -> list[list[int]]:
-    """The places of ops that do the same work as others, together."""
+def _same_work_groups(ops: Sequence[OpInfo]) -> list[list[int]]:
+    """Groups of indices of ops that do the same work."""
     places, work = _same_work(ops)
-    found = _together(zip(work, _starred(take(ops, places)), strict=True), len(places))
+    found = _group_by_key(zip(work, _starred(take(ops, places)), strict=True), len(places))
     return [[places[one] for one in group] for group in found]
 
 
 def _same_work(ops: Sequence[OpInfo]) -> tuple[list[int], list[int]]:
-    """The places of ops of the same kind and amounts as others, one kind after another, and a number for the kind of each."""
-    words, amounts, counts = [column(ops, name) for name in _SAME], entries(ops, "amounts").values(), column(ops, "count")
+    """The indices of ops that share their kind and amounts with another op, ordered by kind, and for each the number of its kind."""
+    words, amounts, counts = [column(ops, name) for name in _EQUAL_FIELDS], entries(ops, "amounts").values(), column(ops, "count")
     if len(ops) > MANY:
         from .columns.many_rows import same_rows  # numpy, which only very many ops need
 
         return same_rows(words, amounts, counts)
     keys = [*words, *(_rounded(each, counts) for each in amounts)]
-    like = _together(zip(*[key for key in keys if len({*key}) > 1], strict=True), len(ops))
+    like = _group_by_key(zip(*[key for key in keys if len({*key}) > 1], strict=True), len(ops))
     return [place for group in like for place in group], [number for number, group in enumerate(like) for _ in group]
 
 
 def _rounded(amounts: Sequence[float | None], counts: Sequence[float]) -> list[str | None]:
-    """Amounts per execution to a few digits; what is unknown or absent as it is."""
+    """Amounts per execution, rounded to a few digits; unknown and absent ones unchanged."""
     each = [amount if amount is None or amount is ABSENT else amount / (count or 1) for amount, count in zip(amounts, counts, strict=True)]
     known = tuple({*each} - {None, ABSENT})
     words: dict[Any, Any] = dict(zip(known, (f"{_DIGITS} " * len(known) % known).split(), strict=True))
     return [words.get(amount, amount) for amount in each]
 
 
-def _together(keys: Iterable[Hashable], count: int) -> list[list[int]]:
-    """The places of equal keys, where there are several, together; without keys all are equal."""
+def _group_by_key(keys: Iterable[Hashable], count: int) -> list[list[int]]:
+    """Groups of two or more indices with equal keys; without keys, all ``count`` indices are one group."""
     found: dict[Hashable, list[int]] = {}
     for place, key in enumerate(keys):
         found.setdefault(key, []).append(place)
@@ -132,14 +135,14 @@ def _together(keys: Iterable[Hashable], count: int) -> list[list[int]]:
 
 
 def _folded_rows(report: Report) -> Sequence[OpInfo]:
-    """All ops of a report as its folds have them, longest first; a report without folds, or with those of other ops, is folded anew."""
+    """All ops of a report with its folds applied, longest first; a report without folds, or with folds of other ops, is folded again."""
     ops = unsorted(report.ops)
     places = dict(zip(column(ops, "id"), count(), strict=False))
     if not report.folds or not all(id in places for one in report.folds for id in one.ops):
-        groups = _alike(ops)
+        groups = _same_work_groups(ops)
     else:
         groups = [[places[id] for id in one.ops] for one in report.folds]
-    leaders, members = _longest_first(ops, groups, _others(groups, len(ops)))
+    leaders, members = _longest_first(ops, groups, _ungrouped(groups, len(ops)))
     if not isinstance(ops, LazyRows):
         return tuple([_sum(take(ops, members.get(leader, [leader]))) for leader in leaders])
 
@@ -154,14 +157,14 @@ def _folded_rows(report: Report) -> Sequence[OpInfo]:
     return LazyRows(leaders, lambda leader: _sum(take(ops, members.get(leader, [leader]))), columns)
 
 
-def _times(ops: int, places: int) -> str:
+def _multiplicity(ops: int, places: int) -> str:
     if places == 1:
         return f"×{ops:,}"
     return f"×{ops:,} layers" if ops == places else f"×{ops:,} in {places:,} layers"
 
 
 def _starred(ops: Sequence[OpInfo]) -> list[str]:
-    """The labels without what tells the copies of one op apart: numbers in their scopes, and the compiler's numbering."""
+    """The labels with ``*`` for numbers in the scope and without the compiler's numbering, so that copies of one op have equal labels."""
     scopes = column(ops, "scope")
     starred = {scope: _NUMBER.sub("*", scope) for scope in {*scopes}}
     found = []
@@ -173,19 +176,19 @@ def _starred(ops: Sequence[OpInfo]) -> list[str]:
     return found
 
 
-def _first(ops: Sequence[OpInfo]) -> int:
-    """The place of the longest of some ops."""
+def _longest(ops: Sequence[OpInfo]) -> int:
+    """The index of the longest of these ops."""
     return max(range(len(ops)), key=column(ops, "weight_s").__getitem__)
 
 
 def _label(ops: Sequence[OpInfo]) -> str:
-    """The label of ops that fold: theirs, or that of the longest without what tells them apart."""
+    """The label of ops that fold: their common label, or that of the longest with ``*`` for the numbers that differ."""
     labels: list[str] = column(ops, "label")
-    return labels[0] if len({*labels}) == 1 else _starred(take(ops, [_first(ops)]))[0]
+    return labels[0] if len({*labels}) == 1 else _starred(take(ops, [_longest(ops)]))[0]
 
 
 def _name(ops: Sequence[OpInfo]) -> str:
-    return f"{column(ops, 'name')[_first(ops)]} and {len(ops) - 1:,} more"
+    return f"{column(ops, 'name')[_longest(ops)]} and {len(ops) - 1:,} more"
 
 
 def _notes(ops: Sequence[OpInfo]) -> tuple[str, ...]:
@@ -204,7 +207,7 @@ def _sum(ops: Sequence[OpInfo]) -> OpInfo:
     """One row for ops that do the same work."""
     if len(ops) == 1:
         return ops[0]
-    first = ops[_first(ops)]
+    first = ops[_longest(ops)]
     time_s, floor_s, flops = (sum_or_unknown(column(ops, name)) for name in ("time_s", "floor_s", "flops"))
     moved, work = _sums(entries(ops, "bytes")), _sums(entries(ops, "work"))
     times = {unit: seconds or 0.0 for unit, seconds in _sums(entries(ops, "times")).items() if unit in first.times}
@@ -243,7 +246,7 @@ def _sum(ops: Sequence[OpInfo]) -> OpInfo:
 
 
 def _counters(found: Sequence[CounterInfo | None], time_s: float | None) -> CounterInfo | None:
-    """What was counted of all of them; nothing where one was not counted."""
+    """The sum of the ops' hardware counters; ``None`` if one of them was not counted."""
     counted = [one for one in found if one is not None]
     if len(counted) < len(found):
         return None
@@ -262,7 +265,7 @@ def _counters(found: Sequence[CounterInfo | None], time_s: float | None) -> Coun
 
 
 def _sums(amounts: Mapping[str, Sequence[float | None]]) -> Amounts:
-    """The sum of each entry of rows; a row that lacks it has none of it, an entry that none has is left out."""
+    """The sum of each entry over the rows; a missing entry counts as 0, an entry that every row lacks is left out."""
     return {
         name: sum_or_unknown([0 if amount is ABSENT else amount for amount in each])
         for name, each in amounts.items()
@@ -271,7 +274,7 @@ def _sums(amounts: Mapping[str, Sequence[float | None]]) -> Amounts:
 
 
 class TableRows(Struct, frozen=True, kw_only=True):
-    """The rows of a table of ops: ``per`` is ``step`` where times and amounts are those of one step; shares are of ``whole_s``.
+    """The rows of a table of ops: ``per`` is ``step`` where times and amounts are those of one step; percentages are of ``whole_s``.
 
     Where there are several ``devices`` everything is the mean over them.
     """
@@ -292,7 +295,7 @@ def table_rows(
     device: Sequence[int] | None = None,
     host: Words = None,
 ) -> TableRows:
-    """The rows that a table shows of a report, or of the ops ``chosen`` from it: of one step on one device, equal work folded."""
+    """The rows of a table of a report's ops, or of the ``chosen`` ones: per step and device, with ops that do the same work folded."""
     part = narrow(report, step=step, device=device, host=host)
     wanted = None if chosen is None or chosen is part else {*column(chosen, "id")}
     devices = chosen_devices(report, device, host)

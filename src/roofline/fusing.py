@@ -1,14 +1,13 @@
 """Fusing: a chain of operations grouped into kernels, with the traffic, time and speed-up of each grouping.
 
-A kernel reads every tensor that its stages need and that none of them made, once, and writes every tensor that it made and
-that something outside needs; what is made and used up inside never leaves the chip. The arithmetic stays the same, so fewer
-bytes mean a higher intensity.
+A kernel reads each external input of its stages once and writes each result that is needed outside of it; intermediate tensors stay on
+chip. The arithmetic stays the same, so fewer bytes mean a higher intensity.
 
 A grouping is legal when
 
 1. its groups are contiguous: each is a run of neighbouring stages, in order;
 2. a stage that reduces along an axis and needs the whole row again (LayerNorm, softmax) shares a group only if its row fits on
-   chip, whether it starts the group or follows others in it; a row that does not fit leaves that stage a kernel of its own.
+   chip, whether it is the first stage of the group or a later one; a stage whose row does not fit is a kernel of its own.
 
 >>> from roofline.op_chain import StageSpec, chain
 >>> tail = chain((65536, 4096), "bf16", [StageSpec("norm", 10, reduces=True), StageSpec("gelu", 8), StageSpec("add", 1)])
@@ -35,8 +34,8 @@ Groups = tuple[tuple[str, ...], ...]
 
 SCHEMA = "roofline.fusion/1"
 ENUMERABLE = 12  # stages up to which every grouping is listed: 2**11 of them
-ON_CHIP = ("vmem", "sbuf", "sram", "l1", "lds")  # the memories that hold the row of a kernel, in order of preference
-SPREAD = ("l1", "lds")  # those that are divided, one piece per core, and whose size machine files give for the whole chip
+ON_CHIP = ("vmem", "sbuf", "sram", "l1", "lds")  # memories that can hold a row of a kernel, in order of preference
+PER_CORE = ("l1", "lds")  # memories with one piece per core, whose total size is in machine files
 
 
 class Kernel(Struct, frozen=True, kw_only=True):
@@ -122,7 +121,7 @@ class Fusion(Struct, frozen=True, kw_only=True):
 
     @property
     def floor_s(self) -> float:
-        """The sum of the kernels' floors: kernels of a chain wait for one another."""
+        """The sum of the kernels' minimum times: the kernels of a chain run one after another."""
         return sum(kernel.floor_s for kernel in self.kernels)
 
     @property
@@ -132,12 +131,12 @@ class Fusion(Struct, frozen=True, kw_only=True):
 
     @property
     def bound(self) -> str | None:
-        """What binds for the largest part of the time."""
-        held: dict[str, float] = {}
+        """The bound that holds for most of the time."""
+        time_by_bound: dict[str, float] = {}
         for kernel in self.kernels:
             if kernel.bound:
-                held[kernel.bound] = held.get(kernel.bound, 0.0) + kernel.time_s
-        return max(sorted(held), key=lambda unit: held[unit], default=None)
+                time_by_bound[kernel.bound] = time_by_bound.get(kernel.bound, 0.0) + kernel.time_s
+        return max(sorted(time_by_bound), key=lambda unit: time_by_bound[unit], default=None)
 
     @property
     def attainable(self) -> float | None:
@@ -179,7 +178,7 @@ class ChainReport(Struct, frozen=True, kw_only=True):
 
 
 def chain_report(shape: Sequence[int], dtype: str, machine: Machine, found: Sequence[Fusion], winner: Fusion) -> ChainReport:
-    """What to write about these groupings of a chain, of which one is the best."""
+    """The groupings of a chain as JSON, with ``winner`` marked as the best."""
     return ChainReport(
         machine=machine.name,
         shape=tuple(shape),
@@ -225,18 +224,18 @@ def fuse(
 ) -> Fusion:
     """The cost and minimum time of a chain under one grouping on a machine.
 
-    Groups are stage names, or sizes: ``(2, 2)`` is two kernels of two stages. ``on_chip_bytes`` is what one kernel can hold of a row, the
-    machine's own on-chip memory of one core unless given. ``Corrections(launches=1)`` charges each kernel a launch.
+    Groups are stage names, or sizes: ``(2, 2)`` is two kernels of two stages. ``on_chip_bytes`` is the on-chip memory that a row of a
+    kernel must fit in, by default that of one core of the machine. ``Corrections(launches=1)`` charges each kernel a launch.
     """
     spans = _spans(chain, groups)
-    room, notes = _room(chain, machine, on_chip_bytes)
+    row_capacity, notes = _row_capacity(chain, machine, on_chip_bytes)
     kernels = tuple(_kernel(chain, span, machine, corrections) for span in spans)
     alone = [_kernel(chain, (index, index + 1), machine, corrections) for index in range(len(chain))]
     return Fusion(
         kernels=kernels,
         unfused_s=sum(kernel.time_s for kernel in alone),
         unfused_bytes=sum(kernel.bytes for kernel in alone),
-        illegal=tuple(reason for span in spans for reason in _illegal(chain, span, room)),
+        illegal=tuple(reason for span in spans for reason in _illegal(chain, span, row_capacity)),
         notes=notes,
     )
 
@@ -255,16 +254,16 @@ def every_fusion(
 def best(chain: Chain, machine: Machine, *, on_chip_bytes: float | None = None, corrections: Corrections = IDEAL) -> Fusion:
     """The legal grouping that takes the least time; of equals, the one with the fewest kernels.
 
-    Found by dynamic programming over the places to cut: the best grouping of the first j stages is the best of the first i plus
+    Dynamic programming over the positions of the cuts: the best grouping of the first j stages is the best of the first i plus
     one kernel for the rest. Times are compared as exact fractions, so equal means equal.
     """
     lowered = corrections.lower(machine)
-    room, _ = _room(chain, machine, on_chip_bytes)
+    row_capacity, _ = _row_capacity(chain, machine, on_chip_bytes)
     plans: list[tuple[Fraction, int, tuple[int, ...]]] = [(Fraction(), 0, ())]
     for stop in range(1, len(chain) + 1):
         options = []
         for start in range(stop):
-            if not _illegal(chain, (start, stop), room):
+            if not _illegal(chain, (start, stop), row_capacity):
                 seconds, kernels, sizes = plans[start]
                 own = _seconds(_cost(chain, (start, stop)), lowered, corrections)
                 options.append((seconds + own, kernels + 1, (*sizes, stop - start)))
@@ -283,8 +282,8 @@ def _spans(chain: Chain, groups: Sequence[Sequence[str]] | Sequence[int]) -> tup
     return tuple(pairwise(accumulate(sizes, initial=0)))
 
 
-def _room(chain: Chain, machine: Machine, given: float | None) -> tuple[float | None, tuple[str, ...]]:
-    """Bytes of a row that one core can hold, and a note when that is unknown."""
+def _row_capacity(chain: Chain, machine: Machine, given: float | None) -> tuple[float | None, tuple[str, ...]]:
+    """The longest row, in bytes, that fits in the memory of one core, and a note when that is unknown."""
     if given is not None:
         if not given >= 0:
             raise UsageError(f"on-chip memory of {given:g} B is negative; give 0 or more")
@@ -293,21 +292,21 @@ def _room(chain: Chain, machine: Machine, given: float | None) -> tuple[float | 
         return None, ()
     for level in ON_CHIP:
         if held := machine.capacity(level):
-            whole = level in SPREAD and machine.cores == 1
+            whole = level in PER_CORE and machine.cores == 1
             note = f"{level} of {machine.name} is {show(held, 'B')} in total, but a row must fit in one core: set on_chip_bytes"
             return held / machine.cores, (note,) if whole else ()
     return None, (f"on-chip memory of {machine.name} is unknown: assuming every reduced row fits (set it with on_chip_bytes)",)
 
 
-def _illegal(chain: Chain, span: tuple[int, int], room: float | None) -> list[str]:
-    """Why a run of stages cannot be one kernel: one line a reduction whose row does not fit."""
+def _illegal(chain: Chain, span: tuple[int, int], capacity: float | None) -> list[str]:
+    """Why a run of stages cannot be one kernel: one line per reduction whose row does not fit."""
     start, stop = span
-    if stop - start == 1 or room is None:
+    if stop - start == 1 or capacity is None:
         return []
     return [
-        f"{stage.name} reduces a row of {show(stage.row_bytes, 'B')}, but only {show(room, 'B')} fit on chip: it needs its own kernel"
+        f"{stage.name} reduces a row of {show(stage.row_bytes, 'B')}, but only {show(capacity, 'B')} fit on chip: it needs its own kernel"
         for stage in chain.stages[start:stop]
-        if stage.row_bytes is not None and stage.row_bytes > room
+        if stage.row_bytes is not None and stage.row_bytes > capacity
     ]
 
 

@@ -8,7 +8,7 @@ from .errors import UsageError, did_you_mean
 from .report import Amounts, OpInfo, Report
 from .selection import Words, device_ids, narrow, stem, step_keys
 
-PLACES = ("step", "device", "host")  # what a part of an op has, and not the op
+PLACES = ("step", "device", "host")  # keys that split an op into parts
 KEYS: Mapping[str, Callable[[OpInfo], str]] = {
     "category": lambda op: op.category,
     "scope": lambda op: op.scope,
@@ -25,9 +25,9 @@ KEYS: Mapping[str, Callable[[OpInfo], str]] = {
 class Group(Struct, frozen=True, kw_only=True):
     """Ops with one key, summed.
 
-    ``work``, ``flops`` and ``bytes`` hold the known parts; ``unknown`` names the resources of which some op's amount is not known.
+    ``work``, ``flops`` and ``bytes`` sum the known amounts; ``unknown`` names the resources for which some op's amount is not known.
     ``efficiency`` is the summed minimum times over the summed time of the ops that were timed: ops of unknown cost have no minimum, and
-    ``priced_s`` is the time of the others.
+    ``priced_s`` is the time of the ops with a known cost.
     """
 
     key: str
@@ -47,7 +47,7 @@ class Group(Struct, frozen=True, kw_only=True):
 
 
 def group(ops: Iterable[OpInfo], by: str, *, depth: int | None = None) -> tuple[Group, ...]:
-    """The ops summed by one of `KEYS`, longest first; ``depth`` keeps so many levels of a scope."""
+    """The ops summed by one of `KEYS`, longest first; ``depth`` keeps that many levels of a scope."""
     by = "module" if by == "program" else by
     if by not in KEYS:
         raise UsageError(f"cannot group by {by!r}{did_you_mean(by, KEYS) or '; choose ' + ', '.join(KEYS)}")
@@ -73,7 +73,7 @@ def group_parts(
 ) -> tuple[Group, ...]:
     """The parts of these ops that ran in each step, or on each device or host, summed, in the order of steps and devices.
 
-    The rest of the arguments leaves only some of the places, as in `narrow`.
+    ``step``, ``device`` and ``host`` select some of them, as in `narrow`.
     """
     wanted = {op.id for op in ops}
     groups = []
@@ -116,10 +116,10 @@ def _sum(key: str, ops: list[OpInfo]) -> Group:
     serials = [op.serial_s for op in ops if op.serial_s is not None]
     timed_floor = sum(op.floor_s or 0.0 for op in ops if op.time_s)
     time = sum(times) if times else None
-    held: dict[str, float] = {}
+    time_by_bound: dict[str, float] = {}
     for op in ops:
         if op.bound is not None:
-            held[op.bound] = held.get(op.bound, 0.0) + (op.time_s or op.floor_s or 0.0)
+            time_by_bound[op.bound] = time_by_bound.get(op.bound, 0.0) + (op.time_s or op.floor_s or 0.0)
     return Group(
         key=key,
         ops=tuple(op.id for op in ops),
@@ -134,7 +134,7 @@ def _sum(key: str, ops: list[OpInfo]) -> Group:
         floor_s=sum(floors) if floors else None,
         serial_s=sum(serials) if serials else None,
         efficiency=timed_floor / time if time and timed_floor else None,
-        bound=max(sorted(held), key=lambda unit: held[unit], default=None),
+        bound=max(sorted(time_by_bound), key=lambda unit: time_by_bound[unit], default=None),
     )
 
 

@@ -74,10 +74,10 @@ def send(tensor: str, shape: Iterable[Amount], number: str | DType, *, level: Re
 
 
 class Ledger(Struct, frozen=True):
-    """An operation priced: the arithmetic it does, the rows of tensors it moves, and the assumptions behind both.
+    """An operation priced: the arithmetic it does, the rows of tensors it moves, and the assumptions of both.
 
-    Its cost is their sum. Ledgers add (two operations, one after the other) and scale (a loop). ``operation`` says what it is by its sizes,
-    for predictions; several operations together are none.
+    Its cost is their sum. Ledgers add (two operations, one after the other) and scale (a loop). ``operation`` describes it by its sizes,
+    for predictions; ``None`` for a sum of several.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Ledger(Struct, frozen=True):
         return self.work + self.traffic
 
     def footprint(self, level: Resource | str = HBM) -> Amount:
-        """Bytes that must lie in one memory for the operation to run: each tensor once, however often it is passed over."""
+        """Bytes that the operation needs in one memory: each tensor once, however often it is read or written."""
         sizes: dict[str, Amount] = {}
         for row in self.rows:
             if str(row.level) == str(level):
@@ -122,5 +122,5 @@ class Ledger(Struct, frozen=True):
     __rmul__ = __mul__
 
     def named(self, name: str, *notes: str) -> "Ledger":
-        """The same ledger under another name, with more said about it."""
+        """The same ledger under another name, with additional notes."""
         return replace(self, name=name, notes=tuple(dict.fromkeys(self.notes + notes)))

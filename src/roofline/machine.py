@@ -26,7 +26,7 @@ PROVENANCES = {  # of a ceiling, and what each means
     "third party": "not a figure of the vendor",
 }
 LAUNCH_LATENCY_S = parse("2 µs", "s")
-LATENCY = "latency"  # the bound of work too small to fill the time of its own launch
+LATENCY = "latency"  # the bound of work that takes less time than its own launch
 LATENCY_TIMES = 5
 
 # Where work goes when the unit it asks for has no rate. Products in formats of 16 bits and more run on the vector unit if the matrix
@@ -49,8 +49,8 @@ FALLBACKS: dict[str, tuple[str, ...]] = {
     "vector/tf32": ("vector/fp32",),
     "vector/transcendental": ("vector/fp32",),
 }
-# A matrix unit that is rated in one of these formats and not in the first lacks that one. Volta and Turing have fp16 without bf16; none
-# has bf16 without fp16, so there the rate is only not given.
+# A matrix unit with a rate in one of the listed formats but not in the key's lacks the key's format. Volta and Turing have fp16 without
+# bf16; no unit has bf16 without fp16, so a missing fp16 rate only means that it is not known.
 _HALF = ("matrix/bf16", "matrix/fp16")
 LACKING: dict[str, tuple[str, ...]] = {
     "matrix/bf16": ("matrix/fp16",),
@@ -64,7 +64,7 @@ TPU_FALLBACKS: dict[str, str] = dict.fromkeys(("matrix/fp32", "matrix/tf32", "ma
 
 
 class Figure(Struct, frozen=True):
-    """Another value that some source gives for a ceiling or a capacity, and why it was not chosen."""
+    """A value of a ceiling or a capacity from another source, and why it was not chosen."""
 
     value: float
     citation: str = ""
@@ -72,7 +72,7 @@ class Figure(Struct, frozen=True):
 
 
 class Spread(Struct, frozen=True):
-    """How the tries of a measurement spread: their 5th, 50th and 95th percentile."""
+    """The spread of a repeated measurement: its 5th, 50th and 95th percentile."""
 
     p5: float
     p50: float
@@ -120,7 +120,7 @@ class Capacity(Struct, frozen=True, kw_only=True):
 
 
 class Limit(Struct, frozen=True, kw_only=True):
-    """A named lower roof inside the roof: this share of a resource's rate is all that such code can reach."""
+    """A named lower roof below the roof: the fraction of a resource's rate that a kind of code can reach."""
 
     name: str
     resource: Resource
@@ -136,11 +136,10 @@ class Limit(Struct, frozen=True, kw_only=True):
 class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its cached property
     """A chip, or one framework device of it: ceilings by resource, capacities, limits inside the roof, names.
 
-    ``devices`` says how many framework devices the chip is (2 for TPU v7x); ``scope`` says which of the two this describes.
-    ``matrix_unit`` is false for a chip that has none: its products run on the vector unit. ``None`` leaves it open, which for a CPU
-    means none and for anything else that a product without a matrix rate has no bound.
-    ``launch_floor_s`` is how long the smallest op takes, where that was measured: predictions start from it.
-    ``conditions`` are those of a measurement: its date, threads, libraries, by name.
+    ``devices`` says how many framework devices the chip is (2 for TPU v7x); ``scope`` says which of the two this describes. ``matrix_unit``
+    is false for a chip that has none: its products run on the vector unit. ``None`` is unknown: a CPU is then assumed to have none, and on
+    any other chip a product without a matrix rate has no bound. ``launch_floor_s`` is how long the smallest op takes, where that was
+    measured: predictions start from it. ``conditions`` are those of a measurement: its date, threads, libraries, by name.
     """
 
     name: str
@@ -192,7 +191,7 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
         return self._resolved[asked]
 
     def _lacks(self, product: str) -> bool:
-        """Whether work runs on the vector unit: it is not a product, or no matrix unit of this machine has the product's format."""
+        """Whether work runs on the vector unit: it is not a product, or the machine's matrix unit lacks the product's format."""
         if not product.startswith("matrix/"):
             return True
         if self.rates_matrix:
@@ -285,8 +284,8 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
             ceilings[key] = new
         return replace(self, ceilings=tuple(ceilings.values()))
 
-    def beside(self, name: str, figure: Figure) -> "Machine":
-        """The same machine with another source's figure kept beside one of its rates."""
+    def with_other_figure(self, name: str, figure: Figure) -> "Machine":
+        """The same machine with another source's figure added to the ``others`` of one of its rates."""
         ceilings = tuple(replace(c, others=(*c.others, figure)) if c.resource.name == name else c for c in self.ceilings)
         return replace(self, ceilings=ceilings)
 

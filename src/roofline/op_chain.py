@@ -99,7 +99,7 @@ def chain(
 ) -> Chain:
     """A chain of elementwise stages and row reductions over one shape: each reads one tensor and writes one, plus its extras.
 
-    The arithmetic is billed to the vector unit in the chain's number format, or to ``compute``. A name used twice is numbered.
+    The arithmetic is counted on the vector unit in the chain's number format, or on ``compute``. A name used twice is numbered.
     """
     form, sizes = dtype(number), tuple(shape)
     worker = vector(form) if compute is None else Resource(str(compute))

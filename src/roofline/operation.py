@@ -1,7 +1,7 @@
-"""Operations by their sizes: what a prediction needs to know of an op beside its cost.
+"""Operations by their sizes: what a prediction needs to know about an op in addition to its cost.
 
 The cost of an op says how much it computes and moves; how long that takes depends on its shape as well: two products of equal FLOP differ
-by their tiles, two attentions by their heads. An op that none of these describes is predicted from its cost alone.
+by their tiles, two attentions by their heads. An op that is none of the types below is predicted from its cost alone.
 """
 
 from functools import cache
@@ -19,12 +19,13 @@ def width(number: str) -> float:
 
 
 class Product(Struct, frozen=True, kw_only=True, tag="product"):
-    """``batch`` products of matrices, m x k times k x n; with ``groups``, that many of different rows, m in all, as of experts.
+    """``batch`` matrix products, m x k times k x n; with ``groups``, that many k x n matrices share the m rows (experts).
 
-    ``quantize`` is how the left operand becomes 8 bits wide before: not at all (empty), ``per-tensor`` or ``per-token``. ``tile`` (rows and
-    columns of one block's part of the result) and ``split`` (ways to split k) are those of the kernel that ran, where they are known.
-    ``turned`` is how many operands of other than 16 bits do not lie in memory along k: a matrix unit loads those along k alone.
-    ``widened`` is how many bytes its operands take less in memory, where the kernel itself makes them as wide as ``left`` and ``right``.
+    ``quantize`` is how the left operand is quantized to 8 bits first: not at all (empty), ``per-tensor`` or ``per-token``. ``tile`` (rows
+    and columns of one block's part of the result) and ``split`` (ways to split k) are those of the kernel that ran, where they are known.
+    ``turned`` is how many operands are not contiguous along k, of those that do not have 16 bits: a matrix unit loads such formats only
+    along k. ``widened`` is how many bytes fewer the operands take in memory than in the formats ``left`` and ``right``, to which the kernel
+    converts them.
     """
 
     m: Amount
@@ -55,10 +56,11 @@ class Product(Struct, frozen=True, kw_only=True, tag="product"):
 
 
 class Convolution(Struct, frozen=True, kw_only=True, tag="convolution"):
-    """A convolution or a gradient of one: for each of ``batch`` images, ``pairs`` of an output and a tap whose input exists, and in each
-    the product of ``features``, input channels of a group times output channels.
+    """A convolution or a gradient of one: FLOP = 2 x ``batch`` x ``features`` x ``pairs``.
 
-    ``bytes`` is that of its arrays, once each, without inputs that a stride steps over; ``None`` where other ops are in the kernel.
+    ``features`` is input channels of a group times output channels; ``pairs`` is the number of pairs of an output position and a filter tap
+    whose input is not padding. ``bytes`` counts its arrays once each, without inputs that a stride skips; ``None`` where the kernel
+    contains other ops too.
     """
 
     batch: Amount
@@ -75,7 +77,7 @@ class Convolution(Struct, frozen=True, kw_only=True, tag="convolution"):
 class Attention(Struct, frozen=True, kw_only=True, tag="attention"):
     """Attention in one kernel, of ``queries`` tokens over ``keys`` in each of ``batch`` sequences; scores stay on chip.
 
-    ``library`` is whose kernel it is: ``cudnn``, or that of serving frameworks (empty).
+    ``library`` is where the kernel comes from: ``cudnn``, or serving frameworks (empty).
     """
 
     batch: Amount
@@ -95,7 +97,7 @@ class Attention(Struct, frozen=True, kw_only=True, tag="attention"):
 
     @property
     def is_decode(self) -> bool:
-        """One new token a sequence over a cache."""
+        """One new token per sequence, over a cache."""
         return self.queries == 1 and not self.backward
 
     @property
@@ -116,13 +118,12 @@ BYTE_TRANSPOSE = "byte transpose"  # of elements of 8 bits, one by one
 
 
 class Streamed(Struct, frozen=True, kw_only=True, tag="streamed"):
-    """Elements that are read, treated alike or put elsewhere, and written, by a kind of kernel: ``transpose``, a compiler's ``fusion``.
+    """A kernel that reads elements, computes or moves each of them, and writes them. ``kind`` is ``transpose``, a compiler's ``fusion``, …
 
-    One that is ``interleaved`` computes each element from other places of several arrays, many of them again and again; one that is
-    ``gathered`` looks up rows first.
+    An ``interleaved`` one computes each element from other positions of several arrays and reads many of them repeatedly; a ``gathered``
+    one looks up rows first.
 
-    ``elements`` is how many there are, where the kernel treats them one by one; ``narrowed`` how many it writes as 8-bit floats, each of
-    which it converts.
+    ``elements`` is their number, where the kernel handles them one by one; ``narrowed`` is how many of them it converts to 8-bit floats.
     """
 
     kind: str

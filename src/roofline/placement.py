@@ -1,4 +1,4 @@
-"""Placement: a cost on a machine. These four lines are the whole law.
+"""Placement: a cost on a machine. The whole model is these four lines.
 
 time on unit u   t_u = sum over its resources r of cost[r] / rate[r]
 floor            T_min = max over units t_u          (perfect overlap)
@@ -96,7 +96,7 @@ class Placement(Struct, frozen=True, kw_only=True):
 
     @property
     def is_unknown(self) -> bool:
-        """Whether nothing that is known and rated gives a time, so that ``floor_s`` is blank, not a minimum."""
+        """Whether no resource has both a known amount and a rate, so that ``floor_s`` is 0 but not a minimum."""
         return not self.times and bool(self.unrated or self.unknown)
 
     @property
@@ -179,7 +179,7 @@ def place(cost: Cost, machine: Machine, time_s: float | None = None, corrections
 def place_op(
     cost: Cost, machine: Machine, time_s: float | None = None, corrections: Corrections = IDEAL, executions: float = 1
 ) -> Placement:
-    """The same for one op of many: where no unit has a rate, the minimum is blank instead of an error."""
+    """Like `place`, for one op of many: where no unit has a rate, the result has no times (`Placement.is_unknown`) instead of an error."""
     if time_s is not None and not time_s >= 0:
         raise UsageError(f"measured time of {time_s:g} s; give 0 or more")
     machine = corrections.lower(machine)
@@ -213,7 +213,7 @@ def place_op(
 
 
 class MinimumTimes:
-    """The minimum times of costs on a machine; of equal costs, as the layers of a program have, once."""
+    """The minimum times of costs on a machine, each computed once: layers of a program have equal costs."""
 
     def __init__(self, machine: Machine, corrections: Corrections = IDEAL) -> None:
         self._machine = corrections.lower(machine)
@@ -229,7 +229,7 @@ class MinimumTimes:
 def may_bind(resource: Resource, machine: Machine) -> bool:
     """Whether work on an unrated resource may take the longest: matrix units, main memory, links, vector units if no compute is rated.
 
-    On-chip memories are faster than the main memory behind them, and hops are latency, not a unit.
+    On-chip memories are faster than main memory, and hops are latency, not a unit.
     """
     if resource.is_compute:
         return resource.unit == "matrix" or not machine.compute
@@ -241,7 +241,7 @@ def _name(resource: Resource) -> str:
 
 
 def tie_order(unit: str) -> tuple[bool, str]:
-    """At the ridge, where two times are equal, the compute unit is named: on the ridge is on the roof."""
+    """Sort key for units with equal times: the compute unit first, so that a point at the ridge is compute-bound."""
     return unit not in COMPUTE_UNITS, unit
 
 

@@ -1,6 +1,6 @@
 """The report: one versioned value that feeds every view. Its fields are the JSON contract, in base units; unknown is ``None``.
 
-`report.schema.json` beside this file describes the same shape as JSON Schema. Fields are added, never renamed.
+`report.schema.json` next to this file describes the same structure as JSON Schema. Fields are added, never renamed.
 """
 
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ class OtherFigure(Struct, frozen=True, kw_only=True):
 
 
 class SpreadInfo(Struct, frozen=True, kw_only=True):
-    """How the tries of a measured rate spread: percentiles."""
+    """The spread of a repeatedly measured rate: percentiles."""
 
     p5: Number
     p50: Number
@@ -134,8 +134,8 @@ class Throughput(Struct, frozen=True, kw_only=True):
 class Expected(Row, frozen=True, kw_only=True):
     """A prediction: the seconds that such work is expected to take, and its 90% interval.
 
-    ``terms`` are seconds each as if alone, which overlap; ``evidence`` is what the prediction was fitted on. ``family`` is the kind of
-    work that was fitted, empty where only sustained rates are known.
+    ``terms`` are the seconds that each part would take alone; the parts overlap. ``evidence`` is what the prediction was fitted on.
+    ``family`` is the kind of work that was fitted, empty where only sustained rates are known.
     """
 
     time_s: Number
@@ -206,11 +206,11 @@ class LedgerRow(Row, frozen=True, kw_only=True):
 
 
 class CounterInfo(Row, frozen=True, kw_only=True):
-    """What hardware counters measured, as totals over all launches of an op; ``launches`` of the ``of`` were counted.
+    """What hardware counters measured, as totals over all launches of an op; ``launches`` of its ``of`` launches were counted.
 
-    ``time_s`` is with one kernel at a time and cold caches, so not the op's own; ``rate`` and ``bandwidth`` are by the op's own time.
-    ``intensities`` are counted FLOP over the counted bytes of each level. ``ratio`` is counted over modelled, by ``matrix`` and ``vector``
-    (FLOP in floating-point formats) and by memory level, where both are known.
+    ``time_s`` is measured with one kernel at a time and cold caches, so it differs from the op's own; ``rate`` and ``bandwidth`` use the
+    op's own time. ``intensities`` are counted FLOP over the counted bytes of each level. ``ratio`` is counted over modelled, by ``matrix``
+    and ``vector`` (FLOP in floating-point formats) and by memory level, where both are known.
     """
 
     work: Amounts = field(default_factory=dict)
@@ -234,9 +234,10 @@ class OpInfo(Row, frozen=True, kw_only=True):
     recognises. ``needed`` is the work that the model needed, where that is less than ``work``, and ``needed_s`` its minimum time;
     ``unneeded`` is the rest by class (``recomputed``, ``masked``, ``dense``, ``layout``, …), in FLOP where there are any, else in bytes.
     ``lost_s`` is its self time above the minimum time of the needed work; ``None`` without a time or with a cost that is not wholly known.
-    ``expected`` is how long such an op takes on this chip. Its self time is the minimum time, ``inherent_s``, what ops of this shape take
-    more than that here, and ``excess_s``, by how much it is slower than expected, 0 within the interval of the prediction. ``by_shape`` is
-    what its shapes alone give, to check its counts by: the FLOP of a product in its number format, and its arrays read or written once.
+    ``expected`` is how long such an op takes on this chip. Its self time is the minimum time, plus ``inherent_s``, what ops of this shape
+    take beyond it on this chip, plus ``excess_s``, how much slower than expected it ran (0 within the interval of the prediction).
+    ``by_shape`` is computed from its shapes alone, to check its counts: the FLOP of a product in its number format, and its arrays read or
+    written once.
     """
 
     id: int
@@ -295,7 +296,7 @@ class OpInfo(Row, frozen=True, kw_only=True):
 
     @property
     def weight_s(self) -> float:
-        """The seconds that its share of the program is of: its self time, else its time, else its minimum time."""
+        """The seconds by which its share of the program is computed: its self time, else its time, else its minimum time."""
         if self.self_time_s is not None:
             return self.self_time_s
         return (self.floor_s or 0.0) if self.time_s is None else self.time_s
@@ -304,13 +305,13 @@ class OpInfo(Row, frozen=True, kw_only=True):
 class StepInfo(Row, frozen=True, kw_only=True):
     """A step of the run: its key in ``by_step`` and ``points``, and its name and number, which are labels and may repeat.
 
-    ``time_s`` is from its first device work to that of the next step, idle included: the mean over devices, of which ``slowest_s`` is
-    the longest and ``device_seconds`` the sum. The last step, which none followed, lasts to the end of its own work. ``span_s`` is from
-    its first device work to its last, ``busy_s`` the time in which its own work ran (work of other steps that overlaps it is not counted),
-    both as means over devices. ``compiled`` is whether the host compiled in it; averages leave out steps that are not ``steady``: those
-    that compiled before the first that did not. ``lead_s`` is how long before its first device work the host launched that, as the mean
-    over devices, ``launching_s`` how long the host took from the first launch of the step to its last, and
-    ``launch_call_s`` the median call with which it launched a kernel.
+    ``time_s`` is from its first device work to that of the next step, idle included: the mean over devices, of which ``slowest_s`` is the
+    longest and ``device_seconds`` the sum. The last step, which none followed, lasts to the end of its own work. ``span_s`` is from its
+    first device work to its last, ``busy_s`` the time in which its own work ran (work of other steps that overlaps it is not counted), both
+    as means over devices. ``compiled`` is whether the host compiled in it; averages leave out steps that are not ``steady``: those that
+    compiled before the first that did not. ``lead_s`` is the time from the launch of its first device work to that work's start, as the
+    mean over devices, ``launching_s`` how long the host took from the first launch of the step to its last, and ``launch_call_s`` the
+    median call with which it launched a kernel.
     """
 
     step: int
@@ -360,7 +361,7 @@ class StepDeviceShare(Struct, frozen=True, kw_only=True):
 
 
 class PredictedOp(Struct, frozen=True, kw_only=True):
-    """An op after a change: the seconds of all its executions, its FLOP and bytes of main memory; 0 of all where it is gone."""
+    """An op after a change: the seconds of all its executions, its FLOP and bytes of main memory; all 0 where the change removes it."""
 
     op: int
     time_s: Number
@@ -369,7 +370,7 @@ class PredictedOp(Struct, frozen=True, kw_only=True):
 
 
 class Predicted(Struct, frozen=True, kw_only=True):
-    """What a change would bring: its words for ``roofline whatif``, and the seconds of a step (else of the run) before and after it.
+    """The predicted effect of a change: its ``roofline whatif`` arguments, and the seconds of a step (else of the run) before and after.
 
     ``low_s`` and ``high_s`` are the 90% interval; ``ops`` are those that change.
     """
@@ -385,10 +386,10 @@ class Predicted(Struct, frozen=True, kw_only=True):
 class Finding(Row, frozen=True, kw_only=True):
     """A diagnosis: what kind, about which ops, in words, and the seconds it could save.
 
-    ``saving_s`` is in device-seconds, summed over devices, as ops' times are. ``saving_per_device_s`` is the time saved on the clock of
-    the run, the mean over devices; ``saving_per_step_s`` the same of one step, where there are steps. ``after_s`` is what would be left of
-    the run's device-seconds. ``title`` is what the finding is about, in a few words. ``predicted`` is what the change it asks for would
-    bring, where that can be worked out.
+    ``saving_s`` is in device-seconds, summed over devices, as ops' times are. ``saving_per_device_s`` is the time saved on the clock of the
+    run, the mean over devices; ``saving_per_step_s`` the same of one step, where there are steps. ``after_s`` is the run's device-seconds
+    without them. ``title`` is what the finding is about, in a few words. ``predicted`` is the effect of the change that it recommends,
+    where that can be computed.
     """
 
     kind: str
@@ -404,7 +405,7 @@ class Finding(Row, frozen=True, kw_only=True):
 
 
 class IdleShare(Struct, frozen=True, kw_only=True):
-    """The part of an idle reason in one step."""
+    """The part of an idle reason that falls into one step."""
 
     step: int
     gaps: int
@@ -414,8 +415,8 @@ class IdleShare(Struct, frozen=True, kw_only=True):
 class IdleInfo(Row, frozen=True, kw_only=True):
     """Why devices were idle: the kind of reason (`workload.IDLE_KINDS`), what the host did then, and where in the user's code.
 
-    ``time_s`` is the mean over devices, and so is that of each step in ``by_step``; ``gaps`` are those of all devices. ``recording_s`` is
-    about how much of it the profiler took itself, to record events of the host; null where that is not known.
+    ``time_s`` is the mean over devices, and so is that of each step in ``by_step``; ``gaps`` are those of all devices. ``recording_s``
+    estimates how much of it the profiler itself took to record events of the host; null where that is not known.
     """
 
     reason: str
@@ -430,11 +431,11 @@ class IdleInfo(Row, frozen=True, kw_only=True):
 class LaneInfo(Struct, frozen=True, kw_only=True):
     """What one device did in each bucket of a stretch of time: one typical step, or the whole run (``step`` is null).
 
-    ``start_s`` counts from the first device work of its host. A bucket lasts ``bucket_s``, the last what is left of ``time_s``.
-    ``at_roof_s`` and each of ``causes`` (those of a point's ``lost`` that occur) have the seconds of each bucket, which sum to its length.
-    ``ops`` are the ids of the longest ops in each bucket, longest first, and ``ops_s`` their self times there. ``host`` is what the host
-    did for most of the idle time of each bucket, by its place in the report's ``idle``; null where the device was busy, and empty where the
-    profile has nothing of the host.
+    ``start_s`` counts from the first device work of its host. A bucket lasts ``bucket_s``; the last one ends with ``time_s``. ``at_roof_s``
+    and each of ``causes`` (those of a point's ``lost`` that occur) have the seconds of each bucket, which sum to its length. ``ops`` are
+    the ids of the longest ops in each bucket, longest first, and ``ops_s`` their self times there. ``host`` is what the host did for most
+    of the idle time of each bucket, as an index into the report's ``idle``; null where the device was busy, and empty where the profile did
+    not record the host.
     """
 
     device: int
@@ -450,7 +451,7 @@ class LaneInfo(Struct, frozen=True, kw_only=True):
 
 
 class FoldInfo(Struct, frozen=True, kw_only=True):
-    """Ops that do the same work in every layer, or many times in one place: their ids, and a label for all of them with their number."""
+    """Ops that do the same work in every layer, or many times in one scope: their ids, and a label for all of them with their number."""
 
     label: str
     ops: tuple[int, ...]

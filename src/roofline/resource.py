@@ -26,17 +26,17 @@ class Resource:
     """One kind of service by one unit of hardware; its name is its identity.
 
     ``unit`` is the piece of hardware and ``kind`` the service it gives: a number format, ``transcendental``, ``hop``, or nothing.
-    ``measure`` is what amounts are counted in: FLOP, B or hop. A resource is compute, a link (its bytes cross from one chip to
-    another, or to the host's bus or network) or a memory. Arithmetic is compute that counts as FLOP; transcendentals stand apart.
+    ``measure`` is what amounts are counted in: FLOP, B or hop. A resource is compute, a link (its bytes cross from one chip to another, or
+    to the host's bus or network) or a memory. Arithmetic is compute that counts as FLOP; transcendentals are counted separately.
 
     >>> Resource("matrix/bf16").unit, Resource("hbm").measure, Resource("ici/hop").measure
     ('matrix', 'B', 'hop')
     """
 
-    # What follows from the name is worked out once: programs ask millions of times.
+    # Attributes that follow from the name are computed once: they are read millions of times per program.
     __slots__ = ("is_arithmetic", "is_compute", "is_link", "is_memory", "kind", "measure", "name", "unit")
 
-    _KNOWN: ClassVar[dict[str, "Resource"]] = {}  # one object a name, compared by identity: costs look resources up millions of times
+    _KNOWN: ClassVar[dict[str, "Resource"]] = {}  # one object per name, so that lookups in costs compare by identity
 
     def __new__(cls, name: str) -> "Resource":
         known = cls._KNOWN.get(name) if isinstance(name, str) else None
@@ -83,7 +83,7 @@ def vector(number: str | DType) -> Resource:
 
 
 def check_known(resource: Resource, rated: Iterable[str], option: str) -> None:
-    """Refuse a resource that neither the ``rated`` ones of a machine nor the vocabulary has: it is misspelt.
+    """Raise an error for a misspelt resource: one that is neither among the ``rated`` ones of a machine nor in the vocabulary.
 
     >>> check_known(Resource("hmb"), ["hbm"], "--set")
     Traceback (most recent call last):
@@ -98,11 +98,11 @@ def check_known(resource: Resource, rated: Iterable[str], option: str) -> None:
         raise UsageError(f"{option} {resource}: no such resource{did_you_mean(resource.name, words) or '; known: ' + ', '.join(rated)}")
 
 
-named = cache(Resource)  # programs name the same few for each of their operations
+named = cache(Resource)  # a program uses the same few names for all of its operations
 
 
 def bound_words(bound: str | None) -> str:
-    """What a bound is called in a sentence.
+    """A bound as words for a sentence.
 
     >>> bound_words("matrix"), bound_words("hbm"), bound_words("ici"), bound_words("latency")
     ('compute-bound (matrix)', 'memory-bound (hbm)', 'communication-bound (ici)', 'latency-bound')

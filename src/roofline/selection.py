@@ -1,7 +1,7 @@
 """Selection: filter the ops of a report.
 
-Filters are pure functions on rows of a report, which keep their order. A filter by step, device or host (`narrow`) leaves of each op the
-share that ran there.
+Filters are pure functions on rows of a report, which keep their order. A filter by step, device or host (`narrow`) reduces each op to the
+part that ran there.
 """
 
 import re
@@ -19,7 +19,7 @@ from .workload import feeds as is_feed
 Words = str | Iterable[str] | None
 
 NUMBERING = r"(?:[._](?:\d+|clone|remat\d*))+$"  # what compilers append to tell copies of one op apart
-ROUNDING = 1e-9  # of a time: what two ways of adding up the same seconds differ by
+ROUNDING = 1e-9  # relative: two ways of adding up the same seconds differ by less
 _NUMBERING = re.compile(NUMBERING)
 
 
@@ -54,7 +54,7 @@ def select(
     tests: list[Callable[[OpInfo], bool]] = [partial(_is_one_of, field, _folded(words)) for field, words in wanted if words is not None]
     if name is not None:
         pattern = _pattern(name)
-        tests.append(lambda op: any(pattern.search(said) for said in (op.name, op.label)))
+        tests.append(lambda op: any(pattern.search(text) for text in (op.name, op.label)))
     if min_time_s is not None:
         least = min_time_s
         tests.append(lambda op: op.time_s is not None and op.time_s >= least)
@@ -72,9 +72,9 @@ def narrow(
 ) -> Sequence[OpInfo]:
     """The ops of a report with the part of each that ran in these steps, or on these devices, or on these hosts; longest first.
 
-    A step is the number that the report gives it, or a name that several share. Times are those of the part; count, kernels, work,
-    bytes and floors follow the executions that fell into it, self time its time. What binds an op stays what binds it in all.
-    Steps together with devices or hosts need a report that has the times of both at once, which those of profiles have.
+    A step is the number that the report gives it, or a name that several share. Times are those of the part; count, kernels, work, bytes
+    and floors follow the executions that fell into it, self time its time. The bound stays that of the whole op. Steps together with
+    devices or hosts need a report with times per step and device, as reports of profiles have.
     """
     if step is None and device is None and host is None:
         return report.ops
@@ -95,7 +95,7 @@ def narrow(
 
 
 def averaged_steps(report: Report) -> tuple[StepInfo, ...]:
-    """The steps that the average step is of: the complete and steady ones that another follows, else those, else the complete ones."""
+    """The steps that are averaged: the complete and steady ones that another follows, else those, else the complete ones."""
     complete = tuple(step for step in report.steps if step.complete)
     steady = tuple(step for step in complete if step.steady)
     return tuple(step for step in steady if step.followed) or steady or complete
@@ -110,7 +110,7 @@ def per_step(
 ) -> Sequence[OpInfo] | None:
     """The ops of a report as they are in one step on one device: means over the averaged steps, or over those given, longest first.
 
-    ``None`` without steps, or where the report has no times by step and device at once and some devices are asked for.
+    ``None`` without steps, or where some devices are selected but the report has no times by step and device at once.
     """
     keys = step_keys(report, step) if step is not None else {one.step for one in averaged_steps(report)}
     if not keys or not report.by_step:
@@ -122,21 +122,21 @@ def per_step(
 
 
 def chosen_devices(report: Report, device: Sequence[int] | None = None, host: Words = None) -> int:
-    """How many devices ran the ops of a report, or are left of them; 1 where it does not record any."""
+    """How many devices ran the ops of a report, or how many of them are selected; 1 where it does not record any."""
     if device is None and host is None:
         return len({share.device for share in report.by_device}) or 1
     return len(device_ids(report, device, host)) or 1
 
 
 def per_device(ops: Sequence[OpInfo], devices: int) -> Sequence[OpInfo]:
-    """Ops that ran on so many devices, or in so many steps on devices, as the mean over them."""
+    """Ops as the mean over ``devices`` devices (or over steps times devices): times and amounts divided by that number."""
     if devices == 1:
         return ops
-    return tuple(op if op.time_s is None else _part(op, _of(op.count, devices), op.time_s / devices) for op in ops)
+    return tuple(op if op.time_s is None else _part(op, _divided(op.count, devices), op.time_s / devices) for op in ops)
 
 
-def _of(count: float, parts: int) -> float:
-    """A part of a count; whole numbers stay whole where they can."""
+def _divided(count: float, parts: int) -> float:
+    """A count divided by ``parts``; whole numbers stay whole where they can."""
     return count // parts if isinstance(count, int) and not count % parts else count / parts
 
 
@@ -195,7 +195,7 @@ def _part(op: OpInfo, count: float, time_s: float) -> OpInfo:
     if count == op.count and op.time_s == time_s:
         return op
     share = count / op.count
-    floor, times = _times(op.floor_s, share), {unit: seconds * share for unit, seconds in op.times.items()}
+    floor, times = _scaled(op.floor_s, share), {unit: seconds * share for unit, seconds in op.times.items()}
     flops, moved = _cut(op.flops, count, op.count), _cut_all(op.bytes, count, op.count)
     return replace(
         op,
@@ -211,14 +211,14 @@ def _part(op: OpInfo, count: float, time_s: float) -> OpInfo:
         rate=flops / time_s if flops is not None and time_s else None,
         bandwidth={level: amount / time_s for level, amount in moved.items() if amount is not None} if time_s else {},
         floor_s=floor,
-        serial_s=_times(op.serial_s, share),
-        expected_s=_times(op.expected_s, share),
+        serial_s=_scaled(op.serial_s, share),
+        expected_s=_scaled(op.expected_s, share),
         efficiency=floor / time_s if op.efficiency is not None and floor is not None and time_s else None,
         times=times,
         utilization={unit: seconds / time_s for unit, seconds in times.items()} if time_s else {},
         counters=_part_of_counters(op.counters, count, op.count, time_s),
         needed=None if op.needed is None else _cut_all(op.needed, count, op.count),
-        needed_s=_times(op.needed_s, share),
+        needed_s=_scaled(op.needed_s, share),
         unneeded={kind: amount * share for kind, amount in op.unneeded.items()},
         lost_s=_part_of_loss(op, share, time_s),
         notes=(*op.notes, f"{COUNTED}{count:g} of {op.count:g} executions"),
@@ -226,7 +226,7 @@ def _part(op: OpInfo, count: float, time_s: float) -> OpInfo:
 
 
 def _part_of_loss(op: OpInfo, share: float, time_s: float) -> float | None:
-    """What is lost in a part of an op: its part of the self time above its part of the minimum; nothing where those differ by rounding."""
+    """The lost time of a part of an op: its part of the self time above its part of the minimum; 0 where those differ by rounding."""
     own_s = op.time_s if op.self_time_s is None else op.self_time_s
     if op.lost_s is None or own_s is None or not op.time_s:
         return None
@@ -243,13 +243,13 @@ def _part_of_counters(counters: CounterInfo | None, count: float, of: float, tim
         work=_cut_all(counters.work, count, of),
         bytes=moved,
         flops=flops,
-        time_s=_times(counters.time_s, count / of),
+        time_s=_scaled(counters.time_s, count / of),
         rate=flops / time_s if flops is not None and time_s else None,
         bandwidth={level: amount / time_s for level, amount in moved.items() if amount is not None} if time_s else {},
     )
 
 
-def _times(seconds: float | None, share: float) -> float | None:
+def _scaled(seconds: float | None, share: float) -> float | None:
     return None if seconds is None else seconds * share
 
 

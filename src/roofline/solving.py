@@ -4,8 +4,8 @@ The crossing of a formula is the size x at which the time on its compute unit eq
 
     sum over the unit's resources of cost(x)[r] / rate[r]  =  the same sum over the level's
 
-It is exact: formulas are evaluated with whole numbers and fractions, and rates are the rational numbers their floats are. An
-infinite dimension is `INFINITE`, so large that what it leaves out is below `TIE`, and times closer than that are equal.
+It is exact: formulas are evaluated with whole numbers and fractions, and rates are the rational numbers their floats are. An infinite
+dimension is `INFINITE`, so large that the error is below `TIE`; times closer than that count as equal.
 
 >>> from roofline.ledger import read, write
 >>> def product(m, k, n):
@@ -38,16 +38,16 @@ from .units import plain, show
 Formula = Callable[..., Ledger | Cost]
 
 SCHEMA = "roofline.crossing/1"
-INFINITE = 2**200  # stands for an infinite fixed dimension
+INFINITE = 2**200  # value of an infinite fixed dimension
 TIE = Fraction(1, 2**100)  # times closer than this, relatively, are equal
-FAR = 64  # the free dimension is searched over so many doublings, and its limit taken at the last
+DOUBLINGS = 64  # of the free dimension that are searched; limits are taken at the last
 ULP = Fraction(1, 2**60)  # a relative width well below that of a float's last digit
 UNBOUNDED = 2**90  # an intensity beyond this comes from an infinite dimension
 NEIGHBOURS = 2048  # whole numbers tried around one that the formula refuses, as for tiles that must divide
 
 
 class ExpectedCrossing(Struct, frozen=True, kw_only=True):
-    """The first size that is compute-bound in expected time, ``None`` where none is, and how that is known."""
+    """The first size that is compute-bound in expected time, ``None`` where none is, and the calibration it comes from."""
 
     first: int | None
     evidence: str
@@ -56,13 +56,13 @@ class ExpectedCrossing(Struct, frozen=True, kw_only=True):
 class Crossing(Struct, frozen=True, kw_only=True):
     """Where compute time and memory (or link) time meet, or the fact that they do not.
 
-    ``real`` is the crossing itself (``None`` for formulas of whole numbers only); ``integer`` the nearest whole number on its
-    compute side, where the compute unit takes at least as long: the first one for ``compute above``, the last for ``compute
-    below``. ``intensity`` and ``ridge``, in FLOP/B, are those of the compared unit's work at the crossing, where they are equal;
-    without one, in the limit of a very large dimension. ``compute`` and ``level`` are the resources compared, as billed;
-    ``compute_unit`` and ``level_unit`` the hardware they run on: a matrix product on a chip without a matrix unit says ``vector``.
-    ``others`` are further crossings of a formula that turns back. ``unrated`` is what was billed on either side and left out,
-    because the machine has no rate for it; where it has none for a whole side, that is an error.
+    ``real`` is the crossing itself (``None`` for formulas of whole numbers only); ``integer`` the nearest whole number on its compute side,
+    where the compute unit takes at least as long: the first one for ``compute above``, the last for ``compute below``. ``intensity`` and
+    ``ridge``, in FLOP/B, are those of the compared unit's work at the crossing, where they are equal; without one, in the limit of a very
+    large dimension. ``compute`` and ``level`` are the resources compared, as the formula names them; ``compute_unit`` and ``level_unit``
+    the hardware they run on: a matrix product on a chip without a matrix unit says ``vector``. ``others`` are further crossings of a
+    formula that crosses more than once. ``unrated`` are the resources on either side that are left out because the machine has no rate for
+    them; it is an error if a whole side has none.
     """
 
     free: tuple[str, ...]
@@ -115,7 +115,7 @@ class CrossingReport(Struct, frozen=True, kw_only=True):
 
 
 def crossing_report(found: Crossing, formula: str, machine: Machine) -> CrossingReport:
-    """What to write about the crossing of a formula on a machine."""
+    """The crossing of a formula on a machine as JSON."""
     return CrossingReport(
         formula=formula,
         machine=machine.name,
@@ -134,7 +134,7 @@ def crossing_report(found: Crossing, formula: str, machine: Machine) -> Crossing
 
 
 class _Side(Struct, frozen=True):
-    """One of the two compared units at one size, exactly: its seconds, its FLOP or bytes, and the resources billed on it."""
+    """One of the two compared units at one size, in exact numbers: its seconds, its FLOP or bytes, and the resources that run on it."""
 
     unit: str
     seconds: Fraction = Fraction()
@@ -148,11 +148,11 @@ class _Sides(Struct, frozen=True):
     compute: _Side
     level: _Side
     unrated: tuple[Resource, ...]
-    billed: tuple[Resource, ...]
+    used: tuple[Resource, ...]
 
     @property
     def on_compute(self) -> bool:
-        """Whether the compute unit takes at least as long; at a tie it is the one that is named, as in a placement."""
+        """Whether the compute unit takes at least as long as the level; a tie counts as compute-bound, as in a placement."""
         longer = max(self.compute.seconds, self.level.seconds)
         return self.compute.seconds - self.level.seconds >= -TIE * longer
 
@@ -169,7 +169,7 @@ class _Sides(Struct, frozen=True):
         return float(self.compute.amount / self.compute.seconds * self.level.seconds / self.level.amount)
 
 
-At = Callable[[int | Fraction], _Sides]
+SidesAtSize = Callable[[int | Fraction], _Sides]
 
 
 def cross(
@@ -181,10 +181,10 @@ def cross(
     level: Resource | str = HBM,
     **fixed: Any,
 ) -> Crossing:
-    """Find where a formula turns from memory bound (or link bound) to compute bound as its ``free`` dimension grows from 1.
+    """Find where a formula changes from memory-bound (or link-bound) to compute-bound as its ``free`` dimension grows from 1.
 
     Several free names grow together: ``("m", "k", "n")`` is a square product. Fixed dimensions may be ``inf``. ``compute`` is a
-    resource or a unit; left out, it is whichever compute unit the formula keeps busiest. ``level`` is a memory or a link. A
+    resource or a unit; by default, the compute unit that the formula keeps busiest. ``level`` is a memory or a link. A
     formula whose own arguments are called ``compute`` or ``level`` takes them through `functools.partial`.
     """
     names = (free,) if isinstance(free, str) else tuple(free)
@@ -201,21 +201,21 @@ def cross(
 
     samples = _scan(at)
     _check_sides([sides for _, sides in samples], compute, str(level))
-    turns = [
-        (_turn(at, low, high, after.on_compute), after.on_compute)
+    crossings = [
+        (_crossing_between(at, low, high, after.on_compute), after.on_compute)
         for (low, before), (high, after) in pairwise(samples)
         if before.on_compute != after.on_compute
     ]
-    if not turns:
+    if not crossings:
         (_, before), (_, last) = samples[-2:]
-        return _crossing(names, last, "always compute" if last.on_compute else "always memory", _trend(before.intensity, last.intensity))
-    (integer, real), rising = turns[0]
+        return _crossing(names, last, "always compute" if last.on_compute else "always memory", _limit(before.intensity, last.intensity))
+    (integer, real), rising = crossings[0]
     there = at(integer if real is None else real)
     return replace(
         _crossing(names, there, "compute above" if rising else "compute below", there.intensity),
         real=None if real is None else float(real),
         integer=integer,
-        others=tuple(float(whole if exact is None else exact) for (whole, exact), _ in turns[1:]),
+        others=tuple(float(whole if exact is None else exact) for (whole, exact), _ in crossings[1:]),
     )
 
 
@@ -236,7 +236,7 @@ def _crossing(free: tuple[str, ...], sides: _Sides, regime: str, intensity: floa
 
 
 def _size(value: object) -> object:
-    """A fixed argument as the formula gets it: infinity, in numbers or in letters, is a very large whole number."""
+    """A fixed argument as it is passed to the formula: infinity, as a number or as a word, becomes a very large whole number."""
     if isinstance(value, str) and value.strip().lower() in ("inf", "infinity", "∞"):
         return INFINITE
     return INFINITE if value == inf else value
@@ -265,15 +265,15 @@ def _check_names(formula: Formula, free: tuple[str, ...], fixed: Mapping[str, ob
 
 
 def _check_sides(samples: list[_Sides], compute: Resource | str | None, level: str) -> None:
-    """Refuse a comparison in which one side never does anything."""
-    billed = ", ".join(map(str, samples[-1].billed)) or "nothing"
+    """Raise an error if one of the two sides has no work at any size."""
+    used = ", ".join(map(str, samples[-1].used)) or "nothing"
     if not any(sides.compute.resources for sides in samples):
-        raise UsageError(f"the formula has no work on {compute or 'any compute unit'}; it uses {billed}")
+        raise UsageError(f"the formula has no work on {compute or 'any compute unit'}; it uses {used}")
     if not any(sides.level.resources for sides in samples):
-        raise UsageError(f"the formula has no {level} traffic; it uses {billed}")
+        raise UsageError(f"the formula has no {level} traffic; it uses {used}")
 
 
-def _scan(at: At) -> list[tuple[int, _Sides]]:
+def _scan(at: SidesAtSize) -> list[tuple[int, _Sides]]:
     """The sides at the first size that the formula accepts, and at its doublings."""
     first, refused = 1, FormulaError("the formula accepts no size")
     while first <= NEIGHBOURS:
@@ -285,17 +285,17 @@ def _scan(at: At) -> list[tuple[int, _Sides]]:
     else:
         raise refused
     samples = []
-    for power in range(FAR + 1):
+    for power in range(DOUBLINGS + 1):
         with suppress(FormulaError):
             samples.append((first << power, at(first << power)))
     return samples if len(samples) > 1 else samples * 2
 
 
-def _turn(at: At, low: int, high: int, rising: bool) -> tuple[int, Fraction | None]:
-    """The whole number on the compute side of the turn between two sizes, and the turn itself where fractions make sense.
+def _crossing_between(at: SidesAtSize, low: int, high: int, rising: bool) -> tuple[int, Fraction | None]:
+    """The whole number on the compute side of the crossing between two sizes, and the crossing itself where fractions make sense.
 
-    Whole numbers come first, so that the real turn is sought between neighbours: tile counts make a formula jump, and the two
-    answers must speak of the same jump.
+    Whole numbers are searched first, and the exact crossing between two neighbours: tile counts make a formula jump, and both answers must
+    be at the same jump.
     """
     while middle := _whole_between(at, low, high):
         if middle[1].on_compute == rising:
@@ -315,7 +315,7 @@ def _turn(at: At, low: int, high: int, rising: bool) -> tuple[int, Fraction | No
     return (high, above) if rising else (low, below)
 
 
-def _whole_between(at: At, low: int, high: int) -> tuple[int, _Sides] | None:
+def _whole_between(at: SidesAtSize, low: int, high: int) -> tuple[int, _Sides] | None:
     """The whole number nearest the middle of an open interval that the formula accepts; ``None`` when there is none."""
     middle = (low + high) // 2
     for step in range(min(NEIGHBOURS, high - low)):
@@ -327,7 +327,7 @@ def _whole_between(at: At, low: int, high: int) -> tuple[int, _Sides] | None:
 
 
 def _sides(cost: Cost, machine: Machine, compute: Resource | str | None, level: str) -> _Sides:
-    """Both sides of one cost, by the law of `placement` in exact numbers: sums on a unit, the longest of the units asked for."""
+    """Both sides of one cost, by the model of `placement` in exact numbers: sums on a unit, then the longest of the requested units."""
     if cost.unknown:
         raise UsageError(f"cannot solve: the amount of {', '.join(map(str, sorted(cost.unknown)))} is unknown")
     wanted = None if compute is None else str(compute)
@@ -338,12 +338,12 @@ def _sides(cost: Cost, machine: Machine, compute: Resource | str | None, level: 
         compute=_longest(cost, [r for r in work if r not in unrated], machine, wanted or "compute"),
         level=_longest(cost, [r for r in traffic if r not in unrated], machine, level),
         unrated=tuple(unrated),
-        billed=tuple(cost),
+        used=tuple(cost),
     )
 
 
 def _longest(cost: Cost, resources: Sequence[Resource], machine: Machine, asked: str) -> _Side:
-    """The unit among these resources that takes the longest; none of them takes no time on what was asked for."""
+    """The unit of these resources that takes the longest; without resources, the unit ``asked`` with a time of 0."""
     units: dict[str, _Side] = {}
     # Transcendentals are not FLOP, but where a unit does nothing else they are its work.
     bare = not any(resource.is_arithmetic for resource in resources)
@@ -357,8 +357,8 @@ def _longest(cost: Cost, resources: Sequence[Resource], machine: Machine, asked:
     return max(units.values(), key=lambda side: side.seconds, default=_Side(asked))
 
 
-def _trend(before: float, last: float) -> float:
-    """The limit of an intensity seen at two large sizes, the second twice the first: 0 or infinite when it still follows the size."""
+def _limit(before: float, last: float) -> float:
+    """The limit of an intensity from its values at two large sizes, the second twice the first: 0 or infinite while it still changes."""
     if isinf(last) or last > 1.5 * before:
         return inf
     return 0.0 if last < 0.75 * before else last

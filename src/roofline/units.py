@@ -17,14 +17,14 @@ from .errors import UnitError, excerpt
 
 DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
-SMALL = {"m": 10**3, **dict.fromkeys("uµμ", 10**6), "n": 10**9, "p": 10**12}  # how many of them are one
+SMALL = {"m": 10**3, **dict.fromkeys("uµμ", 10**6), "n": 10**9, "p": 10**12}  # how many make one base unit
 
-LEAST_PERCENT = 1e-4  # of which a smaller one is said to be less
+LEAST_PERCENT = 1e-4  # a smaller share is shown as less than this
 # The prefixes that people read, largest first: of seconds, and of everything else.
 _DOWN: dict[str, float] = {"": 1, **{prefix: 1 / SMALL[prefix] for prefix in "mµnp"}}
 _UP: dict[str, float] = {prefix: DECIMAL[prefix] for prefix in ("E", "P", "T", "G", "M", "k", "")}
 
-# spelling -> (dimension, how many base units it is, of how many). OP is what vendors call FLOP for integers.
+# spelling -> (dimension, numerator, denominator of its size in base units). OP is what vendors call FLOP for integers.
 _SPELLINGS: dict[str, tuple[str, int, int]] = {
     "FLOP": ("FLOP", 1, 1),
     "FLOPs": ("FLOP", 1, 1),
@@ -75,13 +75,13 @@ _NUMBER = (
     r"\s*(?P<unit>.*?)\s*\Z"
 )
 _IN_UNITS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/%µμ \t\n\r\v\f"
-_SURELY = 1e-290  # above it, floats have all their digits, and so has what they are scaled to
+_SMALLEST = 1e-290  # above it floats have full precision, also after scaling
 _LONGEST = 400  # characters of a quantity, its unit included
-_LONGEST_EXPONENT = len("e+308")  # longer ones are not floats, and would take for ever as exact numbers
+_LONGEST_EXPONENT = len("e+308")  # longer exponents exceed a float, and exact arithmetic with them would not end
 
 
 def _units() -> dict[str, tuple[str, int, int]]:
-    """Every accepted unit, prefix and all, with its dimension and how many base units it is, of how many."""
+    """Every accepted unit with its prefixes: dimension, and numerator and denominator of its size in base units."""
     table: dict[str, tuple[str, int, int]] = {}
     large, bytes_too = DECIMAL.items(), {**DECIMAL, **BINARY}.items()
     for spelling, (dimension, many, of) in _SPELLINGS.items():
@@ -130,7 +130,7 @@ def parse(value: str | float, dimension: str) -> float:
         try:
             number = float(value)
         except OverflowError:  # a whole number of more than 308 digits
-            raise UnitError(f"a number of so many digits is larger than any quantity; write it like '{_EXAMPLES[dimension]}'") from None
+            raise UnitError(f"a number above 1e308 is larger than any quantity; write it like '{_EXAMPLES[dimension]}'") from None
         if isinstance(value, str) and math.isinf(number):
             raise UnitError(f"{value!r} is larger than any quantity; write it like '{_EXAMPLES[dimension]}'")
     if math.isnan(number) or number < 0:
@@ -139,9 +139,10 @@ def parse(value: str | float, dimension: str) -> float:
 
 
 def parse_plain(texts: Sequence[str], dimension: str, unit: str = "") -> list[float | None]:
-    """What `parse` says of many texts above 0, such as ``1.23 GB``, in one pass; ``None`` of any that `parse` itself has to read.
+    """Many texts such as ``1.23 GB`` parsed in one pass, as `parse` does; ``None`` for 0 and for a text that needs `parse` itself.
 
-    A decimal prefix adds to the exponent and a binary one scales a float exactly, so nothing else is found. Bare numbers are in ``unit``.
+    A decimal prefix adds to the exponent and a binary one scales a float exactly, so the results are the same. Bare numbers are in
+    ``unit``.
 
     >>> parse_plain(["3.1 ms", "2us", "0.5", "1,024 s", "3 GB"], "s")
     [0.0031, 2e-06, 0.5, None, None]
@@ -158,12 +159,12 @@ def parse_plain(texts: Sequence[str], dimension: str, unit: str = "") -> list[fl
             value = float(number + scale[0]) * scale[1] if scale and len(text) <= _LONGEST else math.nan
         except ValueError:
             value = math.nan
-        found.append(value if _SURELY < value < math.inf else None)
+        found.append(value if _SMALLEST < value < math.inf else None)
     return found
 
 
 def _scale(unit: str, dimension: str) -> tuple[str, float] | None:
-    """A unit as an exponent to write behind a number and a power of two; ``None`` of an hour, which is neither, or a wrong unit.
+    """A unit as an exponent to append to a number, and a power of two; ``None`` for an hour, which is neither, or for a wrong unit.
 
     >>> _scale("GB", "B"), _scale("KiB", "B"), _scale("kbit", "B"), _scale("h", "s")
     (('e9', 1.0), ('e0', 1024.0), ('e3', 0.125), None)
@@ -179,7 +180,7 @@ def _scale(unit: str, dimension: str) -> tuple[str, float] | None:
 
 
 def parse_count(text: str) -> float:
-    """How many, above 0, with a prefix or without.
+    """A count above 0, with or without a prefix.
 
     >>> parse_count("8192"), parse_count("8k"), parse_count("8Ki"), parse_count("1.5 M")
     (8192.0, 8000.0, 8192.0, 1500000.0)
@@ -196,7 +197,7 @@ def parse_count(text: str) -> float:
 
 
 def _split(text: str, dimension: str) -> tuple[float, int, str]:
-    """The number, exactly, as so many of so many; and the unit behind it."""
+    """The number as an exact numerator and denominator, and the unit after it."""
     number, _, unit = text.partition(" ")
     mantissa, exponent, power = number.partition("e")
     whole, _, rest = mantissa.partition(".")
@@ -243,7 +244,7 @@ def show(value: float | None, dimension: str, digits: int = 4) -> str:
 
 
 def rounded(value: float | None, digits: int) -> float | None:
-    """A number with so many significant digits, for `show`: what is only about right should not look exact.
+    """A number rounded to ``digits`` significant digits for `show`, so that an estimate does not look exact.
 
     >>> rounded(0.00027731, 2), show(rounded(0.00027731, 2), "s")
     (0.00028, '280 µs')
@@ -273,7 +274,7 @@ def plain(value: float, digits: int = 4) -> str:
 
 
 def approximate(value: float, digits: int = 3) -> str:
-    """A large number for people, to so many digits.
+    """A large number for people, with ``digits`` significant digits.
 
     >>> approximate(290573.2), approximate(1_046_063_520), approximate(12.34)
     ('291,000', '1.05 billion', '12.3')

@@ -1,4 +1,4 @@
-"""Workloads: the operations a program runs, and what a source found out about them."""
+"""Workloads: the operations that a program runs, and what a source recorded about them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -10,10 +10,10 @@ from .ledger import Ledger
 from .operation import Operation
 
 COST_PROVENANCES = ("counter", "profile", "compiler", "shape", "formula", "user")
-RECORDED_ALLOCATIONS = "allocations in the profile"  # how the peak memory is found of a program that ran
-IN_PROGRAM_ORDER = "liveness in program order"  # how the peak memory is found of a program that is not compiled
-COUNTED = "counted: "  # begins a note that only says how an op was counted
-UNPRICED = "unpriced: "  # begins a note that says how to record what the cost of an op needs
+RECORDED_ALLOCATIONS = "allocations in the profile"  # how the peak memory of a program that ran is found
+IN_PROGRAM_ORDER = "liveness in program order"  # how the peak memory of a program that is not compiled is found
+COUNTED = "counted: "  # prefix of a note that only says how an op was counted
+UNPRICED = "unpriced: "  # prefix of a note that says how to record what the cost of an op needs
 FEEDS = ("infeed", "outfeed")  # in the categories of ops that only move data from or to the host
 
 
@@ -37,7 +37,7 @@ def is_caveat(note: str) -> bool:
 
 
 class Counters(Struct, frozen=True, kw_only=True):
-    """What hardware counters measured for an op, beside the modelled figures, never instead of them."""
+    """What hardware counters measured for an op, in addition to the modelled figures, never instead of them."""
 
     cost: Cost
     time_s: float | None = None
@@ -72,13 +72,13 @@ class StepsOnDevice(Struct, frozen=True, kw_only=True):
 
 
 class Avoidable(Struct, frozen=True, kw_only=True):
-    """Work of an op that another way to write the program would spare.
+    """Work of an op that could be avoided by writing the program differently.
 
-    ``kind`` is that of the finding about it, empty where there is nothing to be done; ``instead`` what one execution would cost without
-    it; ``why`` a clause for people, which starts with a verb: "multiplies by one-hot rows". ``unneeded`` is the class of work that the
-    model did not need (``recomputed``, ``padded``, ``masked``, ``duplicated``, ``dense``, ``unused``, ``layout``, ``copied``, ``wide``),
-    empty where the work is needed but written in a costly way. ``group`` tells one decision of the author from another of the same kind;
-    ``factor`` is how many times the needed work ran.
+    ``kind`` is that of the finding about it, empty where nothing can be done; ``instead`` is the cost of one execution without it; ``why``
+    a clause for people, which starts with a verb: "multiplies by one-hot rows". ``unneeded`` is the class of work that the model did not
+    need (``recomputed``, ``padded``, ``masked``, ``duplicated``, ``dense``, ``unused``, ``layout``, ``copied``, ``wide``), empty where the
+    work is needed but written in a costly way. ``group`` is equal for avoidable work of one kind that the same change removes; ``factor``
+    is the executed work over the needed work.
     """
 
     kind: str
@@ -90,7 +90,7 @@ class Avoidable(Struct, frozen=True, kw_only=True):
 
 
 class Array(Struct, frozen=True):
-    """An array that programs hand to each other, by its shape and format, and its bytes."""
+    """An array that one program passes to another: its shape and format, and its bytes."""
 
     shape: str
     bytes: int
@@ -103,15 +103,14 @@ class Op(Struct, frozen=True, kw_only=True):
     results of its program that it reads and writes, in programs without products. ``value`` is equal for products of several programs that
     compute the same from arguments of the same names and shapes.
 
-    ``phase`` is ``forward`` or ``backward`` in a program that computes gradients, where the program tells them apart.
-    ``towards`` is which way a copy crosses the bus to the host, ``in`` to the device or ``out``, where the source knows.
-    ``caller`` is the source line that calls its program, where a step has several.
-    ``time_s`` is the duration of its kernels, ``self_time_s`` what is left without nested ops and earlier events on the same
-    stream, so that self times sum to busy time. ``None`` is unknown. ``by_step_and_device`` has the parts in each step on each device,
-    where there are several devices; with one they are ``by_step``. ``operation`` is what one execution is by its sizes. A note is a caveat,
-    or begins with `COUNTED`. ``conventions`` has the FLOP as other counters count them, by their name. ``wide`` is the share of the bytes
-    of its arrays that are of 32-bit floats, and ``shapes`` has the shapes of its first arrays, where a recording without compiled programs
-    says so.
+    ``phase`` is ``forward`` or ``backward`` in a program that computes gradients, where the program tells them apart. ``towards`` is which
+    way a copy crosses the bus to the host, ``in`` to the device or ``out``, where the source knows. ``caller`` is the source line that
+    calls its program, where a step has several. ``time_s`` is the duration of its kernels, ``self_time_s`` the same without nested ops and
+    earlier events on the same stream, so that self times sum to busy time. ``None`` is unknown. ``by_step_and_device`` has the parts in
+    each step on each device, where there are several devices; with one they are ``by_step``. ``operation`` describes one execution by its
+    sizes. A note is a caveat, or begins with `COUNTED`. ``conventions`` has the FLOP as other counters count them, by their name. ``wide``
+    is the share of the bytes of its arrays that are of 32-bit floats, and ``shapes`` has the shapes of its first arrays, where a recording
+    without compiled programs says so.
     """
 
     name: str
@@ -180,7 +179,7 @@ class Workload(Struct, frozen=True):
 
 
 class Hardware(Struct, frozen=True, kw_only=True):
-    """What a GPU says of itself besides its name; empty and ``None`` are unknown.
+    """What a GPU reports about itself besides its name; empty and ``None`` are unknown.
 
     ``cores`` are SMs or CUs, ``clock_hz`` is their highest clock, ``bandwidth`` is the memory's clock times the width of its bus.
     """
@@ -194,7 +193,7 @@ class Hardware(Struct, frozen=True, kw_only=True):
 
 
 class Device(Struct, frozen=True, kw_only=True):
-    """A device that a recording saw, the peaks it reported of itself, and its hardware."""
+    """A device of a recording, the peak rates that it reported, and its hardware."""
 
     id: int
     name: str
@@ -229,9 +228,9 @@ class Step(Struct, frozen=True, kw_only=True):
     from its first work to the end of its last, and ``busy_s``, the union of its work, are means over devices too. Averages are over
     steps that are ``steady``, complete (the recording did not cut them off) and ``followed`` by another.
 
-    ``lead_s`` is how long before its first work the host launched that, the mean over devices, and ``launching_s`` how long the host took
-    from its first launch to its last, ``launch_call_s`` how long its median call to launch a kernel took; unknown where
-    a recording does not say what the host launched.
+    ``lead_s`` is the time from the launch of its first work to that work's start, the mean over devices, and ``launching_s`` how long the
+    host took from its first launch to its last, ``launch_call_s`` how long its median call to launch a kernel took; unknown where a
+    recording does not say what the host launched.
 
     ``compiled`` is whether the host compiled in it. Steps that did are the warm-up, and not steady, until the first that did not; a
     compilation after that is not a warm-up, nor is one if more than half of the steps compile.
@@ -280,13 +279,13 @@ class LiveScope(Struct, frozen=True, kw_only=True):
 
 
 class PeakMemory(Struct, frozen=True, kw_only=True):
-    """The most that a program holds in one device's main memory at once, in bytes, and what that is.
+    """The peak memory of a program on one device, in bytes, and what it consists of.
 
     ``peak_bytes`` is arguments + outputs − donated + constants + temporaries; ``donated`` are outputs in the memory of an argument.
     ``method`` is ``buffer assignment`` (the compiler's own), ``liveness over the schedule``, or ``liveness in program order`` of a program
     without a schedule, where a compiler's order may need more or less. ``at_peak`` is what is live then, ``largest`` its largest arrays.
-    Of a profile it is ``allocations in the profile``, all that is known is the peak, and ``reserved`` is the most that the framework's
-    allocator took of the device.
+    For a profile it is ``allocations in the profile``: only the peak is known, and ``reserved`` is the most memory that the framework's
+    allocator reserved.
     """
 
     program: str = ""
@@ -304,7 +303,7 @@ class PeakMemory(Struct, frozen=True, kw_only=True):
 
     @property
     def is_estimate(self) -> bool:
-        """Whether the compiler has still to decide what is live when."""
+        """Whether the program is not compiled yet, so that the compiler may still change what is live when."""
         return self.method == IN_PROGRAM_ORDER
 
     @property
@@ -329,10 +328,9 @@ class KernelUse(Struct, frozen=True):
 
     ``op_index`` is the operation's place in the recording's workload; ``kernel_name`` the device event's name as the profile has it;
     ``order`` any number that grows with the order of launches (an event's start); ``grid`` its blocks (``kernel_details``), if known;
-    ``count`` how many launches this stands for. Give one per event, or one for each kernel of an operation with the order of its first
-    launch and the count of all: both join alike. An operation that a step runs several times, with others in between, tells them apart by
-    ``nth``: which of its launches of this kernel in a step it is. Memsets and copies may be among them; counters have none, so they match
-    nothing.
+    ``count`` how many launches this entry represents. Give one per event, or one for each kernel of an operation with the order of its
+    first launch and the count of all: both join alike. For an operation that a step runs several times, with others in between, ``nth`` is
+    which of its launches of this kernel in a step it is. Memsets and copies may be among them; counters have none, so they match nothing.
     """
 
     op_index: int
@@ -346,8 +344,8 @@ class KernelUse(Struct, frozen=True):
 IDLE_KINDS = ("input", "sync", "callback", "compile", "dispatch", "transfer", "device", "latency", "unknown")
 
 
-# What may be known of a wait beyond its kind: the length of a boolean mask is read, memory of the device is allocated or freed, the
-# host's code is not recorded, or what was compiled is cut into parts.
+# Causes of idle time that may be known beyond its kind: the host reads the length of a boolean mask, allocates or frees device memory, looks
+# for NaN in gradients, runs code that is not recorded, or runs a graph break between compiled parts.
 BY_A_MASK, ALLOCATES, CHECKS_GRADIENTS, UNSEEN, GRAPH_BREAK = "mask", "memory", "anomaly", "unseen", "graph break"
 
 
@@ -357,8 +355,8 @@ class IdleReason(Struct, frozen=True, kw_only=True):
     ``kind`` is one of `IDLE_KINDS`: the user's Python before the next launch (``input``), a value read back (``sync``), a host callback, a
     compilation, the dispatch of many programs, the host's side of a copy (``transfer``), another device, kernels that follow each other
     closely (``latency``), or ``unknown``. ``time_s`` is the device-seconds of its ``gaps``; those of all reasons add up to wall less busy
-    time. ``by_step`` has gaps and device-seconds of each step, by the step in which a gap began. About ``recording_s`` of it the profiler
-    took itself, to record so many events of the host (``recorded``); without it the gaps are that much shorter. ``cause`` is `BY_A_MASK`,
+    time. ``by_step`` has gaps and device-seconds of each step, by the step in which a gap began. The profiler itself took about
+    ``recording_s`` of it to record ``recorded`` events of the host; without it the gaps are that much shorter. ``cause`` is `BY_A_MASK`,
     `ALLOCATES`, `CHECKS_GRADIENTS`, `UNSEEN` or nothing.
     """
 
@@ -379,8 +377,8 @@ class Lane(Struct, frozen=True, kw_only=True):
     It starts ``start_s`` after the first device work of its host, lasts ``time_s``, and its buckets ``bucket_s`` each, of which the last
     may be shorter. ``busy_s`` is how much of each bucket something ran. ``ops`` are the longest ops of each bucket by their indices in the
     workload, ``ops_s`` their self times there, where ops that run at the same time share it; the rest of the busy time is that of other
-    ops. ``rest_s`` says which: ops with their self times in all buckets that do not list them. ``host`` is the reason of most of the idle
-    time of each bucket, by its place in the recording's ``idle``; ``None`` where there is none, empty where the host was not recorded.
+    ops. ``rest_s`` has those: ops with their self times in all buckets that do not list them. ``host`` is the reason of most of the idle
+    time of each bucket, as an index into the recording's ``idle``; ``None`` where there is none, empty where the host was not recorded.
     """
 
     device: int
@@ -396,16 +394,15 @@ class Lane(Struct, frozen=True, kw_only=True):
 
 
 class Recording(Struct, frozen=True, kw_only=True):
-    """What a source turned its input into.
+    """The result of reading an input.
 
     ``kernels`` are what the operations launched, where a profile names kernels. ``measured`` is the share of the wall time for which
-    hardware counters of the whole program saw each unit busy (0 to 1), where a profile has such counters. ``idle`` is why the devices
-    were idle, the longest reason first. ``memory`` is the peak memory of a program, of several that of the one that needs most, or of the
-    device that had most.
-    ``compile_s`` is how long the host compiled, ``warm_up_s`` how much of that came before the first steady step (all of it without steps);
-    of several hosts, the longest.
-    ``timeline`` is what each device did when, in one typical step and in the run, where that was asked for. ``programs`` is what identifies
-    the program of each module that ran, where a profile has several of one name and ran one of them.
+    hardware counters of the whole program saw each unit busy (0 to 1), where a profile has such counters. ``idle`` is why the devices were
+    idle, the longest reason first. ``memory`` is the peak memory of a program, of several that of the one that needs most, or of the device
+    that had most. ``compile_s`` is how long the host compiled, ``warm_up_s`` how much of that came before the first steady step (all of it
+    without steps); of several hosts, the longest. ``timeline`` is what each device did when, in one typical step and in the run, where it
+    was requested. ``programs`` has the id of the program of each module that ran, where a profile has several of one name and ran one of
+    them.
     """
 
     workload: Workload
@@ -427,5 +424,5 @@ class Recording(Struct, frozen=True, kw_only=True):
 
     @property
     def is_on_host(self) -> bool:
-        """Whether the host runs the ops itself, on a CPU: it launches nothing ahead, and what lies between ops is its own work."""
+        """Whether the ops run on the host's CPU itself: nothing is launched ahead, and the time between ops is host work."""
         return bool(self.devices) and all(device.name == "CPU" for device in self.devices)

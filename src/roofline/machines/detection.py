@@ -180,7 +180,7 @@ def _with_reported(machine: Machine, device: Device) -> Machine:
     for name, rate in device.rates.items():
         mine = machine.ceiling(name)
         if mine is not None and mine.resource.is_compute and machine.kind == "gpu":
-            machine = machine.beside(name, Figure(rate, CITATION, "units times maximum clock"))
+            machine = machine.with_other_figure(name, Figure(rate, CITATION, "units times maximum clock"))
         elif mine is None or PLAUSIBLE[0] <= rate / mine.rate <= PLAUSIBLE[1]:
             believed[name] = rate
         else:
