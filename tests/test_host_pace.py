@@ -6,7 +6,7 @@ from statistics import median
 import pytest
 
 from roofline import analyze
-from roofline.analysis.changes.host_pace import next_time, pace_of, paced
+from roofline.analysis.changes.host_pace import pace_of, paced, recovery
 from roofline.sources.report_json import as_recording
 from roofline.workload import Step
 from torch_writer import training
@@ -80,7 +80,7 @@ def test_without_launches_there_is_no_pace() -> None:
 @pytest.mark.parametrize(("call_us", "times"), [(28, 0.5), (7, 1.0), (3, 1.0), (None, 1.0)])
 def test_a_host_that_other_work_slows_down_is_faster_in_another_recording(call_us: float | None, times: float) -> None:
     steps = [Step(key=key, launch_call_s=None if call_us is None else call_us * 1e-6) for key in range(3)]
-    assert next_time(steps) == pytest.approx(times)
+    assert recovery(steps) == pytest.approx(times)
 
 
 def test_profiles_say_when_the_host_launched_each_step(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from roofline import analyze
 from roofline.analysis.changes import change
 from roofline.analysis.changes.changed_steps import host_wait_s
 from roofline.analysis.changes.changed_times import OTHER_UNIT, Changed, anchored, applied, bounds
-from roofline.analysis.changes.fuse import held_back_s, outside
+from roofline.analysis.changes.fuse import compulsory_bytes, instruction_limited_s
 from roofline.analysis.changes.state import State
 from roofline.analysis.what_if import _summary, what_if
 from roofline.cli import main
@@ -811,23 +811,23 @@ def part(name: str, arrays: int, seconds: float, functions: int = 0, category: s
 
 def test_a_fused_chain_reads_what_its_parts_share_once() -> None:
     chain = [part("scale", 2, 1e-6), part("gate", 3, 1e-6), part("add", 3, 1e-6), part("norm", 2, 1e-6, 0, "custom fusion")]
-    assert outside(chain) == 3 * (2 << 20)  # two from outside, one result
-    assert outside([part("scale", 2, 1e-6), part("norm", 2, 1e-6)]) == 2 * (2 << 20)
+    assert compulsory_bytes(chain) == 3 * (2 << 20)  # two from outside, one result
+    assert compulsory_bytes([part("scale", 2, 1e-6), part("norm", 2, 1e-6)]) == 2 * (2 << 20)
 
 
 def test_only_parts_that_their_functions_hold_back_slow_a_fused_chain_down() -> None:
     plain = part("scale", 2, 1.00e-6)
-    assert held_back_s([plain, part("silu", 2, 1.01e-6, 1 << 20)]) == 0
-    assert held_back_s([plain, part("gelu", 2, 1.30e-6, 1 << 20)]) == pytest.approx(1.30e-6)
+    assert instruction_limited_s([plain, part("silu", 2, 1.01e-6, 1 << 20)]) == 0
+    assert instruction_limited_s([plain, part("gelu", 2, 1.30e-6, 1 << 20)]) == pytest.approx(1.30e-6)
 
 
 def test_a_part_that_is_far_slower_than_the_others_keeps_its_time_in_a_fused_chain() -> None:
     """Without special functions too, as one that reads in reversed order; not where its launch alone makes it slow."""
     plain = [part(name, 2, 20e-6) for name in ("scale", "shift", "clip")]
-    assert held_back_s([*plain, part("mixed", 2, 32e-6)]) == pytest.approx(32e-6)
-    assert held_back_s([*plain, part("broadcast", 2, 26e-6)]) == 0
+    assert instruction_limited_s([*plain, part("mixed", 2, 32e-6)]) == pytest.approx(32e-6)
+    assert instruction_limited_s([*plain, part("broadcast", 2, 26e-6)]) == 0
     quick = [part(name, 2, 1e-6) for name in ("scale", "shift", "clip")]
-    assert held_back_s([*quick, part("small", 2, 3e-6)]) == 0
+    assert instruction_limited_s([*quick, part("small", 2, 3e-6)]) == 0
 
 
 def test_a_slow_first_step_says_little_about_the_host() -> None:

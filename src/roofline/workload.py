@@ -344,8 +344,8 @@ class KernelUse(Struct, frozen=True):
 IDLE_KINDS = ("input", "sync", "callback", "compile", "dispatch", "transfer", "device", "latency", "unknown")
 
 
-# Causes of idle time that may be known beyond its kind: the host reads the length of a boolean mask, allocates or frees device memory, looks
-# for NaN in gradients, runs code that is not recorded, or runs a graph break between compiled parts.
+# Causes of idle time that may be known beyond its kind: the host reads the length of a boolean mask, allocates or frees device memory,
+# looks for NaN in gradients, runs code that is not recorded, or runs a graph break between compiled parts.
 BY_A_MASK, ALLOCATES, CHECKS_GRADIENTS, UNSEEN, GRAPH_BREAK = "mask", "memory", "anomaly", "unseen", "graph break"
 
 

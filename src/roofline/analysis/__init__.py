@@ -66,7 +66,7 @@ from .stragglers import straggler
 from .summary import summary
 from .throughput import with_throughput
 
-MOST_PREDICTED = 50_000  # ops: of more, no times are predicted
+MOST_PREDICTED = 50_000  # programs with more ops get no predicted times
 ONLY_HBM = "GPU profiles have no counters: only hbm traffic is modelled; add l2 and l1 with --counters FILE.csv (Nsight Compute)"
 
 
@@ -103,7 +103,7 @@ def analyze(
             source, machine_to_read, salvage=salvage, timeline=timeline, jobs=jobs, cluster=cluster, cache=cache, progress=progress
         )
     if counters:
-        from .counter_joining import with_counters  # which few profiles need
+        from .counter_joining import with_counters  # needed by few profiles
 
         recording = with_counters(recording, counters)
     report = assemble(recording, target or machine_for(recording.devices), corrections)
@@ -126,7 +126,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     device_shares = tuple([DeviceShare(op=id, device=one.key, count=one.count, time_s=one.time_s) for id, one in by_device])
     memory = with_capacity(recording.memory, machine)
     advice = _findings(_advice(recording, placed, op_times, made, machine, corrections), ops, device_shares, devices, placed)
-    has_average = not recording.steps or any(point.scope == "average" for point in made)  # else savings are of the run
+    has_average = not recording.steps or any(point.scope == "average" for point in made)  # otherwise savings refer to the whole run
     averaged = step_shares if has_average else ()
     findings = with_wall_clock(advice, placed.time_s, averaged, len(devices) or len({share.device for share in device_shares}))
     too_much = out_of_memory(memory, machine)
@@ -137,7 +137,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         machine=described,
         coverage=recording.coverage,
         points=made,
-        ops=cast(tuple[OpInfo, ...], ops),  # very many are rows in columns, which make a tuple when asked for
+        ops=cast(tuple[OpInfo, ...], ops),  # very many ops are lazy rows over columns, which become a tuple on demand
         steps=_steps(recording),
         by_step=step_shares,
         by_device=device_shares,
@@ -224,12 +224,12 @@ def _idle(recording: Recording) -> tuple[IdleInfo, ...]:
 def _with_predictions(
     findings: tuple[Finding, ...], recording: Recording, made: Sequence[Point], machine: Machine, calibration: Calibration | None
 ) -> tuple[Finding, ...]:
-    """The findings with the predicted effect of the changes that they ask for, where any does."""
+    """The findings with the predicted effect of the changes that they recommend, if any."""
     ops = recording.workload.ops
-    kinds = ASKED.keys() if any(column(ops, "takes")) else ASKED.keys() - {CHAIN}  # fused are ops that share arrays, if it is known which
+    kinds = ASKED.keys() if any(column(ops, "takes")) else ASKED.keys() - {CHAIN}  # chains need the arrays that ops share
     if not any(finding.kind in kinds for finding in findings) or len(ops) > MANY:
         return findings
-    from .finding_predictions import with_predictions  # which few programs need
+    from .finding_predictions import with_predictions  # needed by few programs
 
     return with_predictions(findings, recording, made, machine, (calibration or calibration_for(machine)).for_kernels())
 
@@ -257,7 +257,7 @@ def _op_times(placed: PlacedOps, machine: Machine, corrections: Corrections, pre
     """Each op with its minimum and its expected time."""
     wasteful = compress(count(), column(placed.ops, "avoidable"))
     minimum_s = MinimumTimes(machine, corrections)
-    known: dict[Hashable, Needed | None] = {}  # ops of equal layers share their costs, and those without what can be avoided
+    known: dict[Hashable, Needed | None] = {}  # ops of equal layers share their costs and avoidable work
     needs: dict[int, Needed] = {}
     for number, op in [(number, placed.ops[number]) for number in wasteful]:
         floor_s = placed.floor_s[number]
@@ -272,7 +272,7 @@ def _op_times(placed: PlacedOps, machine: Machine, corrections: Corrections, pre
 def _advice(
     recording: Recording, placed: PlacedOps, op_times: OpTimes, made: Sequence[Point], machine: Machine, corrections: Corrections
 ) -> tuple[Finding, ...]:
-    """Hand formulas are explained one by one; of a program, doubts first, then what can be saved."""
+    """The findings: for hand formulas one per op; for a program suspect figures first, then savings."""
     if recording.format == "formula" or not made:
         return advise([placed[id] for id in range(len(op_times))], machine)
     clock = clock_of(made, recording.steps)
@@ -297,7 +297,7 @@ def _findings(
     devices: tuple[DeviceInfo, ...],
     placed: PlacedOps,
 ) -> tuple[Finding, ...]:
-    """What the ops themselves say, which of them a cache served, and what the devices do that ran them."""
+    """The findings about single ops, about ops whose data came from a cache, and about stragglers among the devices."""
     if placed.moved:
         found = in_order([*found, cache_hits_finding(placed.moved)])
     if len(devices) < 2:
@@ -314,7 +314,7 @@ def price(
     corrections: Corrections = IDEAL,
     launch_floor_s: float | None = None,
 ) -> Report:
-    """The report on hand formulas: each ledger an op, with the measured time of the only one if there is one.
+    """The report on hand formulas, one op per ledger; ``time_s`` is the measured time of a single one.
 
     ``launch_floor_s`` is how long the smallest op takes, where that was measured: expected times start from it.
     """
@@ -337,7 +337,7 @@ def price(
 
 
 def _precision_notes(cost: Cost, machine: Machine) -> tuple[str, ...]:
-    """What a machine makes of fp32 products: a TPU runs them in passes of bf16, a GPU as they are unless tf32 is allowed."""
+    """Notes on how a machine runs fp32 products: a TPU in passes of bf16, a GPU in fp32 unless tf32 is allowed."""
     rated = machine.resolve("matrix/fp32") if cost.known("matrix/fp32") else None
     if rated is None:
         return ()

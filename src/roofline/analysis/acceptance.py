@@ -1,4 +1,4 @@
-"""What an acceptance check is: what it expected and saw, and the problems it found, each with the input that is wrong."""
+"""The result of an acceptance check: what it expected and found, and the problems, each with the input that is wrong."""
 
 from collections.abc import Iterable, Sequence
 
@@ -17,7 +17,7 @@ INPUTS = ("bytes", "FLOP", "unit", "format", "peak", "communication", "clock", "
 
 
 class Problem(Struct, frozen=True, kw_only=True):
-    """Something that does not agree: the input that is wrong (one of `INPUTS`), in words, and the ops concerned."""
+    """A disagreement: the input that is wrong (one of `INPUTS`), a message, and the ops concerned."""
 
     input: str
     message: str
@@ -25,7 +25,7 @@ class Problem(Struct, frozen=True, kw_only=True):
 
 
 class AcceptanceCheck(Struct, frozen=True, kw_only=True):
-    """One check: what was expected and seen; ``holds`` is ``None`` where it could not be made, and ``notes`` say why."""
+    """One check: what was expected and found (``saw``); ``holds`` is ``None`` where it could not be made, as ``notes`` explain."""
 
     name: str
     holds: bool | None
@@ -56,10 +56,10 @@ class Validation(Struct, frozen=True, kw_only=True):
 
 
 def made_check(
-    name: str, expected: str, saw: str, problems: Iterable[Problem] = (), notes: Sequence[str] = (), *, told: bool = True
+    name: str, expected: str, saw: str, problems: Iterable[Problem] = (), notes: Sequence[str] = (), *, checked: bool = True
 ) -> AcceptanceCheck:
-    """A check that fails where there are problems, and is left open where nothing could be ``told``."""
+    """A check that fails where there are problems; its ``holds`` is ``None`` where nothing could be ``checked``."""
     found = tuple(problems)
     return AcceptanceCheck(
-        name=name, holds=False if found else True if told else None, expected=expected, saw=saw, problems=found, notes=tuple(notes)
+        name=name, holds=False if found else True if checked else None, expected=expected, saw=saw, problems=found, notes=tuple(notes)
     )

@@ -2,7 +2,7 @@
 
 What the rules of `advice_rules` find is merged and put in order. Suspect ops come first (faster than the roofline allows: a count or a
 ceiling is wrong), then by the seconds a change could save. Every kind of finding has its levers in `advice_kinds`. Ops that share a kind
-share a finding: a draft's own sentence is written only where it is alone.
+share a finding: a draft's own sentence is used only where it is the only one of its kind.
 
     >>> from roofline.cost import Cost
     >>> from roofline.machine import Machine
@@ -26,8 +26,8 @@ from ..workload import Op
 from .advice_kinds import KINDS
 from .advice_rules import DOUBTS, EXTRA, LISTED, NOTABLE, PRIMARY, PROGRAM, Draft, Placed, Program, listed, near_ridge, short_name
 
-SEPARATE = 5  # ops of one kind that get a line each; more share one
-DOUBTED = ("unrated", "above-roof")  # kinds that come before all savings
+SEPARATE = 5  # ops of one kind that get a line each; more are merged into one line
+SUSPECT = ("unrated", "above-roof")  # kinds that come before all savings
 
 
 def advise(placed: Iterable[Placed], machine: Machine) -> tuple[Finding, ...]:
@@ -48,19 +48,19 @@ def advise(placed: Iterable[Placed], machine: Machine) -> tuple[Finding, ...]:
 
 
 def drafts(ops: Iterable[Placed]) -> Iterator[Draft]:
-    """What the rules find of ops, one by one."""
+    """The drafts of findings about single ops."""
     return (draft for one in ops for draft in _about(one))
 
 
 def findings(program: Program, found: Iterable[Draft], placed: Callable[[int], Placed]) -> tuple[Finding, ...]:
-    """The findings about a program, from what was found of its ops; ``placed`` gives an op by its id."""
+    """The findings about a program, from the drafts about its ops; ``placed`` gives an op by its id."""
     kept = [draft for draft in found if _matters(draft, program.time_s)]
     whole = [finding for program_rule in PROGRAM if (finding := program_rule(program))]
     return in_order([*_merged(kept, placed), *whole])
 
 
 def doubts(program: Program, too_fast: Mapping[int, str], placed: Callable[[int], Placed]) -> list[Finding]:
-    """What is in doubt about the ops of a program: times below the minimum, units without a rate, unknown costs.
+    """The findings about suspect figures of a program: times below the minimum, units without a rate, unknown costs.
 
     ``too_fast`` has the kind of doubt of each op that is faster than its roofline allows; ``placed`` gives an op by its id.
     """
@@ -87,7 +87,7 @@ def explain(placement: Placement, name: str = "it") -> Finding | None:
 
 
 def _about(one: Placed) -> list[Draft]:
-    """What the rules find. Where the cost is not fully known the minimum is too low: only a time below even that means something."""
+    """The drafts about one op. Where its cost is not fully known, the minimum is too low, and only a time below even that is reported."""
     found: list[Draft] = []
     for rule in PRIMARY if one.op.priced else DOUBTS:
         if draft := rule(one):
@@ -102,12 +102,12 @@ def _about(one: Placed) -> list[Draft]:
 
 
 def _matters(draft: Draft, total: float) -> bool:
-    """The middle zone is worth a line only where its seconds are."""
+    """Whether to show a draft: ops at a middling efficiency only where they take a notable share of the time."""
     return not draft.kind.endswith("-middle") or (draft.saving_s or 0.0) >= NOTABLE * total
 
 
 def _merged(drafts: Iterable[Draft], placed: Callable[[int], Placed]) -> list[Finding]:
-    """One finding for each kind that many ops share, largest saving first; few stay apart."""
+    """One finding for each kind that many ops share, largest saving first; a few ops of a kind get a finding each."""
     kinds: dict[str, list[Draft]] = {}
     for draft in drafts:
         kinds.setdefault(draft.kind, []).append(draft)
@@ -135,6 +135,6 @@ def _alone(draft: Draft, one: Placed) -> Finding:
 
 
 def _order(finding: Finding) -> tuple[int, float, str, tuple[int, ...]]:
-    first = DOUBTED.index(finding.kind) if finding.kind in DOUBTED else len(DOUBTED)
+    first = SUSPECT.index(finding.kind) if finding.kind in SUSPECT else len(SUSPECT)
     saved = finding.saving_s if finding.saving_per_step_s is None else finding.saving_per_step_s
     return first, -(saved or 0.0), finding.kind, finding.ops

@@ -20,10 +20,10 @@ from .advice_kinds import CLOSE, FAR, FAR_BELOW, KINDS
 
 NEAR_RIDGE = 1.25
 SERIAL_BAND = 0.1  # a time within this of the serial time means that nothing overlaps
-NOTABLE = 0.01  # of the program's time: below that the middle zone and the unknown are not worth a line
-LISTED = 3  # names that a finding about many ops gives
-TOLERANCE = 1.02  # of the roof: rates and clocks are not known better than this
-WORTHWHILE = 2  # times as long that the rows of a compute-bound product may take to be worth a line
+NOTABLE = 0.01  # of the program's time: ops with less are not shown for a middling efficiency or an unknown cost
+LISTED = 3  # op names listed in a finding about many ops
+TOLERANCE = 1.02  # of the roof: the accuracy of rates and clocks
+WORTHWHILE = 2  # low-batch is reported only if the rows of a compute-bound product take at most this many times as long
 ROUNDING = 1e-9  # efficiencies this close above 1 count as 1
 
 # Words for a matrix product in names and categories: dot_general, sgemm, conv2d, but not convert.
@@ -39,7 +39,7 @@ class Placed(Struct, frozen=True):
 
 
 class Draft(Struct, frozen=True):
-    """That a kind of finding holds for an op, by its id; ``write`` gives the sentence that follows its name."""
+    """A finding about one op before it is written: its kind, the op's id, and ``write``, which returns the sentence after the op's name."""
 
     kind: str
     id: int
@@ -48,10 +48,10 @@ class Draft(Struct, frozen=True):
 
 
 class Program(Struct, frozen=True):
-    """What is asked about all ops at once: their names and times by their ids, how many there are, and their time together.
+    """All ops of a program: names and times by id, their number, and their total time.
 
-    ``unrated`` has the resources without a known rate of those that use any, ``unpriced`` are those whose cost is not wholly known, and
-    ``notes`` has what is said about these.
+    ``unrated`` has, for the ops that use any, the resources without a known rate; ``unpriced`` are the ops whose cost is not fully known,
+    and ``notes`` are the notes on these.
     """
 
     names: Mapping[int, str] | Sequence[str]
@@ -109,7 +109,7 @@ def faster_memories(machine: Machine) -> list[Ceiling]:
 
 
 def latency(one: Placed) -> Draft | None:
-    """Work smaller than the launch that starts it, launch by launch."""
+    """Less work per launch than the launch itself takes."""
     placement, took = one.placement, one.placement.time_s
     if not took or placement.bound != LATENCY or placement.unit is None:
         return None
@@ -122,7 +122,7 @@ def latency(one: Placed) -> Draft | None:
 
 
 def no_overlap(one: Placed) -> Draft | None:
-    """A time near the serial time and a low efficiency: the units wait for one another."""
+    """A time near the serial time and a low efficiency: the units do not overlap."""
     placement = one.placement
     if len(placement.times) < 2 or not placement.time_s or placement.efficiency is None or placement.efficiency >= CLOSE:
         return None
@@ -140,14 +140,14 @@ def no_overlap(one: Placed) -> Draft | None:
 
 
 def _paths(placement: Placement) -> list[tuple[str, float]]:
-    """The units that could wait for one another, longest first; the levels of one memory hierarchy are one path, its slowest."""
+    """The units that could overlap, longest first; the levels of one memory hierarchy count as one, the slowest."""
     used = [(unit, seconds) for unit, seconds in placement.times if seconds]
     slowest = next((unit for unit, _ in used if named(unit).is_memory), None)
     return [(unit, seconds) for unit, seconds in used if unit == slowest or not named(unit).is_memory]
 
 
 def far_below(one: Placed) -> Draft | None:
-    """Below a tenth of the roofline: seldom the kernel itself, mostly what surrounds it."""
+    """Below a tenth of the roofline: rarely caused by the kernel itself, mostly by host overhead."""
     placement, efficiency = one.placement, one.placement.efficiency
     if efficiency is None or efficiency >= FAR_BELOW:
         return None
@@ -233,7 +233,7 @@ def low_batch(one: Placed) -> Draft | None:
     if not intensity or not ridge or 2 * intensity > ridge:
         return None
     share = _weights_share(one.op)
-    # r times the rows take r times as long to compute, and read the weights once and all else r times.
+    # With r times the rows, compute takes r times as long; weights are still read once, everything else r times.
     weights = 1.0 if share is None else share
     spare = intensity / ridge - (1 - weights)
     more = weights / spare if spare > 0 else inf
@@ -251,7 +251,7 @@ def low_batch(one: Placed) -> Draft | None:
 
 
 def _weights_share(op: Op) -> float | None:
-    """The share of an op's bytes that more rows do not add to: its weights; ``None`` where its operands are unknown."""
+    """The share of an op's bytes that does not grow with the rows: its weights; ``None`` where its operands are unknown."""
     if op.ledger is not None:
         rows = [row for row in op.ledger.rows if row.level == HBM]
         return float(sum(row.bytes for row in rows if row.reads_parameter) / sum(row.bytes for row in rows))
@@ -266,7 +266,7 @@ def _weights_share(op: Op) -> float | None:
 
 
 def unrated(program: Program) -> Finding | None:
-    """Work on resources without a known rate: minimum times leave it out."""
+    """Work on resources without a known rate, which minimum times do not include."""
     mine = sorted(program.unrated)
     if not mine:
         return None
@@ -324,7 +324,7 @@ def _headroom(one: Placed) -> float:
 
 
 def _matrix_roof(machine: Machine, kind: str) -> Ceiling | None:
-    """The matrix roof a product of this format could run under: its own, tf32 for fp32, else the usual one."""
+    """The matrix ceiling that a product of this format could use: its own, tf32 for fp32, else the default one."""
     best = machine.best_matrix
     usual = best if best and best.resource.unit == "matrix" else None
     return machine.ceiling(f"matrix/{kind}") or (machine.ceiling("matrix/tf32") if kind == "fp32" else None) or usual
@@ -337,12 +337,12 @@ def unit_of(machine: Machine, resource: Resource) -> str | None:
 
 
 def listed(names: Sequence[str], count: int) -> str:
-    """The first three of so many names, and how many more."""
+    """The first three names, and how many more of ``count`` there are."""
     if count > LISTED:
         return f"{', '.join(names[:LISTED])} and {count - LISTED} more"
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def short_name(name: str) -> str:
-    """A name as findings have it: kernels of C++ have long ones."""
+    """A name shortened for findings: names of C++ kernels can be very long."""
     return name if len(name) <= 60 else f"{name[:59]}…"

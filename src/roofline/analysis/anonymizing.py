@@ -2,7 +2,7 @@
 
 A pseudonym depends on the name and a key alone, so one name has one pseudonym in every report that is anonymized with that key, and reports
 can still be compared. Words that XLA itself uses (opcodes, ``fusion.12``, ``while/body``) and common ones (``train``,
-``step``) stay, as do numbers behind a name (``layer_3``).
+``step``) stay, as do numbers after a name (``layer_3``).
 """
 
 import hmac
@@ -49,7 +49,7 @@ _OWN_WORDS = frozenset(
     )
     for word in re.split(r"[^a-z0-9]+", opcode.lower())
 )
-# Of the sentences about what a host did, which name its functions.
+# Words of the sentences about host activity, which also name functions.
 _WORDS_OF_ACTIVITIES = frozenset(
     (
         *("a", "already", "and", "argument", "between", "boolean", "by", "called", "calls", "capture", "code", "compiled"),
@@ -65,7 +65,7 @@ _PIECE = re.compile(r"[^\s/()\[\]<>{}'\"`,;:=]+")
 _PLACE = re.compile(r"(?P<file>.*?)(?P<line>(?::\d+)*)", re.DOTALL)
 _PATH_IN_TEXT = re.compile(r"(?:[\w.+~-]*/)+[\w.+~-]+|[\w+~-]+\.(?:py|pyx|cc|cpp|cu|c|h|pb|gz|json|jsonl|csv|txt|hlo|mlir|parquet|toml)\b")
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")  # digits would look like the number of a layer
-_SHORTEST = 3  # letters of a piece of a name that is looked for in messages
+_SHORTEST = 3  # shorter pieces of a name are not searched for in messages
 
 
 def anonymized(report: Report, key: str = "") -> Report:
@@ -82,10 +82,10 @@ class _Names:
 
     def __init__(self, key: str) -> None:
         self._key = key.encode("utf-8", "surrogatepass")
-        self.pieces: dict[str, str] = {}  # what a message may repeat of a name
-        self._known: re.Pattern[str] | None = None  # all of them, once messages are read
+        self.pieces: dict[str, str] = {}  # pieces of names that messages may repeat
+        self._known: re.Pattern[str] | None = None  # matches all pieces; compiled when the first message is read
 
-    def stand_in(self, word: str, kind: str) -> str:
+    def pseudonym(self, word: str, kind: str) -> str:
         digest = hmac.new(self._key, word.encode("utf-8", "surrogatepass"), sha256).hexdigest()[:8]
         found = f"{kind}-{digest.translate(_LETTERS)}"
         if len(word) >= _SHORTEST:
@@ -93,7 +93,7 @@ class _Names:
         return found
 
     def name(self, text: str, kind: str = "op") -> str:
-        """A pseudonym for each piece of a name that is not XLA's own word; numbers behind it stay."""
+        """The name with a pseudonym for each piece that is not a word of XLA; numbers after it stay."""
         return _PIECE.sub(lambda piece: self._piece(piece[0], kind), text)
 
     def _piece(self, word: str, kind: str) -> str:
@@ -103,19 +103,19 @@ class _Names:
         base, number = (match["base"], match["number"] or "") if match else (word, "")
         if not base or len(number) > 8:
             base, number = word, ""
-        found = self.stand_in(base, kind) + number
+        found = self.pseudonym(base, kind) + number
         if len(word) >= _SHORTEST:
             self.pieces[word] = found
         return found
 
     def path(self, text: str, kind: str = "file") -> str:
-        """A pseudonym for a path; its last extension and the line behind it stay."""
+        """A pseudonym for a path; its last extension and the line number after it stay."""
         match = _PLACE.fullmatch(text)
         file, line = (match["file"], match["line"]) if match else (text, "")
         if not file:
             return text
         suffix = PurePosixPath(file).suffix
-        found = self.stand_in(file, kind) + (suffix if suffix[1:].isalnum() and len(suffix) < 9 else "")
+        found = self.pseudonym(file, kind) + (suffix if suffix[1:].isalnum() and len(suffix) < 9 else "")
         for known in (file, PurePosixPath(file).name, PurePosixPath(file).stem):
             if len(known) >= _SHORTEST:
                 self.pieces.setdefault(known, found)
@@ -123,18 +123,18 @@ class _Names:
 
     def activity(self, text: str) -> str:
         """What the host did: pseudonyms for functions but those of Python's own library."""
-        found = _FUNCTION.sub(lambda word: word[0] if _is_public(word[0]) else self.stand_in(word[0], "function"), text)
+        found = _FUNCTION.sub(lambda word: word[0] if _is_public(word[0]) else self.pseudonym(word[0], "function"), text)
         if found != text:
-            self.pieces[text] = found  # messages repeat it as it is, with names that are too short to look for
+            self.pieces[text] = found  # messages repeat the whole activity, including names too short to search for
         return found
 
     def text(self, words: str) -> str:
-        """A message without any name, or piece of one, that stands elsewhere in the report, and without paths."""
+        """A message in which paths, and names that occur elsewhere in the report, are replaced."""
         if self._known is None:
             longest_first = sorted(self.pieces, key=len, reverse=True)
             self._known = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, longest_first)) or '(?!)'})(?![A-Za-z0-9])")
         words = self._known.sub(lambda match: self.pieces[match[0]], words)
-        return _PATH_IN_TEXT.sub(lambda match: match[0] if _is_no_path(match[0]) else self.stand_in(match[0], "path"), words)
+        return _PATH_IN_TEXT.sub(lambda match: match[0] if _is_no_path(match[0]) else self.pseudonym(match[0], "path"), words)
 
 
 def _is_public(word: str) -> bool:
@@ -144,7 +144,7 @@ def _is_public(word: str) -> bool:
 
 
 def _is_no_path(word: str) -> bool:
-    """Whether what looks like a path is a pseudonym, the FILE of an example, a unit (B/s, FLOP/s), or a resource (matrix/bf16)."""
+    """Whether a word with a slash is no path: a pseudonym, the FILE of an example, a unit (B/s) or a resource (matrix/bf16)."""
     parts = re.split(r"[/.]", word)
     return (
         parts[0] == "FILE"
@@ -154,11 +154,11 @@ def _is_no_path(word: str) -> bool:
 
 
 Rule = Callable[["_Names", str], str]
-# By the end of the path to a value: lists are left out of paths.
+# Rules by the last keys of the path to a value; list indices are not part of the path.
 _RULES: dict[tuple[str, ...], Rule] = {
     ("input", "files"): lambda names, text: names.path(text, "input"),
-    ("input", "hosts"): lambda names, text: names.stand_in(text, "host"),
-    ("devices", "host"): lambda names, text: names.stand_in(text, "host") if text else text,
+    ("input", "hosts"): lambda names, text: names.pseudonym(text, "host"),
+    ("devices", "host"): lambda names, text: names.pseudonym(text, "host") if text else text,
     ("ops", "name"): _Names.name,
     ("ops", "module"): lambda names, text: names.name(text, "program"),
     ("ops", "scope"): lambda names, text: names.name(text, "scope"),
@@ -169,11 +169,11 @@ _RULES: dict[tuple[str, ...], Rule] = {
     ("tensor",): _Names.name,
 }
 _TEXTS = ("label", "message", "notes", "note", "summary", "title", "activity", "levers")
-_NAMES_IN = ("memory", "timeline")  # whose names and scopes are those of arrays
+_NAMES_IN = ("memory", "timeline")  # keys under which names and scopes are those of arrays
 
 
 def _walk(data: dict[str, object], names: _Names) -> None:
-    """Replaces names first, then what messages repeat of them."""
+    """Replace the names first, then their occurrences in messages."""
     _machine(data, names)
     _each(data, (), lambda place, text: _named(place, text, names))
     _each(data, (), lambda place, text: names.text(text) if place[-1] in _TEXTS else text)
@@ -189,18 +189,18 @@ def _named(place: tuple[str, ...], text: str, names: _Names) -> str:
 
 
 def _machine(data: dict[str, object], names: _Names) -> None:
-    """A machine of the user's own has a name of the user's own."""
+    """Replace the name of a machine that is not in the catalogue, since the user chose it."""
     machine = data["machine"]
     assert isinstance(machine, dict)
     try:
         catalogue_card(str(machine["name"]))
     except MachineError:
-        machine["name"] = names.stand_in(str(machine["name"]), "machine")
-        machine["title"] = names.stand_in(str(machine["title"]), "machine") if machine["title"] else ""
+        machine["name"] = names.pseudonym(str(machine["name"]), "machine")
+        machine["title"] = names.pseudonym(str(machine["title"]), "machine") if machine["title"] else ""
 
 
 def _each(value: object, place: tuple[str, ...], change: Callable[[tuple[str, ...], str], str]) -> object:
-    """Every text in a tree of JSON values, changed where it stands."""
+    """Change every string in a tree of JSON values in place."""
     if isinstance(value, dict):
         for key, inner in value.items():
             value[key] = _each(inner, (*place, key), change)

@@ -22,15 +22,15 @@ from .program_clock import INHERENT, NOTABLE, Clock, Saving
 from .reachable import REACHABLE, reachable
 from .torch_finding_kinds import TORCH_GROUPS
 
-NEARLY = 0.6  # of the most that a reason would spare of an op
-RAN_FOR_IT = ("recomputation", "duplicated-work", "missing-donation")
+NEARLY = 0.6  # of the largest saving that any reason has for an op
+EXTRA_OPS = ("recomputation", "duplicated-work", "missing-donation")  # reasons without which the op would not run at all
 CALLBACK = "idle-callback"
-# A CPU runs callbacks itself: they are ops of its own, not time in which it waits.
+# On a CPU a callback is an op of its own, not time in which the device waits.
 CALLED_BACK = Avoidable(kind=CALLBACK, instead=NOTHING, why="calls back to the host, outside compiled code")
 ODD_SIZES = "odd-sizes"
-ODD = 0.6  # of the roof: a product above it does not suffer from its sizes
+SLOWED_BELOW = 0.6  # of the roof: a faster product is not slowed down by its sizes
 
-Savings = Mapping[tuple[str, str], tuple[float, Avoidable]]  # of an op: the seconds that each kind and group of reason would spare
+Savings = Mapping[tuple[str, str], tuple[float, Avoidable]]  # the seconds of an op that each kind and group of reason would save
 
 
 class Case(Struct):
@@ -56,21 +56,21 @@ class Case(Struct):
 
 
 def worth_a_line(cases: Sequence[Case], clock: Clock) -> list[Case]:
-    """The cases to be shown. Chains of a group that is too small for a line of its own are told with the other chains."""
+    """The cases to show. Chains of a group that is too small for a finding of its own are merged with the other chains."""
     others = next((case for case in cases if case.kind == CHAIN and not case.group), None)
     small = [case for case in cases if case.kind == CHAIN and case.group and not case.is_worth_a_line(clock)]
     if others is not None:
-        told = others.ops[0][2]
-        others.ops.extend((one, saving, told) for case in small for one, saving, _ in case.ops)
+        reason = others.ops[0][2]
+        others.ops.extend((one, saving, reason) for case in small for one, saving, _ in case.ops)
     return [case for case in cases if case not in small and case.is_worth_a_line(clock)]
 
 
 def avoidable_cases(
     op_times: OpTimes, ids: Sequence[int], recording: Recording, machine: Machine, corrections: Corrections, *, launched_singly: bool
 ) -> list[Case]:
-    """Ops by why some of their work could be avoided. Less work does not shorten an op that takes its launch, unless it is spared whole.
+    """Ops grouped by why some of their work could be avoided. Less work does not shorten a latency-bound op, unless the op is removed.
 
-    Odd sizes are no reason on a CPU, whose libraries copy operands into blocks of their own before they multiply.
+    Odd sizes do not count on a CPU, whose libraries copy operands into blocks before they multiply.
     """
     others = {one.id: reason for one, reason in unfused_chains(op_times, ids, len(recording.steps))}
     if not any(reason.kind == "callback" for reason in recording.idle):
@@ -78,7 +78,7 @@ def avoidable_cases(
     avoidable = column(op_times.ops, "avoidable")
     minimum_s = MinimumTimes(machine, corrections)
     options: list[tuple[OpTime, Savings]] = []
-    known: dict[Hashable, Savings] = {}  # ops of equal layers share their costs, and what can be avoided
+    known: dict[Hashable, Savings] = {}  # ops of equal layers share their costs and avoidable work
     for one in [op_times[id] for id in ids if avoidable[id] or id in others] if others or any(avoidable) else ():
         other = others.get(one.id)
         same = (id(one.op.avoidable), id(other), id(one.op.cost), one.op.count, one.floor_s, one.spent_s, one.cause)
@@ -96,20 +96,20 @@ def avoidable_cases(
 
 
 def _savings(one: OpTime, reasons: Sequence[Avoidable], minimum_s: MinimumTimes) -> Savings:
-    """The most that each kind of reason would spare of an op."""
+    """The largest saving of an op by each kind and group of reason."""
     mine: dict[tuple[str, str], tuple[float, Avoidable]] = {}
     for reason in reasons:
-        saving = _spared(one, reason, minimum_s)
+        saving = _saved_s(one, reason, minimum_s)
         if saving > mine.get((reason.kind, reason.group), (0.0, reason))[0]:
             mine[reason.kind, reason.group] = saving, reason
     return mine
 
 
 def _by_reason(options: Sequence[tuple[OpTime, Savings]]) -> list[Case]:
-    """Each op goes to the reason that would spare the most of all ops, of those that spare nearly as much of it as any.
+    """Assign each op to one reason: of those with nearly its largest saving, the one that saves the most over all ops.
 
-    One that would not run at all but for its reason, as what is computed again, goes to that reason. One that can be spared whole is not
-    part of a chain.
+    An op that would not run at all without a reason, such as recomputation, is assigned to that reason. An op that can be removed is not
+    counted as part of a chain.
     """
     alone: dict[tuple[str, str], float] = {}
     for _, mine in options:
@@ -126,28 +126,28 @@ def _by_reason(options: Sequence[tuple[OpTime, Savings]]) -> list[Case]:
 
 
 def _main_reason(mine: Savings, alone: Mapping[tuple[str, str], float]) -> tuple[str, str]:
-    """The reason that an op goes to; ``alone`` is what each would spare of all ops."""
+    """The reason that an op is assigned to; ``alone`` is what each reason would save over all ops."""
     most = max(saving for saving, _ in mine.values())
     near = [key for key, (saving, _) in mine.items() if saving >= NEARLY * most]
     if any(mine[key][1].instead == NOTHING for key in near):
         near = [key for key in near if key[0] != CHAIN] or near
-    return max([key for key in near if key[0] in RAN_FOR_IT] or near, key=alone.__getitem__)
+    return max([key for key in near if key[0] in EXTRA_OPS] or near, key=alone.__getitem__)
 
 
-def _spared(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:
+def _saved_s(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:
     """The seconds that an op would save: its time in proportion to the minimum times with and without the work."""
     if not one.floor_s:
         return one.spent_s
     if reason.kind == ODD_SIZES:
         good = reachable(one.op.category, one.unit) if reason.group else REACHABLE["matrix"]
-        return max(one.spent_s - one.floor_s / good, 0.0) if one.floor_s < ODD * one.spent_s else 0.0
+        return max(one.spent_s - one.floor_s / good, 0.0) if one.floor_s < SLOWED_BELOW * one.spent_s else 0.0
     if reason.kind == "low-batch" and one.cause != MEMORY:
         return 0.0
     floor = minimum_s(reason.instead if one.op.count == 1 else reason.instead * one.op.count)
     if reason.kind == "repeated-operand" and reason.group in ("", "pairs"):
-        return max(one.spent_s - floor / REACHABLE["hbm"], 0.0) if floor < ODD * one.spent_s else 0.0
+        return max(one.spent_s - floor / REACHABLE["hbm"], 0.0) if floor < SLOWED_BELOW * one.spent_s else 0.0
     if reason.group == "fp64" and not any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts):
-        return max(one.spent_s - floor / REACHABLE["vector"], 0.0)  # its functions (tanh, exp) take many more FLOP than are counted
+        return max(one.spent_s - floor / REACHABLE["vector"], 0.0)  # functions such as tanh and exp execute many more FLOP than are counted
     return one.spent_s * max(1 - floor / one.floor_s, 0.0)
 
 

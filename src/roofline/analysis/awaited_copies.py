@@ -1,4 +1,4 @@
-"""Copies between host and device, told together with the time in which the device waits for the code that makes them."""
+"""Copies between host and device, merged with the finding about the idle time that the same code causes."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,10 @@ AWAITED = ("idle-sync", "idle-transfer")
 def with_their_copies(
     found: Sequence[FindingDraft], copies: Finding | None, idle: Sequence[Waiting], op_times: OpTimes, clock: Clock
 ) -> list[FindingDraft] | None:
-    """The findings with ``copies`` joined to the wait of the same function: one change saves both. ``None`` without such a wait."""
+    """The findings with ``copies`` merged into the idle time of the same function: one change saves both.
+
+    ``None`` without such idle time.
+    """
     place = _place(copies.ops, op_times) if copies is not None else ""
     waits = [(one.saved, one) for one in found if one.kind in AWAITED and one.saved and place and _longest(one.kind, idle) == place]
     if copies is None or not waits:
@@ -31,7 +34,7 @@ def with_their_copies(
 
 
 def _place(ops: Sequence[int], op_times: OpTimes) -> str:
-    """The source line of most of some ops' time; nothing where there is none."""
+    """The source line with most of the ops' time; empty if none is known."""
     locations, seconds = op_times.words("location"), dict[str, float]()
     for id in ops:
         seconds[locations[id]] = seconds.get(locations[id], 0.0) + op_times.spent_s[id]
@@ -40,6 +43,6 @@ def _place(ops: Sequence[int], op_times: OpTimes) -> str:
 
 
 def _longest(kind: str, idle: Sequence[Waiting]) -> str:
-    """Where the longest wait of a kind is."""
+    """The source line of the longest idle time of a kind."""
     mine = [one for one in idle if f"idle-{one.reason.kind}" == kind]
     return max(mine, key=lambda one: one.each_s).reason.location if mine else ""

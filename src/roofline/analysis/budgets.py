@@ -1,4 +1,4 @@
-"""Budgets: conditions on a report, its baseline, and the report on another chip where a condition asks for one."""
+"""Budgets: conditions on a report, its baseline, and the report on another chip where a condition names one."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
@@ -67,7 +67,7 @@ def read_conditions(conditions: str | Iterable[str | Condition]) -> tuple[Condit
 
 
 def read_limits(text: str, time: str) -> tuple[Condition, ...]:
-    """Limits of what may change, ``time +5%``, from text."""
+    """Limits of changes, such as ``time +5%``, from text."""
     return parse_limits(text, time, finding_names())
 
 

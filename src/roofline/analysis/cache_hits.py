@@ -1,12 +1,11 @@
-"""Cache hits: traffic that a cache must have served, because main memory cannot have.
+"""Cache hits: traffic that must have been served by a cache, because main memory is too slow for it.
 
-A compiler's count, or one from shapes, is the compulsory traffic of one launch: it does not know what the launch before left in a cache.
-A launch that took less time than main memory needs for its bytes is the proof that some of them were there. The outermost cache that is
-fast enough is taken to have served them: all bytes cross it, and each memory behind it is charged only with what the next cache in front
-of it cannot hold:
+A compiler's count, or one from shapes, is the compulsory traffic of one launch and ignores what earlier launches left in a cache. A launch
+that took less time than main memory needs for its bytes proves that some of them were cached. The outermost cache that is fast enough is
+taken to have served them: all bytes cross it, and each slower memory is charged only with the bytes that do not fit in the cache before it:
 
     bytes over the cache            b
-    bytes over a memory behind it   max(0, b − capacity of the cache in front)      each launch
+    bytes over a slower memory max(0, b − capacity of the cache before it) each launch
 """
 
 from collections.abc import Mapping
@@ -25,13 +24,13 @@ KIND = "between-roofs"
 CACHES = ("l2", "l3", "slc", "infinity_cache")
 CPU_CACHES = ("l1", *CACHES)  # a GPU's L1 is empty when a launch begins
 COUNTED = ("compiler", "shape")  # origins of compulsory traffic
-TOLERANCE = 1.02  # of the roof: rates and clocks are not known better than this
+TOLERANCE = 1.02  # of the roof: the accuracy of rates and clocks
 
 
 def with_cache_hits(op: Op, placed: Placement) -> Op | None:
     """The op with its bytes on the cache that served them, and a note that says so; ``None`` where main memory can have served all.
 
-    Only bytes that a compiler counted, or that follow from shapes, are moved: what a person, a formula or a counter says stands.
+    Only bytes counted by a compiler or from shapes are moved; those given by a user, a formula or a counter stay.
     """
     too_fast = placed.unit == HBM.name and (placed.efficiency or 0.0) > TOLERANCE
     if not too_fast or op.bytes_provenance not in COUNTED or not op.time_s:

@@ -1,4 +1,4 @@
-"""The first acceptance check: do the counts of each op agree with its shapes, with its other figures, and with how long it took?
+"""The first acceptance check: whether the counts of each op agree with its shapes, its other figures and its time.
 
 An op that is compute-bound by its counts and yet uses little of the compute unit has too few bytes or too many FLOP; products, whose times
 are predicted well, show it in their time. Where shapes are known, FLOP and bytes are counted again from them.
@@ -12,19 +12,19 @@ from ..resource import TRANSCENDENTAL, Resource
 from ..units import percent, plain
 from .acceptance import CLASSIFICATION, AcceptanceCheck, Problem, made_check
 
-SHARE = 0.01  # of the busy time: what ops with wrong counts may hold
-EXACT = 0.02  # by how much equal counts may differ
-FEWER_BYTES = 0.8  # of an op's arrays, below which its bytes are too few
-USUAL = (0.6, 1.67)  # measured over expected time of products, at the median
+SHARE = 0.01  # of the busy time that ops with wrong counts may take
+EXACT = 0.02  # relative difference of counts that should be equal
+FEWER_BYTES = 0.8  # of the bytes of an op's arrays: fewer counted bytes are too few
+USUAL = (0.6, 1.67)  # median of measured over expected time of products
 FAMILIES = ("products", "grouped")
-LONG = 10  # launches: shorter products depend on which kernel a library has for them
-SLOW_SIZES = "odd-sizes"  # the finding about products whose sizes a matrix unit does not load well
+LONG = 10  # launches: the time of a shorter product depends on which kernel the library has for it
+SLOW_SIZES = "odd-sizes"  # the finding about products whose sizes a matrix unit loads inefficiently
 NAMED = 3  # ops in a message
 CONVOLUTION = "convolution"  # the category
 
 
 def classification(report: Report) -> AcceptanceCheck:
-    """Each op's counts against its shapes, its own figures, and the time that such ops take."""
+    """Compare each op's counts with its shapes, with its other figures, and with the expected time."""
     problems = [*_against_shapes(report), *_missing_bytes(report), *_against_each_other(report), *_against_usual_times(report)]
     timed = [op for op in report.ops if op.time_s and op.efficiency and op.bound]
     saw = []
@@ -34,12 +34,12 @@ def classification(report: Report) -> AcceptanceCheck:
         reached = sum((op.efficiency or 0.0) * op.weight_s for op in mine) / spent
         saw.append(f"{kind}-bound ops at {percent(reached)} of their roofline")
     expected = "counts that agree with shapes and times: a bound resource that is used, and none above its rate"
-    told = bool(timed) or any(op.by_shape for op in report.ops)
-    return made_check(CLASSIFICATION, expected, "; ".join(saw) or "no timed ops", problems, told=told)
+    checked = bool(timed) or any(op.by_shape for op in report.ops)
+    return made_check(CLASSIFICATION, expected, "; ".join(saw) or "no timed ops", problems, checked=checked)
 
 
 def _against_shapes(report: Report) -> Iterator[Problem]:
-    """FLOP, unit and number format of ops whose shapes are known."""
+    """Compare FLOP, unit and number format of ops with their shapes, where those are known."""
     found: dict[tuple[str, str], list[tuple[OpInfo, float]]] = {}
     has_matrix_unit = any(one.resource.startswith("matrix/") for one in report.machine.ceilings)
     for op in report.ops:
@@ -48,7 +48,7 @@ def _against_shapes(report: Report) -> Iterator[Problem]:
                 found.setdefault(key, []).append((op, ratio))
     whole, work = (sum(of(op) for op in report.ops) for of in (lambda op: op.weight_s, _by_shape))
     for (wrong, words), ops in found.items():
-        # Ops of little time count where they have much of the work, on which utilization depends.
+        # Short ops count too if they have much of the work, because utilization depends on it.
         if sum(op.weight_s for op, _ in ops) > SHARE * whole or sum(_by_shape(op) for op, _ in ops) > SHARE * work:
             ratio = median(each for _, each in ops)
             said = f"{plain(ratio, 3)} times {words}{_cause(wrong, ratio)}" if ratio else words
@@ -61,7 +61,7 @@ def _by_shape(op: OpInfo) -> float:
 
 
 def _wrong_counts(op: OpInfo, has_matrix_unit: bool) -> Iterator[tuple[tuple[str, str], float]]:
-    """What is wrong with an op's counts: the input, in words, and counted over expected (0 where that says nothing)."""
+    """What is wrong with an op's counts: the input, a message, and counted over expected (0 where the ratio means nothing)."""
     wanted = next((name for name in op.by_shape if name.startswith("matrix/")), "")
     if wanted and None not in op.work.values():
         matrix = {name: amount or 0 for name, amount in op.work.items() if name.startswith("matrix/")}
@@ -77,10 +77,10 @@ def _wrong_counts(op: OpInfo, has_matrix_unit: bool) -> Iterator[tuple[tuple[str
 
 
 def _missing_bytes(report: Report) -> Iterator[Problem]:
-    """Bytes below those of the arrays, in most of the time of ops whose arrays are known: one op may well compute an operand itself."""
+    """Bytes below those of the arrays, in most of the time of ops with known arrays: a single op may compute an operand itself."""
     found = []
     for op in report.ops:
-        moved = [amount for name, amount in op.bytes.items() if Resource(name).is_memory]  # what a cache served is counted there
+        moved = [amount for name, amount in op.bytes.items() if Resource(name).is_memory]  # also caches, where they served the bytes
         if (arrays := op.by_shape.get("hbm")) and moved and None not in moved:
             found.append((max(each or 0 for each in moved) / arrays, op))
     fewer = [op for ratio, op in found if ratio < FEWER_BYTES]
@@ -99,7 +99,7 @@ def _cause(wrong: str, ratio: float) -> str:
 
 
 def _against_each_other(report: Report) -> Iterator[Problem]:
-    """Figures of one op that were derived from its counts and its time, and no longer follow from them."""
+    """Figures of an op that are derived from its counts and its time, but do not agree with them."""
     rates = {one.resource: one.rate * one.count for one in report.machine.ceilings}
     wrong: dict[str, list[tuple[OpInfo, float]]] = {}
     for op in report.ops:
@@ -150,7 +150,7 @@ def _inconsistent(op: OpInfo, rates: dict[str, float]) -> Iterator[tuple[str, fl
 
 
 def _against_usual_times(report: Report) -> Iterator[Problem]:
-    """Products, whose times are predicted well, far from what such products take; not short ones, or those that their sizes make slow."""
+    """Products far from their expected time, which is well known for products; without short ones and those slowed down by their sizes."""
     slow = {op for finding in report.findings if finding.kind == SLOW_SIZES for op in finding.ops}
     timed = [op for op in report.ops if op.time_s and op.id not in slow]
     least = LONG * float(report.machine.launch_latency_s or 0.0)
@@ -170,7 +170,7 @@ def _against_usual_times(report: Report) -> Iterator[Problem]:
 
 
 def _weighted_median(values: Sequence[tuple[float, float]]) -> float:
-    """The value that half of the weight lies below."""
+    """The weighted median."""
     half, passed = sum(weight for _, weight in values) / 2, 0.0
     for value, weight in sorted(values):
         passed += weight

@@ -1,4 +1,4 @@
-"""Counter files: what hardware measured, launch by launch, matched to the operations of a profile.
+"""Counter files: hardware counters per launch, matched to the operations of a profile.
 
 A counter file (Nsight Compute) lists kernels, a profile lists operations. The source of the profile says which kernels each operation
 launched (`KernelUse`); `join` finds the operation of each counted launch, by the kernel's name, the order of launches and the grid.
@@ -18,11 +18,11 @@ from ..workload import KernelUse, Launch, Op, Recording, Workload
 from .counters import LaunchCounters, is_copy, launches_kernels
 from .kernel_names import align, named
 
-LISTED = 5  # names that a note spells out; the rest is a number
+LISTED = 5  # names in a note; more are counted
 
 
 def with_counters(recording: Recording, files: Sequence[str | Path]) -> Recording:
-    """The recording with the counters of these files (Nsight Compute CSVs) beside the model of each op."""
+    """The recording with the counters of these files (Nsight Compute CSVs) added to each op."""
     found = [read_counters(Path(file)) for file in files]
     joined = counted(recording, [launch for launches, _ in found for launch in launches], ", ".join(map(str, files)))
     notes = dict.fromkeys(f"counters: {note}" for _, some in found for note in some)
@@ -30,7 +30,7 @@ def with_counters(recording: Recording, files: Sequence[str | Path]) -> Recordin
 
 
 def counted(recording: Recording, launches: Sequence[Launch], source: str) -> Recording:
-    """The recording with counters beside the model of each op, as totals over all its launches; ``source`` names where they are from.
+    """The recording with counters added to each op, as totals over all its launches; ``source`` names the file they are from.
 
     An error when the recording has no kernels to join to, or launched none of those that were counted.
     """
@@ -49,12 +49,12 @@ def counted(recording: Recording, launches: Sequence[Launch], source: str) -> Re
 
 
 def join(recording: Recording, launches: Sequence[Launch], uses: Iterable[KernelUse] | None = None) -> Recording:
-    """The recording with counters beside the model of each op whose kernels were counted; ``uses`` are its own kernels unless given.
+    """The recording with counters added to each op whose kernels were counted; ``uses`` are by default the recording's own kernels.
 
-    A launch belongs to an op that launched a kernel of its full name; else of its name without return type, namespaces and parameters; else
-    without template arguments; else without the number at its end. Among several, the grid decides, then the order: launches of the file
-    are aligned with those of the profile so that as many as possible keep their order. Nothing is scaled; notes say how many of an op's
-    launches were counted, and name the launches and ops that found no partner.
+    A launch is matched to an op that launched a kernel with the same full name; else with the same name without return type, namespaces and
+    parameters; else without template arguments; else without the number at its end. Among several, the grid decides, then the order:
+    launches of the file are aligned with those of the profile so that as many as possible keep their order. Nothing is scaled; notes say
+    how many of an op's launches were counted, and name the launches and ops without a match.
     """
     kernels = _merge(recording.kernels if uses is None else uses)
     owners = align(
@@ -79,7 +79,7 @@ def join(recording: Recording, launches: Sequence[Launch], uses: Iterable[Kernel
 
 
 def _merge(uses: Iterable[KernelUse]) -> list[KernelUse]:
-    """One use for each kernel and grid of an op, in the order of first launches: the program once, however often it ran."""
+    """One use for each kernel and grid of an op, in the order of first launches: one pass through the program, however often it ran."""
     merged: dict[tuple[int, str, tuple[int, ...] | None, int], KernelUse] = {}
     for use in uses:
         key = (use.op_index, use.kernel_name, use.grid, use.nth)
@@ -145,7 +145,7 @@ def _names(counted: Counter[str]) -> str:
 
 
 def scaled(recording: Recording) -> Recording:
-    """The recording with the counters of each op as totals over all its launches, like the modelled amounts, each saying so.
+    """The recording with the counters of each op as totals over all its launches, like the modelled amounts, with a note on the scaling.
 
     An op of which some kernel was never counted loses its counters: a part is not a total.
     """

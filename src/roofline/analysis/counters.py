@@ -1,7 +1,7 @@
 """Counters of the operations of a profile, compared with the model; `counter_joining` finds the operation of each counted launch.
 
-What counters say is of the launches that were counted, usually one execution out of many: `LaunchCounters` keeps both numbers, `hardware`
-sums them up over all executions, and `model_against_counters` shows the ratio, op by op.
+Counters cover only the launches that were counted, usually one execution out of many: `LaunchCounters` has both numbers, `hardware` scales
+them to all executions, and `model_against_counters` compares them with the model, op by op.
 """
 
 from collections.abc import Collection, Iterable
@@ -29,20 +29,21 @@ class LaunchCounters(Counters, frozen=True, kw_only=True):
 
 
 def launches_kernels(recording: Recording) -> frozenset[int]:
-    """The ops, by their places, that launch kernels which counters can see: copies and memsets are not among them."""
+    """The indices of the ops that launch kernels which counters can measure; copies and memsets are not among them."""
     return frozenset(use.op_index for use in recording.kernels if not is_copy(use.kernel_name))
 
 
 def is_copy(name: str) -> bool:
-    """Whether a kernel, by its name, is a copy or a memset, which no counter file lists."""
+    """Whether a kernel's name is that of a copy or a memset, which no counter file lists."""
     return name.lower().startswith(("memset", "memcpy"))
 
 
 class Hardware(Struct, frozen=True, kw_only=True):
-    """A program by its counters: the cost of the ops that were counted, scaled to all their launches.
+    """A program as counters measured it: the cost of the counted ops, scaled to all their launches.
 
-    ``time_s`` is what those ops took in the profile, ``counted_s`` what the counters saw (one kernel at a time, caches cold), both
-    over all launches; ``ops`` of the ``of`` ops that could be counted are in it. It is the program's only when ``covers_all``.
+    ``time_s`` is the time of those ops in the profile, ``counted_s`` their time under the counters (one kernel at a time, cold caches),
+    both over all launches. ``ops`` of the ``of`` countable ops are included; the figures are those of the whole program only when
+    ``covers_all``.
     """
 
     cost: Cost
@@ -57,9 +58,9 @@ class Hardware(Struct, frozen=True, kw_only=True):
 
 
 def hardware(ops: Iterable[Op], countable: Collection[int] | None = None) -> Hardware | None:
-    """The program as the counters saw it; ``None`` when no op has counters of all its kernels.
+    """The program as counters measured it; ``None`` when no op has counters of all its kernels.
 
-    ``countable`` are the places of the ops that launch kernels, where that is known; else every op that took time.
+    ``countable`` are the indices of the ops that launch kernels, where that is known; else every op that took time.
     """
     every = list(ops)
     known = [(op, total) for op in every if (total := _whole(op)) is not None]
@@ -75,7 +76,7 @@ def hardware(ops: Iterable[Op], countable: Collection[int] | None = None) -> Har
 
 
 def _whole(op: Op) -> tuple[Cost, float | None] | None:
-    """Counters as totals over all launches, whatever form they have."""
+    """An op's counters as totals over all launches."""
     if op.counters is None:
         return None
     if isinstance(op.counters, LaunchCounters):
@@ -86,8 +87,8 @@ def _whole(op: Op) -> tuple[Cost, float | None] | None:
 class Comparison(Struct, frozen=True, kw_only=True):
     """One quantity of one op by the model and by counters, both totals over all launches; their ``ratio`` is counted over modelled.
 
-    ``quantity`` is ``matrix`` or ``vector`` (FLOP in floating-point formats) or a memory level (bytes), of which a model mostly knows
-    main memory alone.
+    ``quantity`` is ``matrix`` or ``vector`` (FLOP in floating-point formats) or a memory level (bytes); the model usually has bytes of main
+    memory only.
     """
 
     op_index: int
@@ -118,7 +119,7 @@ def _rows(index: int, op: Op) -> Iterable[Comparison]:
     launches, of = (op.counters.launches, op.counters.of) if isinstance(op.counters, LaunchCounters) else (None, None)
     caches = {resource.unit for resource in counted or Cost() if resource.is_memory} - {HBM.name}
     for quantity in ("matrix", "vector", HBM.name, *sorted(caches, reverse=True)):
-        # The model knows a cache level only where some formula or source gives it; then absence there is no 0 bytes.
+        # The model has bytes of a cache level only where a formula or source gives them; otherwise they are unknown, not 0.
         known = quantity not in caches or any(resource.unit == quantity for resource in op.cost)
         modelled = _amount(op.cost, quantity) if known else None
         measured = None if counted is None else _amount(counted, quantity)

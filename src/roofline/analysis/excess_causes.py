@@ -1,4 +1,4 @@
-"""Why ops take longer than such ops do on a chip, as far as a profile shows it: the clock, counters, the kernel that was chosen."""
+"""Why ops are slower than expected on a chip, as far as a profile shows it: a low clock, extra traffic, the choice of kernel."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +16,8 @@ from .kernel_tiles import generation_of, tile_of
 from .losses import COMPUTE
 from .op_times import OpTime
 
-THROTTLED = 1.5  # times the expected time that nearly all ops take if the clock is low
-ENOUGH = 3  # compute-bound ops that tell a low clock from a slow kernel
+THROTTLED = 1.5  # times the expected time: if nearly all ops take longer, the clock is low
+ENOUGH = 3  # compute-bound ops needed to distinguish a low clock from a slow kernel
 NEARLY_ALL = 0.8  # of the time of compute-bound ops
 MOVED = 1.3  # times the modelled bytes
 PADDED = 1.3  # times the elements of the result
@@ -27,15 +27,15 @@ EIGHT_BITS = ("int8", "fp8")
 _WITHOUT_MATRIX_UNIT = r"(?i)simt|sgemm|gemv|gemmk1|_fp32_gemm"
 
 
-class Seen(Struct, frozen=True):
-    """A reason that a profile shows, as a sentence, and what helps."""
+class VisibleCause(Struct, frozen=True):
+    """A reason visible in the profile, as a sentence, and what helps."""
 
     sentence: str
     lever: str
 
 
-def causes(slow: Sequence[OpTime], op_times: Iterable[OpTime], kernels: Iterable[KernelUse], capability: str = "") -> list[Seen]:
-    """What is seen about ops that are too slow, the first of them the worst; ``capability`` is the compute capability of the chip."""
+def causes(slow: Sequence[OpTime], op_times: Iterable[OpTime], kernels: Iterable[KernelUse], capability: str = "") -> list[VisibleCause]:
+    """The visible reasons why ops are too slow, worst op first; ``capability`` is the compute capability of the chip."""
     names: dict[int, list[str]] = {}
     wanted = {one.id for one in slow}
     for use in kernels:
@@ -45,8 +45,8 @@ def causes(slow: Sequence[OpTime], op_times: Iterable[OpTime], kernels: Iterable
     return [seen for seen in found if seen is not None]
 
 
-def _clock(op_times: Iterable[OpTime]) -> Seen | None:
-    """Whether all that computes is slow, as on a device whose clock or power is limited."""
+def _clock(op_times: Iterable[OpTime]) -> VisibleCause | None:
+    """Whether all compute-bound ops are slow, as on a device whose clock or power is limited."""
     ratios: list[tuple[float, float]] = []
     for one in op_times:
         if one.prediction is not None and one.cause == COMPUTE and is_calibrated(one.prediction):
@@ -58,34 +58,34 @@ def _clock(op_times: Iterable[OpTime]) -> Seen | None:
     if slow < NEARLY_ALL * whole:
         return None
     said = f"So do nearly all of the {len(ratios)} compute-bound ops: the clock or the power of the device is probably limited."
-    return Seen(said, CLOCK)
+    return VisibleCause(said, CLOCK)
 
 
-def _counted(slow: Sequence[OpTime]) -> Seen | None:
-    """Whether counters saw more traffic than the ops have to cause."""
+def _counted(slow: Sequence[OpTime]) -> VisibleCause | None:
+    """Whether counters measured more traffic than the ops need."""
     counted = [(float(one.op.counters.cost.known(HBM)), float(one.op.cost.known(HBM))) for one in slow if one.op.counters]
     moved, modelled = (sum(side) for side in zip(*counted, strict=True)) if counted else (0.0, 0.0)
     if not modelled or moved < MOVED * modelled:
         return None
-    return Seen(
+    return VisibleCause(
         f"Counters measured {approximate(moved / modelled, 2)} times the bytes that it has to move: operands are read again.", REUSE
     )
 
 
-def _kernel(worst: OpTime, names: Mapping[int, Sequence[str]], capability: str) -> Seen | None:
-    """What the name of its kernel says of a product: no matrix unit, made for an older chip, tiles that do not fit."""
+def _kernel(worst: OpTime, names: Mapping[int, Sequence[str]], capability: str) -> VisibleCause | None:
+    """What the kernel's name shows about a product: no matrix unit, built for an older chip, or unsuitable tiles."""
     product = worst.op.operation
     if not isinstance(product, Product):
         return None
     for name in names.get(worst.id, ()):
         short = name.removeprefix("void ").removeprefix("cutlass::Kernel2<")[:60]
         if product.compute not in ("fp32", "fp64") and re.search(_WITHOUT_MATRIX_UNIT, name):
-            return Seen(f"Its kernel, {short}, does not use the matrix unit.", KERNEL)
+            return VisibleCause(f"Its kernel, {short}, does not use the matrix unit.", KERNEL)
         if (made_for := generation_of(name)) and capability and made_for < int(capability.partition(".")[0]):
             said = f"Its kernel, {short}, is built for older chips, of compute capability {made_for}; this one has {capability}."
-            return Seen(said, TURN if product.compute.startswith(EIGHT_BITS) else KERNEL)
+            return VisibleCause(said, TURN if product.compute.startswith(EIGHT_BITS) else KERNEL)
         if said := _tiles(product, name):
-            return Seen(said, KERNEL)
+            return VisibleCause(said, KERNEL)
     return None
 
 

@@ -1,4 +1,4 @@
-"""Findings about ops that take longer than such ops do on this chip."""
+"""Findings about ops that take longer than expected on this chip."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from ..report import Finding
 from ..units import approximate
-from .excess_causes import Seen
+from .excess_causes import VisibleCause
 from .finding_kinds import Kinds
 from .finding_words import COMPILED, at_place, op_name, with_saving
 from .op_times import OpTime, OpTimes
@@ -14,9 +14,9 @@ from .program_clock import Clock, Saving
 
 
 def excess_findings(
-    op_times: OpTimes, slow: list[tuple[OpTime, float]], clock: Clock, kinds: Kinds, why: Callable[[Sequence[OpTime]], list[Seen]]
+    op_times: OpTimes, slow: list[tuple[OpTime, float]], clock: Clock, kinds: Kinds, why: Callable[[Sequence[OpTime]], list[VisibleCause]]
 ) -> list[Finding]:
-    """Ops that take longer than such ops do on this chip, by the family of their prediction, the one with the most excess first."""
+    """Ops that take longer than expected on this chip, one finding per family of predictions, the one with the most excess first."""
     families: dict[str, list[tuple[OpTime, float]]] = {}
     for one, seconds in slow:
         families.setdefault(one.prediction.family if one.prediction else "", []).append((one, seconds))
@@ -31,11 +31,11 @@ def excess_findings(
         kind = kinds["excess"]
         worst = f"{op_name(ops[0].op)}{f' and {len(ops) - 1} more' if len(ops) > 1 else ''}"
         times = f"{approximate(ops[0].spent_s / (ops[0].spent_s - held[0][1]), 2)} times"
-        told = f"{at_place(op_times, ids)}{worst} {'take' if len(ops) > 1 else 'takes'} {times}"
+        excess = f"{at_place(op_times, ids)}{worst} {'take' if len(ops) > 1 else 'takes'} {times}"
         spent = clock.of(clock.spent(op_times, ids))
         seen = why(ops)
         reasons = "".join(f"{one.sentence} " for one in seen)
-        message = f"{told} the usual time of such ops on this chip: {spent}. {reasons}{kind.change}: {clock.after(saving.steps_s)}."
+        message = f"{excess} the usual time of such ops on this chip: {spent}. {reasons}{kind.change}: {clock.after(saving.steps_s)}."
         if kind.compiled and ops[0].op.category.endswith(COMPILED):
             kind = replace(kind, levers=kind.compiled)
         if seen:

@@ -1,4 +1,4 @@
-"""How long each op is expected to take, and by how much it took longer."""
+"""The expected time of each op, and its excess over it."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ from .op_times import OpTime
 
 
 def predict_op(op: Op, machine: Machine, calibration: Calibration | None) -> Prediction | None:
-    """The prediction of all executions of an op; ``None`` where its cost is not wholly known, or nothing is to be predicted."""
+    """The prediction of all executions of an op; ``None`` where its cost is not fully known, or nothing can be predicted."""
     if calibration is None or not op.priced or not op.count:
         return None
     cost = op.cost if op.count == 1 else op.cost * (1 / op.count)
@@ -43,13 +43,13 @@ def expected_info(found: Prediction) -> Expected:
     )
 
 
-SLOW = 1.85  # times the expected time, from which an op is plainly slower than such ops are
-# The same of a compiler's fused kernels, whose bounds are wide: filling or joining arrays at a third of the bandwidth is usual.
+SLOW = 1.85  # times the expected time: an op beyond this is reported as slow
+# The same for a compiler's fused kernels, whose times vary more: filling or joining arrays at a third of the bandwidth is usual.
 SLOW_FUSION, WIDE = 2.5, 1.3
 
 
 def split_time(own_s: float, floor_s: float, found: Prediction | None) -> tuple[float, float]:
-    """The time of an op above its minimum: what is inherent in its shape on this chip, and the excess beyond the interval.
+    """The time of an op above its minimum, split into what is inherent in its shape on this chip, and the excess beyond the interval.
 
     With sustained rates alone, or another chip's calibration, the excess is unknown. Small excesses do not count: compilers and libraries
     have slower and faster kernels for one shape.
@@ -64,14 +64,14 @@ def _slow(found: Prediction) -> float:
 
 
 def is_calibrated(found: Prediction | None) -> bool:
-    """Whether measurements of such ops on this chip say how long one takes."""
+    """Whether a prediction is based on measurements of such ops on this chip."""
     return found is not None and bool(found.family) and not found.borrowed
 
 
 def slower_than_expected(op_times: Iterable[OpTime]) -> dict[int, float]:
-    """The ops that take longer than the bounds of such ops, by their ids, with the seconds beyond what was expected.
+    """The ops that take longer than their upper bound, by id, with the seconds beyond the expected time.
 
-    What takes little more than its launch is left out: launches differ from host to host.
+    Ops that take little more than a launch are left out: launches differ from host to host.
     """
     found = {}
     for one in op_times:

@@ -1,4 +1,4 @@
-"""Findings before they are written: what was seen, in sentences, and the change that they ask for, with what it saves."""
+"""Findings before they are written: the observations as sentences, the recommended change, and its saving."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -8,7 +8,7 @@ from .program_clock import Clock
 
 
 class StepSaving(Struct, frozen=True):
-    """What a change saves of the whole run, and of each step, or of the run where there are no steps."""
+    """The seconds that a change saves in the whole run, and in each step (in the run where there are no steps)."""
 
     whole_s: float
     each_s: float
@@ -21,7 +21,7 @@ class StepSaving(Struct, frozen=True):
 
 
 class FindingDraft(Struct, frozen=True, kw_only=True):
-    """A finding whose saving and sentences can still change; without a saving it asks for no change."""
+    """A finding whose saving and sentences can still change; without a saving it recommends no change."""
 
     kind: str
     title: str
@@ -32,7 +32,7 @@ class FindingDraft(Struct, frozen=True, kw_only=True):
     saved: StepSaving | None = None
 
     def saving(self, saved: StepSaving, *sentences: str) -> "FindingDraft":
-        """The same with another saving, and more that was seen."""
+        """The same draft with another saving and further observations."""
         return replace(self, saved=saved, seen=(*self.seen, *sentences))
 
     def finding(self, clock: Clock) -> Finding:

@@ -1,6 +1,6 @@
-"""Groups of findings within a kind, whose ops have headlines, changes and advice of their own."""
+"""Groups within a kind of finding that have their own headline, change and advice."""
 
-from .finding_kinds import COPIED_ALL_THE_SAME, DIAGONAL, GATHERED, REBUILT, REPEATED_ROWS, SHIFTED, Kind
+from .finding_kinds import COPIED_THOUGH_DONATED, DIAGONAL, GATHERED, REBUILT, REPEATED_ROWS, SHIFTED, Kind
 
 CAST_ARGUMENTS = Kind(
     "the arguments that are cast in every call",
@@ -38,7 +38,7 @@ WINDOWS = Kind(
 SORTED = Kind(
     "the sort of which few elements are used",
     "Select the largest, without sorting the rest",
-    levers=("jax.lax.top_k(x, k) or torch.topk(x, k); jax.lax.approx_max_k where not every one of them matters",),
+    levers=("jax.lax.top_k(x, k) or torch.topk(x, k); jax.lax.approx_max_k where an approximate result is enough",),
 )
 RUNNING_SUM = Kind(
     "the running sum that is computed as a matmul",
@@ -80,7 +80,7 @@ PATCHES = Kind(
     levers=("jax.lax.conv_general_dilated, with the weights as [height, width, channels, features]",),
 )
 GROUPS = {
-    ("missing-donation", "donated"): COPIED_ALL_THE_SAME,
+    ("missing-donation", "donated"): COPIED_THOUGH_DONATED,
     ("missing-donation", "shifted"): SHIFTED,
     ("missing-donation", "rebuilt"): REBUILT,
     ("layout-copies", "reordered"): REORDERED,

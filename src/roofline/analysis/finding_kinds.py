@@ -6,9 +6,10 @@ from msgspec import Struct
 
 
 class Kind(Struct, frozen=True):
-    """A kind of finding. ``title`` ends the sentence "start with …"; ``change`` is what to do, in one clause; ``phrase`` what was seen.
+    """A kind of finding.
 
-    ``compiled`` are the levers where a compiler made the kernels with most of the saving, if others than ``levers``.
+    ``title`` ends the sentence "start with …"; ``change`` is what to do, in one clause; ``phrase`` is the observation. ``compiled`` are the
+    levers where a compiler generated the kernels with most of the saving, if they differ from ``levers``.
     """
 
     title: str
@@ -21,7 +22,7 @@ class Kind(Struct, frozen=True):
 Kinds = Mapping[str, Kind]  # by their names
 
 
-# What helps against an excess, by what the profile shows of it.
+# What helps against an excess, by its visible cause.
 CLOCK = "compare clocks and power with those of another run: a throttled device is slow in every op"
 KERNEL = "another kernel for the same op: autotuning, the vendor's library, operands with the contracted dimension last"
 FUSED = "another form of the computation, which the compiler fuses in another way: sum along the last dimension, or apart from what follows"
@@ -29,7 +30,7 @@ COUNT = "count what it really moves: roofline analyze --counters FILE.csv"
 REUSE = "larger tiles, or another order of them, so that operands are read from cache"
 TURN = "store both operands with the contracted dimension last, as 8-bit kernels of the vendor's library need them"
 
-# Of idle-dispatch where a step is one program already.
+# For idle-dispatch where a step is one program already.
 ONE_PROGRAM = Kind(
     "the launch of each step, which takes the host longer than the device takes to run it",
     "Run several steps in one call, or more rows in each",
@@ -250,21 +251,21 @@ KINDS: dict[str, Kind] = {
     ),
 }
 
-# Of idle-sync where the values are the lengths of what boolean masks take.
+# For idle-sync where the values are the sizes of results of boolean masks.
 MASKED = Kind(
     "the boolean masks, whose sizes the host reads back while the device waits",
     "Compute on all elements and mask the result, so that the host reads no size back",
     "the host was in {activity}",
     ("masks and torch.where instead of nonzero and boolean indexing",),
 )
-# Of idle-sync where every gradient is checked.
+# For idle-sync where every gradient is checked.
 CHECKED = Kind(
     "anomaly detection, which checks every gradient while the device waits",
     "Turn anomaly detection on only to look for NaN",
     "the host was in {activity}",
     ("no torch.autograd.set_detect_anomaly(True) or detect_anomaly() in steps that should be fast",),
 )
-# Of idle-dispatch where torch.compile could not take a function whole.
+# For idle-dispatch where torch.compile had graph breaks.
 BROKEN = Kind(
     "the compiled code between graph breaks, which the host launches piece by piece",
     "Remove the graph breaks, so that the function compiles as one graph",
@@ -274,7 +275,7 @@ BROKEN = Kind(
         "torch.compile(model, mode='reduce-overhead') once there are no graph breaks",
     ),
 )
-# Of idle-sync where the host waits for memory.
+# For idle-sync where the host waits for memory.
 ALLOCATED = Kind(
     "memory that is allocated and freed in every step, while the device waits",
     "Keep the memory from one step to the next",
@@ -284,21 +285,21 @@ ALLOCATED = Kind(
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where sizes change from step to step",
     ),
 )
-# Of idle-input where the profile does not show what the host did.
+# For idle-input where the profile does not show what the host did.
 UNSEEN_CODE = Kind(
     "host code between launches, while the device waits",
     "Do that work ahead of time, or in another thread",
     "the host was in {activity}",
     ("record Python calls, to see which code it is",),
 )
-# Of missing-donation where the arguments are donated.
-COPIED_ALL_THE_SAME = Kind(
+# For missing-donation where the arguments are donated.
+COPIED_THOUGH_DONATED = Kind(
     "the arguments that are copied in full although they are donated",
     "Use old values only before the update, and return each result in the position of its argument",
     "makes full copies of donated arguments that it then updates in place",
     ("read the old value before the update, or use the new one", "return updated arguments in the order of the inputs"),
 )
-# Of missing-donation where an argument is put together with a small part.
+# For missing-donation where a small part is appended to an argument.
 SHIFTED = Kind(
     "the arguments that are copied in full to add a small part to them",
     "Write the small part into a buffer of full length, in place",
@@ -308,7 +309,7 @@ SHIFTED = Kind(
         "lax.dynamic_update_slice into an array that has room for all positions",
     ),
 )
-# Of missing-donation where a loop takes an array slice by slice and gives the slices back.
+# For missing-donation where a loop reads an array slice by slice and returns the slices.
 REBUILT = Kind(
     "the array that a loop copies in full to change a small part of it",
     "Carry it through the loop and update it in place",
@@ -318,29 +319,29 @@ REBUILT = Kind(
         "do not split and stack the array around the loop",
     ),
 )
-# Of one-hot-product where the matrix is diagonal.
+# For one-hot-product where the matrix is diagonal.
 DIAGONAL = Kind(
     "the matmul with a diagonal matrix",
     "Multiply the elements, x * d instead of x @ diag(d)",
     levers=("x * d scales the columns of x, d[:, None] * x its rows",),
 )
-# Of repeated-operand where rows are repeated before they are multiplied.
+# For repeated-operand where rows are repeated before they are multiplied.
 REPEATED_ROWS = Kind(
     "the rows that are repeated and then multiplied each time",
     "Multiply each row once, and repeat the results",
     levers=(
         "(x @ w)[edges] instead of x[edges] @ w; jnp.repeat(tower(x), n, 0) instead of tower(jnp.repeat(x, n, 0))",
-        "of joined inputs, multiply the part that repeats by its own rows of the weights: x @ w[:n] + y @ w[n:]",
+        "for concatenated inputs, multiply the repeated part by its own rows of the weights: x @ w[:n] + y @ w[n:]",
     ),
 )
-# Of repeated-operand where a matrix is gathered for each row.
+# For repeated-operand where a matrix is gathered for each row.
 GATHERED = Kind(
     "the matrices that are gathered for each row of a matmul",
     "Sort the rows by their matrix and use a grouped matmul",
     levers=("jax.lax.ragged_dot with a grouped kernel, or megablox: rows sorted by expert read each matrix once",),
 )
-# What to try where most of the saving lies in ops of one category.
-OF_MOST = {
+# Levers where most of the saving is in ops of one category.
+LEVERS_BY_CATEGORY = {
     ("memory", "optimizer"): (
         "store the moments in fewer bytes: bf16 or 8-bit states",
         "one kernel that reads and writes every parameter once (fused=True, a multi-tensor kernel)",
@@ -380,7 +381,7 @@ OF_MOST = {
     ("memory", "gather"): ("gather whole rows that lie together, with sorted indices", "store narrower number formats"),
 }
 
-# The change that a kind of finding asks for.
+# The ``roofline whatif`` change that a kind of finding recommends.
 ASKED = {
     "stored-attention": "kernel attention=flash",
     "dense-experts": "grouped",

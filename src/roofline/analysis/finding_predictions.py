@@ -1,4 +1,4 @@
-"""What findings ask for, with the times that are to be expected: the words of a change, and the step after it."""
+"""The predicted effect of the changes that findings recommend: the change as ``whatif`` arguments, and the step time after it."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ from .program_clock import clock_of
 def with_predictions(
     findings: tuple[Finding, ...], recording: Recording, points: Sequence[Point], machine: Machine, calibration: Calibration
 ) -> tuple[Finding, ...]:
-    """Findings with what the change they ask for would bring, in profiles of chips that have a calibration."""
+    """Findings with the predicted effect of the recommended change, for profiles of chips with a calibration."""
     asked = {ASKED[finding.kind] for finding in findings if finding.kind in ASKED and finding.saving_s}
     if not asked or not calibration.families or not points:
         return findings
@@ -56,7 +56,7 @@ def with_predictions(
 
 
 def _programs(recording: Recording, machine: Machine) -> dict[str, HloModule]:
-    """The programs of the one file that was analyzed; none where it is gone, or there are several."""
+    """The programs of the analyzed file; empty where the file no longer exists, or there are several."""
     if len(recording.files) != 1 or recording.format != "xspace":
         return {}
     try:

@@ -1,4 +1,4 @@
-"""Ops in the words of findings: how many, the longest by its label, and where they were written."""
+"""Ops as phrases of findings: how many, the label of the longest, and their source locations."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -10,17 +10,17 @@ from msgspec.structs import replace
 from ..columns.lazy_rows import at
 from ..report import Finding
 from ..workload import Op, source_line
-from .finding_kinds import OF_MOST, Kind
+from .finding_kinds import LEVERS_BY_CATEGORY, Kind
 from .op_times import OpTimes
 from .program_clock import Clock, Saving
 
-LISTED = 3  # places that are named
-COMPILED = "fusion"  # what categories of kernels end with that a compiler made
-TRIED = 100  # ops with the most to save, for what to try
-REDUCTIONS = ("sum ", "reduce ")  # what labels of a compiler's reductions begin with
-LOOKED_AT = 10_000  # ops, the longest of those that a finding is about, whose places may be named
+LISTED = 3  # locations in a finding
+COMPILED = "fusion"  # suffix of the categories of kernels that a compiler generated
+MOST_SAVING = 100  # ops with the largest savings, which decide on the advice
+REDUCTIONS = ("sum ", "reduce ")  # prefixes of the labels of a compiler's reductions
+LOCATED = 10_000  # longest ops of a finding whose locations are considered
 LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousands
-MATMULS, CONVOLUTIONS, ATTENTION = "matmuls", "convolutions", "attention kernels"  # what runs on a matrix unit
+MATMULS, CONVOLUTIONS, ATTENTION = "matmuls", "convolutions", "attention kernels"  # kinds of work on a matrix unit
 _TOP_K = r"(?i)(gpu )?top.?k\b"
 _GRAPH = r"## Call CompiledFxGraph (\w+) ##"
 
@@ -43,7 +43,7 @@ def subject(op_times: OpTimes, ids: Sequence[int]) -> str:
 
 
 def at_place(op_times: OpTimes, ids: Sequence[int]) -> str:
-    """Where ops were written, as the beginning of a sentence; empty where that is unknown."""
+    """Where ops are in the source, as the beginning of a sentence; empty where that is unknown."""
     where = places(op_times, ids)
     locations = op_times.words("location")
     is_line = any(locations) and any(map(locations.__getitem__, ids))
@@ -51,9 +51,9 @@ def at_place(op_times: OpTimes, ids: Sequence[int]) -> str:
 
 
 def places(op_times: OpTimes, ids: Sequence[int]) -> str:
-    """Where ops were written: scopes with their numbers starred, source lines, else programs.
+    """The source locations of ops: scopes with ``*`` for numbers, lines, else programs.
 
-    Nowhere, if less than a third of the time has a place.
+    Empty if less than a third of the time has one.
     """
     scope, location, module = (op_times.words(name) for name in ("scope", "location", "module"))
     placed = ids if all(scope) else [id for id in ids if scope[id] or location[id]]
@@ -70,9 +70,9 @@ def places(op_times: OpTimes, ids: Sequence[int]) -> str:
 
 
 def _first_few(words: Iterable[str], said: Callable[[str], str], most: int) -> list[str]:
-    """The first different words, as they are said; of very many only the first few thousand are looked at."""
+    """The first few distinct words, formatted by ``said``; of very many, only the first few thousand are considered."""
     seen, found = {""}, dict[str, None]()
-    for word in islice(words, LOOKED_AT):
+    for word in islice(words, LOCATED):
         if word not in seen:
             seen.add(word)
             found[said(word)] = None
@@ -82,7 +82,7 @@ def _first_few(words: Iterable[str], said: Callable[[str], str], most: int) -> l
 
 
 def _program(module: str) -> str:
-    """A program's name as a person says it.
+    """A program's name for people.
 
     >>> _program("jit_step"), _program("## Call CompiledFxGraph fkak4ckkddaq2mwlccalurr53dukn3t67gdo6ryncfiwbkthxfjv ##")
     ('step', 'compiled graph fkak4c')
@@ -92,24 +92,24 @@ def _program(module: str) -> str:
 
 
 def fitting(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int], won: Sequence[float]) -> Kind:
-    """A kind with what to try for the ops that have most of the saving."""
-    if not kind.compiled and not any(of == name for of, _ in OF_MOST):
+    """A kind with the levers for the ops that have most of the saving."""
+    if not kind.compiled and not any(of == name for of, _ in LEVERS_BY_CATEGORY):
         return kind
     if kind.compiled and any(category.endswith(COMPILED) for category in {*op_times.category}):
-        kind = replace(kind, levers=kind.compiled)  # nobody is told to compile what is compiled
+        kind = replace(kind, levers=kind.compiled)  # not the advice to compile what is compiled already
     by_category: dict[str, float] = {}
-    tried = nlargest(TRIED, zip(won, ids, strict=True))
+    tried = nlargest(MOST_SAVING, zip(won, ids, strict=True))
     for (seconds, _), category in zip(tried, categories_of(op_times, [id for _, id in tried]), strict=True):
         by_category[category] = by_category.get(category, 0.0) + seconds
     most = max(by_category, key=by_category.__getitem__)
     if 2 * by_category[most] <= sum(won):
         return kind
-    levers = kind.compiled if most == COMPILED else OF_MOST.get((name, most), ())
+    levers = kind.compiled if most == COMPILED else LEVERS_BY_CATEGORY.get((name, most), ())
     return replace(kind, levers=levers or kind.levers)
 
 
 def categories_of(op_times: OpTimes, ids: Sequence[int]) -> list[str]:
-    """What to try for ops depends on this: what each does, or that a compiler made its kernel."""
+    """The category of each op that decides on its levers: what it does, or that a compiler generated its kernel."""
     each = list(zip(at(op_times.category, ids), at(op_times.words("label"), ids), strict=True))
     known = {one: _category(*one) for one in {*each}}
     return list(map(known.__getitem__, each))
@@ -126,7 +126,7 @@ def _category(category: str, label: str) -> str:
 
 
 def title_of(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int]) -> str:
-    """What some ops are called together: matmuls, convolutions and attention kernels, whichever there are."""
+    """The title for ops on the matrix unit: matmuls, convolutions and attention kernels, whichever there are."""
     if name != "products":
         return kind.title
     found = {_matrix_work(op_times, id) for id in ids}

@@ -1,8 +1,8 @@
-"""Findings: what costs the program its time, what to do about it, and how long it then takes.
+"""Findings: where the program loses time, what to do about it, and how long it takes after that.
 
 A finding is about a decision of the program's author (attention is written out, a cache is not donated), with kernels as its evidence.
-Doubtful figures come first, without a saving; then findings by the seconds that a change saves: avoided work, or the distance to what good
-kernels reach, not to the roof. Like ops are merged before anything is left out.
+Suspect figures come first, without a saving; then findings by the seconds that a change saves: avoided work, or the distance to what good
+kernels reach, not to the roof. Ops of one kind are merged before small savings are left out.
 """
 
 from collections.abc import Sequence
@@ -28,11 +28,11 @@ from .removed_launches import with_removed_launches
 from .torch_finding_kinds import kinds_for
 
 CALLBACK = "host callback"
-FEW_PROGRAMS = 2  # in a step: with fewer there is nothing to compile together
+FEW_PROGRAMS = 2  # least number of programs in a step that could be compiled together
 
 
 def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: Clock, corrections: Corrections = IDEAL) -> list[Finding]:
-    """What there is to win, by kind: work that could be avoided, idle time, and distance to what good kernels reach."""
+    """The findings with savings: avoidable work, idle time, and the distance to what good kernels reach."""
     ids: Sequence[int] = range(len(op_times))
     if clock.per:
         clock = replace(clock, shares={id: share_in_steps(op, clock.steps) for id, op in enumerate(op_times.ops)})
@@ -59,7 +59,7 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
 
 
 def _callbacks(op_times: OpTimes, ids: Sequence[int]) -> list[str]:
-    """The source lines of some ops that call back to the host."""
+    """The source lines of the ops that call back to the host."""
     if CALLBACK not in op_times.category:
         return []
     location = op_times.words("location")

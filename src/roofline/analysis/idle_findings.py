@@ -1,4 +1,4 @@
-"""Findings about time in which the device waited, by what it waited for."""
+"""Findings about idle time, by its reason."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,27 +11,27 @@ from .finding_words import LISTED
 from .idle_time import Waiting
 from .program_clock import NOTABLE, Clock
 
-GOOD_PART = 0.1  # of the longest: a place that is worth a look too
+GOOD_PART = 0.1  # of the longest idle time: further source lines with this much are named too
 DISPATCH, CALLBACK = "idle-dispatch", "idle-callback"
-# What JAX's profiler takes to record the launch of one program: eight programs that wait for it took 60 to 100 µs longer than without.
+# Overhead of JAX's profiler per launch of a program: eight launch-bound programs took 60 to 100 µs longer than without it.
 RECORDED_LAUNCH_S = parse("60 us", "s")
-MOST_RECORDED = 0.5  # of such a gap: it varies with the host
+MOST_RECORDED = 0.5  # of such a gap at most, because the overhead varies with the host
 BY_CAUSE = {
     BY_A_MASK: MASKED,
     ALLOCATES: ALLOCATED,
     CHECKS_GRADIENTS: CHECKED,
     UNSEEN: UNSEEN_CODE,
     GRAPH_BREAK: BROKEN,
-}  # kinds of findings for what is known beyond the kind of wait
+}  # more specific kinds, by the cause of the idle time
 LAUNCH_RECORDED = "About {seconds} of that is profiler overhead, which slows every launch."
 
 
 def idle_findings(
     idle: Iterable[Waiting], clock: Clock, kinds: Kinds, *, one_program: bool = False, callbacks: Sequence[str] = ()
 ) -> list[FindingDraft]:
-    """Findings about time in which the device waited, one for each kind of reason.
+    """Findings about idle time, one for each kind of reason.
 
-    ``one_program`` is whether a step is one, ``callbacks`` are the source lines that call back to the host.
+    ``one_program`` is whether a step is one program; ``callbacks`` are the source lines that call back to the host.
     """
     if one_program:
         kinds = {**kinds, DISPATCH: ONE_PROGRAM}
@@ -65,7 +65,7 @@ def idle_findings(
 
 
 def _lines(idle: Iterable[Waiting]) -> str:
-    """Source lines of the host by idle time, the longest first, and others that have a good part of it."""
+    """The source line of the host with the most idle time, and others with a notable part of it."""
     seconds: dict[str, float] = {}
     for one in idle:
         if one.reason.location:

@@ -1,4 +1,4 @@
-"""Idle time as an average step has it, by reason."""
+"""The idle time of an average step, by reason."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,11 +6,11 @@ from msgspec import Struct
 
 from ..workload import IdleReason, Recording, Step
 
-FEW = 1  # steps that must be left when the first is left out
+FEW = 1  # steps that must remain if the first is left out
 
 
 class Waiting(Struct, frozen=True):
-    """A reason why a device waits: seconds of one step on one device, and device-seconds of the whole run."""
+    """A reason for idle time: seconds per step and device, and device-seconds of the whole run."""
 
     reason: IdleReason
     each_s: float
@@ -18,23 +18,23 @@ class Waiting(Struct, frozen=True):
 
     @property
     def recording(self) -> float:
-        """The share of it that the profiler took itself."""
+        """The share of it that is profiler overhead."""
         return min(self.reason.recording_s / self.reason.time_s, 1.0) if self.reason.time_s else 0.0
 
 
 def averaged(steps: Iterable[Step]) -> list[Step]:
-    """The steps that averages are over: complete, steady, and followed by another, which ends their idle time; else the next best."""
+    """The steps that are averaged: complete, steady, and followed by another, which ends their idle time; else the next best."""
     complete = [step for step in steps if step.complete]
     steady = [step for step in complete if step.steady]
     return [step for step in steady if step.followed] or steady or complete
 
 
 def waiting(recording: Recording, parts: float) -> list[Waiting]:
-    """The reasons of idle time, per step where there are steps, else over the ``parts`` of the run.
+    """The reasons for idle time, per step where there are steps, else per part of the run's ``parts``.
 
     A run of five steps has four gaps between them, so seconds of the whole run are not spread over its steps: each step has its own. The
-    first step is left out where others remain, as the profiler starts in it: what only it waited for does not recur. All of them together
-    are no longer than the average step is idle.
+    first step is left out where others remain, because the profiler starts in it and its idle time does not recur. The sum over reasons is
+    at most the idle time of the average step.
     """
     steps = averaged(recording.steps)
     if not steps:
@@ -51,7 +51,7 @@ def waiting(recording: Recording, parts: float) -> list[Waiting]:
 
 
 def _idle(steps: Sequence[Step]) -> float | None:
-    """The mean idle time of some steps, if it is known of all."""
+    """The mean idle time of some steps; ``None`` unless it is known for all."""
     idle = [max(step.time_s - step.busy_s, 0.0) for step in steps if step.time_s is not None and step.busy_s is not None]
     return sum(idle) / len(idle) if len(idle) == len(steps) else None
 

@@ -1,4 +1,4 @@
-"""Findings about kernels that do only needed work: the distance to what good kernels reach, by cause, and the gaps between them."""
+"""Findings about kernels without avoidable work: their distance to what good kernels reach, by cause, and the gaps between them."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -21,7 +21,7 @@ from ..workload import KernelUse
 from .excess_causes import causes
 from .excess_findings import excess_findings
 from .expected_times import is_calibrated, slower_than_expected
-from .finding_kinds import OF_MOST, Kinds
+from .finding_kinds import LEVERS_BY_CATEGORY, Kinds
 from .finding_words import LISTED, at_place, categories_of, fitting, subject, title_of, with_saving
 from .idle_time import Waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
@@ -29,10 +29,10 @@ from .op_times import OpTimes
 from .program_clock import INHERENT, Clock, Saving
 from .reachable import GOOD, OF_CATEGORIES, OF_STREAMED, OTHERWISE, SEVERAL_KERNELS, SORT_LAUNCHES, reachable
 
-LINEAR_ALGEBRA = "linear algebra"  # factorisations and solves, whose FLOP are like those of matmuls and whose kernels are not
-CLOSE = 1.7  # times the expected time: an upper bound below that says how good such an op gets
-SCATTERED = 0.25  # of the roof: more than scatters reach
-# What is said of one op, and of several.
+LINEAR_ALGEBRA = "linear algebra"  # factorisations and solves: their FLOP are those of matmuls, but their kernels are not
+CLOSE = 1.7  # times the expected time: a prediction with a lower upper bound is precise enough to limit savings
+SCATTERED = 0.25  # of the roof: scatters reach less
+# Predicates for one op, and for several.
 WORDS = {
     "memory": ("is memory-bound", "are memory-bound"),
     "products": ("is compute-bound", "are compute-bound"),
@@ -44,14 +44,14 @@ WORDS = {
 
 
 class KernelGaps(Struct, frozen=True):
-    """Idle time between kernels that follow each other closely, and the part of it next to those that take no longer than a launch."""
+    """Idle time between kernels that follow each other closely, and the part of it after latency-bound kernels."""
 
     seconds: float
     avoidable_s: float
 
     @classmethod
     def of(cls, idle: Iterable[Waiting], op_times: OpTimes, ids: Sequence[int], clock: Clock) -> Self:
-        """Every kernel is followed by a gap: only small kernels could be fewer."""
+        """Each kernel is followed by a gap; only the number of small kernels could be reduced."""
         seconds = sum(one.each_s for one in idle if one.reason.kind == LATENCY) * clock.parts
         every = small = 0.0
         for id in ids if seconds else ():
@@ -70,7 +70,7 @@ def kernel_findings(
     kernels: Sequence[KernelUse],
     capability: str,
 ) -> list[Finding]:
-    """Time lost in ops that do only needed work, by cause, and between kernels."""
+    """Time lost in ops without avoidable work, by cause, and between kernels."""
     predicted = [op_times[id] for id in ids if id in op_times.predicted] if op_times.predicted else []
     slow = slower_than_expected(predicted) if clock.measured else {}
     alike = (op_times.cause, op_times.unit, op_times.category, op_times.multiplies)
@@ -81,7 +81,7 @@ def kernel_findings(
     groups = {kind: list(compress(usual, map(kind.__eq__, kind_of_usual))) for kind in dict.fromkeys(kind_of_usual) if kind}
     why = partial(causes, op_times=predicted, kernels=kernels, capability=capability)
     found = excess_findings(op_times, [(one, slow[one.id]) for one in predicted if one.id in slow], clock, kinds, why)
-    parts = [(kind, part) for kind, every in groups.items() for part in _told_apart(kind, op_times, every, clock)]
+    parts = [(kind, part) for kind, every in groups.items() for part in _separate_findings(kind, op_times, every, clock)]
     for kind, mine in parts:
         won = _savings(kind, op_times, mine, launch_s, clock)
         finding = _merged(kind, op_times, mine, won, clock, between if kind == LATENCY else None, kinds)
@@ -96,7 +96,7 @@ def kernel_findings(
 
 
 def _kind(cause: str, unit: str | None, category: str, multiplies: bool) -> str:
-    if cause == UNPRICED or category == "autotuning":  # what a compiler tried is not work of the program
+    if cause == UNPRICED or category == "autotuning":  # kernels that a compiler tried are not work of the program
         return ""
     if cause == COMMUNICATION:
         return "host-copies" if unit and named(unit).unit.partition(".")[0] == PCIE.name else "communication"
@@ -107,8 +107,8 @@ def _kind(cause: str, unit: str | None, category: str, multiplies: bool) -> str:
     return "latency"
 
 
-def _told_apart(kind: str, op_times: OpTimes, ids: list[int], clock: Clock) -> list[list[int]]:
-    """Ops that are told in one finding each: scatters that take much of the time by themselves, since another op in their place helps."""
+def _separate_findings(kind: str, op_times: OpTimes, ids: list[int], clock: Clock) -> list[list[int]]:
+    """Groups of ops, one finding each: scatters with much of the time get their own, because replacing the op helps there."""
     if kind != "memory" or not clock.measured:
         return [ids]
     slow = [id for id in ids if op_times.floor_s[id] < SCATTERED * op_times.spent_s[id]]
@@ -119,7 +119,7 @@ def _told_apart(kind: str, op_times: OpTimes, ids: list[int], clock: Clock) -> l
 
 
 def _savings(kind: str, op_times: OpTimes, ids: Sequence[int], launch_s: float, clock: Clock) -> list[float]:
-    """The seconds of ops that can be saved. Small kernels can join their neighbours, others keep their launches."""
+    """The seconds of each op that can be saved. Small kernels can be fused with neighbours; others keep their launches."""
     spent, floor = at(op_times.spent_s, ids), at(op_times.floor_s, ids)
     if kind == "host-copies":
         share = _avoidable_share(op_times, ids, clock)
@@ -133,7 +133,7 @@ def _savings(kind: str, op_times: OpTimes, ids: Sequence[int], launch_s: float, 
 
 
 def _launched_anyway(op_times: OpTimes, ids: Sequence[int], launch_s: float) -> list[float]:
-    """The least of small ops: a product is a kernel of its own, and in ops of some categories kernels wait for each other."""
+    """The launch time that small ops cannot avoid: a product is a kernel of its own, and some categories run several kernels."""
     floor, launches, categories = at(op_times.floor_s, ids), at(op_times.launches, ids), at(op_times.category, ids)
     least = [
         max(floor_s, count * launch_s) if multiplies else floor_s
@@ -147,7 +147,7 @@ def _launched_anyway(op_times: OpTimes, ids: Sequence[int], launch_s: float) -> 
 
 
 def _within_reach(op_times: OpTimes, ids: Sequence[int], won: Sequence[float], launch_s: float) -> list[float]:
-    """What of the seconds above good kernels can be saved: launches stay, and some ops always take as long."""
+    """The part of the seconds above good kernels that can be saved: launches remain, and some ops are as fast as such ops get."""
     spent_s, floor_s, launches, operations = op_times.spent_s, op_times.floor_s, op_times.launches, op_times.operations
     each = zip(won, at(floor_s, ids), at(spent_s, ids), strict=True)
     slow = [place for place, (left, floor, spent) in enumerate(each) if left and floor < GOOD * spent]
@@ -168,17 +168,17 @@ def _within_reach(op_times: OpTimes, ids: Sequence[int], won: Sequence[float], l
 
 
 def _is_usual(expected: Prediction | None) -> bool:
-    """Whether the bounds of ops like one are as close as such predictions get."""
+    """Whether a prediction has narrow bounds, so that its lower bound is what such ops reach."""
     return expected is not None and is_calibrated(expected) and expected.high_s < CLOSE * expected.time_s
 
 
 def _excess(spent: Iterable[float], least: Iterable[float]) -> list[float]:
-    """What each takes above the least it could."""
+    """The time of each op above its minimum."""
     return [left if (left := took - needed) > 0 else 0.0 for took, needed in zip(spent, least, strict=True)]
 
 
 def _avoidable_share(op_times: OpTimes, ids: Sequence[int], clock: Clock) -> float:
-    """The share of copies' time that could go: what they take above a good rate of their link, and what the rest of the time can hide."""
+    """The share of the copies' time that can be saved: time above a good rate of their link, and time that other work can hide."""
     spent, floor = _spent_and_floor(op_times, ids, clock)
     least = min(floor / OTHERWISE, spent)
     rest = max(clock.each_s * clock.parts - spent, 0.0)
@@ -216,21 +216,21 @@ def _merged(
     efficiency = percent(floor / spent) if spent else ""
     reach = "" if kind_name in ("host-copies", "latency") else f" at {efficiency} of the roofline"
     gaps = ", with the gaps between kernels" if gap_s else ""
-    told = f"{at_place(op_times, worst)}{subject(op_times, worst)} {_predicate(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
+    loss = f"{at_place(op_times, worst)}{subject(op_times, worst)} {_predicate(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
     if is_little:
-        message = f"{told} Such ops run no faster on this chip; only less work helps."
+        message = f"{loss} Such ops run no faster on this chip; only less work helps."
         scatters = categories_of(op_times, [max(worst, key=op_times.spent_s.__getitem__)]) == ["scatter"]
-        levers = OF_MOST.get((kind_name, "scatter"), ()) if scatters else ()  # another op in their place helps
+        levers = LEVERS_BY_CATEGORY.get((kind_name, "scatter"), ()) if scatters else ()  # replacing the op helps
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=levers)
     kind, then = fitting(kind_name, kind, op_times, ids, won), clock.after(saving.steps_s)
-    if kind_name == "host-copies":  # hidden behind other work: no less work
+    if kind_name == "host-copies":  # overlapped with other work, not removed
         without = f", {clock.without(spent)} without the copies" if saving.steps_s < spent - clock.notable_s else ""
         then = f"{clock.then(saving.steps_s)}{without}"
-    return with_saving(kind_name, kind, f"{told} {kind.change}: {then}.", worst, saving, clock)
+    return with_saving(kind_name, kind, f"{loss} {kind.change}: {then}.", worst, saving, clock)
 
 
 def _spent_and_floor(op_times: OpTimes, ids: Sequence[int], clock: Clock) -> tuple[float, float]:
-    """The seconds of some ops, and how much of them their work needs."""
+    """The seconds of some ops, and their minimum time."""
     spent, floor = at(op_times.spent_s, ids), at(op_times.floor_s, ids)
     if clock.shares:
         shares = [clock.share(id) for id in ids]
@@ -239,9 +239,9 @@ def _spent_and_floor(op_times: OpTimes, ids: Sequence[int], clock: Clock) -> tup
 
 
 def _most_first(ids: Sequence[int], seconds: Sequence[float]) -> list[int]:
-    """Ops by their seconds, the most first, those of equal time as they came."""
+    """Ops sorted by seconds, longest first; equal ones keep their order."""
     if len(ids) > MANY:
-        from ..columns.many_rows import longest_first  # numpy, which only very many ops need
+        from ..columns.many_rows import longest_first  # imports numpy, which only very many ops need
 
         return list(at(ids, longest_first(seconds)))
     return [ids[place] for place in sorted(range(len(ids)), key=seconds.__getitem__, reverse=True)]

@@ -1,8 +1,8 @@
-"""Kernel names and the order of launches: which launch of one recording is which of another.
+"""Kernel names and the order of launches: matching the launches of one recording with those of another.
 
-Tools spell one kernel in many ways. CUPTI writes ``void at::native::reduce_kernel<512, 1, …>(at::native::ReduceOp<…>)``, Nsight
-Compute ``void native::reduce_kernel<512, 1, …>(T3)``, a compiler numbers its fusions anew each time. `spellings` takes a name apart,
-from exact to loose, and `align` lays one sequence of launches along another.
+Tools spell one kernel in many ways. CUPTI writes ``void at::native::reduce_kernel<512, 1, …>(at::native::ReduceOp<…>)``, Nsight Compute
+``void native::reduce_kernel<512, 1, …>(T3)``, a compiler numbers its fusions anew each time. `spellings` returns a name in spellings from
+exact to loose, and `align` aligns two sequences of launches.
 
     >>> spellings("void at::native::fill<4, c10::BFloat16>(int, float)")
     ('void at::native::fill<4, c10::BFloat16>(int, float)', 'fill<4,BFloat16>', 'fill', 'fill')
@@ -17,8 +17,8 @@ from math import inf
 
 Grid = tuple[int, ...] | None
 
-# What it costs to leave the order of the profile: to skip launches there, or to go back to where it has been (a loop, the next step).
-# Going on to the next launch is free, so long stretches in order win over scattered matches.
+# Costs of deviating from the profile's order: skipping launches, or going back (a loop, the next step). The next launch in order costs
+# nothing, so long runs in order win over scattered matches.
 SKIP, BACK = 2, 3
 
 _ANONYMOUS = r"(?:\(anonymous namespace\)|<unnamed>|\(anonymous class\))(?:::)?"
@@ -68,16 +68,16 @@ def _demangled(name: str) -> str:
 
 
 def align(launches: Sequence[tuple[str, Grid]], uses: Sequence[tuple[str, Grid]]) -> list[int | None]:
-    """For each launch the place of its kernel among ``uses``, or ``None``: the assignment that follows their order best.
+    """For each launch the index of its kernel in ``uses``, or ``None``: the assignment that follows their order best.
 
     ``uses`` are the kernels of a program in order, each once; launches may run through them several times, begin or end anywhere, and
     miss some. Candidates are the uses with the closest spelling, of the same grid if there are such. The cheapest path through the
     candidates wins: the next use in order costs 0, a later one `SKIP`, an earlier or the same one `BACK`.
     """
     candidates = _candidates(launches, uses)
-    # Only uses that some launch may be are steps of the path: memsets and what was not counted do not break the order.
+    # Only uses that match some launch are part of the path: memsets and uncounted kernels do not break the order.
     steps = {place: rank for rank, place in enumerate(sorted({place for some in candidates for place in some}))}
-    path: list[tuple[list[int], list[int]]] = []  # for each launch that has candidates: they, and where each came from
+    path: list[tuple[list[int], list[int]]] = []  # for each launch with candidates: the candidates, and the predecessor of each
     ranks: list[int] = []
     costs: list[float] = []
     for some in candidates:
@@ -93,7 +93,7 @@ def align(launches: Sequence[tuple[str, Grid]], uses: Sequence[tuple[str, Grid]]
 
 
 def _advance(before: list[int], costs: list[float], now: list[int]) -> tuple[list[float], list[int]]:
-    """The cheapest way to each step of ``now`` (sorted), and from which place of ``before`` (sorted) it comes."""
+    """The cheapest cost of each candidate in ``now`` (sorted), and the index of its predecessor in ``before`` (sorted)."""
     cheapest_until: list[tuple[float, int]] = []
     best = (inf, 0)
     for place, cost in enumerate(costs):
@@ -123,7 +123,7 @@ def _advance(before: list[int], costs: list[float], now: list[int]) -> tuple[lis
 
 
 def _walk_back(path: list[tuple[list[int], list[int]]], costs: list[float]) -> list[int]:
-    """The places along the cheapest path, first launch first."""
+    """The indices along the cheapest path, first launch first."""
     if not path:
         return []
     at = min(range(len(costs)), key=costs.__getitem__)
@@ -135,7 +135,7 @@ def _walk_back(path: list[tuple[list[int], list[int]]], costs: list[float]) -> l
 
 
 def _candidates(launches: Sequence[tuple[str, Grid]], uses: Sequence[tuple[str, Grid]]) -> list[list[int]]:
-    """For each launch the places of the uses it may be, in order."""
+    """For each launch the indices of the uses that match it, in order."""
     spelled: list[dict[str, list[int]]] = [{}, {}, {}, {}]
     for place, (name, _) in enumerate(uses):
         for table, spelling in zip(spelled, spellings(name), strict=True):

@@ -1,4 +1,4 @@
-"""Losses of very many ops, computed in columns with numpy; equal to `losses.split_losses`, which takes them one by one."""
+"""Losses of very many ops, computed in columns with numpy; equal to `losses.split_losses`, which handles ops one by one."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,7 @@ def split_loss_columns(
     wall_s: float,
     busy_s: float | None,
 ) -> Losses:
-    """What `split_losses` finds of ops in columns; ``needed_s`` has, by their places, those of which not everything was needed."""
+    """The result of `split_losses` for ops in columns; ``needed_s`` has, by index, the ops of which not all work was needed."""
     busy, share = busy_share(spent := sum(seconds), wall_s, busy_s)
     mine = np.array(seconds) * share
     ran = np.minimum(floor_s, mine)
@@ -24,7 +24,7 @@ def split_loss_columns(
         needed[place] = min(least, needed[place])
     codes = {name: code for code, name in enumerate(CAUSES)}
     each = np.array(list(map(codes.__getitem__, cause)), dtype=np.intp)
-    # These sums add one after the other, as a loop does.
+    # These sums add in order, like a loop, so that the results are identical.
     lost = dict(zip(CAUSES, np.bincount(each, mine - ran, len(CAUSES)).tolist(), strict=True))
     nothing = np.zeros(len(mine), dtype=np.intp)
     at_roof, unneeded = (np.bincount(nothing, one, 1).tolist()[0] for one in (needed, ran - needed))

@@ -1,12 +1,12 @@
 """Losses: the time of a program beyond the minimum time of its ops, by cause.
 
-An op occupies its device for its self time s. Of that, min(s, minimum time of its needed work) is needed; what the rest of its work would
-take at its roof is lost as unneeded, and the time above that by the bound of the op:
+An op occupies its device for its self time s. Of that, min(s, minimum time of its needed work) is needed; the minimum time of the rest of
+its work is lost as unneeded, and the time above that is lost to a cause that depends on the op's bound:
 
     memory          memory-bound
     compute         compute-bound
     communication   communication-bound
-    latency         latency-bound, or no work on any unit: control flow, waiting
+    latency         latency-bound, or no work on any unit: control flow, waits
     unpriced        its cost is not fully known, or no unit it uses has a known rate: the rest may be lost or needed
     idle            wall time in which nothing ran: wall − busy
     unneeded        minimum time of work that the model did not need: recomputed, masked, padded, …
@@ -30,9 +30,9 @@ CAUSES = (MEMORY, COMPUTE, COMMUNICATION, LATENCY, UNPRICED, IDLE, UNNEEDED)
 
 
 class OpLoss(NamedTuple):
-    """The self time of an op, the minimum time of its work, and the cause that the rest is lost to.
+    """The self time of an op, the minimum time of its work, and the cause to which the rest is lost.
 
-    ``needed_s`` is the least that the work the model needed would take, where that is less than all of it.
+    ``needed_s`` is the minimum time of its needed work, where not all of it was needed.
     """
 
     seconds: float
@@ -49,14 +49,14 @@ class Losses(Struct, frozen=True):
 
 
 def cause(placement: Placement, *, priced: bool = True) -> str:
-    """What the time of an op above its floor is lost to."""
+    """The cause to which an op's time above its minimum is lost."""
     if not priced or (placement.unrated and placement.unit is None):
         return UNPRICED
     return cause_of(placement.bound)
 
 
 def cause_of(bound: str | None) -> str:
-    """What the time of a priced op above its floor is lost to, by its bound."""
+    """The same for an op of known cost, by its bound."""
     if bound is None or bound == LATENCY:
         return LATENCY
     resource = named(bound)
@@ -68,10 +68,10 @@ def split_losses(
 ) -> Losses:
     """A wall time split into minimum time and losses; ``losses`` are those of the ops, as `OpLoss`.
 
-    Self times of one stream sum to its busy time. Where streams overlap they sum to more than the busy time, and each op's is taken
-    in proportion, so that nothing is lost twice. Where they sum to less, the difference is unpriced: what ran is not known, unless these
-    are all the ops (``is_all``) and only their parts in a step are not known so exactly. Without a busy time (a source that has no clock)
-    it is their sum. Neither is ever more than the wall time.
+    Self times of one stream sum to its busy time. Where streams overlap they sum to more than the busy time, and each op's is taken in
+    proportion, so that nothing is lost twice. Where they sum to less, the difference is unpriced, because it is not known what ran; unless
+    these are all the ops (``is_all``) and only their parts in a step are inexact. Without a busy time (a source that has no clock) it is
+    their sum. Neither is ever more than the wall time.
     """
     ops = list(losses)
     spent = sum([seconds for seconds, _, _, _ in ops])
@@ -88,7 +88,7 @@ def split_losses(
 
 
 def busy_share(spent_s: float, wall_s: float, busy_s: float | None, *, is_all: bool = False) -> tuple[float, float]:
-    """The busy time of ops, and the share of their self times that is in it."""
+    """The busy time of ops, and its ratio to the sum of their self times."""
     busy = min(spent_s if busy_s is None else busy_s, wall_s)
     share = busy / spent_s if spent_s else 1.0
     return busy, 1.0 if share > 1.0 and not is_all else share

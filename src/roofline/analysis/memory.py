@@ -12,12 +12,12 @@ KIND = "out-of-memory"
 
 
 def with_capacity(memory: PeakMemory | None, machine: Machine) -> PeakMemory | None:
-    """The peak memory of a program with the capacity of a machine's main memory beside it."""
+    """The peak memory of a program, with the capacity of the machine's main memory."""
     return None if memory is None else replace(memory, capacity_bytes=machine.capacity())
 
 
 def out_of_memory(memory: PeakMemory | None, machine: Machine) -> Finding | None:
-    """A program that needs more main memory than there is."""
+    """The finding about a program that needs more main memory than the machine has."""
     if memory is None or memory.fits or memory.capacity_bytes is None:
         return None
     message = (

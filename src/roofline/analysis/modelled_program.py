@@ -1,7 +1,7 @@
-"""The measured programs under roofline's own model of fusion, so that they compare with a function that was not compiled.
+"""The measured programs under roofline's own fusion model, so that they can be compared with a function that was not compiled.
 
-A compiler stores more than the model does, in layouts that the model does not know of. What its kernels took, over what the model
-expects of its own, says how much longer a function takes than the model expects of it.
+A compiler stores more than the model assumes, in layouts that the model does not have. The measured time of its kernels over the time that
+the model expects is applied to the expected time of the function.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from ..workload import Op, Recording, Step
 def modelled(
     measured: Recording, programs: Mapping[str, HloModule], steps: Sequence[Step], platform: Platform
 ) -> Iterator[tuple[Op, float]]:
-    """The ops that the model makes of the programs behind a profile, and how often one step runs each of these programs."""
+    """The ops of a profile's programs under the model, and how often one step runs each of these programs."""
     library = platform == "gpu"
     rules = replace(RULES[platform], copies=library, widens=library, repeats=True)
     for module in programs.values():
@@ -33,7 +33,7 @@ def modelled(
 
 
 def _without_control(module: HloModule) -> HloModule:
-    """A program without the order that its compiler gave to what does not depend on each other."""
+    """A program without the control dependencies that its compiler added between independent instructions."""
 
     def free(computation: Computation) -> Computation:
         return replace(computation, instructions=tuple(replace(one, control=()) if one.control else one for one in computation))
@@ -42,7 +42,7 @@ def _without_control(module: HloModule) -> HloModule:
 
 
 def share_of_step(op: Op, steps: Sequence[Step]) -> float:
-    """The part of an op's executions that one of these steps has on average."""
+    """The share of an op's executions that falls into one of these steps on average."""
     if not steps or not op.by_step or not op.time_s:
         return 1.0 / max(len(steps), 1)
     keys = {step.key for step in steps}

@@ -1,4 +1,4 @@
-"""Needed work: of what an op ran, how much the model needed, and which class the rest belongs to."""
+"""Needed work: how much of an op's work the model needed, and the class of the rest."""
 
 from msgspec import Struct
 
@@ -10,7 +10,7 @@ CLASSES = ("recomputed", "padded", "masked", "duplicated", "dense", "unused", "w
 
 
 class Needed(Struct, frozen=True):
-    """What the model needed of an op, over all its executions: its cost, the minimum time of that, and what else ran, by class.
+    """The needed work of an op over all its executions: its cost, its minimum time, and the unneeded work by class.
 
     ``unneeded`` is in FLOP where the op has any that was not needed, else in bytes.
     """
@@ -21,9 +21,10 @@ class Needed(Struct, frozen=True):
 
 
 def needed(op: Op, floor_s: float, minimum_s: MinimumTimes) -> Needed | None:
-    """What of an op was needed; ``None`` where nothing says that anything was not.
+    """The needed work of an op; ``None`` where all of it was needed.
 
-    Several reasons may hold for one op: half of a product is masked, and all of it recomputed. Of each resource the least is needed.
+    Several reasons may apply to one op: half of a product is masked, and all of it is recomputed. For each resource, the smallest needed
+    amount counts.
     """
     reasons = [one for one in op.avoidable if one.unneeded]
     if not reasons:

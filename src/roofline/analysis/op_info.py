@@ -16,7 +16,7 @@ from .program_points import amounts, known_parts, number
 
 
 def op_info(one: Placed, rank: int, needed: Needed | None = None) -> OpInfo:
-    """The row of an op that was placed, the ``rank``-th longest, and what of it the model needed."""
+    """The row of a placed op with its rank by time and its needed work."""
     op, placement = one.op, one.placement
     flops, compute = op.cost.flops, placement.compute
     return OpInfo(
@@ -68,7 +68,7 @@ def op_info(one: Placed, rank: int, needed: Needed | None = None) -> OpInfo:
 
 
 def by_shape(op: Op) -> dict[str, Number]:
-    """FLOP of a product or convolution and bytes of its arrays, from its sizes; of other ops the arrays they read and write."""
+    """FLOP of a product or convolution and bytes of its arrays, from its sizes; for other ops the arrays they read and write."""
     if isinstance(op.operation, Product):
         product, count = op.operation, float(op.count)
         moved = product.bytes - float(product.widened)

@@ -1,4 +1,4 @@
-"""The rows of ops in columns, many at a time; see `op_info` for one, against which they are tested."""
+"""The rows of many ops at a time, from columns; equal to `op_info` of each op, which the tests check."""
 
 from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
@@ -10,7 +10,7 @@ from ..report import OpInfo
 from ..resource import HBM, Resource, named
 from .placed_ops import PlacedOps
 
-# The fields that are columns already.
+# The fields that exist as columns already.
 _KNOWN = (
     *("id", "rank", "name", "category", "module", "scope", "location", "phase", "label", "count", "kernels", "time_s", "self_time_s"),
     *("flops", "dtype", "floor_s", "bound", "lost_s", "roofs", "notes"),
@@ -19,7 +19,7 @@ _SECONDS = itemgetter(1)
 
 
 def plain_rows(placed: PlacedOps, ids: Sequence[int], field: Callable[[str], Any]) -> Iterator[OpInfo]:
-    """The rows of ops of which the columns say all (`PlacedOps.plain`), by their ids; ``field`` gives a field of all of them."""
+    """The rows of ops that are fully described by columns (`PlacedOps.plain`), by id; ``field`` returns one field of all of them."""
     columns = {name: field(name) for name in _KNOWN}
     works, moved, hops, seconds = (mappings(field(name), len(ids)) for name in ("work", "bytes", "hops", "times"))
     computes, units = at(placed.compute, ids), at(placed.unit, ids)
@@ -42,7 +42,7 @@ def plain_rows(placed: PlacedOps, ids: Sequence[int], field: Callable[[str], Any
         "ridge": [ridges[compute] for compute in computes],
         "attainable": [flop / floor_s if flop and unit else None for flop, floor_s, unit in zip(flops, floors, units, strict=True)],
         "serial_s": [None if floor_s is None else sum(each.values()) for floor_s, each in zip(floors, busy, strict=True)],
-        "expected_s": floors,  # nothing is corrected
+        "expected_s": floors,  # without corrections
         "efficiency": [floor_s / time_s if time_s and unit else None for floor_s, time_s, unit in zip(floors, times, units, strict=True)],
         "times": busy,
         "utilization": _over(busy, times),
@@ -54,13 +54,13 @@ def plain_rows(placed: PlacedOps, ids: Sequence[int], field: Callable[[str], Any
 
 
 def _main_memory(moved: Entries, count: int) -> list[float | None]:
-    """The bytes that each op moves over main memory, ``None`` where they are not wholly known."""
+    """The bytes that each op moves over main memory, ``None`` where they are not fully known."""
     over = [[0 if amount is ABSENT else amount for amount in each] for name, each in moved.items() if moves(named(name), HBM.name)]
     return [None if None in amounts else sum(amounts) for amounts in zip(*over, strict=True)] if over else [0] * count
 
 
 def _over(amounts: Sequence[dict[str, float]], times: Sequence[float | None]) -> list[dict[str, float]]:
-    """Amounts in each second of an op's time; none where that is unknown."""
+    """Amounts per second of each op's time; empty where the time is unknown."""
     return [{name: amount / time_s for name, amount in each.items()} if time_s else {} for each, time_s in zip(amounts, times, strict=True)]
 
 

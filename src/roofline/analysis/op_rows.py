@@ -1,4 +1,4 @@
-"""The rows of a report, one per op, longest first: few are made at once, very many each when it is read."""
+"""The rows of a report, one per op, longest first: a few ops get their rows at once, very many get each row when it is read."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -22,7 +22,7 @@ MEASURES = {"amounts": ("FLOP", "B", "hop"), "work": ("FLOP",), "bytes": ("B",),
 
 
 def rows_of(placed: PlacedOps, op_times: OpTimes) -> Sequence[OpInfo]:
-    """The ops of the report, longest first: by measured time, else by the floor; those of equal time as they came."""
+    """The ops of the report, longest first: by measured time, else by minimum time; equal ones keep their order."""
     weights = [floor if time_s is None else time_s for floor, time_s in zip(placed.floor_s, placed.time_s, strict=True)]
     order, ranks = _ranked(weights)
 
@@ -44,7 +44,7 @@ def rows_of(placed: PlacedOps, op_times: OpTimes) -> Sequence[OpInfo]:
 def _ranked(weights: Sequence[float]) -> tuple[list[int], list[int]]:
     """The ids of ops by their weights, largest first, and the rank of each."""
     if len(weights) > MANY:
-        from ..columns.many_rows import longest_first, ranks_of  # numpy, which only very many ops need
+        from ..columns.many_rows import longest_first, ranks_of  # imports numpy, which only very many ops need
 
         return (order := longest_first(weights)), ranks_of(order)
     order = sorted(range(len(weights)), key=weights.__getitem__, reverse=True)
@@ -55,7 +55,7 @@ def _ranked(weights: Sequence[float]) -> tuple[list[int], list[int]]:
 
 
 class _Fields:
-    """The fields of rows that are known without making them, by the ids of their ops; see `op_info` for the same of one."""
+    """The fields of rows that are available without making the rows, by op id; `op_info` has the same for one row."""
 
     def __init__(self, placed: PlacedOps, op_times: OpTimes, ranks: list[int]) -> None:
         self._placed, self._op_times = placed, op_times
@@ -103,13 +103,13 @@ class _Fields:
         return None
 
     def _amounts(self, ids: Sequence[int]) -> dict[Resource, list[Any]]:
-        """The amounts of some ops; several fields of the same rows are asked for one after another."""
+        """The amounts of some ops, cached, because several fields of the same rows are read one after another."""
         if self._last is None or self._last[0] is not ids:
             self._last = (ids, amounts_of(self._placed.ops, ids))
         return self._last[1]
 
     def _unpriced(self) -> list[int]:
-        """The ops that may have a known part of an amount that is not wholly known; those of columns have none."""
+        """The ops that may have partly known amounts; ops in columns have none."""
         return [] if isinstance(self._placed.ops, OpColumns) else [id for id, priced in enumerate(self._placed.priced) if not priced]
 
     def _label(self, ids: Sequence[int]) -> Iterator[str]:
@@ -140,10 +140,10 @@ class _Fields:
         for id, serial_s in zip(ids, self._serial_s(ids), strict=True):
             yield None if serial_s is None else self._placed.expected_s(self._placed.floor_s[id], serial_s)
 
-    def _of_needed(self, told: Callable[[Needed], Value], otherwise: Value) -> list[Value]:
-        """What is told of the needed work of each op, once for those that share it, as in equal layers."""
+    def _of_needed(self, get: Callable[[Needed], Value], otherwise: Value) -> list[Value]:
+        """``get`` applied to the needed work of each op, computed once for ops of equal layers; ``otherwise`` for ops without."""
         needed = self._op_times.needed
-        once = {id(one): told(one) for one in {id(one): one for one in needed.values()}.values()}
+        once = {id(one): get(one) for one in {id(one): one for one in needed.values()}.values()}
         made = [otherwise] * len(self._placed.ops)
         for place, one in needed.items():
             made[place] = once[id(one)]
@@ -155,7 +155,7 @@ def _numbers(amounts: list[Any]) -> list[Any]:
     kinds = {*map(type, amounts)}
     if kinds <= {float, type(ABSENT)}:
         return amounts
-    if kinds <= {int, type(ABSENT)}:  # as of programs, whose layers repeat few amounts
+    if kinds <= {int, type(ABSENT)}:  # as in programs, whose layers repeat few amounts
         known = {one: one if one is ABSENT else number(one) for one in {*amounts}}
         return list(map(known.__getitem__, amounts))
     return [one if type(one) is float or one is ABSENT else number(one) for one in amounts]

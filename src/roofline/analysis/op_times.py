@@ -1,4 +1,4 @@
-"""The times of ops: measured, minimum and expected, and what the time above the minimum is lost to."""
+"""The times of ops: measured, minimum and expected, and the cause to which the time above the minimum is lost."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -14,8 +14,7 @@ from .needed_work import Needed
 
 
 class OpTime(Struct, frozen=True):
-    """An op with its times: measured, minimum and expected, what the time above the minimum is lost to, what binds it, and what of it was
-    needed."""
+    """An op with its measured, minimum and expected time, the cause of its lost time, its bound unit, and its needed work."""
 
     id: int
     op: Op
@@ -29,10 +28,10 @@ class OpTime(Struct, frozen=True):
 
 
 class OpTimes:
-    """The times of all ops, in columns, by id; ``needed`` and ``predicted`` have only those of which something is known.
+    """The times of all ops, in columns, by id; ``needed`` and ``predicted`` have entries only for some ops.
 
-    ``own_s`` is the seconds that an op kept its device busy: its self time, where the source tells nested ops apart. ``spent_s`` is the
-    same; without times, its minimum, and `exposed` to the clock where ops overlap.
+    ``own_s`` is the seconds that an op kept its device busy: its self time, where the source has nested ops. ``spent_s`` is the same, or
+    without times the minimum, scaled by `exposed` where ops overlap.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class OpTimes:
         self.spent_s = [floor if seconds is None else seconds for seconds, floor in zip(selfs, floor_s, strict=True)]
 
     def exposed(self, share: float) -> "OpTimes":
-        """The same ops, of whose self times the clock shows this share."""
+        """The same ops with ``spent_s`` scaled to the share of self times that is visible on the wall clock."""
         found = OpTimes(self.ops, self.floor_s, self.cause, self.unit, self.needed, self.predicted)
         found.spent_s = [seconds * share for seconds in self.spent_s]
         return found
@@ -80,7 +79,7 @@ class OpTimes:
         return map(self.__getitem__, range(len(self)))
 
     def words(self, name: str) -> list[str]:
-        """A field of each op that is a word."""
+        """A text field of each op."""
         if name not in self._words:
             self._words[name] = column(self.ops, name)
         return self._words[name]
@@ -91,20 +90,20 @@ class OpTimes:
 
     @cached_property
     def operations(self) -> list[Operation | None]:
-        """What each is by its sizes."""
+        """Each op described by its sizes, where known."""
         return column(self.ops, "operation")
 
     @cached_property
     def launches(self) -> list[float]:
-        """How many launches the time of each is spread over."""
+        """The number of launches of each op."""
         return column(self.ops, "launches")
 
     @cached_property
     def multiplies(self) -> list[bool]:
-        """Whether each is a product, which a chip without a matrix unit runs on its vector unit."""
+        """Whether each op is a product, which on a chip without a matrix unit runs on the vector unit."""
         return multiplies(self.ops)
 
 
 def share_in_steps(op: Op, steps: Container[int | None]) -> float:
-    """The share of an op's time that lies in these steps."""
+    """The share of an op's time in these steps."""
     return min(sum([share.time_s for share in op.by_step if share.key in steps]) / op.time_s, 1.0) if op.time_s else 0.0

@@ -1,4 +1,4 @@
-"""Very many ops placed in columns with numpy, equal to `placement.place_op` of each."""
+"""Placement of very many ops in columns with numpy; equal to `placement.place_op` of each."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,14 +13,15 @@ from ..machine import Machine
 from ..resource import Resource
 from ..workload import Op
 
-_EXACT = 2**53  # whole numbers below it are the same as floats
+_EXACT = 2**53  # integers below it are exact as floats
 _INFINITE = float("inf")
-_BITS = 62  # resources that an integer has a bit for
+_BITS = 62  # bits of an integer that are used as flags for resources
 
 
 class Many(Struct, frozen=True, kw_only=True):
-    """The placements of many ops by their ids, in columns as `PlacedOps` has them. ``idle`` are ops that use nothing rated, ``alone`` those
-    that arrays cannot represent exactly and that are placed one by one.
+    """The placements of many ops by their ids, in columns as `PlacedOps` has them.
+
+    ``idle`` are ops that use no resource with a rate, ``alone`` those that arrays cannot represent exactly and that are placed one by one.
     """
 
     floor_s: list[float]
@@ -35,7 +36,7 @@ class Many(Struct, frozen=True, kw_only=True):
 
 
 def place_many(ops: Sequence[Op], machine: Machine) -> Many | None:
-    """Many ops on a machine, whose rates are corrected already; ``None`` where nothing can be placed from arrays."""
+    """Many ops on a machine with corrected rates; ``None`` where nothing can be placed from arrays."""
     resources, amounts, alone = _amounts(ops)
     ceilings = {row: ceiling for row, resource in enumerate(resources) if (ceiling := machine.resolve(resource))}
     rated = list(ceilings)
@@ -47,7 +48,7 @@ def place_many(ops: Sequence[Op], machine: Machine) -> Many | None:
     launches = np.array(column(ops, "launches"), dtype=np.float64)
     placed = place_columns(Columns(resources, amounts, np.zeros_like(amounts, dtype=np.bool_), time_s, timed, launches), machine)
     used = amounts > 0
-    alone |= used[rated].any(axis=0) & (placed.floor_s == 0)  # too little for a float
+    alone |= used[rated].any(axis=0) & (placed.floor_s == 0)  # underflow
     bits = (used[rated] * np.left_shift(1, np.array(rated))[:, None]).sum(axis=0)
     keys, key_of_each = np.unique(bits, return_inverse=True)
     roofs = [tuple(sorted({ceilings[row].resource.name for row in rated if key >> row & 1})) for key in keys.tolist()]
@@ -69,7 +70,7 @@ def place_many(ops: Sequence[Op], machine: Machine) -> Many | None:
 
 
 def _heaviest(resources: Sequence[Resource], amounts: Floats, rows: list[int], rate: Callable[[Resource], float]) -> list[Resource | None]:
-    """The arithmetic of each op that takes the most time."""
+    """The compute resource of each op that takes the most time."""
     if not rows:
         return [None] * amounts.shape[1]
     seconds = np.array([amounts[row] / rate(resources[row]) for row in rows])
@@ -103,7 +104,7 @@ def _amounts(ops: Sequence[Op]) -> tuple[tuple[Resource, ...], Floats, Bools]:
 
 
 def _is_plain(cost: Cost) -> bool:
-    """Whether arrays hold its amounts exactly."""
+    """Whether a float array represents the amounts of a cost exactly."""
     for _, amount in cost.amounts:
         if not (0 < amount < _INFINITE if type(amount) is float else type(amount) is int and 0 < amount < _EXACT):
             return False

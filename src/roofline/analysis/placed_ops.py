@@ -1,4 +1,4 @@
-"""Every op of a program on a machine: few are placed one by one, very many from arrays."""
+"""The ops of a program placed on a machine: one by one, or from arrays where there are very many."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -17,16 +17,16 @@ from .losses import UNPRICED, cause_of
 
 
 class PlacedOps:
-    """Ops on a machine, in columns by their ids; the whole placement of one is worked out when it is asked for.
+    """Ops placed on a machine, in columns by id; the full `Placement` of an op is computed on demand.
 
-    ``bound``, ``unit`` and ``floor_s`` are as of a placement, ``compute`` is its heaviest arithmetic, ``roofs`` the rated resources it ran
-    under; ``unrated`` has those that use resources without a known rate, ``blank`` those without a minimum. ``moved`` are ops whose bytes
-    a cache served, as they are counted now. ``times`` are seconds by unit, where there are very many ops.
+    ``bound``, ``unit`` and ``floor_s`` are as in a placement, ``compute`` is the compute resource that takes the most time, ``roofs`` the
+    rated resources used; ``unrated`` has the ops that use resources without a known rate, ``blank`` those without a minimum. ``moved`` are
+    ops whose bytes a cache served, with the corrected bytes. ``times`` are seconds by unit, where there are very many ops.
     """
 
     def __init__(self, ops: Sequence[Op], machine: Machine, corrections: Corrections) -> None:
         self.ops, self.machine = ops, corrections.lower(machine)
-        self._corrections = replace(corrections, sustained=None, communication=0.0)  # what is left to correct
+        self._corrections = replace(corrections, sustained=None, communication=0.0)  # the corrections that are not in the rates
         count = len(ops)
         self.floor_s: list[float] = [0.0] * count
         self.unit: list[str | None] = [None] * count
@@ -53,14 +53,14 @@ class PlacedOps:
         return Placed(id, op, self._alone.get(id) or self._placement_of(op))
 
     def plain(self, ids: Iterable[int]) -> list[int]:
-        """Those of some ops of which these columns say all: ops in columns that were placed from arrays, on rated resources alone."""
+        """The ops that are fully described by these columns: placed from arrays, with rated resources only."""
         if not isinstance(self.ops, OpColumns) or self._corrections != IDEAL:
             return []
         return [id for id in ids if id not in self._alone and id not in self.unrated]
 
     @property
     def causes(self) -> list[str]:
-        """What the time of each above its minimum is lost to."""
+        """The cause to which the time of each op above its minimum is lost."""
         known = {bound: cause_of(bound) for bound in {*self.bound}}
         if not self.unrated and all(self.priced):
             return list(map(known.__getitem__, self.bound))
@@ -70,7 +70,7 @@ class PlacedOps:
         ]
 
     def expected_s(self, floor_s: float, serial_s: float) -> float:
-        """The time to expect of an op after corrections."""
+        """The time of an op after corrections."""
         return self._corrections.expect(floor_s, serial_s, self.machine)
 
     def faster_than(self, share: float) -> list[int]:
@@ -94,13 +94,13 @@ class PlacedOps:
         return found
 
     def _too_fast_for_memory(self) -> list[int]:
-        """The ops that main memory cannot have served."""
+        """The ops that are too fast for main memory to have served their bytes."""
         origins = column(self.ops, "bytes_provenance")
         return [id for id in self.faster_than(TOLERANCE) if origins[id] in COUNTED] if {*COUNTED} & {*origins} else []
 
     def _place_many(self) -> Iterable[int]:
-        """Place from arrays what these hold exactly; gives the other ops."""
-        from .placed_columns import place_many  # numpy, which only very many ops need
+        """Place from arrays the ops that arrays represent exactly. Returns the other ops."""
+        from .placed_columns import place_many  # imports numpy, which only very many ops need
 
         found = place_many(self.ops, self.machine)
         if found is None:
@@ -111,7 +111,7 @@ class PlacedOps:
         return found.alone
 
     def _place(self, id: int) -> Op | None:
-        """Place an op by itself; gives it with its bytes on the cache that served them, if one did."""
+        """Place one op. Returns it with its bytes counted on the cache that served them, if one did."""
         op = self.ops[id]
         placement = self._placement_of(op)
         cached = with_cache_hits(op, placement)

@@ -1,8 +1,8 @@
 """Chains of small programs: kernels that pass arrays to each other through memory because each was compiled by itself.
 
-A program cannot be fused with another. Ops that take what others of the same step gave (arrays of the same shape and format, programs
-without products) would be one kernel in one program, which reads the first array and writes the last: of n executions in a row, the
-exchanged bytes of n − 1 are spared.
+A program cannot be fused with another. Ops that read arrays written by others of the same step (arrays of the same shape and format,
+programs without products) would be one kernel in one program, which reads the first array and writes the last: of n executions in a row,
+the exchanged bytes of n − 1 are saved.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ KIND = "unfused-chain"
 
 
 def programs_per_step(ops: Sequence[Op], steps: int) -> float:
-    """How many programs a step runs: each runs as often as the op that it runs least often."""
+    """How many programs a step runs: a program runs as often as its least frequent op."""
     runs: dict[str, float] = {}
     for module, count in zip(column(ops, "module"), column(ops, "count"), strict=True):
         if module:
@@ -31,7 +31,7 @@ def programs_per_step(ops: Sequence[Op], steps: int) -> float:
 
 
 def unfused_chains(op_times: OpTimes, ids: Sequence[int], steps: int) -> list[tuple[OpTime, Avoidable]]:
-    """The ops, of some of a run of so many steps, that exchange arrays with other programs, and what each would cost in one program."""
+    """The ops that exchange arrays with other programs, each with its cost in one program; ``steps`` is the number of steps."""
     ops = take(op_times.ops, ids)
     exchanging = list(compress(ids, column(ops, "takes")))
     candidates = [one for one in map(op_times.__getitem__, exchanging) if one.op.gives and one.cause == MEMORY]

@@ -1,4 +1,4 @@
-"""The time that findings refer to: per step where there are steps, else of the run; and what a change saves of it."""
+"""The time that findings refer to, per step where there are steps, else of the run; and the savings of changes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
@@ -13,17 +13,17 @@ from .idle_time import averaged
 from .op_times import OpTimes
 
 NOTABLE = 0.01  # of the time: smaller savings are not shown
-# Of the time: a few small kernels between large ones, or a layout that the compiler changes for a product, cost no less in another program.
+# Share of the time below which a loss is inherent: small kernels between large ones, layouts that the compiler changes for a product.
 INHERENT = 0.05
 
 
 class Clock(Struct, frozen=True, kw_only=True):
-    """The time that findings speak of.
+    """The time that findings refer to.
 
     ``whole_s`` is the run in device-seconds, or the minimum time of a program that did not run; ``each_s`` is one step on one device, or
-    the run on one, and there are ``parts`` of them. ``steps`` are the keys of the steps that the average is over, and findings speak of.
-    ``busy_s`` is the device-seconds of all parts in which anything ran. ``shares`` has how much of each op's time lies in those steps, by
-    its id. ``least_s`` is the minimum of one of the parts.
+    the run on one, and there are ``parts`` of them. ``steps`` are the keys of the averaged steps, to which findings refer. ``busy_s`` is
+    the device-seconds of all parts in which anything ran. ``shares`` is the share of each op's time in those steps, by id. ``least_s`` is
+    the minimum time of one part.
     """
 
     whole_s: float
@@ -50,7 +50,7 @@ class Clock(Struct, frozen=True, kw_only=True):
         return self.shares.get(id, 1.0)
 
     def exposed(self, op_times: OpTimes, ids: Sequence[int]) -> float:
-        """The share of these ops' self times that the clock shows: ops at the same time (streams, asynchronous copies) share it."""
+        """The share of these ops' self times that is visible on the wall clock: concurrent ops (streams, asynchronous copies) overlap."""
         if self.busy_s is None:
             return 1.0
         spent = self.spent(op_times, ids)
@@ -62,11 +62,14 @@ class Clock(Struct, frozen=True, kw_only=True):
         return sum([seconds * self.share(id) for id, seconds in zip(ids, spent, strict=True)] if self.shares else spent)
 
     def of(self, seconds: float) -> str:
-        """Some of the whole, in words: per step, on one device."""
+        """Seconds as words, with the time that they are part of: per step, on one device."""
         return f"{show(rounded(seconds / self.parts, 3), 's')} of {show(rounded(self.each_s, 3), 's')}{self.per}"
 
     def after(self, seconds: float) -> str:
-        """How long it takes without these seconds. A change that does less work can end below the minimum of the program as it is."""
+        """The time after these seconds are saved, as words.
+
+        A change that removes work can end below the minimum time of the program as written.
+        """
         below = ", below the minimum of the program as written" if self._without_s(seconds) < self.least_s else ""
         return f"{self.then(seconds)}{below}"
 
@@ -86,7 +89,7 @@ class Clock(Struct, frozen=True, kw_only=True):
 
 
 def clock_of(points: Sequence[Point], recorded: Iterable[Step]) -> Clock:
-    """The clock of a program: its average step where it has steps, else its run. Steps of the warm-up do not count."""
+    """The clock of a program: its average step where it has steps, else its run. Warm-up steps do not count."""
     keys = frozenset(step.key for step in averaged(recorded))
     whole = [point for point in points if point.infeed_outfeed]
     total = next(point for point in whole if point.scope == "total")
@@ -106,7 +109,7 @@ def clock_of(points: Sequence[Point], recorded: Iterable[Step]) -> Clock:
 
 
 def _busy(points: Iterable[Point]) -> float | None:
-    """The device-seconds in which anything ran; ``None`` where one of the points does not know it."""
+    """The device-seconds in which anything ran; ``None`` where it is not known for all points."""
     total = 0.0
     for point in points:
         if point.busy_s is None:
@@ -116,14 +119,14 @@ def _busy(points: Iterable[Point]) -> float | None:
 
 
 class Saving(Struct, frozen=True):
-    """What a change saves: in all of the run, and in its steps."""
+    """The seconds that a change saves, in the whole run and in its averaged steps."""
 
     whole_s: float
     steps_s: float
 
     @classmethod
     def of(cls, ids: Sequence[int], savings: Sequence[float], clock: Clock, more_s: float = 0.0) -> Self:
-        """What some ops save, each so much, and ``more_s`` in steps."""
+        """The sum of the ops' savings, plus ``more_s`` in steps."""
         whole = sum(savings) + more_s
         if not clock.shares:
             return cls(whole, whole)

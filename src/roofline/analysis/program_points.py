@@ -1,4 +1,4 @@
-"""Points: a program as a whole on the roofline: in total, by hardware counters, its average step, and each of its steps."""
+"""Points: the whole program on the roofline: in total, by hardware counters, its average step, and each of its steps."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ _EXACT_INT = 2**53  # beyond this a JSON reader may lose digits of an integer, s
 
 
 class _Work(Struct, frozen=True):
-    """What ran, what of it the model needed, the rest by class, and the FLOP as other counters count them."""
+    """The executed work, the needed work, the unneeded work by class, and the FLOP as other counters count them."""
 
     cost: Cost
     needed: Cost
@@ -31,13 +31,13 @@ class _Work(Struct, frozen=True):
     conventions: Mapping[str, Amount] = {}
 
 
-_StepWork = dict[tuple[tuple[int, float], ...], _Work]  # by what ran: steps repeat each other, and differ in their times
+_StepWork = dict[tuple[tuple[int, float], ...], _Work]  # by ops and counts, because most steps run the same work
 
 
 class _Part(Struct, frozen=True, kw_only=True):
-    """Some of a program's work on all devices, the sum of its ops' floors, the device-seconds it took, and where those went.
+    """A part of a program on all devices: its work, the sum of its ops' minimum times, its device-seconds, and the losses.
 
-    ``devices`` is how many devices shared it: seconds over it are wall time, the mean over devices.
+    ``devices`` is the number of devices that ran it: device-seconds over it are the mean wall time.
     """
 
     work: _Work
@@ -53,7 +53,7 @@ class _Part(Struct, frozen=True, kw_only=True):
 def points(recording: Recording, ops: OpTimes, machine: Machine, corrections: Corrections) -> tuple[Point, ...]:
     """The whole program, by the model and by counters where there are any, then its average step and every complete step.
 
-    Each stands with infeed and outfeed, and once more without them in a program that has any; what counters saw cannot be parted.
+    Each is given with infeed and outfeed, and in a program that has any, also without them, except for counters, which cannot be separated.
     """
     if not len(ops):
         return ()
@@ -75,7 +75,7 @@ def points(recording: Recording, ops: OpTimes, machine: Machine, corrections: Co
 
 
 def _is_attributed(recording: Recording) -> bool:
-    """Whether the ops account for all that ran."""
+    """Whether the ops account for all busy time."""
     cover = recording.coverage
     return cover.attributed_s is not None and bool(cover.busy_s) and cover.attributed_s >= (1 - ROUNDING) * (cover.busy_s or 0)
 
@@ -85,7 +85,7 @@ def _feeds(one: OpTime) -> bool:
 
 
 def _total(recording: Recording, every: OpTimes, whole: bool) -> _Part:
-    """All of it, or all but infeed and outfeed: the run on every device if the source has a clock, else the sum of the ops' times."""
+    """The whole program, with or without infeed and outfeed: wall time over all devices if the source has it, else the sum of op times."""
     fed_in = frozenset() if whole else {category for category in {*every.category} if feeds(category)}
     kept = [id for id, category in enumerate(every.category) if category not in fed_in] if fed_in else range(len(every))
     fed = 0.0 if whole else sum([seconds for seconds, category in zip(every.own_s, every.category, strict=True) if category in fed_in])
@@ -110,10 +110,10 @@ def _total(recording: Recording, every: OpTimes, whole: bool) -> _Part:
 
 
 def _losses(every: OpTimes, kept: Sequence[int], least: Mapping[int, float], wall_s: float, busy_s: float | None) -> Losses:
-    """Where the time of some ops went; ``least`` is what the needed work of an op takes, where that is less than all of it."""
+    """The losses of some ops; ``least`` is the minimum time of an op's needed work, where that is less than all of its work."""
     if len(kept) <= MANY:
         return split_losses(((every.own_s[id], every.floor_s[id], every.cause[id], least.get(id)) for id in kept), wall_s, busy_s)
-    from .loss_columns import split_loss_columns  # numpy, which only very many ops need
+    from .loss_columns import split_loss_columns  # imports numpy, which only very many ops need
 
     needed = {place: least[id] for place, id in enumerate(kept) if id in least} if least else {}
     return split_loss_columns(at(every.own_s, kept), at(every.floor_s, kept), at(every.cause, kept), needed, wall_s, busy_s)
@@ -124,7 +124,7 @@ def _less(seconds: float | None, fed_s: float) -> float | None:
 
 
 def _shares(ops: Iterable[OpTime]) -> dict[int, list[tuple[OpTime, Share]]]:
-    """What ran in each step."""
+    """The ops and counts of each step."""
     found: dict[int, list[tuple[OpTime, Share]]] = {}
     for one in ops:
         for share in one.op.by_step:
@@ -134,7 +134,7 @@ def _shares(ops: Iterable[OpTime]) -> dict[int, list[tuple[OpTime, Share]]]:
 
 
 def _step(shares: Iterable[tuple[OpTime, Share]], step: Step, whole: bool, done: _StepWork, is_all: bool) -> _Part:
-    """One step: each op by the share of its executions that fell into it, its self time by the share of its time."""
+    """One step: each op's work by the share of its executions in the step, its self time by the share of its time."""
     floors, fed, losses, kept = 0.0, 0.0, [], []
     for one, share in shares:
         own = one.own_s * (share.time_s / one.op.time_s) if one.op.time_s else 0.0
@@ -158,13 +158,13 @@ def _step(shares: Iterable[tuple[OpTime, Share]], step: Step, whole: bool, done:
         busy_s=busy,
         losses=None if wall is None else split_losses(losses, wall, busy, is_all=is_all),
         devices=devices,
-        slowest_s=None if fed else step.slowest_s,  # which device spent how much on infeed and outfeed is not known
+        slowest_s=None if fed else step.slowest_s,  # infeed and outfeed time per device is not known
         span_s=_less(step.span_s, fed / devices),
     )
 
 
 def _work(ran: Sequence[tuple[Op, Needed | None, float]]) -> _Work:
-    """What so many executions of these ops ran, and what of it was needed, where that is less."""
+    """The work of these executions of ops, and the needed work where that is less."""
     whole = [(_directed(op), count, op.count) for op, _, count in ran]
     done = _sum(whole)
     conventions: dict[str, Amount] = {}
@@ -183,15 +183,15 @@ def _work(ran: Sequence[tuple[Op, Needed | None, float]]) -> _Work:
 
 
 def _whole_work(ops: OpTimes, kept: Sequence[int]) -> _Work:
-    """What all executions of some ops ran."""
-    if isinstance(ops.ops, OpColumns):  # of which all was needed
+    """The work of all executions of some ops."""
+    if isinstance(ops.ops, OpColumns):  # all of their work is needed
         cost = ops.ops.total(kept)
         return _Work(cost, cost)
     return _work([(op, ops.needed.get(id), op.count) for id, op in zip(kept, at(ops.ops, kept), strict=True)])
 
 
 def _sum(parts: Sequence[tuple[Cost, float, float]]) -> Cost:
-    """The sum of costs, of each the part that so many of so many executions are. Equal ones, as of equal layers, are added at once."""
+    """The sum of costs, each scaled by a number of executions over another. Equal ones, as of equal layers, are added at once."""
     amounts: dict[str, Amount] = {}  # by the name of the resource
     unknown: set[Resource] = set()
     for (cost, count, of), times in _repeated(parts):
@@ -204,7 +204,7 @@ def _sum(parts: Sequence[tuple[Cost, float, float]]) -> Cost:
 
 
 def _repeated(parts: Sequence[tuple[Cost, float, float]]) -> Iterable[tuple[tuple[Cost, float, float], int]]:
-    """Parts of costs, and how often there is each. Sums of floats depend on their order: such parts stay as they came."""
+    """Parts of costs with their multiplicity. Sums of floats depend on the order, so those parts keep theirs."""
     keys = [id(cost) if count == of else (id(cost), count, of) for cost, count, of in parts]
     first = dict(zip(keys, parts, strict=True))
     if any(isinstance(amount, float) for cost, _, _ in first.values() for _, amount in cost.amounts):
@@ -213,7 +213,7 @@ def _repeated(parts: Sequence[tuple[Cost, float, float]]) -> Iterable[tuple[tupl
 
 
 def _directed(op: Op) -> Cost:
-    """The cost of a copy over the host's bus on one direction of it: the two directions do not wait for each other."""
+    """The cost of a copy over the host's bus, counted on one of its directions, which work independently."""
     if not op.towards:
         return op.cost
     amounts = {resource: amount for resource, amount in op.cost.items() if resource != PCIE}
@@ -278,7 +278,7 @@ def _hardware(recording: Recording, total: _Part, machine: Machine, corrections:
 
 
 def _measured(busy: Mapping[str, float], total: _Part) -> Point:
-    """The law read backwards: a unit that was busy for a share of the time needs that much of it. Amounts stay unknown."""
+    """The point from measured utilization: a unit that was busy for a share of the time needs that time. Amounts stay unknown."""
     assert total.time_s is not None
     wall = total.time_s / total.devices
     times = {unit: share * wall for unit, share in busy.items()}
@@ -299,7 +299,7 @@ def _measured(busy: Mapping[str, float], total: _Part) -> Point:
 
 
 def _point(scope: str, step: int | None, part: _Part, machine: Machine, corrections: Corrections, whole: bool) -> Point:
-    # A whole program that no unit is rated for is an error; a step of one is not.
+    # If no unit has a rate, that is an error for the whole program, but not for a step.
     cost = part.work.cost
     found = (place if scope == "total" else place_op)(cost, machine, part.time_s, corrections)
     return Point(
@@ -350,7 +350,7 @@ def amounts(cost: Cost, measure: str) -> Amounts:
 
 
 def known_parts(cost: Cost) -> dict[str, float]:
-    """The known part of each amount that is not wholly known."""
+    """The known part of each amount that is not fully known."""
     return {resource.name: number(amount) or 0 for resource, amount in cost.amounts if resource in cost.unknown} if cost.unknown else {}
 
 

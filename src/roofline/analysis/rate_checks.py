@@ -1,7 +1,8 @@
-"""The fourth and fifth acceptance checks: what the machine's rates say of thresholds, against what the chip's datasheet says.
+"""The fourth and fifth acceptance checks: thresholds computed from the machine's rates, compared with those of the chip's datasheet.
 
-With weights of half the width, a product becomes compute-bound at half the batch; with both halved, it stays where it was on chips that
-compute twice as fast then. Two chips that share the contracted dimension D become compute-bound at D = 2 x peak / link.
+With weights of half the width, a product becomes compute-bound at half the batch; with both operands halved, the threshold stays the same
+on chips that compute twice as fast in that format. Two chips that split the contracted dimension D become compute-bound at D = 2 x peak /
+link.
 """
 
 from collections.abc import Iterator
@@ -36,16 +37,16 @@ def format_thresholds(report: Report) -> AcceptanceCheck:
     wide = next((name for name in WIDE if name in rates), None)
     problems = list(_wrong_peaks(report.machine, chip)) if chip else []
     if wide is None or "hbm" not in rates:
-        return made_check(FORMATS, "thresholds of the datasheet", "no rates in 16 bits", problems, told=bool(problems))
+        return made_check(FORMATS, "thresholds of the datasheet", "no rates in 16 bits", problems, checked=bool(problems))
     narrow = next((name for name in NARROW if name in rates), None)
     saw = _thresholds(rates, wide, narrow)
-    told = f"compute-bound from a batch of {plain(saw[0], 3)}, {plain(saw[1], 3)} with 8-bit weights"
-    told += f", {plain(saw[2], 3)} all in 8 bits" if saw[2] else ""
+    found = f"compute-bound from a batch of {plain(saw[0], 3)}, {plain(saw[1], 3)} with 8-bit weights"
+    found += f", {plain(saw[2], 3)} all in 8 bits" if saw[2] else ""
     if chip is None:
-        return made_check(FORMATS, "the weights' width to halve the threshold", told, problems, ("no datasheet to compare with",))
+        return made_check(FORMATS, "the weights' width to halve the threshold", found, problems, ("no datasheet to compare with",))
     paper = _thresholds({str(one.resource): one.rate for one in chip.ceilings}, wide, narrow)
     expected = f"about {plain(paper[0], 3)} and {plain(paper[1], 3)}" + (f", and {plain(paper[2], 3)} all in 8 bits" if paper[2] else "")
-    return made_check(FORMATS, f"{expected} ({chip.name}'s datasheet)", told, problems)
+    return made_check(FORMATS, f"{expected} ({chip.name}'s datasheet)", found, problems)
 
 
 def distributed_flip(report: Report) -> AcceptanceCheck:
@@ -78,7 +79,7 @@ def distributed_flip(report: Report) -> AcceptanceCheck:
                 message = f"{link}: {show(rates[link], 'B/s')}, but {chip.name} has {show(paper.rate, 'B/s')} per link and direction"
                 problems.append(Problem(input="communication", message=message))
     notes = ("one device: nothing is exchanged",) if devices <= 1 and not exchanges else ()
-    return made_check(DISTRIBUTED, expected, saw, problems, notes, told=bool(exchanges) or bool(problems) or devices > 1)
+    return made_check(DISTRIBUTED, expected, saw, problems, notes, checked=bool(exchanges) or bool(problems) or devices > 1)
 
 
 def _datasheet(machine: MachineInfo) -> Machine | None:
@@ -98,13 +99,13 @@ def _rates(machine: MachineInfo) -> dict[str, float]:
 
 
 def _thresholds(rates: dict[str, float], wide: str, narrow: str | None) -> tuple[float, float, float | None]:
-    """Batches: a product of a batch B reads its weights once, 2B FLOP per weight of so many bytes."""
+    """Threshold batches: a product of batch B reads its weights once and does 2B FLOP per weight."""
     ridge = rates[wide] / rates["hbm"]
     return ridge, ridge / 2, rates[narrow] / rates["hbm"] / 2 if narrow and narrow in rates else None
 
 
 def _wrong_peaks(machine: MachineInfo, chip: Machine) -> Iterator[Problem]:
-    """Compute and memory rates that are not the datasheet's: those of another format above all."""
+    """Compute and memory rates that differ from the datasheet's, usually because they are those of another format."""
     for one in machine.ceilings:
         paper = chip.ceiling(one.resource)
         if paper is None or _is_measured(machine, one.resource) or _near(one.rate, paper.rate) or _is_scaled(one):

@@ -4,12 +4,12 @@ from ..operation import GATHERED, INTERLEAVED
 
 REACHABLE = {"hbm": 0.9, "matrix": 0.8, "vector": 0.7}
 # Fused attention waits for its softmax, a convolution gathers its windows, a sort passes over its keys many times, a Fourier transform
-# several times; the steps of a recurrent network, a factorisation or a solve wait for each other, whatever the chip could do meanwhile.
-# Compilers scatter element by element: on an H200 about 125 G of them a second, however they are sorted. Rows of 512 bytes at random
-# places are fetched at a quarter of the bandwidth, longer ones at up to three quarters. The windows of a pool overlap, and its gradient
-# looks for their maxima. A fused optimizer goes through lists of tensors of all sizes: on an H200 PyTorch's Adam moves 2.0 to 2.8 TB/s of
-# bf16 and 3.4 of fp32. Inductor's kernels compute functions (gelu, the exponentials of a softmax) whose FLOP no trace has: they move 2.0 to
-# 2.8 TB/s of bf16, and 1.3 where they reduce.
+# several times; the steps of a recurrent network, a factorisation or a solve depend on each other. Compilers scatter element by element: on
+# an H200 about 125 G of them a second, however they are sorted. Rows of 512 bytes at random places are fetched at a quarter of the
+# bandwidth, longer ones at up to three quarters. The windows of a pool overlap, and its gradient looks for their maxima. A fused optimizer
+# goes through lists of tensors of all sizes: on an H200 PyTorch's Adam moves 2.0 to 2.8 TB/s of bf16 and 3.4 of fp32. Inductor's kernels
+# compute functions (gelu, the exponentials of a softmax) whose FLOP no trace has: they move 2.0 to 2.8 TB/s of bf16, and 1.3 where they
+# reduce.
 OF_CATEGORIES = {
     "attention": 0.55,
     "convolution": 0.4,
@@ -27,12 +27,12 @@ OF_CATEGORIES = {
 }
 # Few channels keep a convolution from streaming: the first ones of image models reach 5 to 16% on an H200.
 OF_BOUND_CATEGORIES = {("convolution", "hbm"): 0.05}
-# Of a compiler's kernels: the levels of a scan over pairs, in one kernel, compute most elements several times.
+# For a compiler's kernels: an associative scan in one kernel computes most elements several times.
 OF_STREAMED = {GATHERED: OF_CATEGORIES["gather"], INTERLEAVED: 0.12}
 OTHERWISE = 0.85
-GOOD = 0.6  # of the roof: differences above that are the compiler's choice of kernel
-SEVERAL_KERNELS = frozenset(("sort", "scatter", "recurrent", "linear algebra"))  # in each op, one after the other
-SORT_LAUNCHES = 16  # that the passes of a sort take, however few its keys
+GOOD = 0.6  # of the roof: differences above it come from the compiler's choice of kernel
+SEVERAL_KERNELS = frozenset(("sort", "scatter", "recurrent", "linear algebra"))  # categories whose ops run several kernels in sequence
+SORT_LAUNCHES = 16  # least number of launches of a sort, however few its keys
 
 
 def reachable(category: str, unit: str | None) -> float:

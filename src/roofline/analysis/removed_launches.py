@@ -1,4 +1,4 @@
-"""Launches that a change removes: where the device waits for the host to launch kernels one by one, one kernel less is one wait less."""
+"""Launches that a change removes: where the device waits for each launch, removing a kernel also saves its wait."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,12 @@ DISPATCH = "idle-dispatch"
 
 
 def is_removed(kind: str, op_times: OpTimes, id: int) -> bool:
-    """Whether the change that a kind of finding asks for removes an op completely."""
+    """Whether the change that a kind of finding recommends removes an op completely."""
     return any(reason.kind == kind and reason.instead == NOTHING for reason in op_times.ops[id].avoidable)
 
 
 def with_removed_launches(found: Sequence[FindingDraft], op_times: OpTimes, ids: Sequence[int], clock: Clock) -> list[FindingDraft]:
-    """The findings; those about ops that a change removes get their share of the time waiting for launches, by number of launches."""
+    """The findings, where those that remove ops also save their share of the time waiting for launches, by number of launches."""
     waits = next((one for one in found if one.kind == DISPATCH and one.saved), None)
     counts = {id: op_times.launches[id] * clock.share(id) for id in ids} if waits is not None else {}
     every, left = sum(counts.values()), 1.0

@@ -1,9 +1,9 @@
-"""What if another program took the place of the one that was measured.
+"""What if another program replaces the measured one.
 
-Its ops are matched to the measured ones by scope and kind. A group that both have is anchored on its measured time, as an op that changes
-is; ops of a scope that was not there take what such ops take here, if any were measured; the others take their expected time. Where
-the other program is fused by roofline's model, so is the measured one for what is expected of it: what its compiler stores and copies
-beyond that is in the measured times, and goes over to the other.
+Its ops are matched to the measured ones by scope and kind. The time of a group that both have is scaled from its measured time, like that
+of a changed op; for ops of a new scope, from that of measured ops of the same kind, if any; other ops take their expected time. If the
+other program is fused by roofline's model, the expected time of the measured program uses the same model: the extra stores and copies of
+its compiler are in the measured times, and so are carried over.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,14 +27,14 @@ from .changes.changed_times import REFORMATTED, anchored, bounds
 from .expected_times import predict_op
 from .modelled_program import modelled, share_of_step
 
-TRANSPOSE = "transpose"  # what is taken element by element says nothing about other streams
-STREAMED = "streamed"  # kernels that stream: which of them a compiler makes one, each does otherwise
+TRANSPOSE = "transpose"  # elementwise transposes are not representative of other streaming kernels
+STREAMED = "streamed"  # streaming kernels, which every compiler fuses differently
 Kind = str
 Group = tuple[str, Kind]  # a scope and a kind of op
 
 
 class _Total(Struct):
-    """The ops of a group in one step: their measured and expected seconds."""
+    """The measured and expected seconds of a group's ops in one step."""
 
     measured_s: float = 0.0
     expected_s: float = 0.0
@@ -43,7 +43,7 @@ class _Total(Struct):
     formats: set[str] = field(default_factory=set)  # of products
 
     def add(self, found: Prediction, op: Op, times: float = 1.0) -> None:
-        """An op that is expected so many times."""
+        """Add an op that is expected to run ``times`` times."""
         self.family = found.family
         if isinstance(op.operation, Product):
             self.formats.add(op.operation.compute)
@@ -57,7 +57,7 @@ class _Total(Struct):
 
 
 class _Timed(Struct, frozen=True):
-    """An op of the other program: its seconds and their bounds, and those of its part of the measured group."""
+    """An op of the other program: its seconds with bounds, and its part of the measured group's seconds."""
 
     op: Op
     time_s: float
@@ -70,9 +70,9 @@ class _Timed(Struct, frozen=True):
 def replaced(
     measured: Recording, program: Recording, machine: Machine, name: str, programs: Mapping[str, HloModule] | None = None
 ) -> Report:
-    """The report on one step of another program, by the measured times of the one whose place it takes.
+    """The report on one step of another program, from the measured times of the one that it replaces.
 
-    ``programs`` are those that were measured, if the other one is fused by roofline's model and not compiled.
+    ``programs`` are the measured ones, if the other one is not compiled but fused by roofline's model.
     """
     steps = [step for step in measured.steps if step.steady and step.complete and step.followed] or list(measured.steps)
     before = _groups(measured, machine, steps, programs or {})
@@ -87,7 +87,7 @@ def replaced(
     report = assemble(after, machine)
     rows = tuple(_row(row, timed) for row in report.ops)
     low, high = bounds({place: (one.found.family, one.time_s, one.low_s, one.high_s) for place, one in enumerate(timed)})
-    if measured.steps:  # the device may wait less for the host, or longer
+    if measured.steps:  # the time that the device waits for the host may change
         waits = min(host_wait_s(measured), whole - busy)
         low, high = hypot(low, waits), hypot(high, waits, FIRST_WAIT_S)
     expected = Expected(time_s=whole, low_s=max(whole - low, 0.0), high_s=whole + high, evidence=_evidence(timed, before))
@@ -112,7 +112,7 @@ def _kind(op: Op) -> Kind:
 
 
 def _groups(measured: Recording, machine: Machine, steps: Sequence[Step], programs: Mapping[str, HloModule]) -> dict[Group, _Total]:
-    """The measured ops of one step by scope and kind, with what is expected of them; under the scope ``*`` all of a kind."""
+    """The measured ops of one step by scope and kind, with their expected times; scope ``*`` has all ops of a kind."""
     calibration = calibration_for(machine).for_kernels()
     devices = max(len(measured.devices), 1)
     found: dict[Group, _Total] = {}
@@ -139,7 +139,7 @@ def _groups(measured: Recording, machine: Machine, steps: Sequence[Step], progra
 
 
 def _anchored(ops: Iterable[Op], before: Mapping[Group, _Total], machine: Machine) -> tuple[list[_Timed], list[str]]:
-    """The ops with their times, and the names of those that nothing is known about."""
+    """The ops with their times, and the names of those without any."""
     calibration = calibration_for(machine).for_kernels()
     predictions = [(op, predict_op(op, machine, calibration)) for op in ops]
     after: dict[Group, _Total] = {}
@@ -163,7 +163,7 @@ def _anchored(ops: Iterable[Op], before: Mapping[Group, _Total], machine: Machin
 
 
 def _ratio(old: _Total, new: _Total) -> float:
-    """By how much ops of a group take longer than expected, judged by those that were measured."""
+    """The measured over expected time of a group."""
     if not new.expected_s or not old.expected_s:
         return 1.0
     doublings = abs(log2(new.expected_s / old.expected_s))
@@ -171,7 +171,7 @@ def _ratio(old: _Total, new: _Total) -> float:
 
 
 def _step(measured: Recording, steps: Sequence[Step]) -> tuple[float, float]:
-    """The seconds of the average step that was measured, and those it was busy, on one device; without steps of the whole."""
+    """The time and busy time of the average measured step on one device; of the whole run without steps."""
     times = [step.time_s for step in steps if step.time_s is not None]
     if times:
         busy = [step.busy_s for step in steps if step.busy_s is not None]
@@ -183,7 +183,7 @@ def _step(measured: Recording, steps: Sequence[Step]) -> tuple[float, float]:
 
 
 def _idle(measured: Recording, steps: Sequence[Step], more: float) -> tuple[IdleReason, ...]:
-    """The idle time of one step: that of dispatch shrinks as the device's work grows by ``more`` seconds, the other stays."""
+    """The idle time of one step: dispatch idle time shrinks as the device's work grows by ``more`` seconds, the rest stays."""
     devices, keys = max(len(measured.devices), 1), {step.key for step in steps}
     found = []
     for one in measured.idle:

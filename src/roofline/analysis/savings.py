@@ -1,4 +1,4 @@
-"""What a finding's saving means on the clock: device-seconds spread over devices and steps."""
+"""Savings of findings on the wall clock: device-seconds divided by devices and steps."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,7 +13,7 @@ def with_wall_clock(
 ) -> tuple[Finding, ...]:
     """Findings with their saving per device over the whole run, and per device and step where there are steps; most per step first.
 
-    Per step counts the part of the ops' time that lies in steps. ``time_s`` is that of each op, in the order of their ids.
+    Per step counts only the ops' time in steps. ``time_s`` is the time of each op, in the order of ids.
     """
     times = [seconds or 0.0 for seconds in time_s]
     in_steps = [0.0] * len(times)
@@ -28,7 +28,7 @@ def with_wall_clock(
         each, per_step = finding.saving_s / max(devices, 1), None
         if keys:
             whole = sum([times[op] for op in finding.ops])
-            share = sum([in_steps[op] for op in finding.ops]) / whole if whole else float(not finding.ops)  # idle time is of no op
+            share = sum([in_steps[op] for op in finding.ops]) / whole if whole else float(not finding.ops)  # idle time belongs to no op
             per_step = each * share / len(keys) if share else None
         if finding.saving_per_step_s is not None:
             per_step = finding.saving_per_step_s

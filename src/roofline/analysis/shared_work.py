@@ -11,7 +11,10 @@ KIND, CLASS = "duplicated-work", "duplicated"
 
 
 def with_shared_work(ops: Sequence[Op]) -> tuple[Op, ...]:
-    """The ops, those marked that compute what one of another program does in the same steps. The longer program keeps its own."""
+    """The ops, with those marked that compute the same as an op of another program in the same steps.
+
+    Ops of the longer program are not marked.
+    """
     alike: dict[str, list[int]] = {}
     times: dict[str, float] = {}
     for place, op in enumerate(ops):
@@ -31,10 +34,10 @@ def with_shared_work(ops: Sequence[Op]) -> tuple[Op, ...]:
 
 
 def _called(op: Op) -> str:
-    """A program as it is named, and where it is called."""
+    """A program's name, and where it is called."""
     return op.module.removeprefix("jit_") + (f" (called at {source_line(op.caller)})" if op.caller else "")
 
 
 def _runs(op: Op) -> list[tuple[int, float]]:
-    """How often an op runs in each step; in all where there are none."""
+    """How often an op runs in each step, or in total without steps."""
     return [(share.key, share.count) for share in op.by_step] or [(0, op.count)]

@@ -1,12 +1,12 @@
 """Stragglers: how the time of each op differs between devices and hosts, and which one delays the others.
 
-An op's time on a device is its mean over the executions there, so that devices which ran it more often compare. Devices that work in
-step wait for the slowest:
+An op's time on a device is its mean over the executions there, so that devices which ran it more often can be compared. Synchronized
+devices wait for the slowest:
 
     spread    slowest / median
     waiting   sum over devices of executions x (slowest − own)      in device-seconds
 
-In an exchange (a collective) it is the other way round: who comes last waits least, so the fastest is the one to look at.
+In a collective it is the other way round: the device that arrives last waits least, so the fastest one is the straggler.
 """
 
 import re
@@ -20,14 +20,14 @@ from ..units import percent, plain
 from .advice_kinds import KINDS
 
 KIND = "straggler"
-SLOWER = 1.05  # times the median: below that devices differ by chance
-CONSISTENT = 0.75  # of the time of ops: how much of it a straggler is the slower one in
-WAITS_LESS = 0.75  # of the median wait in exchanges: who waits less than that came late
+SLOWER = 1.05  # times the median: smaller differences are noise
+CONSISTENT = 0.75  # of the op time: a straggler is slower in at least this share
+WAITS_LESS = 0.75  # of the median wait in collectives: a device that waits less arrived late
 _EXCHANGE = re.compile(r"all-reduce|all-gather|reduce-scatter|all-to-all|collective|\bsend\b|\brecv\b|ragged")
 
 
 class Spread(Struct, frozen=True, kw_only=True):
-    """The time of one op on the devices (or hosts) that ran it: seconds an execution, and seconds waited over all of them."""
+    """The time of one op on the devices (or hosts) that ran it: seconds per execution, and seconds waited in total."""
 
     op: int
     name: str
@@ -55,12 +55,12 @@ def median(times: Sequence[float]) -> float:
 
 
 def is_exchange(op: OpInfo) -> bool:
-    """Whether devices meet in the op, and so wait there for each other."""
+    """Whether the op is a collective or a transfer between devices, in which they wait for each other."""
     return bool(_EXCHANGE.search(op.category)) or op.bound in (*SCALE_UP, "dcn")
 
 
 def spreads(ops: Iterable[OpInfo], shares: Iterable[DeviceShare], devices: Sequence[DeviceInfo], by: str = "device") -> tuple[Spread, ...]:
-    """How each op that several devices (or hosts) ran differs between them; the longest waits first."""
+    """The spread of each op that several devices (or hosts) ran; the longest waits first."""
     labels = _labels(devices, by)
     table = _table(shares, labels)
     found = []
@@ -89,7 +89,7 @@ def spreads(ops: Iterable[OpInfo], shares: Iterable[DeviceShare], devices: Seque
 
 
 def straggler(ops: Sequence[OpInfo], shares: Sequence[DeviceShare], devices: Sequence[DeviceInfo]) -> Finding | None:
-    """One host or device that is slower than the others throughout, or comes late to every exchange; hosts are looked at first."""
+    """The finding about one host, or else one device, that is slower than the others throughout, or late at every collective."""
     for by in ("host", "device"):
         labels = _labels(devices, by)
         if len(set(labels.values())) < 2:
@@ -102,7 +102,7 @@ def straggler(ops: Sequence[OpInfo], shares: Sequence[DeviceShare], devices: Seq
 
 
 def _slow(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, float]]], by: str) -> Finding | None:
-    """The place that takes longer in its own work."""
+    """The host or device that is slower in its own work."""
     mine = [op for op in ops if not is_exchange(op)]
     standing = _against_medians(mine, table)
     slow = {place: one for place, one in standing.items() if one.ratio >= SLOWER and one.slower >= CONSISTENT * one.seconds}
@@ -125,7 +125,7 @@ def _slow(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, f
 
 
 def _late(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, float]]], by: str) -> Finding | None:
-    """The place that is not slower in its own work, yet arrives last at collectives."""
+    """The host or device that is not slower in its own work, but arrives last at collectives."""
     meetings = [op for op in ops if is_exchange(op)]
     standing = _against_medians(meetings, table)
     if len(standing) < 2:
@@ -149,7 +149,7 @@ def _late(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, f
 
 
 class _AgainstMedian(Struct, frozen=True, kw_only=True):
-    """A device or host in ops that several ran: its seconds, what medians would take, and its seconds in ops where it is above them."""
+    """A device or host in ops that several ran: its seconds, the summed medians, and its seconds in ops above the median."""
 
     seconds: float
     expected: float
@@ -176,7 +176,7 @@ def _against_medians(ops: Iterable[OpInfo], table: Mapping[int, Mapping[str, tup
 
 
 def _labels(devices: Sequence[DeviceInfo], by: str) -> dict[int, str]:
-    """What each device is called: its own number, with its host where there are several, or its host."""
+    """The label of each device: its number, with its host where there are several, or only its host."""
     if by == "host":
         return {one.id: one.host for one in devices if one.host}
     several = len({one.host for one in devices}) > 1
@@ -184,7 +184,7 @@ def _labels(devices: Sequence[DeviceInfo], by: str) -> dict[int, str]:
 
 
 def _table(shares: Iterable[DeviceShare], labels: Mapping[int, str]) -> dict[int, dict[str, tuple[float, float]]]:
-    """Executions and seconds of each op in each place."""
+    """Executions and seconds of each op on each device or host."""
     table: dict[int, dict[str, tuple[float, float]]] = {}
     for share in shares:
         if share.device in labels:

@@ -16,12 +16,12 @@ WORDS = {
     "idle": "idle time",
     "unneeded": "work that was not needed",
 }
-CPU = "CPU"  # the name of a device that is the host itself
+CPU = "CPU"  # device name of a host CPU
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
 def summary(points: Sequence[Point], machine: MachineInfo, devices: Sequence[DeviceInfo], findings: Sequence[Finding]) -> str:
-    """How long a step or the program takes, its minimum time, what is lost to what, and the finding to start with."""
+    """The time of a step or of the program, its minimum time, the largest losses, and the first finding."""
     whole = [point for point in points if point.infeed_outfeed]
     point = next((p for p in whole if p.scope == "average"), None) or next((p for p in whole if p.scope == "total"), None)
     if point is None:
@@ -37,7 +37,7 @@ def summary(points: Sequence[Point], machine: MachineInfo, devices: Sequence[Dev
 
 
 def _minimum(point: Point, findings: Sequence[Finding]) -> str:
-    """The least time that the program could take, as far as the costs of its ops are known."""
+    """The minimum time of the program, as far as the costs of its ops are known."""
     assert point.time_s
     if point.at_roof_s is None:
         return ""
@@ -46,7 +46,7 @@ def _minimum(point: Point, findings: Sequence[Finding]) -> str:
         return f"; {least} is the minimum for its ops of known cost" if point.at_roof_s else "; its minimum is not known"
     best = next((finding for finding in findings if finding.saving_s), None)
     after_s = point.time_s - (best.saving_per_step_s or best.saving_per_device_s or best.saving_s or 0.0) if best else point.time_s
-    written = " as written" if after_s < point.at_roof_s else ""  # the first finding needs less work than that
+    written = " as written" if after_s < point.at_roof_s else ""  # the first finding reduces the work below that
     return f"; {least} is the minimum for this program{written}"
 
 
@@ -60,7 +60,7 @@ def _throughput(point: Point, devices: int, most: str = "") -> Iterable[str]:
 def _machines(machine: MachineInfo, devices: Sequence[DeviceInfo]) -> str:
     count, title = len(devices) or 1, machine.title or machine.name
     hosts = len({device.host for device in devices})
-    if hosts < len(devices) and all(device.name == CPU for device in devices):  # a process may divide its CPU
+    if hosts < len(devices) and all(device.name == CPU for device in devices):  # one CPU can be several devices
         return f"{_number(count)} devices of {_number(hosts)} {title}"
     return f"{_number(count)} {title}"
 

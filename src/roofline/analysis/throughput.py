@@ -1,4 +1,4 @@
-"""Throughput: how many tokens, samples or requests a program handles, from how many a step does."""
+"""Throughput: tokens, samples or requests per second, from how many a step handles."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ HOUR_S = parse("1 h", "s")
 
 
 def with_throughput(report: Report, per_step: Mapping[str, float]) -> Report:
-    """A report with the throughput of its steps, on all devices together, given how many of what one step handles.
+    """A report with the throughput of its steps on all devices together; ``per_step`` is how many tokens (samples, …) one step handles.
 
     A program that was not run is one step at its minimum time, so that its throughput is an upper bound.
     """
@@ -41,7 +41,7 @@ def with_throughput(report: Report, per_step: Mapping[str, float]) -> Report:
 
 
 def _seconds(point: Point, timed: bool) -> float | None:
-    """The time of a step: measured, or the least that a program takes."""
+    """The time of a step: measured, or the minimum of a program that was not run."""
     if timed:
         return point.time_s if point.scope in ("average", "step") else None
     if point.scope != "total":

@@ -1,7 +1,7 @@
 """The second acceptance check: measured times against [minimum, serial time], and against each other.
 
 No op can be faster than its minimum time; the serial time, of resources used one after the other at the rates that programs sustain, plus
-a launch for each kernel, bounds it from above within a factor. Times of steps, devices and ops have to add up.
+a launch for each kernel, bounds it from above within a factor. Times of steps, devices and ops must add up.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,24 +11,24 @@ from ..report import OpInfo, Report, StepInfo
 from ..units import percent, plain, show
 from .acceptance import TIMES, AcceptanceCheck, Problem, made_check
 
-BELOW, BELOW_SHARE = 0.98, 0.01  # of its minimum time; of the busy time that ops below it may hold
+BELOW, BELOW_SHARE = 0.98, 0.01  # of an op's minimum time; of the busy time that faster ops may take
 LONGEST = 3.0  # times the serial time, for the whole program
 SUSTAINED = 0.75  # of the rates
-CACHED = 1.1  # above the memory's rate: what a cache that holds the data explains
+CACHED = 1.1  # times the memory's rate: faster ops are explained by a cache that can hold their data
 CACHES = ("l2", "l3", "slc", "infinity_cache")
-MISSING = 0.001  # of the time of a profile's ops that the report's may lack
-ROUNDING = 0.02  # by which times that should be equal may differ
-STEP_APART, CPU_STEP_APART = 1.25, 1.5  # times the other steps' ratio of ops' time to busy time: how far kernels side by side vary it
-FITS = 0.005  # by how much the ratios differ at most in the right order of the steps
-SWAPPED, MOST_SWAPPED, TIMES_APART = 0.001, 0.01, 4  # and at least in a wrong one: so many times what they do in the right one
-COLD = 1.5  # times the later steps
+MISSING = 0.001  # of the time of a profile's ops that may be missing in the report
+ROUNDING = 0.02  # relative difference of times that should be equal
+STEP_APART, CPU_STEP_APART = 1.25, 1.5  # allowed factor between steps' ratios of op time to busy time, which concurrent kernels vary
+FITS = 0.005  # largest difference of the ratios for steps in the right order
+SWAPPED, MOST_SWAPPED, TIMES_APART = 0.001, 0.01, 4  # for swapped steps: least differences, and least factor over those in the right order
+COLD = 1.5  # times the later steps: a longer first step ran cold
 THOUSAND = (500.0, 2000.0)
-ALMOST_ALL, UNEXPLAINED = 0.9, 100.0  # of the busy time; times faster than allowed, which neither a cache nor a wrong count makes
+ALMOST_ALL, UNEXPLAINED = 0.9, 100.0  # of the busy time; times faster than allowed, which neither a cache nor a wrong count explains
 NAMED = 3
 
 
 def time_bounds(report: Report) -> AcceptanceCheck:
-    """Ops and the program between their bounds; steps and devices that add up."""
+    """Check that ops and the program are within their bounds, and that steps and devices add up."""
     timed = [op for op in report.ops if op.time_s and op.efficiency]
     busy = sum(op.weight_s for op in timed)
     is_estimated = _is_estimated(report)
@@ -38,7 +38,7 @@ def time_bounds(report: Report) -> AcceptanceCheck:
         f"and the program within {longest:g} times its serial time{' by estimated rates' if is_estimated else ''}"
     )
     if not timed or not busy:
-        return made_check(TIMES, expected, "no measured times", told=False)
+        return made_check(TIMES, expected, "no measured times", checked=False)
     below, excused = _below(report, timed)
     bounds = {op.id: (op.serial_s or 0.0) / SUSTAINED + _launches(op) * _launch(report) for op in timed}
     serial = sum(bounds.values())
@@ -75,7 +75,7 @@ def _launch(report: Report) -> float:
 
 
 def _below(report: Report, timed: Sequence[OpInfo]) -> tuple[list[OpInfo], list[str]]:
-    """Ops faster than their minimum, and why some of them are left out: a cache held their data, or their roof is an estimate."""
+    """Ops faster than their minimum, and why some of them are excused: a cache can hold their data, or their roof is an estimate."""
     provenance = {one.resource.partition("/")[0]: one.provenance for one in report.machine.ceilings}
     held = max((one.bytes for one in report.machine.capacities if one.level in CACHES), default=0.0)
     below, estimated, cached = [], [], []
@@ -99,7 +99,7 @@ def _below(report: Report, timed: Sequence[OpInfo]) -> tuple[list[OpInfo], list[
 
 
 def _too_fast(below: Sequence[OpInfo], share: float) -> Iterator[Problem]:
-    """One problem for each bound of ops that are faster than their minimum time, with its likely cause; the clock if no count is one."""
+    """One problem per bound of ops that are faster than their minimum time, with its likely cause: a wrong count, else the clock."""
     factor = median(op.efficiency or 1.0 for op in below)
     if share > ALMOST_ALL and factor > UNEXPLAINED:
         message = f"{_named(below)}: {plain(factor, 3)} times faster than their resources allow ({percent(share)} of the busy time)"
@@ -126,7 +126,7 @@ def _cause_of_speed(bound: str, factor: float) -> tuple[str, str]:
 
 
 def _too_slow(timed: Sequence[OpInfo], bounds: Mapping[int, float]) -> Iterator[Problem]:
-    """A program beyond its serial time: a few ops of which most of that comes, else the clock."""
+    """Why a program takes longer than its serial time: a few slow ops, else the clock."""
     ratio = sum(op.weight_s for op in timed) / sum(bounds.values())
     slow = sorted((op for op in timed if op.weight_s > LONGEST * bounds[op.id]), key=lambda op: -op.weight_s)
     others = [op for op in timed if op.weight_s <= LONGEST * bounds[op.id]]
@@ -143,7 +143,7 @@ def _too_slow(timed: Sequence[OpInfo], bounds: Mapping[int, float]) -> Iterator[
 
 
 def _missing_ops(report: Report) -> Iterator[Problem]:
-    """Time of the profile's ops that none of the report's has, or more than that."""
+    """Op time of the profile that is missing in the report, or op time beyond it."""
     busy, whole = sum(op.weight_s for op in report.ops if op.time_s), report.coverage.attributed_s
     if whole and busy < (1 - MISSING) * whole:
         many = len(report.input.devices) > 1
@@ -158,7 +158,7 @@ def _missing_ops(report: Report) -> Iterator[Problem]:
 
 
 def _steps(report: Report) -> Iterator[Problem]:
-    """Steps whose ops do not add up to their busy time as in the others, that last shorter than they are busy, or that ran cold."""
+    """Steps whose op times do not match their busy time as in other steps, that are shorter than their busy time, or that ran cold."""
     devices = max(1, len({share.device for share in report.by_device}) or len(report.input.devices))
     spent: dict[int, float] = {}
     for share in report.by_step:
@@ -170,7 +170,7 @@ def _steps(report: Report) -> Iterator[Problem]:
         usual, apart = median(ratios.values()), CPU_STEP_APART if on_cpu else STEP_APART
         ordered = [mine / theirs for mine, theirs in zip(sorted(spent[step] for step in busy), sorted(busy.values()), strict=True)]
         differ = max(ordered) / min(ordered) - 1
-        fits = not on_cpu and differ < FITS  # the same times in another order belong together
+        fits = not on_cpu and differ < FITS  # the same times fit in another order
         if fits:
             usual, apart = median(ordered), 1 + min(max(SWAPPED, TIMES_APART * differ), MOST_SWAPPED)
         odd = [step for step, ratio in ratios.items() if not usual / apart < ratio < usual * apart]
@@ -189,7 +189,7 @@ def _steps(report: Report) -> Iterator[Problem]:
 
 
 def _cold(report: Report) -> Iterator[Problem]:
-    """A first step that takes much longer on the device for its work than the later ones of its name."""
+    """A first step that takes much longer for its work than the later ones of its name."""
     least = {point.step: point.floor_s for point in report.points if point.step is not None and point.infeed_outfeed}
     named: dict[str, list[float]] = {}
     for one in report.steps:
@@ -202,7 +202,7 @@ def _cold(report: Report) -> Iterator[Problem]:
 
 
 def _devices(report: Report) -> Iterator[Problem]:
-    """As many devices as did any work, in the list and in the program's device-seconds."""
+    """Check the number of listed devices, and of devices in the program's device-seconds, against those that ran ops."""
     listed = {one.id for one in report.input.devices}
     working = {share.device for share in report.by_device}
     if listed and working and listed != working:

@@ -1,7 +1,8 @@
-"""The timeline: the seconds of each bucket of a device's time by cause, as `losses` takes a whole program apart.
+"""The timeline: the seconds of each bucket of a device's time by cause, like `losses` for a whole program.
 
 An op's self time in a bucket divides into minimum time, unneeded work and loss as all of its self time does. Ops of a bucket that are not
-listed one by one divide as such ops do in all buckets together, so a lane's sums are exact. What is left of a bucket is idle.
+listed individually are divided in the same proportions as such ops in all buckets together, so a lane's sums are exact. The rest of a
+bucket is idle.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,20 +14,20 @@ from .losses import CAUSES, IDLE, UNNEEDED, UNPRICED
 from .op_times import OpTime
 
 AT_ROOF = "at_roof"
-MOST_OPS, OPS_IN_ALL = 8, 64  # ops that a bucket lists, and that all devices' buckets of one time list together
-DIGITS = 4  # behind the first of a bucket's seconds: finer than any screen
+MOST_OPS, OPS_IN_ALL = 8, 64  # most ops listed per bucket, and per bucket over all devices
+DIGITS = 4  # digits after the first of a bucket's seconds: finer than any screen
 Split = Mapping[str, float]  # shares of an op's time: at the roof and by cause
 
 
 def timeline_info(lanes: Sequence[Lane], ops: Iterable[OpTime]) -> tuple[LaneInfo, ...]:
-    """The lanes by cause."""
+    """The lanes of a report, with seconds by cause."""
     splits = [_split(one) for one in ops]
     listed = max(1, min(MOST_OPS, OPS_IN_ALL // len({lane.device for lane in lanes})))
     return tuple(_lane(lane, splits, listed) for lane in lanes)
 
 
 def _split(one: OpTime) -> Split:
-    """How the time of an op divides."""
+    """The shares of an op's time by cause."""
     if not one.own_s:
         return {one.cause: 1.0}
     ran = min(one.floor_s, one.own_s)
@@ -77,7 +78,7 @@ def _lane(lane: Lane, splits: Sequence[Split], listed: int) -> LaneInfo:
 
 
 def _rounded(found: Mapping[str, float], length: float, digits: int) -> dict[str, float]:
-    """The parts of a bucket in short numbers; the largest takes up what the others lost or won by that, so that they sum to its length."""
+    """The parts of a bucket, rounded; the largest absorbs the rounding errors, so that they sum to its length."""
     largest = max(found, key=lambda part: found[part])
     parts = {part: rounded for part, seconds in found.items() if part != largest and (rounded := round(seconds, digits))}
     return {**parts, largest: round(length - sum(parts.values()), digits + 1)}

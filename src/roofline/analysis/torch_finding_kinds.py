@@ -1,4 +1,4 @@
-"""Kinds of findings in the words of PyTorch, for kinds whose usual words are those of JAX."""
+"""Kinds of findings with PyTorch's terms, where the default ones are those of JAX."""
 
 from msgspec.structs import replace
 
@@ -54,12 +54,12 @@ TORCH_LEVERS: dict[str, tuple[str, ...]] = {
     ),
     "communication": ("DistributedDataParallel(bucket_cap_mb=…, gradient_as_bucket_view=True)", "bf16 gradients: a communication hook"),
 }
-# Where the kernels are Inductor's.
+# For kernels of Inductor.
 TORCH_COMPILED: dict[str, tuple[str, ...]] = {
     "memory": ("torch.compile(mode='max-autotune'), which tries more kernels", _HALF),
     "latency": ("torch.compile(mode='reduce-overhead'), which replays the kernels of a step as a CUDA graph", "larger batches"),
 }
-# Where the ops run on the host itself, which has no kernels to launch and no graphs.
+# For ops on the host's CPU, where there are no kernel launches and no graphs.
 _FEWER_OPS = "torch.compile(model), which fuses operators and leaves out most of the Python between them"
 TORCH_CPU_LEVERS: dict[str, tuple[str, ...]] = {
     "latency": (_FEWER_OPS, _OPTIMIZER),
@@ -76,7 +76,7 @@ TORCH_CPU_WORDS = {
         (_FEWER_OPS, "fused or foreach optimizers; larger batches"),
     ),
 }
-# Where the sentence itself speaks of programs, which eager PyTorch has none of.
+# For sentences about programs, which eager PyTorch does not have.
 TORCH_WORDS = {
     "idle-dispatch": Kind(
         "the kernels that the host launches one by one, slower than the device runs them",
@@ -98,7 +98,7 @@ TORCH_WORDS = {
         levers=("torch.compile(model), or torch.compile of the function that calls them", _OPTIMIZER),
     ),
 }
-# Of the ops of one group within a kind.
+# For the ops of one group within a kind.
 TORCH_GROUPS = {
     ("unfused-chain", "optimizer"): Kind(
         "the optimizer, which runs many operators over all parameters",
@@ -134,7 +134,7 @@ TORCH_GROUPS = {
 
 
 def kinds_for(format: str, *, on_cpu: bool = False) -> dict[str, Kind]:
-    """The kinds of findings in the words of the framework that a recording comes from; of PyTorch on the CPU in words without kernels."""
+    """The kinds of findings in the terms of the recording's framework; for PyTorch on a CPU, without kernels and launches."""
     if format != "torch":
         return KINDS
     levers = {**TORCH_LEVERS, **TORCH_CPU_LEVERS} if on_cpu else TORCH_LEVERS

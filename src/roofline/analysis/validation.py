@@ -1,7 +1,7 @@
 """Validation: whether counts, peaks and times agree, by five acceptance checks.
 
-Each check says what it expected, what it saw, and which input is wrong where they differ: the bytes or FLOP of an op, the peak of another
-unit or format, communication that is missing, a time of the wrong clock. What cannot be checked is said, and fails nothing.
+Each check reports what it expected, what it found, and which input is wrong where they differ: the bytes or FLOP of an op, the peak of
+another unit or format, missing communication, a time of the wrong clock. A check that cannot be made says so and does not fail.
 """
 
 from collections.abc import Sequence
@@ -29,8 +29,8 @@ def validate(
 ) -> Validation:
     """Run the acceptance checks on a report, a recording, or the path of either: ``validate("run/").holds``.
 
-    Without a ``machine`` it is the report's, else the profile's own device. ``lever`` is the result of a lever test that was run, as
-    `roofline.jax.validate` runs it.
+    Without a ``machine`` it is the report's, else the profile's own device. ``lever`` is the result of a lever test, as run by
+    `roofline.jax.validate`.
     """
     if isinstance(source, Report):
         report = source
@@ -66,5 +66,5 @@ def _no_lever() -> AcceptanceCheck:
         "the time to follow the bound when the batch is doubled",
         "nothing was run",
         notes=("a lever test needs a program to run: roofline validate MODULE:FUNCTION --args …, on the device in question",),
-        told=False,
+        checked=False,
     )

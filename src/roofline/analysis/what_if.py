@@ -39,21 +39,21 @@ CANDIDATES = (
 )
 GRAPH = "graph"
 WORTH = 0.01  # of the time: changes that save less are not listed
-REMAINS = 0.1  # of idle time that a change removes, at most: a graph has to be launched too
-NEAR = 0.1  # of a time: a difference below that is told in percent
+REMAINS = 0.1  # of removed idle time: the most that may remain, because a graph has to be launched too
+NEAR = 0.1  # of a time: smaller differences are shown in percent
 UNCHANGED_SHARE = 5e-4
-REPEATS = 0.03  # of the device's time in a step, by which another recording of a program that was compiled anew differs
+REPEATS = 0.03  # of the device's time in a step: variation between recordings of a recompiled program
 SAME = "unchanged"
-UNTOLD = ", within the uncertainty of the prediction"
-UNCHANGED = "measured"  # the family of ops that keep their times
+WITHIN_UNCERTAINTY = ", within the uncertainty of the prediction"
+UNCHANGED = "measured"  # prediction family of unchanged ops
 EVIDENCE = "measured times of ops that stay, and predictions of those that change, anchored on their measured times"
 
 
 def what_if(source: Report | str | Path, changes: Sequence[str] | str, machine: Machine | str | None = None) -> Report:
-    """The report on a profile or program after changes, which are words: ``what_if("run.xplane.pb", "scale batch=x4 dtype fp8")``.
+    """The report on a profile or program after changes, given as text: ``what_if("run.xplane.pb", "scale batch=x4 dtype fp8")``.
 
-    Every ``time_s`` is predicted, with ``before_s`` beside it; the average step (or the whole) has a 90% interval as ``expected``. A
-    report stands for the file that it was made from.
+    Every ``time_s`` is predicted, ``before_s`` is the time before; the average step (or the whole run) has a 90% interval as ``expected``.
+    For a report, the file that it was made from is used.
     """
     words = changes.split() if isinstance(changes, str) else list(changes)
     before, chip = measured_source(source, machine)
@@ -68,7 +68,7 @@ def what_if(source: Report | str | Path, changes: Sequence[str] | str, machine: 
 
 
 def measured_source(source: Report | str | Path, machine: Machine | str | None = None) -> tuple[Recording, Machine]:
-    """A profile or program, or that of a report, every op with a time, and the machine it ran on."""
+    """A profile or program (for a report, its file) with a time for every op, and the machine it ran on."""
     path = path_of(source)
     target = load(machine) if isinstance(machine, str) else machine
     recording = read(path, target or (lambda: machine_for(())))
@@ -77,9 +77,10 @@ def measured_source(source: Report | str | Path, machine: Machine | str | None =
 
 
 def _best(after: Callable[[Sequence[str]], Report]) -> Report:
-    """The changes that help this program, each alone in the notes by its time, and those of them that help together.
+    """The combination of changes that helps this program the most; the notes have the time of each change alone.
 
-    Of changes of one kind, as number formats are, the best; a graph also where it helps only once the others have made the device faster.
+    Of changes of one kind, such as number formats, only the best is used; a graph also if it helps only after the others have made the
+    device faster.
     """
     alone = {words: after(words.split()) for words in CANDIDATES}
     before = max((point.before_s or 0.0 for report in alone.values() if (point := _main(report))), default=0.0)
@@ -100,13 +101,13 @@ def _best(after: Callable[[Sequence[str]], Report]) -> Report:
 
 
 def _time_s(report: Report) -> float:
-    """The predicted time of the average step, or of the whole; infinite where none is."""
+    """The predicted time of the average step, or of the whole run; infinite where there is none."""
     point = _main(report)
     return inf if point is None or point.time_s is None else point.time_s
 
 
 def _main(report: Report) -> Point | None:
-    """The average step, or the whole."""
+    """The point of the average step, or of the whole run."""
     whole = [point for point in report.points if point.infeed_outfeed and point.time_s is not None]
     return next((one for one in whole if one.scope == "average"), next((one for one in whole if one.scope == "total"), None))
 
@@ -121,9 +122,9 @@ def path_of(source: Report | str | Path) -> str:
 
 
 def timed(recording: Recording, machine: Machine) -> Recording:
-    """A recording of which every op has a time: its own, or of a program that did not run the expected one.
+    """A recording with a time for every op: the measured one, or the expected one of a program that did not run.
 
-    An op for which the machine has no rates counts as 0 s, and a note says so.
+    An op for which the machine has no rates counts as 0 s, with a note.
     """
     if any(op.time_s is not None for op in recording.workload):
         return recording
@@ -168,7 +169,7 @@ def _report(state: State, before: Recording, words: Sequence[str]) -> Report:
 
 
 def _host_note(report: Report, launched: tuple[float, float] | None, no_idle: bool) -> tuple[str, ...]:
-    """What the host has to do with a predicted step, where its launches are known."""
+    """A note on how far launches limit a predicted step, where they are known."""
     point = _main(report)
     if launched is None or point is None or point.scope != "average" or not point.time_s or point.busy_s is None:
         return ()
@@ -180,7 +181,7 @@ def _host_note(report: Report, launched: tuple[float, float] | None, no_idle: bo
 
 
 def _added(state: State, changed: Mapping[int, Changed]) -> list[tuple[Op, Changed]]:
-    """The kernels that changes added, each with the shares of steps and devices of the op it stands beside."""
+    """The kernels that changes added, each with the shares of steps and devices of the op ``beside`` it."""
     found = []
     for each in state.added:
         beside = each.beside
@@ -241,11 +242,12 @@ def _point(
     launched: tuple[float, float] | None,
     hotter: float,
 ) -> Point:
-    """A point with its time before, and the bounds of its time.
+    """A point with its time before, and bounds of its predicted time.
 
-    The device may wait less for the host than the ``host`` seconds per step that it did, or longer; ``gone`` seconds of idle time may stay.
-    Where it is known when the host ``launched``, that says how much shorter or longer a step may be; it is shorter only if the device is
-    fast enough, so that both add up. A ``hotter`` chip may be slower by that share: no error that others might outweigh, so it adds up.
+    ``host`` is the seconds per step that the device waited for the host, which may become less or more; of the ``gone`` seconds of idle
+    time, some may remain. ``launched``, where known, bounds how much shorter or longer a step may be because of launches; it is shorter
+    only if the device is fast enough, so both bounds add up. A ``hotter`` chip may be slower by that share, which is systematic and so
+    added to the bound.
     """
     same = [one for one in old.points if (one.scope, one.step, one.infeed_outfeed) == (point.scope, point.step, point.infeed_outfeed)]
     before = same[0].time_s if same else None
@@ -283,7 +285,7 @@ def _point(
 
 
 def _summary(report: Report) -> str:
-    """What the changes do to a step, or to the whole, in one sentence."""
+    """The effect of the changes on a step, or on the whole run, in one sentence."""
     point = _main(report)
     words = " ".join(report.changes)
     if point is None or point.expected is None or not point.before_s or point.time_s is None:
@@ -293,12 +295,12 @@ def _summary(report: Report) -> str:
     how = _compared(point.before_s, point.time_s)
     before, after = (show(rounded(seconds, 3), "s") for seconds in (point.before_s, point.time_s))
     if point.expected.low_s < point.before_s < point.expected.high_s and how != SAME:
-        how += UNTOLD
+        how += WITHIN_UNCERTAINTY
     return f"{words}: {before} before, {after}{per} predicted ({low} to {high}), {how}."
 
 
 def _compared(before_s: float, time_s: float) -> str:
-    """How a time compares with that before: in percent where it is near.
+    """A time compared with the time before, as words: in percent where they are close.
 
     >>> _compared(2.0, 1.0), _compared(1.0, 1.04), _compared(1.0, 1.0)
     ('2 times as fast', '4.0% longer', 'unchanged')

@@ -119,14 +119,14 @@ def _lever(before: Report, after: Report, first_s: float, second_s: float, call_
     bound = before.total.bound if before.total else None
     saw = f"{plain(second_s / first_s, 3)} times the time ({show(first_s, 's', 3)}, then {show(second_s, 's', 3)})"
     if not all(least):
-        return made_check(LEVER, "the time to follow the bound", saw, notes=("the cost is not known",), told=False)
+        return made_check(LEVER, "the time to follow the bound", saw, notes=("the cost is not known",), checked=False)
     factor = least[1] / least[0]
     expected = f"{plain(factor, 3)} times the time with a doubled batch ({bound}-bound)"
     if first_s < SHORT * float(before.machine.launch_latency_s or 0.0):
-        return made_check(LEVER, expected, saw, notes=("too short to tell: mostly launches; use a larger batch",), told=False)
+        return made_check(LEVER, expected, saw, notes=("too short to tell: mostly launches; use a larger batch",), checked=False)
     if first_s < SHORT_CALLS * call_s:
         note = f"too short to tell: any call takes the host {show(call_s, 's', 2)}; use larger arguments"
-        return made_check(LEVER, expected, saw, notes=(note,), told=False)
+        return made_check(LEVER, expected, saw, notes=(note,), checked=False)
     if 1 / FACTOR < second_s / first_s / factor < FACTOR:
         return made_check(LEVER, expected, saw)
     slow = second_s / first_s > factor

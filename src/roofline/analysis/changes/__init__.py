@@ -1,8 +1,8 @@
-"""Changes to a program, by words: what each of its ops would cost and take then.
+"""Changes to a program, given as words: the cost and time of each op after them.
 
     roofline whatif run.xplane.pb scale batch=x4 dtype fp8
 
-A change is a module here and a line in `CHANGES`. Each takes the ops as the changes before it left them and says which it changes.
+A change is a module here and a line in `CHANGES`. Each is applied to the ops as the changes before it left them.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ __all__ = ["CHANGES", "change"]
 
 
 class Change(Protocol):
-    """Reads its own words and changes the state."""
+    """Parses its own words and applies the change to the state."""
 
     def __call__(self, state: State, words: Words) -> None: ...
 
@@ -41,7 +41,7 @@ def _graph(state: State, words: Words) -> None:
         state.one_graph = True
 
 
-# word -> the change, how it is written, and what it means
+# word -> the change, its syntax, and its meaning
 CHANGES: dict[str, tuple[Callable[[State, Words], None], str, str]] = {
     "scale": (
         scale,
@@ -66,16 +66,16 @@ CHANGES: dict[str, tuple[Callable[[State, Words], None], str, str]] = {
 }
 
 
-SEVERAL = " ..."  # ends how a change is written that takes several words
+SEVERAL = " ..."  # suffix of the syntax of a change that takes several words
 
-# Chips are changed first, since shards are linked by theirs, then sizes: those are worked out of the program as it was compiled.
-# Recomputation comes last: what is kept for gradients depends on the kernels that are left.
+# Chips come first, because shards use the chip's links; then sizes, which are computed from the program as it was compiled. Recomputation
+# comes last, because the arrays stored for gradients depend on the remaining kernels.
 ORDER = {"chip": 0, "set": 0, "scale": 1, "shard": 1, "remat": 3}
-THEN = 2
+DEFAULT_ORDER = 2
 
 
 def change(state: State, words: Sequence[str]) -> None:
-    """Apply changes in the order in which they are written, but for those of chips and sizes, which come first, and of recomputation."""
+    """Apply changes in the order given, except that chips and sizes come first and recomputation last."""
     reader = Words(list(words))
     if not words:
         raise UsageError(f"no change given; changes: {', '.join(CHANGES)}")
@@ -87,9 +87,9 @@ def change(state: State, words: Sequence[str]) -> None:
         asked.append((word, [reader.need()] if " " in reader.usage else []))
         while reader.usage.endswith(SEVERAL) and "=" in (reader.first or ""):
             asked.append((word, [reader.need()]))
-    for word, argument in sorted(asked, key=lambda one: ORDER.get(one[0], THEN)):
+    for word, argument in sorted(asked, key=lambda one: ORDER.get(one[0], DEFAULT_ORDER)):
         apply, usage, _ = CHANGES[word]
         ops, added = list(state.ops), len(state.added)
         apply(state, Words(argument, usage))
-        if ORDER.get(word, THEN) >= THEN and (len(state.added) > added or any(map(is_not, ops, state.ops))):
-            state.memory = None  # other arrays are held, or other formats, which no program shows
+        if ORDER.get(word, DEFAULT_ORDER) >= DEFAULT_ORDER and (len(state.added) > added or any(map(is_not, ops, state.ops))):
+            state.memory = None  # the live arrays or their formats change, and no compiled program shows how

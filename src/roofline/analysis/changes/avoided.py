@@ -1,4 +1,4 @@
-"""Changes that spare work which the findings name: dense experts, copies that donation avoids."""
+"""Changes that remove avoidable work named by findings: dense experts, copies that donation avoids."""
 
 from collections.abc import Collection
 from fractions import Fraction
@@ -12,19 +12,22 @@ from ..expected_times import predict_op
 from .state import State
 from .words import Words
 
-FUSED = 0.15  # of the time of work that is spared, at most: what other kernels have of it, fused into them
-STORED = 0.25  # of the time of work that is spared, at most: what it takes to store and read its results instead
+FUSED = 0.15  # of the time of removed work: the most by which other kernels get faster, because part of it was fused into them
+STORED = 0.25  # of the time of removed work: the most that storing and reading its results takes instead
 
 
 def donate(state: State, words: Words) -> None:
     """``donate``: arguments that are copied in full are updated in place."""
-    spare(state, "missing-donation", "donate: this program copies no argument that donation would update in place")
+    remove_avoidable(state, "missing-donation", "donate: this program copies no argument that donation would update in place")
 
 
-def spare(state: State, kind: str, otherwise: str, shorter: float = FUSED, done: Collection[int] = ()) -> dict[int, float]:
-    """Give the ops of a kind what they need; the shares of their arithmetic that products are left with, by their indices.
+def remove_avoidable(state: State, kind: str, otherwise: str, shorter: float = FUSED, done: Collection[int] = ()) -> dict[int, float]:
+    """Reduce the ops with avoidable work of a kind to the needed work.
 
-    Others may take less long for it, by a share of the time of those that go at most. Those that are ``done`` stay as they are.
+    Returns, for products, the share of their FLOP that remains, by op index.
+
+    ``otherwise`` is the note if there is no such op. ``shorter`` is the share of the removed time by which other ops may get faster at
+    most. Ops in ``done`` are skipped.
     """
     found = False
     shares = dict[int, float]()
@@ -53,7 +56,7 @@ def spare(state: State, kind: str, otherwise: str, shorter: float = FUSED, done:
 
 
 def _stored(state: State, index: int, cost: Cost) -> None:
-    """Move an op's result to memory and back instead of computing it, which takes no longer than it took."""
+    """Store an op's result and read it back instead of computing it again; predicted to take at most as long as the op took."""
     state.put(index, cost, Streamed(kind="fusion"), 1.0, fresh=True)
     was, found = (
         state.recording.workload.ops[index].time_s or 0.0,
@@ -66,7 +69,7 @@ def _stored(state: State, index: int, cost: Cost) -> None:
 
 
 def _smaller(one: Product, share: float, kind: str) -> Product:
-    """A product of which only a share is needed: fewer rows, or each row with one expert of several."""
+    """A product reduced to a share of its work: fewer rows, or each row with one expert of several."""
     experts = round(1 / share)
     if kind != "dense-experts" or experts < 2:
         return replace(one, m=float(one.m) * share)

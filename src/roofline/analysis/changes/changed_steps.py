@@ -1,8 +1,8 @@
 """What if: the steps of a recording after some of its ops have changed.
 
-A step is the longer of host and device. Where most steps wait for dispatch, that idle time shrinks as device time grows, and grows as it
-shrinks: the host takes as long as it did, less the launches that are gone. Where the host is ahead of the device its launches say how short
-a step can get (`host_pace`). Other idle time stays, and so does all that lies between the ops of a CPU, which the host runs itself.
+A step takes the longer of host time and device time. Where most steps wait for dispatch, that idle time shrinks as device time grows, and
+vice versa: the host takes as long as before, less the removed launches. Where the host runs ahead of the device, its launches limit how
+short a step can get (`host_pace`). Other idle time is unchanged, and so is the time between ops on a CPU, which is host work.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,27 +12,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...workload import IdleReason, Op, Recording, Share, Step
-from .host_pace import SLOWEST, SLOWEST_XLA, next_time, pace_of, paced
+from .host_pace import HOST_VARIATION, HOST_VARIATION_XLA, pace_of, paced, recovery
 
-FIRST_WAIT_S = 60e-6  # of an average step: how long a recording's first steps wait until the host is ahead of the device
+FIRST_WAIT_S = 60e-6  # per average step: the wait in a recording's first steps until the host is ahead of the device
 DISPATCH = "dispatch"
 LONG_GAP_S = 20e-6  # longer than a launch takes: the host was late
-CAUGHT_UP = 0.9  # of the time that the host takes: a device that works longer waits for it no more than by chance
-SET_ARGUMENTS_S = 4.5e-6  # that XLA takes to set the arguments of one kernel of a graph (JAX, profiled, on hosts of H200s: 3 to 6)
-OTHERWISE = 0.02  # of the time of steps, at most, that the device waits for other reasons where the host launches at its own pace
-Of = Callable[[Sequence[float]], float]
+CAUGHT_UP = 0.9  # of the host's time: a device that is busy for longer than this no longer waits for the host
+SET_ARGUMENTS_S = 4.5e-6  # XLA's time to set the arguments of one kernel of a graph (JAX, profiled, on hosts of H200s: 3 to 6 µs)
+OTHER_WAITS = 0.02  # of the time of steps: the most that the device may wait for other reasons than launches, to be called launch-limited
+Average = Callable[[Sequence[float]], float]
 
 
 class _Change(Struct, frozen=True):
-    """Of each step, by key, how much longer its device works and how long it waited for launches; the share of launches that is left.
+    """By step key, the additional busy time of the device and the time it waited for launches; and the share of launches that remains.
 
-    ``slowest`` is how many times as long, or as short, the host may take in another recording.
+    ``host_variation`` is the factor by which the host may be slower or faster in another recording.
     """
 
     more: Mapping[int, float]
     waiting: Mapping[int, float]
     launches: float
-    slowest: float
+    host_variation: float
 
     @classmethod
     def of(cls, recording: Recording, ops: Sequence[Op]) -> "_Change":
@@ -42,18 +42,18 @@ class _Change(Struct, frozen=True):
             {step.key: _more(step.key, pairs) / devices for step in recording.steps},
             {step.key: sum(_waiting(one, step.key) for one in idle) / devices for step in recording.steps},
             min(_launches(ops) / max(_launches(recording.workload.ops), 1), 1.0),
-            SLOWEST_XLA if _launches_programs(recording) else SLOWEST,
+            HOST_VARIATION_XLA if _launches_programs(recording) else HOST_VARIATION,
         )
 
     @property
     def is_host_bound(self) -> bool:
-        """Whether the device waits for the host in most steps but the first, in which it always does."""
+        """Whether the device waits for the host in most steps, not counting the first, in which it always does."""
         later = list(self.waiting.values())[1:] or list(self.waiting.values())
         return 2 * sum(map(bool, later)) >= len(later)
 
 
 def changed_pairs(recording: Recording, ops: Sequence[Op]) -> list[tuple[Op | None, Op]]:
-    """Each op that changes before, if it was there, and after, where these are the ``ops`` then."""
+    """Each op that differs between the recording and ``ops``, before (``None`` if added) and after."""
     old = recording.workload.ops
     changed: list[tuple[Op | None, Op]] = [(one, new) for one, new in zip(old, ops, strict=False) if one is not new]
     return changed + [(None, op) for op in ops[len(old) :]]
@@ -62,9 +62,9 @@ def changed_pairs(recording: Recording, ops: Sequence[Op]) -> list[tuple[Op | No
 def changed_steps(
     recording: Recording, ops: Sequence[Op], idle: tuple[IdleReason, ...], *, waits_for_host: bool = True
 ) -> tuple[Step, ...]:
-    """The steps once these are the ``ops``, and this the ``idle`` time that is left but for what their own times change of it.
+    """The steps with these ``ops`` and this ``idle`` time, adjusted for the effect of the new op times on waiting for the host.
 
-    A device that never waits, or a graph that is launched at once, does not wait for the host (``waits_for_host``).
+    ``waits_for_host`` is false for a device without idle time and for a step that is one graph.
     """
     devices = max(len(recording.devices), 1)
     gone = _removed(recording.idle, idle, devices)
@@ -79,15 +79,15 @@ def changed_steps(
 
 
 def host_bounds(recording: Recording, after: Recording) -> tuple[float, float] | None:
-    """By how much the average step may be shorter or longer because of the host, which may be faster or slower than it was.
+    """The seconds by which the average step may be shorter or longer because the host is faster or slower than in the recording.
 
-    ``None`` where its launches are not known, or the device waits for more than those.
+    ``None`` where its launches are not known, or the device also waits for other reasons.
     """
     change = _Change.of(recording, after.workload.ops)
     averaged = [step for step in recording.steps if step.steady and step.complete and step.followed]
     if not averaged or not any(change.more.values()) or not _waits_for_launches(recording):
         return None
-    fast, slow = _paced(recording.steps, change, 1 / change.slowest), _paced(recording.steps, change, change.slowest, median)
+    fast, slow = _paced(recording.steps, change, 1 / change.host_variation), _paced(recording.steps, change, change.host_variation, median)
     if fast is None or slow is None:
         return None
     then = {step.key: step.time_s or 0.0 for step in after.steps}
@@ -98,7 +98,7 @@ def host_bounds(recording: Recording, after: Recording) -> tuple[float, float] |
 
 
 def launching_bounds(recording: Recording, after: Recording) -> tuple[float, float] | None:
-    """By how much the average step may be shorter or longer of a device that waits for launches alone; ``None`` if they are not known."""
+    """Like `host_bounds`, for a device that waits for nothing but launches; ``None`` if they are not known."""
     change = _Change.of(recording, after.workload.ops)
     hosts = {step.key: _launching_s(step, change) for step in recording.steps if step.steady}
     least = most = 0.0
@@ -106,13 +106,13 @@ def launching_bounds(recording: Recording, after: Recording) -> tuple[float, flo
         host, time_s = hosts.get(step.key), step.time_s or 0.0
         if host is None:
             return None
-        least += time_s - max(step.busy_s or 0.0, min(host / change.slowest, time_s))
-        most += max(host * change.slowest - time_s, 0.0)
+        least += time_s - max(step.busy_s or 0.0, min(host / change.host_variation, time_s))
+        most += max(host * change.host_variation - time_s, 0.0)
     return (least / len(hosts), most / len(hosts)) if hosts else None
 
 
 def only_launching(recording: Recording, ops: Sequence[Op]) -> tuple[IdleReason, ...]:
-    """The idle time that is left of a device which waits for nothing but the launches of these ``ops``, where those are known."""
+    """The idle time of a device that waits for nothing but the launches of these ``ops``, where those are known."""
     change, devices = _Change.of(recording, ops), max(len(recording.devices), 1)
     shares = []
     for step in recording.steps:
@@ -124,27 +124,27 @@ def only_launching(recording: Recording, ops: Sequence[Op]) -> tuple[IdleReason,
 
 
 def _launching_s(step: Step, change: _Change) -> float | None:
-    """How long the host takes from a step's first launch to its last, without waits for anything else: those the device has as well."""
+    """The host's time from a step's first launch to its last, without other waits, during which the device is idle as well."""
     if step.launching_s is None or step.busy_s is None:
         return None
     return min(step.launching_s, step.busy_s + change.waiting[step.key]) * change.launches
 
 
 def _waits_for_launches(recording: Recording) -> bool:
-    """Whether the device waits for launches and hardly for anything else."""
+    """Whether launches are nearly the only reason for idle time."""
     steady = {step.key for step in recording.steps if step.steady}
     others = sum(
         share.time_s for one in recording.idle if one.kind not in (DISPATCH, "latency") for share in one.by_step if share.key in steady
     )
     whole = sum(step.device_seconds or 0.0 for step in recording.steps if step.steady)
-    return bool(steady) and others <= OTHERWISE * whole
+    return bool(steady) and others <= OTHER_WAITS * whole
 
 
-def _paced(steps: Sequence[Step], change: _Change, slower: float = 1.0, of: Of = min) -> dict[int, float] | None:
-    """By how many seconds each step is longer, from the host's launches; ``None`` where they are not known.
+def _paced(steps: Sequence[Step], change: _Change, slower: float = 1.0, of: Average = min) -> dict[int, float] | None:
+    """The additional seconds of each step, from the times of the host's launches; ``None`` where they are not known.
 
-    A step that took longer than the host's pace explains was disturbed: that counts less the more a step changes, and a host that is
-    faster has none of it.
+    A step that took longer than the host's pace explains was disturbed: the disturbance counts less the more the step changes, and not at
+    all for a faster host.
     """
     steady = [step for step in steps if step.steady]
     pace = pace_of(steady, change.waiting, of)
@@ -154,7 +154,7 @@ def _paced(steps: Sequence[Step], change: _Change, slower: float = 1.0, of: Of =
     then = [max(seconds + change.more[step.key], 0.0) for step, seconds in zip(steady, now, strict=True)]
     found = {}
     held_up = any(change.waiting[step.key] for step in steady)
-    host = change.launches * slower * (1.0 if held_up else next_time(steady))
+    host = change.launches * slower * (1.0 if held_up else recovery(steady))
     for step, before, after in zip(steady, paced(pace, now, now), paced(pace, now, then, host), strict=True):
         apart = (step.time_s or 0.0) - before
         if apart > 0:
@@ -164,10 +164,10 @@ def _paced(steps: Sequence[Step], change: _Change, slower: float = 1.0, of: Of =
 
 
 def in_one_graph(recording: Recording, ops: Sequence[Op]) -> tuple[IdleReason, ...]:
-    """The idle time of a step that is one graph of these ``ops``: that of launches and dispatch goes, but for one dispatch.
+    """The idle time of a step that runs these ``ops`` as one graph: idle time for launches and dispatch goes, except for one dispatch.
 
-    Nothing hides that of the first step. In later ones the device waits for what the host takes longer than it: to dispatch the graph, and
-    to set the arguments of its kernels, if it is XLA's.
+    In the first step nothing hides it. In later steps the device waits as far as the host takes longer than the device: to dispatch the
+    graph and, for XLA, to set the arguments of its kernels.
     """
     left = [one for one in recording.idle if one.kind not in (DISPATCH, "latency")]
     change, devices = _Change.of(recording, ops), max(len(recording.devices), 1)
@@ -188,7 +188,7 @@ def in_one_graph(recording: Recording, ops: Sequence[Op]) -> tuple[IdleReason, .
 
 
 def _removed(before: tuple[IdleReason, ...], after: tuple[IdleReason, ...], devices: int) -> dict[int, float]:
-    """The idle seconds of each step that go away, on one device."""
+    """The idle seconds per device that are removed from each step."""
     gone: dict[int, float] = {}
     for idle, sign in ((before, 1), (after, -1)) if before is not after else ():
         for share in (share for one in idle for share in one.by_step):
@@ -197,9 +197,10 @@ def _removed(before: tuple[IdleReason, ...], after: tuple[IdleReason, ...], devi
 
 
 def _longer_s(step: Step, change: _Change, host_s: float, gone: Mapping[int, float]) -> float:
-    """By how many seconds a step is longer where launches are not known: a host on which most steps wait takes ``host_s`` a step.
+    """The additional seconds of a step where launches are not known.
 
-    A step in which it took longer becomes like the others only if there is less to launch, or if the device catches up with the host.
+    ``host_s`` is the host's time per step if most steps wait for it. A step in which the host took longer becomes like the others only if
+    there is less to launch, or if the device becomes the slower of the two.
     """
     more, waited, time_s = change.more[step.key], change.waiting[step.key], step.time_s or 0.0
     if not waited or not more or not change.is_host_bound or step.key in gone:
@@ -209,7 +210,7 @@ def _longer_s(step: Step, change: _Change, host_s: float, gone: Mapping[int, flo
 
 
 def _longer(step: Step, more: float, change: float, devices: int) -> Step:
-    """A step that is longer by some seconds, of which its device works ``more``."""
+    """A step extended by some seconds, of which its device is busy for ``more``."""
 
     def longer(seconds: float | None, by: float) -> float | None:
         return None if seconds is None else max(seconds + by, 0.0)
@@ -233,12 +234,12 @@ def host_wait_s(recording: Recording) -> float:
 
 
 def _launches(ops: Sequence[Op]) -> float:
-    """How many kernels these ops launch; those that are gone launch none."""
+    """How many kernels these ops launch; removed ops launch none."""
     return sum(op.launches for op in ops if op.time_s)
 
 
 def _launches_programs(recording: Recording) -> bool:
-    """Whether most kernels are of XLA's programs, which launch them one after another without Python."""
+    """Whether most kernels are launched by XLA programs, without Python between them."""
     return 2 * _launches([op for op in recording.workload.ops if op.module]) > _launches(recording.workload.ops)
 
 
@@ -252,7 +253,7 @@ def _is_long(one: IdleReason, share: Share) -> bool:
 
 
 def _more(key: int, pairs: Sequence[tuple[Op | None, Op]]) -> float:
-    """By how many device-seconds the ops of a step take longer."""
+    """The additional device-seconds of a step's ops."""
     total = 0.0
     for old, new in pairs:
         whole = old or new

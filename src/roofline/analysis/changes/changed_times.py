@@ -1,12 +1,12 @@
 """What if: a recording after some of its ops have changed, with predicted times.
 
-An op that changes is scaled from its measured time: the model gives the change with the shape, and the measurement how this kernel
-differs from the model. Part of that difference is an accident of the one shape, so it counts less the farther the change goes:
+The time of a changed op is scaled from its measured time: the model gives the effect of the shape, the measurement the error of the model
+for this kernel. Part of that error is specific to the measured shape, so it counts less the larger the change:
 
     t1 = model(after) · (measured / model(before))^a,   a = 0.85^doublings
 
-A kernel that streams differs by how it goes through memory, at any size, so it keeps all of the difference, and so does a product
-of more matrices of the same sizes. An op that takes little more than its launch keeps what it took longer in seconds.
+A streaming kernel keeps all of the error, because it comes from the access pattern, which is the same at any size; so does a product of
+more matrices of the same sizes. An op that takes little more than its launch keeps the difference in seconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,21 +21,21 @@ from ...prediction import Prediction
 from ...workload import Coverage, Op, Recording, Share, StepsOnDevice, Workload
 from .changed_steps import changed_pairs, changed_steps, in_one_graph, only_launching, own_s
 
-DECAY = 0.85  # how much the measured difference counts, for each doubling of an op
-STREAMS = ("pointwise", "row-wise", "")  # families whose kernels differ by how they go through memory, at any size
+DECAY = 0.85  # weight of the model's measured error, per doubling of an op
+STREAMS = ("pointwise", "row-wise", "")  # families of streaming kernels, whose error comes from their access pattern
 STREAMED = (0.75, 1.4)  # bounds of a streaming kernel that was measured in another size (XLA's on H200: 0.8 to 1.35 for 90% of 172)
-SMALL = 0.25  # of the time before: an op whose floor is more than that is small
-LEAST_FAR = 0.3  # of the width of bounds, in logarithms, that an op has which changes and is expected to take as long
-MEASURED = 0.02  # how well a measured time repeats
-OTHER_UNIT = 0.4  # how much the measured difference of a product counts for one in another number format: other kernels, other layouts
-HELD = 0.15  # by which matmuls are slower at a chip's power limit, where nothing else runs, than between other work
-REFORMATTED = 1.4  # how much wider, in logarithms, the bounds of an op in another number format are
+SMALL = 0.25  # an op is small if its launch floor is a larger share of its time before
+LEAST_WIDTH = 0.3  # share of the bounds' width, in logarithms, that remains for an op that changes but keeps its expected time
+MEASURED = 0.02  # relative repeatability of a measured time
+OTHER_UNIT = 0.4  # weight of a product's measured error for the product in another number format, which runs other kernels and layouts
+HELD = 0.15  # how much slower back-to-back matmuls are, at the chip's power limit, than matmuls between other work
+REFORMATTED = 1.4  # factor on the width of the bounds, in logarithms, of an op in another number format
 
 
 class Changed(Struct, frozen=True, kw_only=True):
-    """An op after a change: the seconds of all executions, their bounds, what it costs then, and the family of its prediction.
+    """An op after a change: the seconds of all executions with bounds, its new cost, and the family of its prediction.
 
-    ``times`` is how often it runs, compared with before.
+    ``times`` is the number of executions over that before.
     """
 
     time_s: float
@@ -62,9 +62,9 @@ def anchored(
 ) -> tuple[float, float, float]:
     """The time of a changed op and its bounds, from its measured time where there is one; never below its minimum.
 
-    ``counts`` is how much of the measured difference counts, in logarithms, before it decays, which it does not for more of the
-    ``same_matrices``. An op of ``uneven`` sizes is slower at all of its work, so that its excess grows with that even if it is small. That
-    of a kernel whose inner workings are ``unknown`` may be because most of the chip is idle, and does not grow with its work.
+    ``counts`` is the weight of the model's measured error, in logarithms, before it decays with the size of the change; for more of the
+    ``same_matrices`` it does not decay. An op of ``uneven`` sizes is slower at all of its work, so its excess grows with the work even if
+    the op is small. The excess of a kernel of ``unknown`` structure may come from idle cores, and does not grow with its work.
     """
     if measured_s is None or before is None or not before.time_s or not after.time_s:
         return after.time_s, after.low_s, after.high_s
@@ -73,7 +73,7 @@ def anchored(
     floor, excess = before.terms.get("floor", 0.0), measured_s - before.time_s
     work, floor_then = before.time_s - floor, after.terms.get("floor", 0.0)
     streams = before.family in STREAMS
-    if floor > SMALL * before.time_s and (unknown or not streams or excess <= floor):  # its excess does not grow with the work
+    if floor > SMALL * before.time_s and (unknown or not streams or excess <= floor):  # the excess does not grow with the work
         if uneven and excess > 0:
             excess *= max((after.time_s - floor_then) / work, 1.0) ** DECAY
         ratio = max(after.time_s + excess, 0.5 * after.time_s) / after.time_s
@@ -81,17 +81,17 @@ def anchored(
         ratio = measured_s / before.time_s
         if (
             (not unknown or after.time_s < before.time_s) and measured_s > floor and work > 0
-        ):  # all of its work takes longer, its launch does not
+        ):  # all of the work takes longer, but not the launch
             ratio = (floor_then + (after.time_s - floor_then) * (measured_s - floor) / work) / after.time_s
-    known = max(min(far, 1.0), LEAST_FAR)  # of an op that hardly changes the measured time is known
+    known = max(min(far, 1.0), LEAST_WIDTH)  # the time of an op that hardly changes is known from its measurement
     low, high = (after.time_s * ratio * (each / after.time_s) ** known for each in _bounds(before, after))
-    if measured_s > before.high_s:  # the excess may belong to the one shape
+    if measured_s > before.high_s:  # the excess may be specific to the measured shape
         low = min(low, after.time_s * ratio ** (1 - known))
     return max(after.time_s * ratio, after.floor_s), max(low, after.floor_s), max(high, after.floor_s)
 
 
 def _bounds(before: Prediction, after: Prediction) -> tuple[float, float]:
-    """The bounds of a prediction, which are no wider than those of streaming kernels if it is one, before and after, and not small then."""
+    """The bounds of a prediction; for a streaming kernel (before and after the change) that is not small, no wider than `STREAMED`."""
     streams = before.family in STREAMS and after.family in STREAMS and "matrix" not in after.terms
     if not streams or after.terms.get("floor", 0.0) > SMALL * after.time_s:
         return after.low_s, after.high_s
@@ -99,7 +99,7 @@ def _bounds(before: Prediction, after: Prediction) -> tuple[float, float]:
 
 
 def bounds(ops: Mapping[int, tuple[str, float, float, float]]) -> tuple[float, float]:
-    """How far below and above a sum of times may be, from each op's family, time and bounds.
+    """The uncertainty of a sum of times, below and above, from each op's family, time and bounds.
 
     Errors of one family are common to its ops, so they add up; those of different families are independent.
     """
@@ -113,7 +113,7 @@ def bounds(ops: Mapping[int, tuple[str, float, float, float]]) -> tuple[float, f
 
 
 def slowed(before: Recording, after: Recording) -> float:
-    """The share of the device's time by which it may be slower after a change since more of that is matmuls, which take the most power."""
+    """The share by which the device may slow down after a change because more of its time is matmuls, which take the most power."""
     was, now = _matrix_share(before), _matrix_share(after)
     return HELD * (now - was) / (1 - was) * now if now > was else 0.0
 
@@ -133,12 +133,11 @@ def applied(
     no_idle: bool = False,
     one_graph: bool = False,
 ) -> Recording:
-    """The recording after some of its ops, by their indices, have changed; the others keep their measured times.
+    """The recording with some ops ``changed``, by index; the others keep their measured times.
 
-    ``added`` are ops that were not there; their shares of steps and devices are parts of their own times.
-
-    Idle time changes as `changed_steps` says; ``no_idle`` leaves what the host needs to launch a step, ``one_graph`` none of dispatch and
-    launches but for the dispatch of the first step, and both together none.
+    ``added`` are new ops; their shares of steps and devices are parts of their own times. Idle time changes as in `changed_steps`; with
+    ``no_idle`` only the time that the host needs to launch a step remains, with ``one_graph`` of dispatch and launches only the dispatch of
+    the first step, and with both none.
     """
     ops = tuple(changed_op(op, changed[index]) if index in changed else op for index, op in enumerate(recording.workload.ops))
     after = (*ops, *added)
@@ -154,7 +153,7 @@ def applied(
 
 
 def changed_op(op: Op, new: Changed) -> Op:
-    """An op with its new cost and time, which its steps and devices share as before."""
+    """An op with its new cost and time, divided among steps and devices as before."""
     ratio = new.time_s / op.time_s if op.time_s else 1.0
 
     def more(count: float) -> float:

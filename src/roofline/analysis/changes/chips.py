@@ -1,4 +1,4 @@
-"""``chip NAME`` and ``set RESOURCE=…``: the same program on another machine, or on one that does not exist."""
+"""``chip NAME`` and ``set RESOURCE=…``: the same program on another chip, or on this chip with another rate."""
 
 import re
 
@@ -11,7 +11,7 @@ from .words import Words
 
 
 def chip(state: State, words: Words) -> None:
-    """Another chip, each op anchored on its time on this one."""
+    """Another chip; the time of each op is scaled from its measured time on this one."""
     name = words.need()
     try:
         machine = load(name)

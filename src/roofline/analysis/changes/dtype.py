@@ -1,9 +1,9 @@
 """``dtype [SCOPE=]FORMAT``: products in another number format, with the conversions and changes of layout that this needs.
 
-Operands of products take their bytes in the new format, and so do the kernels that make them: a fused kernel writes it in the same pass.
-What a library's product makes, or an argument that is not a weight, is converted by a kernel of its own. A whole program in a 16-bit format
-has all its fp32 arrays in it, and one in fp32 its 16-bit arrays, so nothing is converted. A library's products of 8-bit floats take both
-operands with the contracted dimension last: XLA transposes an operand that lies otherwise, element by element.
+Products read their operands in the new format, and the kernels that produce them write it: a fused kernel in the same pass. The result of a
+library's product, or an argument that is not a weight, is converted by a kernel of its own. If a whole program changes to a 16-bit format,
+all its fp32 arrays change too (and to fp32 all its 16-bit arrays), so nothing is converted. A library's products of 8-bit floats need both
+operands with the contracted dimension last: XLA transposes any other operand, element by element.
 """
 
 from msgspec.structs import replace
@@ -26,11 +26,11 @@ from .state import State
 from .words import Words
 
 WEIGHTS = "-weights"
-HALF = 16  # bits of formats whose operands may lie either way in memory
+HALF = 16  # bits of formats whose operands may have either layout
 FLOATS = ("bf16", "fp16", "fp32", "tf32")  # formats that a whole program can be in
 NARROW = 8  # bits of formats that need the contracted dimension last
 CUTS = frozenset(("dynamic-slice", "slice"))
-COMPILED = 0.5  # of the products that XLA compiles itself, at least, which it leaves to a library in these formats: only that transposes
+COMPILED = 0.5  # least share of the products compiled by XLA that go to a library in these formats; only a library needs transposes
 
 
 def dtype(state: State, words: Words) -> None:
@@ -48,14 +48,14 @@ def dtype(state: State, words: Words) -> None:
         if isinstance(op.operation, Product) and (not equals or scope in op.scope or scope in op.label):
             changed += _product(state, index, op, op.operation, number.name, weights_only, whole)
     if whole and (changed or any(isinstance(op.operation, Convolution) for _, op in state)):
-        changed += _others(state, number)
+        changed += _change_other_kernels(state, number)
     if not changed:
         which = f"no matmul with {scope!r} in its scope or label changes" if equals else "no matmul changes"
         state.notes.append(f"dtype {written}: {which}")
 
 
-def _others(state: State, number: DType) -> int:
-    """The other kernels of a whole program in a format: their arrays of floats take as many bytes per element as well; how many change."""
+def _change_other_kernels(state: State, number: DType) -> int:
+    """Change the float arrays of all other kernels of a whole program to a format. Returns how many kernels change."""
     changed = 0
     for index, op in state:
         if isinstance(op.operation, Product):
@@ -76,12 +76,12 @@ def _others(state: State, number: DType) -> int:
         if number.name == "bf16":
             state.in_bf16.add(index)
     if state.in_bf16:
-        _say_what_adds(state)
+        _note_slow_scatter(state)
     return changed
 
 
-def _say_what_adds(state: State) -> None:
-    """Note the scatter-add that loses the most time in bf16, compared with fp32."""
+def _note_slow_scatter(state: State) -> None:
+    """Add a note about the scatter-add that slows down the most in bf16, compared with fp32."""
     slower = []
     for index in state.in_bf16:
         op = state.ops[index]
@@ -96,12 +96,12 @@ def _say_what_adds(state: State) -> None:
 
 
 def _share(state: State, op: Op, number: DType) -> float:
-    """How many times its bytes an op moves if its floats of 16 and 32 bits are in another of these formats; wider ones stay in fp32."""
+    """The factor on an op's bytes if its fp32 arrays change to a 16-bit format, or its 16-bit arrays to fp32."""
     element = number.bits / 8
     module = state.module_of(op)
     place = module.place(op.name) if module else None
     if module is None or place is None:
-        return 1 - op.wide * (1 - element / width("fp32"))  # which format the rest has is not recorded
+        return 1 - op.wide * (1 - element / width("fp32"))  # the format of the other bytes is not recorded
     computation = module.computations[place[0]]
     one = computation[place[1]]
     arrays = [shape for shape in one.shape.leaves if shape.is_array]
@@ -112,9 +112,7 @@ def _share(state: State, op: Op, number: DType) -> float:
 
 
 def _unit(state: State, op: Op, number: DType) -> str:
-    """The number format that an op computes products in if its operands are in a format: XLA runs fp32 on GPUs as tf32 unless the program
-    asks for more.
-    """
+    """The format in which an op computes products of operands in this format: on GPUs XLA runs fp32 as tf32 by default."""
     if number.rate != "fp32":
         return number.rate
     module = state.module_of(op)
@@ -129,7 +127,7 @@ def _unit(state: State, op: Op, number: DType) -> str:
 
 
 def _product(state: State, index: int, op: Op, old: Product, number: str, weights_only: bool, whole: bool) -> bool:
-    """Change one product; whether it changes. In a ``whole`` program in one format nothing is converted."""
+    """Change one product. Returns whether it changes. If the ``whole`` program changes, nothing is converted."""
     right_is_weight = _is_weight(state, op, 1)
     left_is_weight = _is_weight(state, op, 0) and not right_is_weight
     left = old.left if weights_only and not left_is_weight else number
@@ -149,7 +147,7 @@ def _product(state: State, index: int, op: Op, old: Product, number: str, weight
 
 
 def _cost(op: Op, old: Product, new: Product, share: float | None) -> Cost:
-    """What one execution costs in other formats; ``share`` is how many times its bytes, where all its arrays are in them."""
+    """The cost of one execution in the new formats; ``share`` is the factor on its bytes where all its arrays change."""
     count = op.count or 1
     amounts = {}
     for resource, amount in op.cost.amounts:
@@ -169,7 +167,7 @@ def _found(state: State, op: Op) -> tuple[Found | None, int, int]:
 
 
 def _is_weight(state: State, op: Op, side: int) -> bool:
-    """Whether an operand of a product is an argument of the program, put together from some, or cut out of the weights of all layers."""
+    """Whether an operand of a product is an argument of the program, a concatenation of arguments, or a slice of stacked weights."""
     found, _, _ = _found(state, op)
     module = state.module_of(op)
     if found is None or module is None:
@@ -188,7 +186,7 @@ def _are_arguments(module: HloModule, sources: list[Value]) -> bool:
 
 
 def _arguments(state: State, op: Op, old: Product, new: Product) -> None:
-    """The kernels that make a product's operands: they write the new format, or a kernel of their own converts it."""
+    """Change the kernels that produce a product's operands: they write the new format, or a separate kernel converts it."""
     found, number, position = _found(state, op)
     module = state.module_of(op)
     if found is None or module is None:
@@ -201,7 +199,7 @@ def _arguments(state: State, op: Op, old: Product, new: Product) -> None:
         elements = side.shape.elements
         sources, cuts = _sources(review.values, side)
         is_argument = _are_arguments(module, sources)
-        if is_argument and all(source.index in state.weights(module) for source in sources):  # weights have the format from the start
+        if is_argument and all(source.index in state.weights(module) for source in sources):  # weights are stored in the new format
             for cut in cuts:
                 _narrow(state, op, cut.kernel, 2 * cut.shape.elements, before, after)
         else:
@@ -214,24 +212,24 @@ def _arguments(state: State, op: Op, old: Product, new: Product) -> None:
 
 
 def _is_last(shape: Shape, contracted: tuple[int, ...]) -> bool:
-    """Whether the contracted dimension of an operand lies last in memory."""
+    """Whether the contracted dimension of an operand is the last (contiguous) one."""
     if not contracted or shape.layout is None:
         return bool(contracted) and contracted[-1] == shape.rank - 1
     return shape.layout.minor_to_major[0] in contracted
 
 
 def _written(state: State, op: Op, maker: str | None, elements: int, before: str, after: str) -> None:
-    """The new format as a kernel writes it: fused kernels write it instead of the old one, others are converted after."""
+    """Write a kernel's result in the new format: fused kernels write it directly, results of others are converted afterwards."""
     if not _narrow(state, op, maker, elements, before, after):
         narrowed = elements if named(after).rate == "fp8" else 0
         state.add(op, Cost.of({HBM: elements * (width(before) + width(after))}), Streamed(kind="fusion", narrowed=narrowed), "convert")
 
 
 def _narrow(state: State, op: Op, kernel: str | None, elements: int, before: str, after: str) -> bool:
-    """Elements that a kernel of the program of an op moves in another format; whether there is such a kernel."""
+    """Change the format of elements that a kernel of the op's program moves. Returns whether there is such a kernel."""
     narrowed = elements if named(after).rate == "fp8" else 0
     for index, one in state:
-        is_compiled = one.operation is None or isinstance(one.operation, Streamed)  # others are calls of libraries
+        is_compiled = one.operation is None or isinstance(one.operation, Streamed)  # others are library calls
         if kernel is not None and one.name == kernel and one.module == op.module and is_compiled:
             saved = elements * (width(before) - width(after)) * one.count
             amounts = {resource: float(amount) for resource, amount in one.cost.amounts}

@@ -1,9 +1,9 @@
 """``kernel attention=flash``: attention in one kernel per layer and direction; its scores are no longer stored.
 
-The two products of the forward pass with what lies between them become one kernel; those of the backward pass, which touch arrays of the
-same size, another. Arrays in which a loop over layers keeps scores for its gradients go too, as do masks, and copies that only bring
-operands and results of the products into another layout. Kernels that cut queries, keys or values out of a larger array stay: a library's
-kernel is given whole arrays.
+The two products of the forward pass and the ops between them become one kernel; those of the backward pass, which use arrays of the same
+size, another. Also removed are arrays in which a loop over layers stores scores for its gradients, masks, and copies that only change the
+layout of operands and results. Kernels that slice queries, keys or values from a larger array stay, because a library's kernel takes whole
+arrays.
 """
 
 from math import prod
@@ -19,12 +19,12 @@ from .state import State
 from .traced_dimensions import JOINED
 from .words import Words
 
-EACH = {"forward": 2, "again": 2, "backward": 4}  # products that one kernel replaces; a layer may run its forward pass again
-UNSEEN = 0.1  # of the time of ops of a trace that go, at most: others that go with them, which a trace does not show
+PRODUCTS_PER_KERNEL = {"forward": 2, "again": 2, "backward": 4}  # "again": the forward pass, recomputed
+UNSEEN = 0.1  # of the time of ops removed from a trace: the most that further removed ops take, which a trace does not show
 
 
 def kernel(state: State, words: Words) -> None:
-    """Replace the attention that is written out."""
+    """Replace attention that is not one kernel yet."""
     if (word := words.need()) != "attention=flash":
         raise words.wrong(f"kernel {word}: only attention=flash is known")
     by_module: dict[str, list[int]] = {}
@@ -38,7 +38,7 @@ def kernel(state: State, words: Words) -> None:
 
 
 def _replace(state: State, module: HloModule | None, indices: list[int]) -> None:
-    products = {phase: [] for phase in EACH}  # type: dict[str, list[int]]
+    products = {phase: [] for phase in PRODUCTS_PER_KERNEL}  # type: dict[str, list[int]]
     for index in indices:
         op = state.ops[index]
         if isinstance(op.operation, Product):
@@ -48,7 +48,7 @@ def _replace(state: State, module: HloModule | None, indices: list[int]) -> None
     stored = [] if module is None else _stored_dims(module, [state.ops[index].name for index in indices])
     kept: set[int] = set()
     for phase, mine in products.items():
-        for index in mine[:: EACH[phase]] if module else _one_a_kernel(state, mine, EACH[phase]):
+        for index in mine[:: PRODUCTS_PER_KERNEL[phase]] if module else _one_per_kernel(state, mine, PRODUCTS_PER_KERNEL[phase]):
             made = _attention(state.ops[index], causal, phase == "backward", stored)
             if made is not None:
                 kept.add(index)
@@ -65,15 +65,15 @@ def _replace(state: State, module: HloModule | None, indices: list[int]) -> None
 
 
 def _stored_dims(module: HloModule, names: list[str]) -> list[tuple[int, ...]]:
-    """The dimensions of the arrays that some kernels give back."""
+    """The dimensions of the arrays that some kernels return."""
     places = [place for name in names if (place := module.place(name)) is not None]
     return [leaf.dims for number, index in places for leaf in module.computations[number][index].shape.leaves if leaf.is_array]
 
 
-def _one_a_kernel(state: State, products: list[int], each: int) -> list[int]:
-    """The products of a trace that stand for a kernel each time they run, of which there is one for ``each`` of them.
+def _one_per_kernel(state: State, products: list[int], each: int) -> list[int]:
+    """The products of a trace that represent the new kernels, one kernel for every ``each`` products.
 
-    A row of a trace has all products of one shape: two of the gradients, say.
+    A row of a trace contains all products of one shape, for example two of the gradients.
     """
     alike: dict[tuple[float, ...], list[int]] = {}
     for index in products:
@@ -84,9 +84,9 @@ def _one_a_kernel(state: State, products: list[int], each: int) -> list[int]:
 
 
 def _attention(op: Op, causal: bool, backward: bool, stored: list[tuple[int, ...]]) -> Attention | None:
-    """The attention that a product of its scores is part of: positions twice, and the width of a head once.
+    """The attention to which a product belongs, from its sizes: two of them are numbers of positions, one is the size of a head.
 
-    Heads that share keys are rows of one product: the dimensions in which scores are ``stored`` tell them from more positions.
+    Heads that share keys are rows of one product; the dimensions in which scores are ``stored`` distinguish them from more positions.
     """
     one = op.operation
     if not isinstance(one, Product):
@@ -109,7 +109,7 @@ def _attention(op: Op, causal: bool, backward: bool, stored: list[tuple[int, ...
 
 
 def _cost(made: Attention, op: Op) -> Cost:
-    """What all executions of a kernel cost: two products forward, five backward; queries, keys, values and results once."""
+    """The cost of all executions of a kernel: two products forward, five backward; queries, keys, values and results once."""
     pairs = float(made.heads) * float(made.queries) * float(made.keys) / (2 if made.causal else 1)
     flops = (10 if made.backward else 4) * pairs * float(made.size)
     rows = float(made.heads) * float(made.queries) + float(made.groups) * float(made.keys)
@@ -118,7 +118,7 @@ def _cost(made: Attention, op: Op) -> Cost:
 
 
 def _without_copies(state: State, module: HloModule, replaced: set[str]) -> None:
-    """Remove kernels that only move data from or to the ones that were replaced, and masks that nothing else takes."""
+    """Remove kernels that only move data from or to the replaced ones, and masks that nothing else uses."""
     by_name = {op.name: index for index, op in state if op.module == module.name}
     places = [place for name in replaced if (place := module.place(name)) is not None]
     for number in sorted({number for number, _ in places}):
@@ -127,7 +127,7 @@ def _without_copies(state: State, module: HloModule, replaced: set[str]) -> None
 
 
 def _without_copies_in(state: State, module: HloModule, computation: Computation, gone: set[int], by_name: dict[str, int]) -> None:
-    """Remove the same from one computation, of which some instructions are ``gone``."""
+    """Do so in one computation; ``gone`` are its instructions that are already removed."""
     values = state.review(module).values
     changed = True
     while changed:
@@ -150,14 +150,14 @@ def _without_copies_in(state: State, module: HloModule, computation: Computation
 
 
 def _takes_a_part(computation: Computation, place: int) -> bool:
-    """Whether an instruction gives back an array that is smaller than one it takes."""
+    """Whether an instruction returns an array that is smaller than one of its operands."""
     one = computation[place]
     taken = max((shape.elements for operand in one.operands for shape in computation[operand].shape.leaves if shape.is_array), default=0)
     return any(shape.elements < taken for shape in one.shape.leaves if shape.is_array)
 
 
 def _without_traced_copies(state: State, made: list[Attention]) -> None:
-    """Remove copies of a trace that bring queries, keys, values or results, head by head, into another layout."""
+    """Remove copies of a trace that change the layout of queries, keys, values or results by head."""
     heads = {
         (float(one.batch) * float(one.heads) * float(tokens) * float(one.size), one.size)
         for one in made

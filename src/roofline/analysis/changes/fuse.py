@@ -1,18 +1,17 @@
-"""``fuse all|SCOPE``: chains of kernels that hand arrays to each other through memory, each as one kernel.
+"""``fuse all|SCOPE``: chains of kernels that pass arrays to each other through memory become one kernel each.
 
-These are small programs that run one after the other, or kernels of one program that its compiler left apart (`row_chains`).
+These are small programs that run one after the other, or kernels of one program that its compiler did not fuse (`row_chains`).
 
-The kernel reads what comes from outside once and writes the last array. Its traffic takes as long as that of the part that it is most
-alike: one that walks along rows, if there is one, else the fastest. If it has to hold rows until their sums are finished, which no part
-does, it takes longer.
+The kernel reads its external inputs once and writes the last array. Its bandwidth is that of the most similar part: one that works row by
+row, if there is one, else the fastest. If it has to hold rows until their sums are finished, which no part does, it takes longer.
 
-The instructions of all parts stay. Alone each part hides its own behind its traffic, and in one kernel they add up, so those of programs
-are counted on chips whose clock is known:
+The instructions of all parts remain. In separate kernels each part overlaps its own with its traffic; in one kernel they add up, so for
+programs they are counted on chips whose clock is known:
 
     t = (traffic^3 + instructions^3)^(1/3)
     instructions = (special functions / 6 + other operations / 86 + elements with a mask or gain / 8.6) / (cores · clock)
 
-Elsewhere a part that its instructions hold back, such as special functions, takes as long as it took, and overlaps with the traffic only
+Otherwise a part that is limited by its instructions, such as special functions, takes as long as before, and overlaps with the traffic only
 in part.
 """
 
@@ -29,19 +28,21 @@ from ...workload import Op
 from .state import State
 from .words import Words
 
-OVERLAP = 1.75  # between adding up (1) and the longer alone (1.6 to 2.5 in three chains that XLA fused, H200)
-# Of XLA's kernels on H200, 51 that go along rows and 55 that do not (errors of 7% and 4%): special functions, other operations and elements
-# to which something small is applied row by row, as a mask or a gain, that a core does per clock, and how they overlap with traffic
+OVERLAP = 1.75  # exponent: 1 adds traffic and instructions, ∞ takes the longer (1.6 to 2.5 in three chains that XLA fused, H200)
+# Per core and clock: special functions, other operations, and elements to which a small array (a mask, a gain) is applied row by row; and
+# the exponent of their overlap with traffic. Fitted on XLA's kernels on H200, 51 that work by rows and 55 that do not (errors of 7% and
+# 4%).
 FUNCTIONS, OPERATIONS, APPLIED, COUNTED_OVERLAP = 6.0, 86.0, 8.6, 3.0
-BESIDE = 0.01  # of a kernel's bytes: an array that is smaller is applied to every row
-AS_FAST = (1.0, 0.8, 1.25)  # times as long as its traffic, and bounds of that
-# The same of a kernel that finishes one or two sums of a row before the row, as a norm or a softmax (XLA's on H200: 1.2 to 1.9, 1.3 to 2.8)
+SMALL_ARRAY = 0.01  # of a kernel's bytes: a smaller array is applied to every row
+AS_FAST = (1.0, 0.8, 1.25)  # time over the time of its traffic, and bounds as shares of it
+# The same for a kernel that needs no, one or two sums of a row before it can write the row: a norm, a softmax (XLA's on H200: 1.2 to 1.9,
+# 1.3 to 2.8)
 ROWS_HELD = (AS_FAST, (1.5, 0.75, 1.35), (2.3, 0.57, 1.35))
-SLOWER = 0.95  # times the rate of parts without special functions, below which those hold one back
-FAR_SLOWER = 0.7  # the same for a part without special functions: places that it works out for each element, as in reversed order
-QUICK_S = 1e-5  # of an execution, below which its launch makes a part slow
-SAME = 2  # arrays from outside that are alike: the first, and one that several parts read
-STREAMS = ("elementwise", "loop fusion")  # categories of parts that treat elements one by one
+SLOWER = 0.95  # of the rate of parts without special functions: a slower part is limited by its special functions
+FAR_SLOWER = 0.7  # the same for a part without special functions: limited by index computation for each element, as in reversed order
+QUICK_S = 1e-5  # a part with shorter executions is slow because of its launch
+SAME = 2  # external inputs of equal shape that are counted at most: the first, and one that several parts read
+STREAMS = ("elementwise", "loop fusion")  # categories of elementwise parts
 
 Indexed = list[tuple[int, Op]]  # ops with their indices
 
@@ -64,7 +65,7 @@ def fuse(state: State, words: Words) -> None:
     taken = Counter(array for _, op in exchanging for array in op.takes)
     linked = [one for one in exchanging if any(array in given for array in one[1].takes) or any(array in taken for array in one[1].gives)]
     if len(linked) >= 2:
-        moved = outside([op for _, op in linked])
+        moved = compulsory_bytes([op for _, op in linked])
         _fused(state, linked, moved, program_s(state, linked, moved), AS_FAST)
     elif not inside:
         known = bool(state.programs) or any(op.takes or op.gives for _, op in state)
@@ -73,7 +74,7 @@ def fuse(state: State, words: Words) -> None:
 
 
 def chains_inside(state: State, chosen: Indexed) -> list[tuple[Indexed, Chain]]:
-    """The chains of kernels inside programs of which all were chosen."""
+    """The chains of kernels inside programs whose kernels were all chosen."""
     found = []
     for name, module in state.programs.items():
         places = {place: one for one in chosen if one[1].module == name and (place := module.place(one[1].name))}
@@ -86,25 +87,25 @@ def chains_inside(state: State, chosen: Indexed) -> list[tuple[Indexed, Chain]]:
 
 
 def fused_s(state: State, chain: Indexed, moved: float) -> float:
-    """How long one kernel takes instead of a chain if it moves so many bytes, from the measured times of the parts alone."""
+    """The time of one kernel that replaces a chain and moves ``moved`` bytes, from the measured times of the parts alone."""
     was = [state.recording.workload.ops[index] for index, _ in chain]
-    return joined(OVERLAP, _at(_rate_of(was), moved), held_back_s(was) * grown(state, chain))
+    return joined(OVERLAP, _transfer_s(_rate_of(was), moved), instruction_limited_s(was) * grown(state, chain))
 
 
 def program_s(state: State, chain: Indexed, moved: float) -> float:
-    """How long one program takes instead of a chain of them if it moves so many bytes, with the instructions of all parts."""
+    """The time of one program that replaces a chain of programs and moves ``moved`` bytes, with the instructions of all parts."""
     was = [state.recording.workload.ops[index] for index, _ in chain]
     clocks = state.calibration.cores * state.calibration.clock_hz
     if not clocks:
         return fused_s(state, chain, moved)
     rate = _rate_of(was)
-    if any(op.category not in STREAMS for op in was):  # instructions may hold back all parts that go along rows
+    if any(op.category not in STREAMS for op in was):  # all parts that work by rows may be limited by instructions
         rate = max(rate, sustained(state))
-    return joined(COUNTED_OVERLAP, _at(rate, moved), (instructions(was) / clocks + far_slower_s(was)) * grown(state, chain))
+    return joined(COUNTED_OVERLAP, _transfer_s(rate, moved), (instructions(was) / clocks + far_slower_s(was)) * grown(state, chain))
 
 
 def sustained(state: State) -> float:
-    """The bytes a second that a compiler's fused kernels sustain on the chip that was measured; 0 where that is not known."""
+    """The bytes per second that a compiler's fused kernels sustain on the measured chip; 0 where that is not known."""
     family, bandwidth = state.calibration.family("pointwise", "fusion"), state.machine.resolve(HBM.name)
     return family.values["memory"] * bandwidth.rate if family and bandwidth else 0.0
 
@@ -118,15 +119,15 @@ def instructions(chain: Sequence[Op]) -> float:
 
 
 def _applied(op: Op) -> float:
-    """The elements of an op's result if it applies something small to every row of them, such as a mask or a gain."""
+    """The number of elements of an op's result if it applies a small array, such as a mask or a gain, to every row; else 0."""
     small = float(op.cost.known(HBM)) / op.count - sum(array.bytes for array in (*op.takes, *op.gives))
-    if not op.takes or not op.gives or not 0 < small < BESIDE * float(op.cost.known(HBM)) / op.count:
+    if not op.takes or not op.gives or not 0 < small < SMALL_ARRAY * float(op.cost.known(HBM)) / op.count:
         return 0.0
     return max(array.bytes / width(array.shape.partition("[")[0]) for array in op.gives)
 
 
 def grown(state: State, chain: Indexed) -> float:
-    """How many times the bytes that its parts moved when they were measured other changes have left a chain with."""
+    """The bytes of a chain after other changes, over those that its parts moved when they were measured."""
     before, after = (
         sum(float(op.cost.known(HBM)) for op in ops)
         for ops in zip(*[(state.recording.workload.ops[index], op) for index, op in chain], strict=True)
@@ -135,7 +136,10 @@ def grown(state: State, chain: Indexed) -> float:
 
 
 def _fused(state: State, chain: Indexed, moved: float, once_s: float, slower: tuple[float, float, float]) -> None:
-    """Make one kernel of a chain that moves so many bytes once, unless that is no faster; it takes ``once_s``, or longer for its rows."""
+    """Replace a chain by one kernel that moves ``moved`` bytes per execution, unless that is no faster.
+
+    ``once_s`` is the time of its traffic, and ``slower`` the factor for holding rows, with bounds.
+    """
     ops = [op for _, op in chain]
     runs, keep = min(op.count for op in ops), chain[-1][0]
     times, *bounds = slower
@@ -150,17 +154,17 @@ def _fused(state: State, chain: Indexed, moved: float, once_s: float, slower: tu
         state.remove(index)
 
 
-def outside(chain: Sequence[Op]) -> float:
-    """The bytes that one pass over a chain needs: its first array, others from outside once each, and its results."""
+def compulsory_bytes(chain: Sequence[Op]) -> float:
+    """The bytes that one pass over a chain needs: its first array, other external inputs once each, and its results."""
     taken, given = Counter(array for op in chain for array in op.takes), Counter(array for op in chain for array in op.gives)
     results = given - taken
-    if not results:  # the last array is like others that are handed on
+    if not results:  # the last array has the same shape as intermediate ones
         results = Counter([max(given, key=lambda array: array.bytes)])
     begun = taken - (given - results)
     read = sum(array.bytes * min(count, SAME) for array, count in begun.items())
     written = sum(array.bytes * count for array, count in results.items())
     arrays = sum(array.bytes * count for array, count in (taken + given).items())
-    small = sum(float(op.cost.known(HBM)) / op.count for op in chain) - arrays  # what parts read beside those arrays
+    small = sum(float(op.cost.known(HBM)) / op.count for op in chain) - arrays  # what parts read besides those arrays
     return read + written + max(small, 0.0)
 
 
@@ -168,18 +172,18 @@ def _rate(op: Op) -> float:
     return float(op.cost.known(HBM)) / op.time_s if op.time_s else 0.0
 
 
-def _at(rate: float, moved: float) -> float:
+def _transfer_s(rate: float, moved: float) -> float:
     return moved / rate if rate else 0.0
 
 
 def _rate_of(chain: Sequence[Op]) -> float:
-    """The bytes a second that a fused chain moves: those of the part that it is most alike."""
+    """The bytes per second that a fused chain moves: those of its most similar part."""
     rows = [_rate(op) for op in chain if op.category not in STREAMS]
     return max(rows or map(_rate, chain))
 
 
-def held_back_s(chain: Sequence[Op]) -> float:
-    """The seconds of one execution of the parts that their instructions hold back: they are slower than others that move as many arrays."""
+def instruction_limited_s(chain: Sequence[Op]) -> float:
+    """The seconds of one execution of the parts that are limited by instructions: slower than others that move as many arrays."""
     plain = [op for op in chain if not op.cost.known(TRANSCENDENTAL) and op.category in STREAMS]
     found = far_slower_s(chain)
     for op in chain:

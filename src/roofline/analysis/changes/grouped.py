@@ -1,4 +1,4 @@
-"""``grouped``: dense experts as grouped products, and what lies between two of them with as many rows fewer."""
+"""``grouped``: dense experts as grouped products, and the kernels between them with correspondingly fewer rows."""
 
 from fractions import Fraction
 from math import log2
@@ -6,17 +6,17 @@ from math import log2
 from ...hlo.ir.module import HloModule
 from ...hlo.price.traffic import source
 from ...hlo.unneeded.layout import KIND as LAYOUT
-from .avoided import spare
+from .avoided import remove_avoidable
 from .state import State
 from .words import Words
 
-_SAME = ("bitcast", "get-tuple-element")  # the same memory
-_SMALL = 8  # an operand with fewer bytes than one in this many of the largest is no array of rows
+_SAME_MEMORY = ("bitcast", "get-tuple-element")
+_SMALL = 8  # an operand with less than 1/8 of the bytes of the largest is not an array of rows
 
 
 def grouped(state: State, words: Words) -> None:
     """Compute each token with its own experts only."""
-    shares = spare(state, "dense-experts", "grouped: this program does not compute every expert for every token")
+    shares = remove_avoidable(state, "dense-experts", "grouped: this program does not compute every expert for every token")
     for name, module in state.programs.items():
         places = {module.place(op.name): index for index, op in state if op.module == name}
         entry = {place[1]: index for place, index in places.items() if place and place[0] == module.entry}
@@ -24,12 +24,12 @@ def grouped(state: State, words: Words) -> None:
 
 
 def _shrink_between(state: State, module: HloModule, places: dict[int, int], shares: dict[int, float]) -> None:
-    """Give kernels between products of experts the rows that are left; grouped products take and make arrays in the order they have."""
+    """Reduce kernels between products of experts to the remaining rows; grouped products need no copies into another row order."""
     entry = module.entry_computation
     taken = [[source(entry, operand, ())[0] for operand in one.operands] for one in entry]
     users: dict[int, set[int]] = {}
     for user, sources in enumerate(taken):
-        for place in sources if entry[user].opcode not in _SAME else ():
+        for place in sources if entry[user].opcode not in _SAME_MEMORY else ():
             users.setdefault(place, set()).add(user)
     products = {place for place, index in places.items() if index in shares}
     left = {place: shares[places[place]] for place in products}
@@ -43,10 +43,10 @@ def _shrink_between(state: State, module: HloModule, places: dict[int, int], sha
         if any(one.kind == LAYOUT for one in op.avoidable) and (share < 1 or (into and into <= products)):
             left[place] = share
             state.remove(index, longer=share)
-        elif share < 1 and 2 * entry[place].shape.bytes >= max(sizes):  # and no sum over the experts
+        elif share < 1 and 2 * entry[place].shape.bytes >= max(sizes):  # a smaller result is a sum over the experts
             left[place] = share
     between = set(products)
-    for place, index in sorted(places.items(), reverse=True):  # from the last product on back
+    for place, index in sorted(places.items(), reverse=True):  # backwards from the last product
         if place in left and users.get(place) and users[place] <= between and place not in products:
             between.add(place)
             op = state.ops[index]

@@ -1,18 +1,16 @@
-"""How long steps take once their device work changes: the device runs what the host has launched by then.
+"""How long steps take after their device work changes, given when the host launches it.
 
-The host launches one step after the other at its own pace. A step's work begins once it is launched and the device is free, and does not
-end before what its last launch brings has run:
+The host launches one step after the other at its own pace. A step's work begins once it is launched and the device is free, and ends after
+the work of its last launch:
 
     begin[i + 1] = max(end[i], first launch[i + 1] + latency)
     end[i]       = max(begin[i] + busy[i], last launch[i] + delay + tail · busy[i])
 
-The first step takes the host as long as it did: a recording begins with it. In later steps the host is as fast as in its fastest one, since
-what slows it down comes and goes. A device that waits though the host launches a step in less time than its work takes has waited at the
-beginning, so that all work comes after that. A host that waits for the device, since it reads a value or has launched as far ahead as it
-may, shows no pace of its own.
-
-A host that never held up the device may have been slowed down by other work meanwhile, which its calls to launch kernels show. Another
-recording has only part of that.
+The host's time in the first step stays as measured, because every recording begins with one. In later steps the host is as fast as in its
+fastest one, because disturbances are temporary. If the device waits although the host launches a step in less time than its work takes, it
+waited at the beginning of the step, before all of its work. The pace of a host that waits for the device, because it reads a value or its
+launch queue is full, cannot be measured. A host that never delayed the device may have been slowed down by other work, which shows in the
+duration of its launch calls; in another recording only part of that slowdown is assumed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,18 +21,21 @@ from msgspec import Struct
 
 from ...workload import Step
 
-BEHIND = 0.1  # of a step's work that is left to do when the next step is launched: the device has not waited
-AHEAD = 0.05  # of a step by which a host that does not wait gets ahead of a busy device, at least
-FIRST = 1.85  # times what the host takes once it has settled, that it takes in the first step of a recording (1.5 to 2.3)
-SLOWEST = 2.5  # times as long, or as short, as hosts take to launch the same program in another recording
-SLOWEST_XLA = 1.7  # the same of XLA's programs (four that decode, in 5 or 6 recordings each on H200: up to 1.9 between any two)
-USUAL_CALL_S = 7e-6  # that a profiled call to launch a kernel takes (PyTorch on hosts of H200s: about 5 to 11 in 70 recordings)
-STAYS = 0.5  # of what a host is slower than usual, in logarithms, that it is in another recording (0.7 right after, less in another run)
+BEHIND = 0.1  # of a step's work: if more than this remains when the next step is launched, the device has not waited
+AHEAD = 0.05  # of a step: a host that does not wait gets ahead of a busy device by at least this much per step
+FIRST_STEP = 1.85  # host time of the first step of a recording over that of later steps (1.5 to 2.3)
+HOST_VARIATION = 2.5  # factor by which hosts are slower or faster to launch the same program in another recording
+HOST_VARIATION_XLA = 1.7  # the same for XLA programs (four decoders, in 5 or 6 recordings each on H200: up to 1.9 between any two)
+USUAL_CALL_S = 7e-6  # duration of a profiled launch call (PyTorch on hosts of H200s: about 5 to 11 µs in 70 recordings)
+REMAINING = 0.5  # part of a host's slowdown, in logarithms, that recurs in another recording (0.7 right after, less in another run)
 
 
 class Pace(Struct, frozen=True, kw_only=True):
-    """How the host launches: the seconds of its first launch before the first step begins, and of each step from its first launch to
-    the last and to the next step's first; what the device takes after the last launch, as seconds and as a share of the step's work.
+    """When the host launches the work of steps.
+
+    ``ahead_s`` is from its first launch to the begin of the first step and ``latency_s`` the least of that over steps; for each step,
+    ``launching_s`` is from its first launch to its last and ``next_s`` to the next step's first. After a step's last launch the device
+    takes ``delay_s`` plus the share ``tail`` of the step's work.
     """
 
     ahead_s: float
@@ -46,9 +47,10 @@ class Pace(Struct, frozen=True, kw_only=True):
 
 
 def pace_of(steps: Sequence[Step], waits_s: Mapping[int, float], of: Callable[[Sequence[float]], float] = min) -> Pace | None:
-    """The host's pace in measured steps, of which the device waited some seconds for launches, by key; unknown where launches are.
+    """The host's pace in measured steps; ``None`` where launches are not known.
 
-    What it took in the steps after the first is the least `of` them, or their median.
+    ``waits_s`` is how long the device waited for launches, by step key. The steps after the first are summarized with ``of``: their minimum
+    or median.
     """
     launched = [one for one in steps if one.lead_s is not None and one.launching_s is not None and one.span_s and one.busy_s and one.time_s]
     if len(launched) < 2 or len(launched) < len(steps):
@@ -61,10 +63,10 @@ def pace_of(steps: Sequence[Step], waits_s: Mapping[int, float], of: Callable[[S
         keeps = after > BEHIND * (one.busy_s or 0.0) and after - lead < AHEAD * (one.time_s or 0.0)
         periods.append((one.time_s or 0.0) + lead - after if waits or not keeps else None)
     free = [each for each in periods[1:] if each is not None] or [each for each in periods[:1] if each is not None]
-    period = of(free) * (_settling(steps, periods.index(min(free))) if of is min else 1.0) if free else 0.0
+    period = of(free) * (_warm_up(steps, periods.index(min(free))) if of is min else 1.0) if free else 0.0
     first = period if periods[0] is None else periods[0]
-    if of is min and first > FIRST * period:
-        first = (first * FIRST * period) ** 0.5
+    if of is min and first > FIRST_STEP * period:
+        first = (first * FIRST_STEP * period) ** 0.5
     found = [_after_launches(one) if waits_s.get(one.key, 0.0) > 0 else None for one in steps]
     rest = [each for each in found[1:] if each] or [each for each in found[:1] if each] or [(0.0, 0.0)]
     usual = of([delay for delay, _ in rest]), median(tail for _, tail in rest)
@@ -80,30 +82,30 @@ def pace_of(steps: Sequence[Step], waits_s: Mapping[int, float], of: Callable[[S
     )
 
 
-def next_time(steps: Sequence[Step]) -> float:
-    """How many times as long a host that is slower than usual takes in another recording, by its calls to launch kernels."""
+def recovery(steps: Sequence[Step]) -> float:
+    """The factor (at most 1) on the host's time in another recording if its launch calls were slower than usual in this one."""
     calls = [one.launch_call_s for one in steps if one.launch_call_s]
-    return min(USUAL_CALL_S / median(calls), 1.0) ** (1 - STAYS) if calls else 1.0
+    return min(USUAL_CALL_S / median(calls), 1.0) ** (1 - REMAINING) if calls else 1.0
 
 
-def _settling(steps: Sequence[Step], fastest: int) -> float:
-    """How much faster the host launches in the last step than in the one in which it took the shortest time: it still settles then."""
+def _warm_up(steps: Sequence[Step], fastest: int) -> float:
+    """The launching time of the last step over that of the fastest step, at most 1: a host that still warms up gets faster."""
     there, last = steps[fastest].launching_s or 0.0, steps[-1].launching_s or 0.0
     return min(last / there, 1.0) if there else 1.0
 
 
 def _after_launches(step: Step) -> tuple[float, float]:
-    """What the device takes after the last launch of a step in which it waited: seconds, and the share of the step's work."""
+    """The device's time after the last launch of a step in which it waited: fixed seconds, and a share of the step's work."""
     busy, after = step.busy_s or 0.0, (step.span_s or 0.0) + (step.lead_s or 0.0) - (step.launching_s or 0.0)
-    if (step.launching_s or 0.0) < busy:  # the host was faster, so the device waited at the beginning of the step: all work comes after
+    if (step.launching_s or 0.0) < busy:  # the host was faster, so the device waited at the beginning of the step, before all work
         return after - busy, 1.0
     return max(after - busy, 0.0), min(max(after / busy, 0.0), 1.0) if busy else 0.0
 
 
 def paced(pace: Pace, before_s: Sequence[float], busy_s: Sequence[float], slower: float = 1.0) -> list[float]:
-    """How long steps take whose device needs ``before_s`` seconds now and ``busy_s`` then, on a host that is so many times ``slower``."""
+    """The times of steps whose busy time changes from ``before_s`` to ``busy_s``, on a host that is ``slower`` by that factor."""
     ahead = pace.ahead_s - pace.latency_s
-    gained = before_s[0] - pace.next_s[-1]  # by which the host gets ahead in a step
+    gained = before_s[0] - pace.next_s[-1]  # how far the host gets ahead of the device in a step
     if gained > 0:
         ahead *= max(busy_s[0] - pace.next_s[-1] * slower, 0.0) / gained
     begin, first, times = 0.0, -ahead - pace.latency_s, list[float]()

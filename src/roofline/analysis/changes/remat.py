@@ -1,7 +1,7 @@
-"""``remat on|off``: the forward pass of every layer once more in the backward pass, or nothing twice.
+"""``remat on|off``: recompute the forward pass of every layer in the backward pass, or recompute nothing.
 
-Layers that are a loop keep what the gradients need in arrays of all layers. With ``remat on`` a loop keeps the inputs of its layers alone:
-kernels that write, fill, move or only read those arrays go, and those that lead to them run again.
+A loop over layers stores residuals (the values that gradients need) in arrays with one slice per layer. With ``remat on`` it stores only
+the inputs of its layers: kernels that write, fill, move or only read residuals are removed, and those that compute them run again.
 """
 
 import re
@@ -13,17 +13,17 @@ from ...hlo.unneeded.recomputed import KIND as RECOMPUTED
 from ...hlo.unneeded.row_chains import Chain
 from ...operation import Product
 from ...workload import Op
-from .avoided import spare
+from .avoided import remove_avoidable
 from .fuse import Indexed, chains_inside, fused_s, grown
 from .residuals import with_residuals, without_residuals
 from .state import State
 from .words import Words
 
-# Bounds of recomputing, as shares of the first time: compilers fuse it with the gradients, or otherwise than where it is stored, and more
-# matmuls may hold the chip at its power limit (on H200 it took 1.0, 1.2 and 1.3 times as long as the ops that it repeats).
+# Bounds of recomputation, as shares of the forward time: compilers fuse it with the gradients, or differently than in the forward pass, and
+# more matmuls may bring the chip to its power limit (on H200 it took 1.0, 1.2 and 1.3 times as long as the ops that it repeats).
 AGAIN = (0.7, 1.3)
-FIRST = (0.6, 1.7)  # bounds of a chain of kernels that is one kernel as long as nothing of it is stored for the gradients
-ROWS_AT_ONCE = 1.4  # times as long as its traffic takes: one kernel for a softmax waits for whole rows (XLA's on H200: 1.3 to 2.4)
+FUSED_CHAIN = (0.6, 1.7)  # bounds of a chain that becomes one kernel because no intermediate value is stored for the gradients
+ROWS_AT_ONCE = 1.4  # time over the time of its traffic: one kernel for a softmax waits for whole rows (XLA's on H200: 1.3 to 2.4)
 LAYER = 2  # products of a layer, at least
 
 
@@ -35,23 +35,23 @@ def remat(state: State, words: Words) -> None:
         again, done = with_residuals(state, shorter)
         twice = [(index, op) for index, op in state if index not in done and any(one.kind == RECOMPUTED for one in op.avoidable)]
         again += [(index, op) for index, op in twice if op.cost != NOTHING]
-        chains = [(chain, _first_s(state, chain, found)) for chain, found in chains_inside(state, again)]
+        chains = [(chain, _fused_chain_s(state, chain, found)) for chain, found in chains_inside(state, again)]
         if twice or not again:
-            spare(state, RECOMPUTED, "remat off: this program computes nothing twice", shorter, done)
-        for chain, first in chains:  # it stores values for the gradients now, so that it is no longer one kernel the first time
+            remove_avoidable(state, RECOMPUTED, "remat off: this program computes nothing twice", shorter, done)
+        for chain, first in chains:  # it now stores values for the gradients, so in the forward pass it is no longer one kernel
             index, op = chain[-1]
             left = sum(part.time_s or 0.0 for _, part in chain) - first
             if left > 0 and op.time_s:
                 state.put(index, op.cost * Fraction(min(left / op.time_s, 1.0)), op.operation, 0.0)
                 state.fixed[index] = (left, -left, 2 * left)
     elif word == "on":
-        _again(state)
+        _recompute(state)
     else:
         raise words.wrong(f"remat {word}: write on or off")
 
 
-def _again(state: State) -> None:
-    """The ops of the forward pass of each layer once more, but for its last product, of which no gradient needs the result."""
+def _recompute(state: State) -> None:
+    """Repeat the forward pass of each layer, except for its last product, whose result no gradient needs."""
     in_loops = without_residuals(state)
     if in_loops is not None:
         _repeat(state, in_loops)
@@ -87,28 +87,28 @@ def _again(state: State) -> None:
 def _repeat(state: State, again: Indexed) -> None:
     """Run some ops of the forward pass once more."""
     fused = set()
-    for chain, found in chains_inside(state, again):  # the first time nothing but their last result is needed
+    for chain, found in chains_inside(state, again):  # in the forward pass only their last result is needed
         fused |= {index for index, _ in chain}
-        state.repeat(chain[-1][0], "again", FIRST, _first_s(state, chain, found))
+        state.repeat(chain[-1][0], "again", FUSED_CHAIN, _fused_chain_s(state, chain, found))
     for index, _ in again:
         if index not in fused:
             state.repeat(index, "again", AGAIN)
 
 
-def _first_s(state: State, chain: Indexed, found: Chain) -> float:
-    """How long a chain takes as one kernel, where nothing but its last result is needed."""
+def _fused_chain_s(state: State, chain: Indexed, found: Chain) -> float:
+    """The time of a chain as one kernel, where only its last result is needed."""
     once = ROWS_AT_ONCE * fused_s(state, chain, float(found.least)) / grown(state, chain) * chain[-1][1].count
     return min(once, sum(op.time_s or 0.0 for _, op in chain))
 
 
 def _several_times(state: State, forward: list[tuple[int, Op]]) -> list[tuple[int, Op]]:
-    """The ops of which a step has more than one, as of those of layers: one row that stands for all of them, or rows that are alike."""
+    """The ops that occur several times in a step, as those of layers do: as one row with several executions, or as equal rows."""
     steps, kinds = len(state.recording.steps), Counter(_kind(op) for _, op in forward)
     return [(index, op) for index, op in forward if kinds[_kind(op)] > 1 or (steps and op.count >= 2 * steps)]
 
 
 def _one_layer(state: State, forward: list[tuple[int, Op]]) -> list[tuple[int, Op]]:
-    """The ops of the forward pass down to its last product but one, where a layer ends; the last is the head. None without a program."""
+    """The forward ops up to the second to last product, which ends the layer (the last product is the head); empty without a program."""
     module = state.module_of(forward[0][1]) if forward else None
     if module is None:
         return []
@@ -118,12 +118,12 @@ def _one_layer(state: State, forward: list[tuple[int, Op]]) -> list[tuple[int, O
 
 
 def _kind(op: Op) -> tuple[str, Cost]:
-    """What the ops of different layers that do the same have in common."""
+    """A key that is equal for the same op of different layers."""
     return op.label, op.cost
 
 
 def _last_product(state: State, ops: list[tuple[int, Op]]) -> tuple[int, Op] | None:
-    """The last product of some ops, by their order in the compiled program; unknown without one."""
+    """The last product of some ops, by their order in the compiled program; ``None`` without one."""
     module = state.module_of(ops[0][1])
     products = [(index, op) for index, op in ops if isinstance(op.operation, Product)]
     if module is None or not products:

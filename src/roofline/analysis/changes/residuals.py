@@ -1,4 +1,4 @@
-"""Loops over layers that keep the inputs of each layer alone for their gradients instead of all that those need, or the other way round."""
+"""Loops over layers that store only the inputs of each layer for their gradients instead of all residuals, or the other way round."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -28,16 +28,18 @@ from .fuse import Indexed
 from .state import State
 
 STORED, LOADED = "stored", "loaded"
-INPUTS = {STORED: 3, LOADED: 2}  # passes over an array that is kept: filled, read and written; read and written
-# The same over all that is kept for an array which gradients need: what is elementwise beside it too, and into other layouts (XLA: 6 in
-# programs without changes of layout, 8 to 10 in a Llama on H200), and bounds as shares of it.
+INPUTS = {STORED: 3, LOADED: 2}  # passes over a stored array: filled, written and read; written and read
+# The same for one array that gradients need, including elementwise values stored with it and copies into other layouts (XLA: 6 in programs
+# without changes of layout, 8 to 10 in a Llama on H200), and bounds as shares of it.
 PASSES, FEWEST, MOST = {STORED: 4, LOADED: 4}, 5 / 8, 11 / 8
 
 
 def with_residuals(state: State, shorter: float) -> tuple[Indexed, set[int]]:
-    """Keep in loops what their gradients need instead of computing it again; others may take less long, by a share of what goes at most.
+    """Store the residuals of loops instead of computing them again.
 
-    The ops that go, as they were, and all ops of such loops: one that has gradients in it as well stays.
+    ``shorter`` is the share of the removed time by which others may speed up.
+
+    Returns the removed ops, as they were, and all ops of such loops: an op that also computes gradients stays.
     """
     gone, inside = [], set[int]()
     for loops in _all_layers(state):
@@ -52,16 +54,16 @@ def with_residuals(state: State, shorter: float) -> tuple[Indexed, set[int]]:
 
 
 def without_residuals(state: State) -> Indexed | None:
-    """Take out what loops keep for those of their gradients, but for the inputs of layers.
+    """Remove the residuals that loops store for the loops of their gradients, except for the inputs of layers.
 
-    The ops that compute it, which have to run again; ``None`` for a program without such loops.
+    Returns the ops that compute them, which have to run again; ``None`` for a program without such loops.
     """
     layers = _all_layers(state)
     again = []
     for loops in layers:
-        ops = loops.leading_to_residuals()
+        ops = loops.computing_residuals()
         if ops:
-            loops.take_out_residuals()
+            loops.remove_residuals()
         again += ops
     if layers and not again:
         state.notes.append("remat on: the loop over layers keeps only their inputs for the gradients already")
@@ -69,7 +71,7 @@ def without_residuals(state: State) -> Indexed | None:
 
 
 def _all_layers(state: State) -> "list[_Loops]":
-    """The loops over layers and those of their gradients."""
+    """The loops over layers, each with the loop of its gradients."""
     found = []
     for name, module in state.programs.items():
         places = {place: index for index, op in state if op.module == name and (place := module.place(op.name))}
@@ -78,7 +80,7 @@ def _all_layers(state: State) -> "list[_Loops]":
 
 
 class _Loops:
-    """Two loops, of which one keeps arrays for the other, and the ops that run in and around them."""
+    """Two loops, of which the first stores arrays for the second, and the ops in and around them."""
 
     def __init__(self, state: State, module: HloModule, pair: Between, places: dict[tuple[int, int], int]) -> None:
         self.state, self.module, self.pair, self.places = state, module, pair, places
@@ -86,23 +88,23 @@ class _Loops:
         self.values = state.review(module).values
 
     def op(self, number: int, place: int) -> int | None:
-        """The index of the op that an instruction is."""
+        """The index of an instruction's op."""
         return self.places.get((number, place))
 
     def phases(self, number: int) -> set[str]:
         return {self.state.ops[index].phase for (each, _), index in self.places.items() if each == number}
 
     def are_layers(self) -> bool:
-        """Whether the first loop is of a forward pass and the second of its gradients; not a loop that keeps what loops in it keep."""
+        """Whether the first loop is a forward pass and the second its gradients; false for a loop whose inner loops store the arrays."""
         body = self.pair.first.body
         first, second = self.phases(self.pair.first.number), self.phases(self.pair.second.number)
         kept = {body[source_kernel(body, made)].opcode for one in self.pair.residuals for made, _ in one.sources}
         return "forward" in first and "backward" not in first and "backward" in second and "while" not in kept
 
-    def leading_to_residuals(self) -> Indexed:
-        """The ops of the first loop that what it keeps is worked out by, but for cutting out weights which the second cuts out as well.
+    def computing_residuals(self) -> Indexed:
+        """The ops of the first loop that compute its residuals, except for slicing weights that the second loop slices as well.
 
-        A second loop that computes some of it again already does so with all but the ops whose results are kept.
+        If the second loop already recomputes some of them, only the ops whose results are stored.
         """
         body, flow = self.pair.first.body, Flow(self.pair.first.body)
         kept = {source_kernel(body, made) for one in self.pair.residuals for made, _ in one.sources}
@@ -113,12 +115,12 @@ class _Loops:
                 if maker not in seen:
                     seen.add(maker)
                     waiting.append(maker)
-        places = sorted(place for place in seen if not self._is_at_hand(place))
+        places = sorted(place for place in seen if not self._is_available_slice(place))
         found = [index for place in places for index in self._ops_of(self.pair.first.number, place)]
         return [(index, self.state.ops[index]) for index in found if self.state.ops[index].cost != NOTHING]
 
     def _ops_of(self, number: int, place: int) -> list[int]:
-        """The op that an instruction is, or those of the computations that it runs."""
+        """An instruction's op, or those of the computations that it calls."""
         index = self.op(number, place)
         if index is not None:
             return [index]
@@ -126,7 +128,7 @@ class _Loops:
         return [index for each, inner in self.places if each in called for index in self._ops_of(each, inner)]
 
     def recomputed(self) -> dict[int, int]:
-        """The kernels of the second loop that compute again what the first did, and those that work for them alone: places and ops."""
+        """The kernels of the second loop that recompute results of the first, and those that only serve them: positions and op indices."""
         body, number = self.pair.second.body, self.pair.second.number
         mine = {place: index for (each, place), index in self.places.items() if each == number}
         flow = Flow(body)
@@ -138,7 +140,7 @@ class _Loops:
         return {place: index for place, index in mine.items() if place in again and self.state.ops[index].cost != NOTHING}
 
     def _depending_on_gradients(self, flow: Flow) -> set[int]:
-        """The kernels of the second loop that depend on what it hands from trip to trip."""
+        """The kernels of the second loop that depend on a value carried from iteration to iteration."""
         loop, found = self.pair.second, set[int]()
         handed = {loop.key(part) for part in range(len(loop.start.operands)) if not loop.hands_on(part)}
         for place, keys in flow.reads.items():
@@ -147,7 +149,7 @@ class _Loops:
         return found
 
     def needed_of(self, ops: dict[int, int]) -> Iterator[tuple[int, Shape]]:
-        """The arrays that some ops of the second loop make for others of it that are left, each with the op that makes it."""
+        """The arrays that these ops of the second loop compute for its remaining ops, each with the op that computes it."""
         body, number = self.pair.second.body, self.pair.second.number
         gone = {place for (each, place), index in self.places.items() if each == number and self.state.ops[index].cost == NOTHING}
         read = {key for place, keys in Flow(body).reads.items() if place not in ops and place not in gone for key in keys}
@@ -156,8 +158,8 @@ class _Loops:
             if maker is not None:
                 yield maker, part_of(body[place].shape, path)
 
-    def _is_at_hand(self, place: int) -> bool:
-        """Whether an op cuts a part out of arrays that the second loop has as well."""
+    def _is_available_slice(self, place: int) -> bool:
+        """Whether an op only slices arrays that the second loop has as well."""
         first, second = self.pair.first, self.pair.second
         theirs = {source_array(self.around, operand) for operand in second.start.operands}
         parts = {part for part in range(len(first.start.operands)) if first.hands_on(part)}
@@ -165,8 +167,8 @@ class _Loops:
         read = arrays_read(first.body, first.body[place])
         return bool(read) and only_moves(self.values, first.body[place], CUTS) and read <= {first.key(part) for part in parts}
 
-    def take_out_residuals(self) -> None:
-        """Remove what writes, fills, moves and only reads the arrays; add the same for the inputs of layers."""
+    def remove_residuals(self) -> None:
+        """Remove the kernels that write, fill, move or only read residuals; add those for the inputs of layers."""
         first = self.pair.first
         writers = [self.state.ops[index] for one in self.pair.residuals if (index := self.op(first.number, one.writer)) is not None]
         beside = max(writers, key=lambda op: op.time_s or 0.0, default=None)
@@ -176,13 +178,13 @@ class _Loops:
             _keep(self.state, beside, shape, INPUTS)
         for place in {one.writer for one in self.pair.residuals}:
             kept = [one.part for one in self.pair.residuals if one.writer == place]
-            self._spare(first.number, place, kept, len(kept) >= _results(first.body[place].shape))
+            self._remove_parts(first.number, place, kept, len(kept) >= _results(first.body[place].shape))
         for place in frozenset[int]().union(*[one.readers for one in self.pair.residuals]):
-            self._read_anew(place, [one for one in self.pair.residuals if place in one.readers])
+            self._read_recomputed(place, [one for one in self.pair.residuals if place in one.readers])
         self._remove_around()
 
-    def _spare(self, number: int, place: int, parts: list[Shape], whole: bool) -> None:
-        """Remove an op, or the arrays that it gives back no longer."""
+    def _remove_parts(self, number: int, place: int, parts: list[Shape], whole: bool) -> None:
+        """Remove an op (``whole``), or only the arrays ``parts`` that it no longer returns."""
         index = self.op(number, place)
         if index is None:
             return
@@ -192,7 +194,7 @@ class _Loops:
             self._put_bytes(index, sum(one.bytes for one in parts))
 
     def _put_bytes(self, index: int, fewer: float) -> None:
-        """An op that moves so many bytes fewer in each execution."""
+        """Reduce the bytes of an op by ``fewer`` per execution."""
         op = self.state.ops[index]
         if op.cost == NOTHING or not fewer:
             return
@@ -200,10 +202,10 @@ class _Loops:
         amounts[HBM] = max(float(amounts.get(HBM, 0)) - fewer * op.count, 0.0)
         self.state.put(index, Cost.of(amounts), op.operation, 1.0)
 
-    def _read_anew(self, place: int, residuals: list[Residual]) -> None:
-        """An op of the second loop that reads what is computed again instead of what was kept; one that only takes it out goes.
+    def _read_recomputed(self, place: int, residuals: list[Residual]) -> None:
+        """Let an op of the second loop read recomputed values instead of stored ones; an op that only slices stored ones is removed.
 
-        What was worked out element by element before it was kept need not be stored: the op works it out itself.
+        Values computed element by element need not be stored: the op computes them itself.
         """
         index = self.op(self.pair.second.number, place)
         if index is None:
@@ -217,7 +219,10 @@ class _Loops:
         self._put_bytes(index, max(parts - sum(map(self._bytes, sources)), 0))
 
     def _remove_layouts(self, place: int) -> None:
-        """Remove copies of an op's result into another layout: it had that of the arrays that were kept. Compilers may need them yet."""
+        """Remove copies of an op's result into another layout, which was that of the stored arrays.
+
+        The compiler may still need such copies, so the op's time is an upper bound.
+        """
         body, number = self.pair.second.body, self.pair.second.number
         for user in self.values.users(body, place):
             if body[user].opcode in NAMES:
@@ -226,32 +231,32 @@ class _Loops:
                 self.state.remove(index, longer=1.0)
 
     def _bytes(self, key: Key) -> int:
-        """The bytes of an array of the first loop's body that one layer reads."""
+        """The bytes that one layer reads of an array in the first loop's body."""
         first = self.pair.first
         shape = part_of(first.body[key[0]].shape, key[1])
         is_cut = key[0] == first.body.parameters[0] and first.hands_on(key[1][0])  # weights of all layers
         return shape.bytes // shape.dims[0] if is_cut else shape.bytes
 
     def _remove_around(self) -> None:
-        """Remove the kernels around the loops that fill or move nothing but these arrays."""
+        """Remove the kernels around the loops that only fill or move residuals."""
         number, flow = self.pair.computation, Flow(self.around)
         for place in {place for one in self.pair.residuals for place in one.moved}:
-            self._spare(number, place, [], True)
+            self._remove_parts(number, place, [], True)
         filled = [place for one in self.pair.residuals for place in one.filled]
         for place, used in Counter(filled).items():
             if flow.takers.get(place, set()) <= {*filled, self.pair.first.index}:
                 shapes = [leaf for leaf in self.around[place].shape.leaves if leaf.is_array]
-                self._spare(number, place, shapes[:used], used >= len(shapes))
+                self._remove_parts(number, place, shapes[:used], used >= len(shapes))
 
 
 def _keep(state: State, beside: Op, shape: Shape, passes: Mapping[str, int], least: float = 1.0, most: float = 1.0) -> None:
-    """Add the kernels that keep an array in each trip of a loop."""
+    """Add the kernels that store an array in each iteration of a loop; they run as often as the op ``beside``."""
     for word, times in passes.items():
         state.add(beside, Cost.of({HBM: times * shape.bytes}), Streamed(kind="fusion"), word, least, most)
 
 
 def _results(shape: Shape) -> int:
-    """How many arrays a kernel gives back."""
-    if shape.is_tuple and shape.parts and shape.parts[0].is_tuple:  # an asynchronous one also gives back what it takes
+    """How many arrays a kernel returns."""
+    if shape.is_tuple and shape.parts and shape.parts[0].is_tuple:  # an asynchronous one also returns its operands
         shape = shape.parts[1]
     return len([leaf for leaf in shape.leaves if leaf.is_array])

@@ -1,4 +1,4 @@
-"""``scale DIM=xN``: a dimension of the program's inputs made larger or smaller, followed through the program."""
+"""``scale DIM=xN``: make a dimension of the program's inputs larger or smaller, and trace it through the program."""
 
 from fractions import Fraction
 from math import log2
@@ -19,17 +19,17 @@ from ...operation import Collective, Product
 from ...resource import HBM, SCALE_UP, matrix
 from ...sources.programs import most_memory
 from ...workload import RECORDED_ALLOCATIONS, PeakMemory
-from .single_rows import parts_of, take_apart
+from .single_rows import parts_of, split_product
 from .split_depths import add_up_fewer, cost_of, with_fewer_parts
 from .state import State
 from .traced_scale import TRACED, scale_traced
 from .words import Words
 
-LEAST, MOST = Fraction(1, 2**20), 2**20  # times that a dimension is scaled
+LEAST, MOST = Fraction(1, 2**20), 2**20  # allowed factors
 
 
 def scale(state: State, words: Words) -> None:
-    """Scale a dimension of the program with the most time that has it, and that of its name and size in the others."""
+    """Scale a dimension of the program that has it (the one with the most time), and the same dimension of equal size in the others."""
     name, times = _asked("scale", words)
     if not state.programs and name in TRACED and (size := scale_traced(state, name, times)):
         if (size * times).denominator != 1:
@@ -58,7 +58,7 @@ def scale(state: State, words: Words) -> None:
 
 
 def _inputs_of_size(dimension: Dimension, size: int) -> str:
-    """The inputs whose dimension has a size, in brackets."""
+    """The inputs that have the dimension in this size, in parentheses."""
     whole = [f"{one.name}[{axis}]" for one, axis in dimension.inputs if one.dims[axis] == size]
     return f" ({', '.join(whole[:4])}{', …' if len(whole) > 4 else ''})" if whole else ""
 
@@ -74,21 +74,21 @@ def _scaled(state: State, program: Program, dimension: Dimension, times: Fractio
 
 
 def _memory(state: State) -> PeakMemory | None:
-    """The peak memory of the programs in their new sizes; what a profile recorded is of the old ones and of more than programs."""
+    """The peak memory of the programs in their new sizes; ``None`` for a profile's allocations, which cover more than the programs."""
     if state.memory is None or state.memory.method == RECORDED_ALLOCATIONS:
         return None
     return most_memory((module, state.review(module).pricer.platform) for module in state.programs.values())
 
 
 def _with_the_same_tokens(state: State, name: str, times: Fraction) -> None:
-    """Give each of more experts fewer tokens: those are in groups by expert, so that they have grown with them."""
+    """Keep the number of tokens when experts are scaled: tokens are grouped by expert, so the scaling multiplied them too."""
     program = Program(state.programs[name])
     if tokens := dimension_named(program, BATCH):
         _grown(state, program, tokens, 1 / times)
 
 
 def shard(state: State, words: Words) -> None:
-    """Spread a dimension over devices: each has its part, and sums over it are added up by an all-reduce that nothing overlaps."""
+    """Split a dimension over devices; sums over it need an all-reduce, which overlaps with nothing."""
     name, asked = _asked("shard", words)
     devices = int(asked)
     if devices != asked:
@@ -116,14 +116,14 @@ def shard(state: State, words: Words) -> None:
 
 
 def _sums(program: Program, dimension: Dimension, found: Found) -> bool:
-    """Whether a product sums over a dimension that is spread."""
+    """Whether a product sums over the split dimension."""
     numbers = {computation.name: number for number, computation in enumerate(program.module.computations)}
     held = dimension.marks.get((numbers[found.left.computation.name], found.left.index, 0), ())
     return any(axis < len(held) and held[axis] for axis in found.dims.lhs_contracting)
 
 
 def _asked(change: str, words: Words) -> tuple[str, Fraction]:
-    """The name of a dimension and a number: 4, x4, x1/2 or x0.5."""
+    """Parse the name of a dimension and a factor: 4, x4, x1/2 or x0.5."""
     written = words.need()
     name, _, by = written.partition("=")
     try:
@@ -168,7 +168,7 @@ def _grown(state: State, program: Program, dimension: Dimension, times: Times) -
     for index, op in state:
         place = module.place(op.name) if op.module == module.name else None
         if place is None or not op.count or op.cost == NOTHING:
-            continue  # loops and calls have no cost of their own: the ops that they run have it
+            continue  # loops and calls have no cost of their own, only the ops in them
         number, position = place
         if number in longer:
             state.run_more(index, times ** longer[number])
@@ -184,7 +184,7 @@ def _grown(state: State, program: Program, dimension: Dimension, times: Times) -
             continue
         made, far = review.operation(number, position, once.cost), abs(log2(times))
         if parts := parts_of(review, place, op.operation, made):
-            take_apart(state, index, parts, far)
+            split_product(state, index, parts, far)
         elif times > 1 and isinstance(made, Product) and (fewer := with_fewer_parts(state, review, place, made)):
             state.put(index, cost_of(fewer) * op.count, fewer, far)
             joined.append((place, made, fewer))
@@ -200,7 +200,7 @@ def _is_loop(module: HloModule, index: int) -> bool:
 
 
 def _hidden(state: State, module: HloModule, dimension: Dimension, times: int) -> None:
-    """A batch of one, of which the compiled program has no trace."""
+    """Scale a batch of one, which does not appear in the shapes of the compiled program."""
     data = Data(module, {one.key[1] for one, _ in dimension.inputs})
     if loop := next((module.entry_computation[index].name for index in sorted(data.held) if _is_loop(module, index)), ""):
         raise UsageError(

@@ -1,6 +1,6 @@
-"""Products of few rows whose depth XLA split into parts, which another kernel adds up: with more rows it makes fewer parts, or one.
+"""Split-k: products of few rows whose contracted dimension XLA splits into parts, which another kernel adds up.
 
-Parts keep more cores busy, and cost the traffic of their partial sums, which grows with the rows.
+With more rows it uses fewer parts, or one: parts keep more cores busy, but the traffic of their partial sums grows with the rows.
 """
 
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ from ...prediction import predict
 from ...resource import HBM, matrix
 from .state import State
 
-Place = tuple[int, int]  # a computation and an instruction of it
+Place = tuple[int, int]  # indices of a computation and an instruction
 
 
 def with_fewer_parts(state: State, review: Review, place: Place, made: Product) -> Product | None:
-    """A product whose depth is split, in as many parts as make it fastest, if those are fewer."""
+    """A split-k product with the number of parts that is fastest, if that is fewer."""
     if made.batch == 1 or not review.is_split(*place):
         return None
     best = min(_split(made), key=lambda option: _seconds(state, option))
@@ -28,7 +28,7 @@ def with_fewer_parts(state: State, review: Review, place: Place, made: Product) 
 
 
 def add_up_fewer(state: State, module: HloModule, review: Review, place: Place, before: Product, after: Product) -> None:
-    """Take the bytes of parts that are no longer there from the kernels that add them up."""
+    """Subtract the bytes of removed parts from the kernels that add up the parts."""
     computation = module.computations[place[0]]
     adding = {computation[user].name for user in review.values.users(computation, place[1])}
     for index, op in state:
@@ -39,12 +39,12 @@ def add_up_fewer(state: State, module: HloModule, review: Review, place: Place, 
 
 
 def cost_of(product: Product) -> Cost:
-    """What one execution of a product costs."""
+    """The cost of one execution of a product."""
     return Cost.of({matrix(product.compute): product.flops, HBM: product.bytes})
 
 
 def _split(made: Product) -> Iterator[Product]:
-    """A product in as many parts, in half of them, and so on; one part is written as what was multiplied."""
+    """A product with its current number of parts, half as many, and so on; with one part, the result has the format of the operands."""
     parts, depth = int(made.batch), int(made.batch * made.k)
     while parts >= 1:
         yield replace(made, batch=parts, k=depth // parts, out=made.out if parts > 1 else made.left)
@@ -52,7 +52,7 @@ def _split(made: Product) -> Iterator[Product]:
 
 
 def _seconds(state: State, option: Product) -> float:
-    """How long a product takes, and the reading of its parts."""
+    """The time of a product plus that of reading its parts."""
     found, memory = predict(option, cost_of(option), state.machine, state.calibration), state.machine.resolve(HBM.name)
     return found.time_s + _partial_bytes(option) / memory.rate if found and memory else inf
 

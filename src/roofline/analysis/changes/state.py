@@ -1,4 +1,4 @@
-"""The ops of a program while changes are applied to them."""
+"""The state of a what-if: the ops of a program while changes are applied to them."""
 
 from fractions import Fraction
 from functools import cached_property
@@ -24,14 +24,13 @@ from ..expected_times import predict_op
 from .bf16_scatters import added_in_bf16_s
 from .changed_times import OTHER_UNIT, REFORMATTED, Changed, anchored
 
-LOAD = 16  # bytes that one instruction loads, at most
+LOAD = 16  # most bytes that one instruction loads
 
 
 class Added(Struct, frozen=True):
-    """A kernel that a change adds beside another: its name, cost and kind, its time where that is known, with bounds as shares of it,
-    or of those of its prediction.
+    """A kernel that a change adds: name, cost and operation, its time where that is known, and bounds as shares of it.
 
-    One that does what the op with index ``like`` did when it took that time changes as that does.
+    It runs as often as ``beside``; with ``like``, its time changes like that of the op with this index.
     """
 
     name: str
@@ -55,11 +54,11 @@ class State:
         self.after_machine, self.after_calibration = machine, calibration
         self.ops: list[Op] = list(recording.workload.ops)
         self.doublings: dict[int, float] = {}
-        self.fresh: set[int] = set()  # ops that are other kernels than those that were measured
-        self.reformatted: set[int] = set()  # ops in another number format: other kernels of the same shape
-        self.in_bf16: set[int] = set()  # ops whose fp32 arrays are bf16 ones now
+        self.fresh: set[int] = set()  # ops that run another kernel than the measured one
+        self.reformatted: set[int] = set()  # ops in another number format: another kernel of the same shape
+        self.in_bf16: set[int] = set()  # ops whose fp32 arrays became bf16
         self.added: list[Added] = []
-        self.fixed: dict[int, tuple[float, float, float]] = {}  # ops whose time and bounds a change works out itself
+        self.fixed: dict[int, tuple[float, float, float]] = {}  # time and bounds of ops for which a change computes them itself
         self.no_idle = self.one_graph = False
         self.memory = recording.memory  # None where a change leaves it unknown
         self.notes: list[str] = []
@@ -70,31 +69,31 @@ class State:
         return iter(enumerate(self.ops))
 
     def put(self, index: int, cost: Cost, operation: Operation | None, doublings: float, *, fresh: bool = False) -> None:
-        """An op after a change; ``cost`` is of all its executions. A ``fresh`` one is another kernel: its measured time says nothing."""
+        """Change an op; ``cost`` is of all its executions. A ``fresh`` op is another kernel, so its measured time is not used."""
         self.ops[index] = replace(self.ops[index], cost=cost, operation=operation)
         self.doublings[index] = self.doublings.get(index, 0.0) + doublings
         if fresh:
             self.fresh.add(index)
 
     def run_more(self, index: int, times: Fraction | int) -> None:
-        """An op that runs so many times as often as it did."""
+        """Multiply the executions of an op by ``times``."""
         op = self.ops[index]
         self.put(index, op.cost * times, op.operation, 0.0)
         kernels = None if op.kernels is None else op.kernels * float(times)
         self.ops[index] = replace(self.ops[index], count=op.count * float(times), kernels=kernels)
 
     def add(self, beside: Op, cost: Cost, operation: Operation | None, word: str, least: float = 1.0, most: float = 1.0) -> None:
-        """One more kernel, as often as another runs; ``cost`` is of one execution, of which there will be ``least`` to ``most``."""
+        """Add a kernel that runs as often as the op ``beside``; ``cost`` is of one execution, with bounds as shares of it."""
         self.added.append(Added(f"{beside.name}.{word}.{len(self.added)}", beside, cost, operation, word, bounds=(least, most)))
 
     def repeat(self, index: int, word: str, bounds: tuple[float, float], time_s: float | None = None) -> None:
-        """An op once more, in the time it takes or another that changes with it; ``bounds`` are shares of that."""
+        """Run an op once more, in the same time or in ``time_s``; ``bounds`` are shares of it."""
         op = self.ops[index]
         name, cost = f"{op.name}.{word}.{len(self.added)}", op.cost * Fraction(1, int(op.count) or 1)
         self.added.append(Added(name, op, cost, op.operation, word, op.time_s if time_s is None else time_s, bounds, index))
 
     def remove(self, index: int, longer: float = 0.0, shorter: float = 0.0) -> None:
-        """An op that is no longer there; others may take longer or less long for it, by shares of its time at most."""
+        """Remove an op. Others may get slower (``longer``) or faster (``shorter``) because of that, by at most these shares of its time."""
         self.put(index, NOTHING, None, 0.0, fresh=True)
         was = self.recording.workload.ops[index].time_s or 0.0
         self.fixed[index] = (0.0, -shorter * was, longer * was)
@@ -105,7 +104,7 @@ class State:
         return {index: predict_op(op, self.machine, self.calibration) for index, op in enumerate(self.recording.workload.ops)}
 
     def review(self, module: HloModule) -> Review:
-        """A program's kernels; one that was changed is known by its own name."""
+        """The analysis of a program's kernels, cached for each version of the program."""
         key = f"{module.name} {id(module)}"
         if key not in self._reviews:
             platform = named_platform(module) or platform_of(self.machine)
@@ -124,7 +123,7 @@ class State:
         return self.programs.get(op.module)
 
     def changed(self) -> dict[int, Changed]:
-        """Every op that has changed, with its time after that."""
+        """Every changed op, with its new time."""
         found: dict[int, Changed] = {}
         unpredicted: list[str] = []
         moved = self.after_machine is not self.machine
@@ -138,12 +137,12 @@ class State:
                 continue
             after = predict_op(op, self.after_machine, self.after_calibration)
             if after is None:
-                unpredicted += [op.name] if old.time_s else []  # one without a time is told of where it should get one
+                unpredicted += [op.name] if old.time_s else []  # an op without a measured time has a note already
                 continue
             if op is old and (before := self.before[index]) is not None and after.time_s == before.time_s:
-                continue  # as fast on the other machine
+                continue  # equally fast on the other machine
             measured = None if index in self.fresh else old.time_s
-            stays_uneven = _is_uneven(op) and _is_uneven(old)  # which makes it slower in any format
+            stays_uneven = _is_uneven(op) and _is_uneven(old)  # uneven sizes are slow in any format
             counts = OTHER_UNIT if _unit(op) != _unit(old) and not stays_uneven else 1.0
             doublings = self.doublings.get(index, 1.0)
             time_s, low_s, high_s = self.fixed.get(index) or anchored(
@@ -184,13 +183,13 @@ def _unit(op: Op) -> str:
 
 
 def _is_more_of_the_same(old: Op, op: Op) -> bool:
-    """Whether a product has as many times the matrices, of the sizes they had."""
+    """Whether a product has more matrices of the same sizes."""
     before, after = old.operation, op.operation
     return isinstance(before, Product) and isinstance(after, Product) and after.batch > 1 and replace(after, batch=before.batch) == before
 
 
 def _is_uneven(op: Op) -> bool:
-    """Whether a product has a large dimension that is no multiple of a load of 16 bytes: libraries take slower kernels for it."""
+    """Whether a large dimension of a product is not a multiple of a 16-byte load, for which libraries use slower kernels."""
     one = op.operation
     if not isinstance(one, Product):
         return False

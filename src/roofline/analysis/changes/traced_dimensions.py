@@ -1,7 +1,7 @@
 """The batch and the sequence of a PyTorch trace, which has no compiled program: found in the shapes of each op's first tensors.
 
-Sizes that a reshape makes of them (batch times sequence, batch times heads) are known by their products. What has no such dimension, as
-weights, stays.
+Sizes that a reshape combines (batch times sequence, batch times heads) are recognized as products. Tensors without such a dimension, such
+as weights, stay.
 """
 
 from collections import Counter
@@ -16,8 +16,8 @@ from ...workload import Op
 
 Shape = tuple[int, ...]
 Axes = tuple[int, ...]
-JOINED = 3  # dimensions of a tensor whose first is the batch, at least
-SHIFTED = 16  # tokens of a sequence, at least, of which one without its first or last token, or with one more, is known
+JOINED = 3  # least number of dimensions of a tensor whose first one is the batch
+SHIFTED = 16  # least length of a sequence for which one token more or less is recognized as the same dimension
 
 
 class Traced(Protocol):
@@ -29,7 +29,7 @@ class Traced(Protocol):
 
 
 class Batch:
-    """The batch of a trace: the first dimension that most elements of tensors with three dimensions or more have."""
+    """The batch of a trace: the most common first dimension of tensors with three or more dimensions, by number of elements."""
 
     def __init__(self, ops: Sequence[Op]) -> None:
         large = _large(ops)
@@ -46,7 +46,7 @@ class Batch:
 
 
 class SequenceLength:
-    """The sequence of a trace: the positions of attention, of its stored scores, or else the second dimension of most data.
+    """The sequence length of a trace: from attention, from its stored scores, or else the second dimension of most data.
 
     Data may have one token less or more where a model predicts the next one. Stored scores have the dimension twice.
     """
@@ -66,7 +66,7 @@ class SequenceLength:
                 self._sizes |= set(list(accumulate(shape[:-1], mul))[axis:])
 
     def axes(self, shape: Shape, op: Op | None = None) -> Axes:
-        """Which dimensions of a tensor grow with the sequence; a tensor in the shape of a weight is one, unless a product takes it."""
+        """Which dimensions of a tensor grow with the sequence; none of a tensor with the shape of a weight, unless a product reads it."""
         if not self.size:
             return ()
         if len(shape) >= JOINED:
@@ -99,7 +99,7 @@ def _large(ops: Sequence[Op]) -> list[Shape]:
 
 
 def _length(ops: Sequence[Op], large: Sequence[Shape], batch: int) -> int:
-    """How long sequences are, by the best evidence there is."""
+    """The sequence length, from the best evidence available."""
     positions, scores, seconds = Counter[int](), Counter[int](), Counter[int]()
     for op in ops:
         if isinstance(one := op.operation, Attention):
@@ -116,7 +116,7 @@ def _length(ops: Sequence[Op], large: Sequence[Shape], batch: int) -> int:
 
 
 def _is_between(size: int, ops: Sequence[Op]) -> bool:
-    """Whether a batched product makes or takes a matrix of two equal sides, as attention does its scores."""
+    """Whether a batched product reads or writes square matrices of this size, as attention does with its scores."""
     products = (op.operation for op in ops if isinstance(op.operation, Product) and op.operation.batch > 1)
     return any(size in (one.k, one.n) and one.m == size for one in products)
 

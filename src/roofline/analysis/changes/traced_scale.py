@@ -1,4 +1,4 @@
-"""``scale batch=xN`` and ``scale sequence=xN`` of a PyTorch trace: ops by the shapes of their first tensors.
+"""``scale batch=xN`` and ``scale sequence=xN`` of a PyTorch trace: ops are scaled by the shapes of their first tensors.
 
 Rows of tokens grow with either. Attention grows with the sequence twice, by its queries and by its keys, and so do scores that are stored.
 Weights and their optimizer stay.
@@ -20,11 +20,11 @@ from .traced_dimensions import Axes, Batch, SequenceLength, Shape, Traced
 
 TRACED: dict[str, type[Batch] | type[SequenceLength]] = {"batch": Batch, "sequence": SequenceLength}
 GATHER = "gather"
-NAMED = 3  # ops that a note names, at most
+NAMED = 3  # most ops that a note names
 
 
 def scale_traced(state: State, name: str, times: Fraction) -> int:
-    """Scale a dimension of all ops that have it; its size before, 0 where no op shows it."""
+    """Scale a dimension of all ops that have it. Returns its size before, 0 where no op has it."""
     recorded = state.recording.workload.ops
     dimension = TRACED[name](recorded)
     if not dimension.size:
@@ -39,7 +39,7 @@ def scale_traced(state: State, name: str, times: Fraction) -> int:
             if op.phase and (op.time_s or 0.0) > 0 and (shapes or op.cost.amounts):
                 unknown.append(op.name)
             continue
-        if op.category == GATHER:  # which reads as many rows of a table as it writes
+        if op.category == GATHER:  # it reads as many rows of a table as it writes
             shapes, axes = tuple(shape for shape, held in zip(shapes, axes, strict=True) if held), [held for held in axes if held]
         operation = _grown(op.operation, recorded[index].operation, dimension, shapes, axes, times)
         state.put(index, _cost(op, operation, shapes, axes, times), operation, abs(log2(times)))
@@ -53,7 +53,7 @@ def scale_traced(state: State, name: str, times: Fraction) -> int:
 def _grown(
     one: Operation | None, was: Operation | None, dimension: Traced, shapes: Sequence[Shape], axes: Sequence[Axes], times: Fraction
 ) -> Operation | None:
-    """An operation then; ``was`` is the recorded one, of which the shapes are."""
+    """The operation after scaling; ``was`` is the recorded one, to which the shapes belong."""
     is_batch = isinstance(dimension, Batch)
     if isinstance(one, Product):
         return _product(one, was if isinstance(was, Product) else one, is_batch, shapes, axes, times)
@@ -71,18 +71,18 @@ def _grown(
 
 
 def _longer(one: Attention, was: Operation | None, size: int, times: Fraction) -> Attention:
-    """Attention of longer sequences: of the queries, the keys, or both, by which have their length."""
+    """Attention over longer sequences: more queries, more keys, or both, whichever have the sequence length."""
     recorded = was if isinstance(was, Attention) else one
     queries, keys = (times if sides == size else Fraction(1) for sides in (recorded.queries, recorded.keys))
     return replace(one, queries=one.queries * queries, keys=one.keys * keys)
 
 
 def _product(one: Product, was: Product, is_batch: bool, shapes: Sequence[Shape], axes: Sequence[Axes], times: Fraction) -> Product:
-    """A product with more rows, with more to sum over (the gradient of a weight), or more of them, by where the data have the dimension."""
+    """A product with a larger m, k (the gradient of a weight) or batch, depending on where its operands have the dimension."""
     if one.batch > 1 and is_batch:
         return replace(one, batch=one.batch * times)
     matrices = [(shape, held) for shape, held in zip(shapes, axes, strict=True) if len(shape) > 1]
-    for (left, held), (right, other) in pairwise(matrices):  # the first may be what is added, the last the result
+    for (left, held), (right, other) in pairwise(matrices):  # the first may be a bias, the last the result
         if left[-1] != was.k or (prod(left[:-1]) != was.m and (was.batch == 1 or left[-2] != was.m)):
             continue
         rows, summed = any(axis < len(left) - 1 for axis in held), len(left) - 1 in held
@@ -95,7 +95,7 @@ def _product(one: Product, was: Product, is_batch: bool, shapes: Sequence[Shape]
 
 
 def _cost(op: Op, operation: Operation | None, shapes: Sequence[Shape], axes: Sequence[Axes], times: Fraction) -> Cost:
-    """What an op costs then: as many times the arithmetic, and the bytes of its data."""
+    """The cost of an op after scaling: its arithmetic times the factor, and the bytes of its larger tensors."""
     was, more, share = op.operation, float(times) ** max(map(len, axes)), _share(shapes, axes, times)
     if isinstance(was, Product) and isinstance(operation, Product):
         more = operation.flops / was.flops if was.flops else more
@@ -117,12 +117,12 @@ def _pairs(one: Attention) -> float:
 
 
 def _tokens(one: Attention) -> float:
-    """Vectors of a head that attention reads."""
+    """The number of head vectors that attention reads."""
     return float(one.batch * (one.heads * one.queries + one.groups * one.keys))
 
 
 def _share(shapes: Sequence[Shape], axes: Sequence[Axes], times: Fraction) -> float:
-    """How many times the elements some tensors have then."""
+    """The factor on the total number of elements of some tensors."""
     whole = sum(map(prod, shapes))
     then = sum(prod(shape) * float(times) ** len(held) for shape, held in zip(shapes, axes, strict=True))
     return then / whole if whole else float(times)

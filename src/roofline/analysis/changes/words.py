@@ -1,17 +1,17 @@
-"""The words of changes, read from left to right."""
+"""The arguments of changes, parsed from left to right."""
 
 from ...errors import UsageError
 
 
 class Words:
-    """Words that changes take from the left; ``usage`` is how the one that reads is written."""
+    """A list of words that changes consume from the left; ``usage`` is the syntax of the change that is being parsed."""
 
     def __init__(self, words: list[str], usage: str = "") -> None:
         self._left, self.usage = words[::-1], usage
 
     @property
     def first(self) -> str | None:
-        """The word that comes next, which stays."""
+        """The next word, without consuming it."""
         return self._left[-1] if self._left else None
 
     def next(self) -> str | None:
