@@ -40,28 +40,28 @@ COMMANDS = {
     "completion": "print a script that completes commands and options in bash, zsh or fish",
 }
 ALIASES = {"fusion": "fusion-report"}  # former names, not listed
-# Objects made between two searches for garbage cycles: with the usual 700 they take a third of the time of 200,000 rows or instructions.
+# Objects allocated between two runs of the cyclic garbage collector: with the default of 700 it takes a third of the time for 200,000 rows.
 _BETWEEN_COLLECTIONS = 500_000
 _REQUIRED = ("msgspec", "numpy")  # libraries that many modules import
 _USAGE = "usage: roofline COMMAND [arguments]   (details: roofline COMMAND --help)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status. An error is one line."""
+    """Run one command and return the exit status. An error is one line."""
     words = list(sys.argv[1:] if argv is None else argv)
     opened_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # an encoding without µ shows a question mark, and no traceback
+            stream.reconfigure(errors="replace")  # an encoding without µ prints a question mark instead of raising
     if argv is None and words[:1] == ["analyze"]:
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no products are computed here, and starting numpy's threads takes 20 ms
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nothing here needs BLAS threads, and starting them takes 20 ms
     usual = gc.get_threshold()
     gc.set_threshold(_BETWEEN_COLLECTIONS, *usual[1:])
     try:
         status = _run(words)
         sys.stdout.flush()
         return status
-    except (UsageError, UnitError, FormulaError) as error:  # sources wrap those of a file in a SourceError
+    except (UsageError, UnitError, FormulaError) as error:  # those of an input file arrive as SourceError
         return _fail(error, 2)
     except OverflowError:
         return _fail(UsageError("a number is too large to compute with"), 2)
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     finally:
         if argv is None:
-            gc.freeze()  # a process that ends need not be searched for garbage, which takes 20 ms
+            gc.freeze()  # no garbage collection at exit, which takes 20 ms
         gc.set_threshold(*usual)
 
 
@@ -103,7 +103,7 @@ def _run(words: list[str]) -> int:
         raise UsageError(f"no command named {name!r}{did_you_mean(name, COMMANDS) or '; commands: ' + ', '.join(COMMANDS)}")
     try:
         status: int = module_of(name).run(rest)
-    except SystemExit as end:  # argparse ends the process once it has printed help
+    except SystemExit as end:  # argparse exits after printing help
         status = end.code if isinstance(end.code, int) else 0
     return status
 

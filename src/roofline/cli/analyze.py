@@ -30,7 +30,7 @@ from .options import (
 )
 from .program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
 from .reading import host_options, read_input
-from .reporting import EACH_OP, answer, columns, emit_stored
+from .reporting import EACH_OP, analyze_and_emit, columns, emit_stored
 from .terminal import chart_options
 
 GROUPS = tuple("program" if key == "module" else key for key in (*KEYS, *PLACES, EACH_OP))
@@ -60,7 +60,7 @@ def parser() -> Parser:
 
 
 def reading_options(made: argparse.ArgumentParser) -> None:
-    """What else is read, and whether damage is tolerated."""
+    """Options for counters, damaged profiles and the timeline."""
     group = made.add_argument_group("input")
     group.add_argument(
         "--counters",
@@ -76,8 +76,8 @@ def reading_options(made: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--timeline",
         action="store_true",
-        help="show when each device did what in a step, and what the host did while it was idle; JSON gets a thousand buckets of the step "
-        "and of the run (always in .html): --timeline --json run.json",
+        help="show a timeline of each device over a step, and what the host did while the device was idle; JSON has 1000 buckets of a step "
+        "and of the run (.html always has them): --timeline --json run.json",
     )
 
 
@@ -121,13 +121,13 @@ def run(words: Sequence[str]) -> int:
     else:
         timeline = args.timeline or bool(args.output and is_page(args.output))
         recording = read_input(args, args.path, lambda: chosen_machine(args), salvage=args.salvage, timeline=timeline)
-    answer(args, recording)
+    analyze_and_emit(args, recording)
     return 0
 
 
 def _program(args: argparse.Namespace) -> Recording:
-    """A program, read with the options that only programs have."""
-    from ..sources import programs  # 30 ms that profiles do not need
+    """A program, read with the options for programs."""
+    from ..sources import programs  # takes 30 ms to import, and profiles do not need it
 
     machine, trips = chosen_machine(args), chosen_trips(args)
     network = chosen_network(args, machine)

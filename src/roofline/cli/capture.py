@@ -68,7 +68,7 @@ def run(words: Sequence[str]) -> int:
         python=args.python,
     )
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
-    chosen_machine(args)  # reject an unknown chip before the program runs
+    chosen_machine(args)  # raises an error for an unknown chip before the program runs
     data_to_stdout = any(getattr(args, option) == "-" for option in DATA)
     sys.stdout.flush()
     taken = profile(command, Path(args.output), window=window, name=args.name, stdout=sys.stderr.fileno() if data_to_stdout else None)

@@ -1,4 +1,4 @@
-"""`roofline check`: whether a profile, program or function keeps its budget."""
+"""`roofline check`: check a profile, program or function against a budget."""
 
 import argparse
 import os
@@ -88,7 +88,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _text(found: BudgetCheck) -> str:
-    """One line for each condition that is broken or not known; where all hold, one for each of them."""
+    """One line for each condition that is broken or cannot be decided; if all hold, one for each of them."""
     return "\n".join(check_text(one) for one in without_repeated_causes((*found.broken, *found.not_known) or found.checks))
 
 
@@ -120,7 +120,7 @@ def _budget(args: argparse.Namespace) -> tuple[list[str], str | None]:
 
 
 def _analysed(args: argparse.Namespace) -> tuple[Report, Callable[[str], Report] | None]:
-    """The report on the input, and how to get it for another chip where its file does not say."""
+    """The report on the input, and for a function, how to get its report for another chip."""
     name = args.input
     if ":" in name and not (os.path.exists(name) or is_remote(name) or is_sample(name)):
         return _function(args)

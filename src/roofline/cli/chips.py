@@ -73,7 +73,7 @@ def _card(name: str) -> "Card":
 
 
 def _figure(machines: Sequence[Machine], theme: str) -> "Axes":
-    """One chip's roofs by memory level, or the roofs of several; those without a compute rate have none."""
+    """The rooflines of one chip by memory level, or of several chips; chips without a compute rate are left out."""
     from ..render.plot import hierarchy, rooflines
 
     rated = [machine for machine in machines if machine.compute and machine.ceiling("hbm")]
@@ -97,7 +97,7 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _emit(args: argparse.Namespace, text: Callable[[Paper], str], machines: Sequence[Machine]) -> None:
-    """The machines everywhere the options ask for them; a table has one row a ceiling, with its source."""
+    """Write the machines to the requested outputs; a table has one row per ceiling, with its source."""
     emit(args, text, listing(machines), lambda: ceiling_rows(machines))
 
 
@@ -107,7 +107,7 @@ def listing(machines: Sequence[Machine]) -> ChipListing:
 
 
 def ceiling_rows(machines: Sequence[Machine]) -> list[Row]:
-    """Machines as a table: a row a ceiling."""
+    """Machines as a table with one row per ceiling."""
     return [_ceiling_row(machine, ceiling) for machine in machines for ceiling in machine.ceilings]
 
 

@@ -94,13 +94,13 @@ def run(words: Sequence[str]) -> int:
     _check_program_options(args)
     reports: dict[str, Report] = {}
     machines: list[Machine] = []
-    # What was measured says which machine it ran on, and a program is analyzed for that one.
+    # A profile names its machine, and a program is analyzed for the same one.
     for name in sorted(dict.fromkeys(args.files), key=_is_program):
         reports[name] = with_throughput(_report(args, name, machines), per_step)
     versions = [[reports[name] for name in runs] for runs in names]
 
     @cache
-    def changes() -> ReportChanges:  # seconds of large reports, which only some outputs need
+    def changes() -> ReportChanges:  # takes seconds for large reports, and only some outputs need it
         return report_changes(versions[0], versions[-1], (names[0][0], names[-1][0]))
 
     checks = _limits(args, versions, changes) if args.fail_on else ()
@@ -128,7 +128,7 @@ def _versions(args: argparse.Namespace) -> list[list[str]]:
 
 
 def _limits(args: argparse.Namespace, versions: Sequence[Sequence[Report]], changes: Callable[[], ReportChanges]) -> tuple[Check, ...]:
-    """What --fail-on says of the first and the last version."""
+    """The conditions of --fail-on, checked on the first and the last version."""
     headline = changes().headline
     limits = read_limits(args.fail_on, headline.quantity if headline else "time")
     return check_change(versions[0], versions[-1], limits, changes().files[0]).checks
@@ -201,20 +201,20 @@ def _emit_trend(args: argparse.Namespace, found: Trend, checks: tuple[Check, ...
 
 
 def _lines(checks: Sequence[Check]) -> list[str]:
-    """One line for each limit that is broken or not known; where all hold, one for each of them."""
+    """One line for each limit that is broken or cannot be decided; if all hold, one for each of them."""
     wrong = [one for one in checks if not one.holds]
     return ["\n".join(check_text(one) for one in without_repeated_causes(wrong or checks))] if checks else []
 
 
 def _median(runs: Sequence[Report], names: Sequence[str]) -> tuple[Report, str]:
-    """The run whose time is the median one, and its name."""
+    """The run with the median time, and its name."""
     times = [(point.time_s or 0.0) if (point := main_point(report)) else 0.0 for report in runs]
     place = sorted(range(len(runs)), key=times.__getitem__)[len(runs) // 2]
     return runs[place], names[place]
 
 
 def _check_program_options(args: argparse.Namespace) -> None:
-    """Refuse options about programs where neither is one, and a trip count of a loop that neither has."""
+    """Raise an error for program options without a program, and for trip counts of a loop that no program has."""
     if not names_program_option(args):
         return
     named = [Path(name) for name in dict.fromkeys(args.files) if _is_program(name)]
@@ -228,8 +228,8 @@ def _check_program_options(args: argparse.Namespace) -> None:
 
 
 def _program(args: argparse.Namespace, path: Path, machine: Machine) -> Recording:
-    """A program, read with the options that only programs have; of the trip counts those of its own loops."""
-    from ..sources import programs  # 30 ms that profiles do not need
+    """A program, read with the options for programs, and with the trip counts of its own loops."""
+    from ..sources import programs  # takes 30 ms to import, and profiles do not need it
     from ..sources.hlo_dump import read_modules
 
     own = programs.loop_names(read_modules(path)) if args.trips else []
@@ -243,9 +243,12 @@ def _is_program(name: str) -> bool:
 
 
 def _report(args: argparse.Namespace, name: str, machines: list[Machine]) -> Report:
-    """The report in a file, or on it. A report keeps its machine, unless another is asked for; ``machines`` are those of earlier ones."""
+    """The report stored in a file, or made from it.
+
+    A stored report keeps its machine unless another is requested; ``machines`` are those of earlier inputs.
+    """
     if not names_machine(args) and (kept := stored_report(name)) is not None:
-        with suppress(MachineError):  # a machine of the user's own is not in the catalogue
+        with suppress(MachineError):  # a user's machine file is not in the catalogue
             machines.append(catalogue_card(kept.machine.name).machine)
         return kept
     same = None if names_machine(args) or not machines else machines[0]
@@ -259,7 +262,7 @@ def _report(args: argparse.Namespace, name: str, machines: list[Machine]) -> Rep
 
 
 def _written(args: argparse.Namespace, name: str) -> bytes | None:
-    """The bytes of a report that is kept as it was written, so that a page holds those and no others."""
+    """The bytes of a stored report, which a page embeds unchanged."""
     path = Path(name)
     kept = not names_machine(args) and (is_pipe(name) or path.is_file()) and stored_report(name) is not None
     return all_of(path) if kept else None

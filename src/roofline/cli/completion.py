@@ -1,6 +1,6 @@
 """`roofline completion`: a shell script that completes commands, formulas, options, their values and chip names.
 
-The script asks this command what may follow, so it fits whichever version is installed. Where there is no answer the shell offers files.
+The script calls this command for the candidates, so it matches the installed version. Without candidates the shell completes file names.
 """
 
 import argparse
@@ -57,14 +57,14 @@ def _figures() -> list[str]:
     return [*FIGURES, "fusion"]
 
 
-# What help calls a value -> the values
+# metavar of an option -> its values
 VALUES: dict[str, Callable[[], Iterable[str]]] = {
     "FORMAT": lambda: DTYPES,
     "FORMULA": _formulas,
     "NAME|FILE": names,
     "OP": lambda: POINTWISE,
 }
-# Commands whose first word decides which options there are
+# commands whose first argument determines their options
 FIRST: dict[str, Callable[[], Iterable[str]]] = {"op": _formulas, "cross": _formulas, "plot": _figures}
 
 
@@ -77,7 +77,7 @@ def parser() -> Parser:
         'eval "$(roofline completion bash)"',
     )
     made.add_argument("shell", choices=SHELLS, help="the shell")
-    made.add_argument("words", nargs=argparse.REMAINDER, metavar="WORD", help="words typed so far: print what the last one may become")
+    made.add_argument("words", nargs=argparse.REMAINDER, metavar="WORD", help="words typed so far: print the completions of the last one")
     return made
 
 
@@ -91,7 +91,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def completions(words: Sequence[str]) -> list[str]:
-    """What the last of these words may become; nothing where only files can follow.
+    """The completions of the last word; empty where only file names can follow.
 
     >>> completions(["analyze", "--by", "de"])
     ['device']
@@ -105,7 +105,7 @@ def completions(words: Sequence[str]) -> list[str]:
 
 
 def _following(words: Sequence[str], option: bool) -> Iterable[str]:
-    """What may follow these words: an option, or a value of the option before it or of a positional argument."""
+    """The candidates after these words: options, or values of the preceding option or of a positional argument."""
     if not words:
         return ("--help", "--version") if option else COMMANDS
     name, *rest = words

@@ -27,8 +27,8 @@ from .output import draw, emit
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-DOUBLINGS = 4  # of the size that a figure shows on either side
-AROUND = 1000  # where a figure is centred when nothing crosses
+DOUBLINGS = 4  # of the size, shown in a figure on either side of the crossing
+AROUND = 1000  # centre of a figure without a crossing
 EXAMPLE = "roofline cross matmul --free m --k inf --n inf --chip v5e"
 
 
@@ -46,7 +46,7 @@ def parser(formula: Formula) -> Parser:
     made.add_argument(
         "--expected",
         action="store_true",
-        help="also give the size from which compute takes longer than memory and launch in expected time; needs finite dimensions",
+        help="also give the size from which the expected time is compute-bound, launch included; needs finite dimensions",
     )
     add_options(made, formula)
     machine_options(made)
@@ -86,7 +86,7 @@ def run(words: Sequence[str]) -> int:
 def _expected_sizes(
     args: argparse.Namespace, price: Callable[..., Ledger], free: Sequence[str], given: Mapping[str, object], machine: Machine
 ) -> Sizes | None:
-    """The formula by size in expected time, where that is asked for."""
+    """The expected time of the formula by size, if requested."""
     if not args.expected:
         return None
     if infinite := [name for name, size in given.items() if size == inf]:
@@ -95,7 +95,7 @@ def _expected_sizes(
 
 
 def _expected_figure(found: Crossing, name: str, sizes: Sizes, args: argparse.Namespace) -> "Axes":
-    """Minimum and expected time by the free size, a few doublings to either side of where arithmetic begins to decide."""
+    """Minimum and expected time by the free size, a few doublings to either side of the crossing."""
     from ..render.plot import expected_times
 
     first = found.expected.first if found.expected else None

@@ -54,14 +54,14 @@ def run(words: Sequence[str]) -> int:
 
 
 def _page(name: str) -> str:
-    """Refuse an output name without .html before anything is measured."""
+    """The output file; an error for a name without .html, before anything is measured."""
     if not name.endswith(PAGES):
         raise UsageError(f"{name}: the page needs a name that ends in .html")
     return name
 
 
 def _measured() -> Machine:
-    """This computer's CPU, measured now; as it is known already where it is too busy for that."""
+    """This computer's CPU, measured now; the stored or estimated rates if it is too busy."""
     with progress("measuring this computer") as tell:
         try:
             return measure_cpu(this_cpu(), quick=True, budget_s=MEASURE_S, tell=tell).machine

@@ -20,7 +20,7 @@ from ..units import parse
 from .options import Parser
 
 INFINITE = ("inf", "infinity", "∞")
-# The link to ask a rate for where none is known, by the vendor of a GPU or the kind of chip.
+# The link named in errors about a missing rate, by the vendor of a GPU or the kind of chip.
 UNRATED_LINKS = {"NVIDIA": "nvlink", "AMD": "xgmi", "cpu": "dcn"}
 
 
@@ -78,7 +78,7 @@ def free_and_fixed(args: argparse.Namespace, formula: Formula) -> tuple[tuple[st
 
 
 def intensities(price: Callable[..., Ledger], free: Sequence[str], sizes: Iterable[int], level: str) -> list[tuple[float, float]]:
-    """Each size with the arithmetic intensity there; 0 where there is none."""
+    """Each size with its arithmetic intensity; 0 where there is none."""
     return [(float(size), price(**dict.fromkeys(free, size)).cost.intensity(level) or 0.0) for size in sizes]
 
 
@@ -92,7 +92,7 @@ def chosen_ledger(args: argparse.Namespace, formula: Formula) -> Ledger:
 
 
 def own_network(args: argparse.Namespace, formula: Formula, machine: Machine) -> str:
-    """Send over the chip's own scale-up link and by the best algorithm there, unless others are named; a note on several links."""
+    """Use the chip's scale-up link and the best algorithm on it, unless options name others. Returns a note if several links are used."""
     options = {option.name for option in formula.options}
     if "link" not in options:
         return ""
@@ -112,7 +112,7 @@ def own_network(args: argparse.Namespace, formula: Formula, machine: Machine) ->
 
 
 def _chips(args: argparse.Namespace, formula: Formula) -> Dim:
-    """How many chips exchange: two where each sends to one other, any number where it is varied."""
+    """How many chips take part in an exchange: two where each sends to one other, infinite where the number is varied."""
     over = next((option for option in formula.options if option.name == "over"), None)
     if over is None:
         return 2
@@ -141,7 +141,7 @@ def spelled(words: str, machine: Machine | None = None) -> Ledger:
 
 
 def chosen_options(args: argparse.Namespace, formula: Formula) -> dict[str, Any]:
-    """The keyword arguments that were given; what was not keeps the formula's own default."""
+    """The given keyword arguments; others keep the formula's defaults."""
     options: dict[str, Any] = {}
     for parameter in formula.options:
         value = getattr(args, parameter.name, None)

@@ -76,7 +76,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _stage(word: str, number: int, second_operands: bool) -> StageSpec:
-    """An op of the chain by its name, or ``NAME:FLOPS`` for one of the user's own."""
+    """A stage of the chain from an op's name, or from ``NAME:FLOPS`` for a user-defined one."""
     name, colon, flops = word.partition(":")
     if colon:
         return StageSpec(name, parse(flops, "1"))
@@ -88,7 +88,7 @@ def _stage(word: str, number: int, second_operands: bool) -> StageSpec:
 
 
 def _scenarios(found: tuple[Fusion, ...], winner: Fusion) -> list[Fusion]:
-    """The groupings worth drawing: for each number of kernels the best, from unfused to the winner."""
+    """The groupings to draw: the best for each number of kernels, from unfused to the winner."""
     least: dict[int, Fusion] = {}
     for one in (*found, winner):
         held = least.get(len(one.kernels))

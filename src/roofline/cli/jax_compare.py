@@ -1,4 +1,4 @@
-"""`roofline jax-compare`: theory beside what XLA's cost analysis says of a JAX function, instruction by instruction."""
+"""`roofline jax-compare`: our counts compared with XLA's cost analysis of a JAX function, instruction by instruction."""
 
 from collections.abc import Sequence
 

@@ -43,7 +43,13 @@ def parser() -> Parser:
     )
     made.add_argument("--device", choices=("cpu", "gpu"), help="what to measure (default: the GPU, if PyTorch or JAX can use one)")
     made.add_argument("--framework", choices=FRAMEWORKS, default="", help="measure the GPU through this one (default: PyTorch, else JAX)")
-    made.add_argument("-o", "--output", metavar="FILE.toml", type=_machine_file, help="write a machine file instead of keeping the result")
+    made.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE.toml",
+        type=_machine_file,
+        help="write a machine file instead of saving the result as this computer's machine",
+    )
     output_options(made, figure=False)
     made.epilog = f"{made.epilog}\n\nThe result is kept in ${FOLDER_VARIABLE}, else in the user's data folder."
     return made
@@ -67,7 +73,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _cpu(args: argparse.Namespace, path: Path) -> list[str]:
-    """Measure the CPU; how the result compares with the catalogue's chip, in words."""
+    """Measure the CPU. Returns a sentence that compares the result with the catalogue's chip."""
     with progress("measuring this computer") as tell:
         card = measure_cpu(this_cpu(), quick=args.quick, target=path, tell=tell)
     keep(card, path)
@@ -76,7 +82,7 @@ def _cpu(args: argparse.Namespace, path: Path) -> list[str]:
 
 
 def _gpu(args: argparse.Namespace, path: Path) -> list[str]:
-    """Measure the GPU; how the result compares with the catalogue's chip, in words."""
+    """Measure the GPU. Returns a sentence that compares the result with the catalogue's chip."""
     from ..machines.gpu_measured import compare_with_catalogue, measure_gpu
 
     with progress("measuring this GPU") as tell:
@@ -92,7 +98,7 @@ def _has_gpu() -> bool:
 
 
 def _machine_file(name: str) -> str:
-    """Refuse a name that could not be written or read back, before anything is measured."""
+    """The machine file; an error for a name that cannot be written or read back, before anything is measured."""
     if not name.endswith(SUFFIX):
         raise UsageError(f"{name}: a machine file's name ends in {SUFFIX}")
     if not Path(name).absolute().parent.is_dir():

@@ -77,21 +77,21 @@ def run(words: Sequence[str]) -> int:
         ledger = replace(ledger, operation=replace(ledger.operation, library="cudnn"))
     floor_s = None if args.floor is None else parse(args.floor, "s")
     report = price([ledger], machine, time_s=time_s, corrections=chosen_corrections(args), launch_floor_s=floor_s)
-    room = _room(float(ledger.footprint()), machine)
+    room = _fits_line(float(ledger.footprint()), machine)
     emit_report(args, report, lambda page: op_text(report, page, room))
     return 0
 
 
 def _quantized(ledger: Ledger, how: str) -> Ledger:
-    """A product whose activations become 8 bits wide first."""
+    """A product whose activations are quantized to 8 bits first."""
     product = ledger.operation
     if not isinstance(product, Product) or dtype(product.compute).bits != 8:
         raise UsageError("--quantize: activations become 8 bits wide for arithmetic in 8 bits; add --dtype fp8 or --dtype int8")
     return replace(ledger, operation=replace(product, quantize=how))
 
 
-def _room(needed: float, machine: Machine) -> str:
-    """Whether the tensors fit in main memory, with what to spare."""
+def _fits_line(needed: float, machine: Machine) -> str:
+    """A line on whether the tensors fit in main memory."""
     held = fit(needed, machine)
     if held is None or not needed:
         return ""

@@ -23,9 +23,9 @@ from ..units import parse, parse_count
 from ..workload import Device
 from .streams import text_width
 
-BROKEN, NOT_KNOWN = 3, 2  # exit status of a condition that does not hold, or cannot be decided
+BROKEN, NOT_KNOWN = 3, 2  # exit status for a condition that is broken, or cannot be decided
 CHIP_VARIABLE = "ROOFLINE_CHIP"
-MOST_DIGITS = 400  # of a number; none that is larger can be computed with
+MOST_DIGITS = 400  # digits of a number; larger numbers cannot be computed with
 _TOO_MANY_DIGITS = re.compile(rf"\d{{{MOST_DIGITS},}}")
 OUTPUTS = ("json", "csv", "parquet", "output", "markdown")  # options that name a file to write
 
@@ -37,7 +37,7 @@ class TakesOptions(Protocol):
 
 
 def check_outputs(options: Mapping[str, object]) -> None:
-    """Refuse an output that is also an input, or that two options would write."""
+    """Raise an error for an output that is also an input, or that two options write."""
     outputs = {option: name for option in OUTPUTS if isinstance(name := options.get(option), str) and name != "-"}
     for (one, name), (other, same) in combinations(outputs.items(), 2):
         if os.path.realpath(name) == os.path.realpath(same):
@@ -62,7 +62,7 @@ def is_input(name: str, word: str) -> bool:
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line, and are ours."""
+    """An argument parser that raises one-line `UsageError`s."""
 
     def __init__(self, command: str, summary: str, example: str) -> None:
         super().__init__(
@@ -76,7 +76,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         for word in takewhile(lambda word: word != "--", sys.argv[1:] if args is None else args):
-            if word.startswith("-") and word.endswith("=--"):  # argparse would give the option an empty list
+            if word.startswith("-") and word.endswith("=--"):  # argparse would pass an empty list
                 self.error(f"{word.removesuffix('=--')}: '--' is not a value")
             if _TOO_MANY_DIGITS.search(word):
                 self.error(f"{excerpt(word)}: a number of more than {MOST_DIGITS} digits")
@@ -89,7 +89,7 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Argparse hides that help could not be written."""
+        """Print help with errors raised, which argparse suppresses."""
         if message:
             (file or sys.stdout).write(message)
 
@@ -98,7 +98,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """The type of an option that takes a whole number, this one or a larger."""
+    """The type of an option that takes a whole number of at least this."""
 
     def number(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
@@ -109,7 +109,7 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def machine_options(parser: argparse.ArgumentParser, *, chip: bool = True) -> None:
-    """Which machine, and what to change on it."""
+    """Options for the machine and changes to it."""
     group = parser.add_argument_group("chip")
     if chip:
         group.add_argument(
@@ -141,7 +141,7 @@ def correction_options(parser: argparse.ArgumentParser) -> None:
 
 
 def limit_options(parser: TakesOptions) -> None:
-    """How much an input may hold."""
+    """Options for the limits on an input's size."""
     defaults = DEFAULT_LIMITS
     parser.add_argument(
         "--max",
@@ -155,7 +155,7 @@ def limit_options(parser: TakesOptions) -> None:
 
 
 def throughput_options(parser: TakesOptions) -> None:
-    """How much work of the reader's own kind a step does."""
+    """The option for how many tokens, samples or requests a step handles."""
     parser.add_argument(
         "--per-step",
         action="append",
@@ -167,7 +167,7 @@ def throughput_options(parser: TakesOptions) -> None:
 
 
 def chosen_throughput(args: argparse.Namespace) -> dict[str, float]:
-    """How many of what a step handles, by the options."""
+    """The numbers per step that the options give, by word."""
     found: dict[str, float] = {}
     for given in args.per_step:
         word, equals, number = (part.strip() for part in given.partition("="))
@@ -183,7 +183,7 @@ def chosen_throughput(args: argparse.Namespace) -> dict[str, float]:
 
 
 def output_options(parser: argparse.ArgumentParser, *, figure: bool = True, page: bool = False) -> None:
-    """Where the answer goes besides the terminal."""
+    """Options for outputs besides the terminal."""
     group = parser.add_argument_group("output")
     group.add_argument("--json", metavar="FILE", help="write the full result as JSON; - is standard output")
     group.add_argument("--csv", metavar="FILE", help="write the table as CSV; - is standard output")
@@ -193,7 +193,7 @@ def output_options(parser: argparse.ArgumentParser, *, figure: bool = True, page
 
 
 def anonymize_options(parser: argparse.ArgumentParser) -> None:
-    """Whether a report is for somebody else."""
+    """Options for sharing a report."""
     group = parser.add_argument_group("sharing")
     group.add_argument(
         "--anonymize",
@@ -203,8 +203,8 @@ def anonymize_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--anonymize-key",
         metavar="WORD",
-        help="secret key of the pseudonyms: reports made with the same key have the same ones, and without the key guesses of names "
-        "cannot be tested (default: none)",
+        help="secret key of the pseudonyms: reports made with the same key have the same pseudonyms, and without the key nobody can test "
+        "guesses of names (default: none)",
     )
 
 
@@ -214,7 +214,7 @@ MARKDOWN = (".md", ".markdown")
 
 
 def figure_options(parser: TakesOptions, *, required: bool = False, page: bool = False) -> None:
-    """Where a figure, or a page where there is one, goes, and for which background a figure is drawn."""
+    """Options for the file of a figure or page, and for a figure's background."""
     kinds = "write a web page (.html), Markdown (.md) or a figure (.svg, .png, .pdf)" if page else "write a figure (.svg, .png, .pdf)"
     kind = _figure_or_page if page else _figure
     parser.add_argument("-o", "--output", action=_Once, type=kind, required=required, metavar="FILE", help=kinds)
@@ -224,13 +224,13 @@ def figure_options(parser: TakesOptions, *, required: bool = False, page: bool =
 
 
 class _Once(argparse.Action):
-    """An option that is given once: of two files one would not be written."""
+    """An option that may be given only once, because a second file would not be written."""
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: str | None = None
     ) -> None:
         if getattr(namespace, self.dest):
-            parser.error(f"{option_string} is given twice; one run writes one file, and --json, --csv and --parquet beside it")
+            parser.error(f"{option_string} is given twice; give it once, and use --json, --csv or --parquet for further files")
         setattr(namespace, self.dest, values)
 
 
@@ -260,7 +260,7 @@ def is_page(name: str) -> bool:
 
 
 def names_machine(args: argparse.Namespace) -> bool:
-    """Whether these options ask for a machine other than the input's own."""
+    """Whether these options name a machine other than the input's own."""
     return bool(args.chip or args.set or args.per_device)
 
 
@@ -287,7 +287,7 @@ def chosen_machine(args: argparse.Namespace, devices: Sequence[Device] = ()) -> 
 
 @contextmanager
 def chip_name(name: str) -> Iterator[None]:
-    """A chip that does not exist is a usage error; a machine file that is missing or wrong is not."""
+    """Raise a usage error for an unknown chip, but not for a missing or wrong machine file."""
     try:
         yield
     except MachineError as error:
@@ -303,7 +303,7 @@ def rated(machine: Machine) -> list[str]:
 
 @contextmanager
 def wrong_value(option: str) -> Iterator[None]:
-    """What a machine does not have, asked for by an option, is a usage error."""
+    """Turn a `MachineError` about the value of an option into a usage error."""
     try:
         yield
     except MachineError as error:
@@ -311,12 +311,12 @@ def wrong_value(option: str) -> Iterator[None]:
 
 
 def is_corrected(args: argparse.Namespace) -> bool:
-    """Whether these options ask for any correction."""
+    """Whether these options contain any correction."""
     return bool(args.sustained) or (args.communication, args.overlap, args.launches) != ("0", "1", "0")
 
 
 def chosen_corrections(args: argparse.Namespace) -> Corrections:
-    """The corrections these options ask for."""
+    """The corrections that these options give."""
     return Corrections(
         sustained=_sustained(args.sustained),
         communication=_fraction(args.communication, "--communication"),
@@ -347,7 +347,7 @@ def _fraction(text: str, option: str) -> float:
 
 
 def quantity(text: str, dimension: str, option: str) -> float:
-    """The quantity an option gives."""
+    """The value of an option that takes a quantity."""
     try:
         return parse(text, dimension)
     except UnitError as error:

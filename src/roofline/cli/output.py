@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def paper() -> Paper:
-    """The terminal as it is: its width, and colour unless ``NO_COLOR`` is set or the output is a pipe."""
+    """The terminal's width, and whether it shows colour: not if ``NO_COLOR`` is set or the output is a pipe."""
     if not sys.stdout.isatty():
         return Paper()
     colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -27,7 +27,7 @@ def paper() -> Paper:
 
 
 def emit(args: argparse.Namespace, text: Callable[[Paper], str], value: object, rows: Callable[[], Sequence[Row]]) -> None:
-    """The answer everywhere the options ask for it; as text on standard output unless data goes there."""
+    """Write the result to the requested outputs, and as text to standard output unless data is written there."""
     wanted = [(option, getattr(args, option)) for option in ("json", "csv", "parquet")]
     to_stdout = [f"--{option}" for option, target in wanted if target == "-"]
     if len(to_stdout) > 1:
@@ -45,7 +45,7 @@ def emit(args: argparse.Namespace, text: Callable[[Paper], str], value: object, 
         written = clean(text(page), styled=page.colour) + "\n"
         try:
             sys.stdout.write(written)
-        except BrokenPipeError:  # files are still to be written
+        except BrokenPipeError:  # the files must still be written
             discard_output()
 
 
@@ -56,11 +56,11 @@ def emit_report(
     rows: Callable[[], Sequence[Row]] | None = None,
     markdown: Callable[[], str] | None = None,
 ) -> None:
-    """A report everywhere the options ask for it, its chart, page or ``markdown`` included, which has the report's own rows by default."""
+    """Write a report to the requested outputs, including its chart, page or ``markdown``, which by default has the report's own rows."""
     emit(args, text, report, rows or (lambda: op_rows(report.ops)))
     if args.output and is_page(args.output):
         from ..render.page.large_reports import left_out
-        from ..render.page.report_page import report_page  # 10 ms with what it imports
+        from ..render.page.report_page import report_page  # takes 10 ms to import
 
         write_page(args, report_page(report))
         if said := left_out(report):
@@ -76,7 +76,7 @@ def emit_report(
 
 
 def shared(args: argparse.Namespace, report: Report) -> Report:
-    """The report as it leaves the house, if it shall."""
+    """The report, anonymized if requested."""
     if not args.anonymize:
         return report
     from ..analysis.anonymizing import REMAINS, anonymized
@@ -86,7 +86,7 @@ def shared(args: argparse.Namespace, report: Report) -> Report:
 
 
 def draw(args: argparse.Namespace, axes: "Axes") -> None:
-    """A figure into the file the options name."""
+    """Write a figure to the file in the options."""
     from ..render.plot import save
 
     save(axes, args.output)
@@ -94,13 +94,13 @@ def draw(args: argparse.Namespace, axes: "Axes") -> None:
 
 
 def write_page(args: argparse.Namespace, page: str) -> None:
-    """A page or Markdown into the file the options name."""
+    """Write a page or Markdown to the file in the options."""
     write(args.output, page.encode())
     write_message(f"wrote {args.output}")
 
 
 def write(target: str, data: bytes) -> None:
-    """Bytes to a file, which appears whole or not at all, or to standard output for ``-``: a terminal gets no control characters."""
+    """Write bytes to a file, atomically, or for ``-`` to standard output, without control characters if it is a terminal."""
     if target != "-":
         write_file(target, data)
         return
@@ -113,5 +113,5 @@ def write(target: str, data: bytes) -> None:
 
 
 def write_message(message: str) -> None:
-    """A message on standard error."""
+    """Write a message to standard error."""
     sys.stderr.write(f"roofline: {clean(message)}\n")

@@ -74,7 +74,7 @@ def _fusion(words: Sequence[str]) -> int:
 
 
 class Figure(NamedTuple):
-    """One kind of figure: what it takes and how it is drawn."""
+    """One kind of figure: its arguments and how it is drawn."""
 
     summary: str
     example: str
@@ -99,7 +99,7 @@ def _chip_arguments(parser: Parser, words: Sequence[str]) -> None:
 
 
 def _roofs(args: argparse.Namespace) -> list[Roof]:
-    """One roof a chip; with ``--set`` on each of them."""
+    """One roof per chip, with ``--set`` applied to each."""
     roofs = []
     for word in args.chips.split(","):
         name, _, number_format = word.strip().partition(":")
@@ -176,7 +176,7 @@ def _price(args: argparse.Namespace, formula: Formula) -> tuple[Callable[..., Le
 
 
 def _range(args: argparse.Namespace) -> list[int]:
-    """Sizes from --from to --to, evenly apart on a logarithmic axis."""
+    """Sizes from --from to --to, evenly spaced on a logarithmic axis."""
     if not 0 < args.smallest < args.largest:
         raise UsageError(f"--from {args.smallest} --to {args.largest}: not a range; give the smaller size first")
     ratio = args.largest / args.smallest

@@ -14,11 +14,11 @@ ALGORITHMS = ("ring", "bidirectional", "torus", "switch")
 
 
 def program_options(parser: argparse.ArgumentParser) -> None:
-    """What a program does not say itself."""
+    """Options for what a program file does not contain."""
     group = parser.add_argument_group("program (HLO and StableHLO)")
     group.add_argument("--trips", action="append", default=[], metavar="LOOP=N", help="trip count of a loop; may be repeated")
     group.add_argument("--link", metavar="LINK", help="link of the collectives, such as ici, nvlink or dcn (default: the chip's own)")
-    group.add_argument("--topology", metavar="ring|switch|AxB", help="how the chips of a group are joined; AxB is a torus")
+    group.add_argument("--topology", metavar="ring|switch|AxB", help="topology of the chips in a group; AxB is a torus")
     group.add_argument("--algorithm", choices=ALGORITHMS, metavar="NAME", help=f"{', '.join(ALGORITHMS)} (default: the fastest)")
 
 
@@ -28,7 +28,7 @@ def names_program_option(args: argparse.Namespace) -> bool:
 
 
 def chosen_network(args: argparse.Namespace, machine: Machine) -> "Network | None":
-    """The network that these options ask for, else the machine's own."""
+    """The network that these options describe, else the machine's own."""
     from ..hlo.price.collectives import asked_network
 
     return asked_network(machine, args.link, args.topology, args.algorithm)

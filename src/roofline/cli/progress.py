@@ -1,10 +1,10 @@
-"""How far long work is, for a person at a terminal.
+"""A progress line in the terminal for long work.
 
     with progress("reading host.xplane.pb") as tell:
-        read(path, progress=tell)  # tell(done, total), as often as it likes, from any thread
+        read(path, progress=tell)  # tell(done, total), at any rate and from any thread
 
-Nothing is shown before two seconds have passed, on a pipe, or on a terminal that cannot go back in a line; nothing is left when the work
-is done. Work that never tells shows how long it has lasted.
+Nothing is shown in the first two seconds, on a pipe, or on a terminal that cannot redraw a line; the line is erased when the work is done.
+Without calls of ``tell`` only the elapsed time is shown.
 """
 
 import os
@@ -19,18 +19,18 @@ from .streams import width_of
 QUIET_S = 2.0
 REDRAW_S = 0.2
 BAR_WIDTH = 24
-NARROWEST = 20  # columns of a terminal, below which a line would break
+NARROWEST = 20  # columns: on a narrower terminal the line would wrap
 Tell = Callable[[int, int], None]
 
 
 def progress(what: str, stream: TextIO | None = None, quiet_s: float = QUIET_S) -> "_Line | _Nothing":
-    """Shows how far the work in its ``with`` block is, on standard error."""
+    """A context manager that shows the progress of its block on standard error."""
     where = sys.stderr if stream is None else stream
     return _Line("".join(character for character in what if character.isprintable()), where, quiet_s) if _can_redraw(where) else _Nothing()
 
 
 def bar(what: str, done: int, total: int, elapsed_s: float, width: int) -> str:
-    """One line that fits into ``width`` columns: what, how much of it, and for how long it has lasted and will at this pace.
+    """One line of at most ``width`` columns: what, the amount done, the elapsed time, and the estimated remaining time.
 
     >>> bar("reading host.pb", 25, 100, 3.0, 80)
     'reading host.pb  [######------------------]  25%  3 s, 9 s left'
@@ -46,7 +46,7 @@ def bar(what: str, done: int, total: int, elapsed_s: float, width: int) -> str:
 
 
 def _fitted(what: str, rest: str, width: int) -> str:
-    """The line, with the middle of ``what`` left out where it is too long."""
+    """The line, with ``what`` shortened in the middle if it is too long."""
     room = max(0, width - len(rest))
     if len(what) > room:
         half = max(0, room - 1) // 2
@@ -60,7 +60,7 @@ def _time(seconds: float) -> str:
 
 
 class _Nothing:
-    """No line at all."""
+    """A progress line that shows nothing."""
 
     def __enter__(self) -> Tell:
         return lambda done, total: None
@@ -70,7 +70,7 @@ class _Nothing:
 
 
 class _Line:
-    """A line that a thread of its own redraws, so that telling costs nothing and silent work is shown too."""
+    """A line that is redrawn by its own thread, so that reporting is cheap and work without reports is shown too."""
 
     def __init__(self, what: str, stream: TextIO, quiet_s: float) -> None:
         self._what, self._stream, self._quiet_s = what, stream, quiet_s
@@ -103,7 +103,7 @@ class _Line:
         try:
             self._stream.write(text)
             self._stream.flush()
-        except (OSError, ValueError):  # the terminal has gone
+        except (OSError, ValueError):  # the terminal is closed
             self._over.set()
 
 

@@ -1,4 +1,4 @@
-"""How commands read their input: processes, cluster, cache and progress."""
+"""Reading the input of commands: processes, cluster, cache and progress."""
 
 import argparse
 import os
@@ -13,7 +13,7 @@ from .progress import progress
 
 
 def host_options(parser: argparse.ArgumentParser) -> None:
-    """How the files of a run are read and cached."""
+    """Options for reading and caching the files of a run."""
     group = parser.add_argument_group("runs of many files")
     group.add_argument("--jobs", type=at_least(1), metavar="N", help="processes that read the files of a run (default: one per core)")
     group.add_argument("--cluster", metavar="ADDRESS", help="read the files on a Dask cluster: tcp://scheduler:8786")
@@ -35,7 +35,7 @@ def read_input(
     salvage: bool = False,
     timeline: bool = False,
 ) -> Recording:
-    """The recording in a file or folder, or in the files of several hosts, read as the options of `host_options` say."""
+    """The recording in a file or folder, or in the files of several hosts, read with the options of `host_options`."""
     if args.cache and os.path.exists(args.cache) and not os.path.isdir(args.cache):
         raise UsageError(f"--cache {args.cache}: not a folder")
     with progress(f"reading {paths[0]}" if len(paths) == 1 else f"reading {len(paths)} files") as tell:

@@ -1,4 +1,4 @@
-"""The output of `roofline analyze`: the report, and the ops that were asked for, filtered and grouped."""
+"""The output of `roofline analyze`: the report, with the selected ops filtered and grouped."""
 
 import argparse
 from collections.abc import Sequence
@@ -27,20 +27,20 @@ from .output import emit_report, shared
 from .terminal import chart
 
 UNITS = (*COMPUTE_UNITS, *MEMORY_UNITS, *LINK_UNITS)
-EACH_OP = "op"  # no group at all
-SUGGESTED = 8  # words that an error lists
+EACH_OP = "op"  # no grouping
+SUGGESTED = 8  # most words in an error
 SPREAD = ("op", "name", "category", "exchange", "places", "fastest", "fastest_s", "median_s", "slowest", "slowest_s", "spread", "waiting_s")
 
 
 def columns(args: argparse.Namespace) -> list[str]:
-    """The names of the columns that were asked for; a wrong one is an error."""
+    """The names of the requested columns; an unknown one is an error."""
     names = [word.strip() for word in args.columns.split(",")] if args.columns else []
     for name in names:
         column(name)
     return names
 
 
-def answer(args: argparse.Namespace, recording: Recording) -> None:
+def analyze_and_emit(args: argparse.Namespace, recording: Recording) -> None:
     """Analyze a recording on its chip and write the result."""
     if args.counters:
         from ..analysis.counter_joining import with_counters
@@ -52,12 +52,12 @@ def answer(args: argparse.Namespace, recording: Recording) -> None:
 
 
 def emit_stored(args: argparse.Namespace, report: Report) -> None:
-    """Write a report that was read back, as it is."""
+    """Write a stored report unchanged."""
     _emit(args, Workload(()), with_throughput(report, chosen_throughput(args)), columns(args))
 
 
 def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: Sequence[str]) -> None:
-    """The report in every format asked for; the table shows the selected ops."""
+    """Write the report in every requested format; the table shows the selected ops."""
     report = shared(args, report)
     part = narrow(report, step=args.step, device=args.device, host=args.host)
     _check_filters(args, part)
@@ -98,7 +98,7 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: S
         return group_rows(groups) if groups is not None else op_rows(shown, report)
 
     def markdown() -> str:
-        from ..render.markdown import to_markdown  # only where it is asked for
+        from ..render.markdown import to_markdown  # imported on demand
 
         return to_markdown(report, args.top, rows, grouped, columns=names)
 
@@ -106,7 +106,7 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: S
 
 
 def _selected(args: argparse.Namespace, ops: Sequence[OpInfo]) -> Sequence[OpInfo]:
-    """The ops that the filters leave."""
+    """The ops that pass the filters."""
     return select(
         ops,
         category=args.category,
@@ -121,7 +121,7 @@ def _selected(args: argparse.Namespace, ops: Sequence[OpInfo]) -> Sequence[OpInf
 
 
 def _devices(args: argparse.Namespace, report: Report) -> list[int] | None:
-    """The devices that were asked for; none where all are."""
+    """The selected devices; empty if all are."""
     if not args.device and not args.host:
         return None
     mine = [one for one in report.input.devices if not args.host or one.host in args.host]
@@ -129,14 +129,14 @@ def _devices(args: argparse.Namespace, report: Report) -> list[int] | None:
 
 
 def _grouped(args: argparse.Namespace, rows: TableRows, groups: Sequence[Group]) -> tuple[str, Sequence[Group], str]:
-    """The groups of a table, of one step where its rows are; those by step, device or host are what ran there."""
+    """The groups of a table, per step if its rows are; groups by step, device or host contain the parts that ran there."""
     if args.by in PLACES:
         return args.by, groups, ""
     return args.by, group(rows.rows, args.by, depth=args.depth), rows.per
 
 
 def _check_filters(args: argparse.Namespace, ops: Sequence[OpInfo]) -> None:
-    """Refuse a word that no op has and that means nothing else either."""
+    """Raise an error for a filter word that no op has and that is not a known word."""
     for field, words in (("category", ()), ("module", ()), ("bound", (*UNITS, LATENCY)), ("unit", COMPUTE_UNITS)):
         wanted = getattr(args, field)
         known = dict.fromkeys([*(value for op in ops if (value := getattr(op, field))), *words]) if wanted else {}
@@ -158,8 +158,8 @@ def _groups(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo]) -
 
 
 def _against(args: argparse.Namespace, workload: Workload, shown: Sequence[OpInfo], page: Paper) -> list[str]:
-    """The model compared with the counters, where counters were given."""
-    if not args.counters or args.anonymize:  # which lists kernels by their names
+    """The comparison of the model with the counters, if counters were given."""
+    if not args.counters or args.anonymize:  # the comparison contains kernel names
         return []
     from ..render.counters import counters_text
 

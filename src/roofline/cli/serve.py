@@ -13,7 +13,7 @@ from ..units import parse
 from .options import Parser, at_least, chosen_machine, limit_options, machine_options
 from .output import write_message
 
-MOST_WORKERS = 4  # at a time unless asked for: each may need the memory of a large profile
+MOST_WORKERS = 4  # default limit of workers: each may need the memory of a large profile
 JOB_TIME_S = 600
 LEAST_MEMORY = parse("1 GB", "B")  # a smaller limit would refuse ordinary profiles
 
@@ -58,7 +58,7 @@ def run(words: Sequence[str]) -> int:
         raise MissingExtra(str(error.name).partition(".")[0], "serve") from None
 
     if args.chip or args.set:
-        chosen_machine(args)  # one that does not exist is refused before anything is served
+        chosen_machine(args)  # raises an error for an unknown chip before the server starts
     workers = args.workers or min(MOST_WORKERS, max(2, cores() // 2))
     limits = Limits(time_s=_amount("--job-time", args.job_time, "s"), memory=_memory(args.job_memory, workers))
     listening = bind(args.port)
@@ -93,7 +93,7 @@ def _amount(option: str, text: str, dimension: str) -> float:
 
 
 def _memory(text: str | None, workers: int) -> int | None:
-    """The limit on memory in bytes; without one, a share of half of this computer's, where the system tells."""
+    """The memory limit in bytes; by default a share of half of this computer's memory, where that is known."""
     if text is not None:
         return int(_amount("--job-memory", text, "B"))
     try:
@@ -104,7 +104,7 @@ def _memory(text: str | None, workers: int) -> int | None:
 
 
 def _worker(args: argparse.Namespace) -> list[str]:
-    """The command that reads and analyses, told about the same machine and limits."""
+    """The command of the worker process, with the same machine and limits."""
     words = [sys.executable, "-m", "roofline.cli.serve_worker"]
     if args.chip:
         words += ["--chip", args.chip]

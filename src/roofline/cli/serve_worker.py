@@ -29,14 +29,14 @@ from ..sources.files import all_of
 from ..sources.report_json import read_report
 from .options import Parser, chosen_machine, limit_options, machine_options, names_machine
 
-NICENESS = 5  # below the server, whose answers users wait for
-PR_SET_PDEATHSIG = 1  # of linux/prctl.h
-SLACK = 1.25  # above the limit: just below one, allocating becomes so slow that nothing would end
-STEPS = 100  # a word of progress for each hundredth
+NICENESS = 5  # lower priority than the server, which must respond quickly
+PR_SET_PDEATHSIG = 1  # from linux/prctl.h
+SLACK = 1.25  # times the limit: close to a hard limit, allocation becomes too slow to finish
+STEPS = 100  # progress messages per file
 
 
 def main(words: Sequence[str]) -> int:
-    """One request from standard input, its answer to standard output, talk to standard error."""
+    """Read one request from standard input; write its answer to standard output and messages to standard error."""
     parser = Parser("serve", "", "")
     machine_options(parser)
     limit_options(parser)
@@ -53,15 +53,15 @@ def main(words: Sequence[str]) -> int:
     except MemoryError:
         return ENOMEM
     except RooflineError as error:
-        _say(f"roofline: {error}")
+        _send(f"roofline: {error}")
         return 1
-    _say(f"page {len(page)}")
+    _send(f"page {len(page)}")
     sys.stdout.buffer.write(answer + page)
     return 0
 
 
 def _die_with_parent() -> None:
-    """Have Linux end this process with the server, even while it computes; elsewhere `_end_with_server` is all there is."""
+    """Let Linux kill this process when the server ends, even while it computes; on other systems only `_end_with_server` does so."""
     if sys.platform == "linux":
         import ctypes
 
@@ -69,7 +69,7 @@ def _die_with_parent() -> None:
 
 
 def _end_with_server() -> None:
-    """End this process, and those that it started, when the server is gone: nobody holds the other end of standard input then."""
+    """End this process and its children when standard input is closed, that is when the server has ended."""
     try:
         while os.read(0, 1):
             continue
@@ -81,7 +81,7 @@ def _end_with_server() -> None:
 
 
 def _limit_memory(limit: int | None) -> None:
-    """Refuse to allocate much more than this. The server looks only now and then; and macOS accepts this limit and ignores it."""
+    """Limit this process's memory. The server checks only periodically; macOS accepts this limit but ignores it."""
     if limit is not None and sys.platform == "linux":
         import resource
 
@@ -92,19 +92,19 @@ def _limit_memory(limit: int | None) -> None:
 
 
 def _report(request: dict[str, Any], args: argparse.Namespace) -> tuple[bytes, bytes]:
-    """The JSON of a report, and what a page has in its place, if that is another."""
+    """The JSON of a report, and the JSON for its page, if that differs."""
     path, files = Path(request["path"]), [Path(file) for file in request["files"]]
     if gone := [file for file in files if not file.exists()]:
         raise SourceError(f"{gone[0]}: no longer exists; reload the list of runs")
-    # A report keeps its machine and its exact bytes, unless another machine is asked for.
+    # A stored report keeps its machine and its exact bytes, unless another machine is requested.
     if request["kind"] == "report" and not names_machine(args):
         report = read_report(path)
-        _say_summary(report)
+        _send_summary(report)
         return all_of(path), _page_of(report)
     what = files if request["kind"] == "profile" else path
-    recording = read(what, lambda: chosen_machine(args), timeline=True, progress=_Telling())
+    recording = read(what, lambda: chosen_machine(args), timeline=True, progress=_ProgressMessages())
     report = analyze(recording, chosen_machine(args, recording.devices))
-    _say_summary(report)
+    _send_summary(report)
     return to_json(report), _page_of(report)
 
 
@@ -114,7 +114,7 @@ def _page_of(report: Report) -> bytes:
 
 
 def _comparison(request: dict[str, Any], blobs: Sequence[bytes]) -> tuple[bytes, bytes]:
-    """The JSON of a comparison, and what a page has in its place, if that is another."""
+    """The JSON of a comparison, and the JSON for its page, if that differs."""
     before, after = (msgspec.json.decode(blob, type=Report) for blob in blobs)
     first, second = request["names"]
     names = (first, second)
@@ -124,8 +124,8 @@ def _comparison(request: dict[str, Any], blobs: Sequence[bytes]) -> tuple[bytes,
     return whole, b"" if short is found else to_json(short)
 
 
-class _Telling:
-    """Progress as words, one for each hundredth."""
+class _ProgressMessages:
+    """Progress messages, one per hundredth."""
 
     def __init__(self) -> None:
         self._told = -1
@@ -134,10 +134,10 @@ class _Telling:
         step = STEPS * done // total if total else STEPS
         if step > self._told:
             self._told = step
-            _say(f"progress {step / STEPS:.2f}")
+            _send(f"progress {step / STEPS:.2f}")
 
 
-def _say_summary(report: Report) -> None:
+def _send_summary(report: Report) -> None:
     total = next((point for point in report.points if point.scope == "total" and point.infeed_outfeed), None)
     told = {
         "device": ", ".join(dict.fromkeys(device.name for device in report.input.devices)) or None,
@@ -149,10 +149,10 @@ def _say_summary(report: Report) -> None:
         "ops": len(report.ops),
         "format": report.input.format,
     }
-    _say(f"summary {json.dumps(told)}")
+    _send(f"summary {json.dumps(told)}")
 
 
-def _say(words: str) -> None:
+def _send(words: str) -> None:
     sys.stderr.write(words + "\n")
     sys.stderr.flush()
 

@@ -1,4 +1,4 @@
-"""Standard output and error of a process that may have been started without them, and how wide they are."""
+"""Standard output and error, which a process may be started without, and their width."""
 
 import os
 import sys
@@ -6,23 +6,23 @@ from typing import TextIO
 
 
 def is_closed(stream: TextIO) -> bool:
-    """Whether the process was started without this stream, for which `opened_streams` put another."""
+    """Whether the process was started without this stream, so that `opened_streams` replaced it."""
     return getattr(stream, "name", "") == os.devnull
 
 
 def opened_streams() -> None:
-    """Standard output and error where they can be written to: a process may be started without them."""
+    """Replace missing standard output and error by streams that can be written to."""
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  for as long as the process lives
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
 def discard_output() -> None:
-    """Sends the rest of standard output nowhere, once its reader has gone, as `head` does."""
+    """Discard the rest of standard output after its reader has closed the pipe, as `head` does."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def width_of(stream: TextIO) -> int:
-    """The columns of a terminal, 80 where it does not say."""
+    """The columns of a terminal, 80 if unknown."""
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):

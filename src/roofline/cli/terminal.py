@@ -15,9 +15,9 @@ def chart_options(parser: argparse.ArgumentParser) -> None:
 
 
 def chart(args: argparse.Namespace, report: Report, page: Paper) -> str:
-    """The chart of a report as text, if it was asked for."""
+    """The chart of a report as text, if requested."""
     if not (args.chart or args.ascii):
         return ""
-    from ..render.terminal import chart_text, glyphs_for  # 5 ms with what it imports
+    from ..render.terminal import chart_text, glyphs_for  # takes 5 ms to import
 
     return chart_text(report, page, glyphs=glyphs_for(sys.stdout.encoding, args.ascii))

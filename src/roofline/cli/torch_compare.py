@@ -1,4 +1,4 @@
-"""`roofline torch-compare`: our FLOP beside those of PyTorch's own counters and of others, with the reason for each difference."""
+"""`roofline torch-compare`: our FLOP count compared with PyTorch's own counters and others, with the reason for each difference."""
 
 from collections.abc import Sequence
 

@@ -12,7 +12,7 @@ GAP = 2.5  # between a label and anything it must not cover
 
 
 class Box(Struct, frozen=True):
-    """A rectangle by its centre, its size and the angle it is turned by, in radians."""
+    """A rectangle: its centre, its size and its rotation in radians."""
 
     x: float
     y: float
@@ -42,12 +42,12 @@ class Box(Struct, frozen=True):
         return not _separated(self, other)
 
     def distance(self, x: float, y: float) -> float:
-        """How far a place is from the box; 0 inside."""
+        """The distance of a point from the box; 0 inside."""
         across, along = self._local(x, y)
         return math.hypot(max(0.0, abs(across) - self.width / 2), max(0.0, abs(along) - self.height / 2))
 
     def crossed_by(self, segment: Segment) -> bool:
-        """Whether a straight line from one place to another passes through the box."""
+        """Whether a line segment passes through the box."""
         (x0, y0), (x1, y1) = self._local(*segment[0]), self._local(*segment[1])
         enter, leave = 0.0, 1.0
         for start, end, half in ((x0, x1, self.width / 2), (y0, y1, self.height / 2)):
@@ -63,7 +63,7 @@ class Box(Struct, frozen=True):
         return True
 
     def nearest(self, x: float, y: float) -> Spot:
-        """The place on an upright box that is nearest to another place."""
+        """The point of an upright box that is nearest to another point."""
         return (
             min(max(x, self.x - self.width / 2), self.x + self.width / 2),
             min(max(y, self.y - self.height / 2), self.y + self.height / 2),
@@ -78,7 +78,7 @@ class Box(Struct, frozen=True):
 
 
 def _separated(one: Box, other: Box) -> bool:
-    """Whether some side of either box has the whole of the other beyond it."""
+    """Whether the line through some side of one box separates it from the other box."""
     for angle in (one.angle, one.angle + math.pi / 2, other.angle, other.angle + math.pi / 2):
         cos, sin = math.cos(angle), math.sin(angle)
         mine = [x * cos + y * sin for x, y in one.corners]
@@ -97,7 +97,7 @@ class Disc(Struct, frozen=True):
 
 
 def _near(box: Box, disc: Disc, gap: float) -> bool:
-    """Whether a mark is nearer to a box than a gap; most marks are ruled out by one coordinate."""
+    """Whether a mark is closer to a box than ``gap``; one coordinate rules out most marks."""
     reach = disc.radius + gap
     if not box.angle and (abs(disc.x - box.x) >= box.width / 2 + reach or abs(disc.y - box.y) >= box.height / 2 + reach):
         return False
@@ -105,7 +105,7 @@ def _near(box: Box, disc: Disc, gap: float) -> bool:
 
 
 class Scene(Struct, frozen=True, kw_only=True):
-    """What is on the chart already: marks, lines, reserved boxes and leaders."""
+    """What the chart already contains: marks, lines, reserved boxes and leaders."""
 
     width: float
     height: float
@@ -118,7 +118,7 @@ class Scene(Struct, frozen=True, kw_only=True):
         return all(1 <= x <= self.width - 1 and 1 <= y <= self.height - 1 for x, y in box.corners)
 
     def is_free(self, box: Box, gap: float = GAP) -> bool:
-        """Whether a box lies inside the chart and on nothing but lines."""
+        """Whether a box is inside the chart and covers nothing but lines."""
         around = box.grown(gap)
         return (
             self.contains(box)

@@ -13,7 +13,7 @@ _WORDS = {"<": "less than", "<=": "at most", ">": "more than", ">=": "at least",
 
 
 def broken_text(checks: Iterable[Check], paper: Paper = PLAIN) -> str:
-    """Conditions one after the other: what was found and allowed, the ops, the causes, each cause once."""
+    """Broken conditions as text: the found and the allowed value, the ops, and the causes, each cause once."""
     return "\n\n".join(_one(check, paper) for check in without_repeated_causes(checks))
 
 
@@ -47,7 +47,7 @@ def without_repeated_causes(checks: Iterable[Check]) -> list[Check]:
 
 
 def check_text(one: Check) -> str:
-    """A condition on one line: what was allowed and found, which ops, why, since which baseline.
+    """A condition on one line: the allowed and the found value, the ops, the causes, and the baseline.
 
     >>> check_text(Check(condition="launches <= 3", holds=False, found=4, allowed=3, operator="<="))
     'launches <= 3: found 4, allowed at most 3'
@@ -59,13 +59,13 @@ def check_text(one: Check) -> str:
 
 
 def found_text(one: Check) -> str:
-    """What was found and allowed, since which baseline."""
+    """The found and the allowed value, and the baseline."""
     if one.holds is None:
         return f"{one.condition}: not known: {one.why}"
     if not one.operator or (one.unit == "" and one.condition.lower().startswith("no")):
         said = f"{one.condition}: found {plain(one.found or 0)}" if not one.holds else f"{one.condition}: none found"
     else:
-        found, allowed = _told_apart(one)
+        found, allowed = _distinct_values(one)
         said = f"{one.condition}: found {found}, allowed {_WORDS[one.operator]} {allowed}"
     if one.baseline is not None:
         said += f" (baseline {amount_text(one.baseline, one.unit)}{f', {one.baseline_file}' if one.baseline_file else ''})"
@@ -73,8 +73,8 @@ def found_text(one: Check) -> str:
     return f"{said}; {one.why}" if one.why else said
 
 
-def _told_apart(one: Check) -> tuple[str, str]:
-    """What was found and allowed; with all digits where a broken condition would show the same twice."""
+def _distinct_values(one: Check) -> tuple[str, str]:
+    """The found and the allowed value; with all digits where rounding would show two equal numbers for a broken condition."""
     short = amount_text(one.found, one.unit), amount_text(one.allowed, one.unit)
     if one.holds is not False or short[0] != short[1] or one.found == one.allowed:
         return short
@@ -94,12 +94,12 @@ def _part_text(part: OpPart, one: Check) -> str:
 
 
 def change_text(part: OpPart, unit: str) -> str:
-    """What an op has more or less of than in the baseline."""
+    """The change of an op's amount since the baseline."""
     return f"{'+' if part.change > 0 else '−'}{amount_text(abs(part.change), unit)}"
 
 
 def amount_text(amount: Number | None, unit: str) -> str:
-    """An amount in its unit, ``1`` for a ratio and nothing for a number."""
+    """An amount with its unit; unit ``1`` is a ratio, an empty one a plain number."""
     if amount is None:
         return "–"
     return percent(amount) if unit == "1" else plain(amount) if unit == "" else show(amount, unit)

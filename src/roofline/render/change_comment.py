@@ -1,4 +1,4 @@
-"""A change of a program as the comment that a reviewer wants under a pull request, and the trend over several versions."""
+"""The change of a program as a comment on a pull request, and the trend over several versions."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,13 +9,13 @@ from .budgets import amount_text, check_text, without_repeated_causes
 from .markdown import markdown_table, with_escapes
 
 TOP = 8  # ops of a list
-SMALL = 1e-3  # of the time of both versions: a smaller change of an op is counted, not told
+SMALL = 1e-3  # of the time of both versions: ops with smaller changes are counted, not listed
 _WORDS = {"step": "Step time", "run": "Run time", "time": "Time of all ops", "minimum time": "Minimum time"}
 _TREND = ("step", "run", "time", "minimum time", "mfu", "flops", "hbm", "peak memory", "launches")
 
 
 def change_comment(found: ReportChanges, checks: Sequence[Check] = (), notes: Iterable[str] = (), top: int = TOP) -> str:
-    """The change in one sentence, broken limits, what got slower and why, what got faster, new ops and those that are gone."""
+    """The change in one sentence, broken limits, what got slower and why, what got faster, new and removed ops."""
     names = {one.quantity for one in found.figures}
     broken = [one for one in checks if one.holds is False]
     parts = [
@@ -55,7 +55,7 @@ def change_sentence(found: ReportChanges) -> str:
 
 
 def _how(one: Change) -> str:
-    """By how much a time changed: in percent, from twice as long on as a factor."""
+    """The change of a time: in percent, or as a factor from 2 on."""
     if not one.ratio:
         return "slower"
     if one.ratio >= 1:
@@ -99,7 +99,7 @@ def _code(name: str) -> str:
 
 
 def _timed_list(title: str, found: ReportChanges, ops: Sequence[OpChange], sign: int, top: int) -> str:
-    """Ops that got slower or faster, with the idle time among them, the largest change first; how many changed by next to nothing."""
+    """Ops (and idle time) that got slower or faster, the largest change first, and how many changed by less than `SMALL`."""
     lines = [(one.seconds.change, _line(one)) for one in ops]
     idle = next((one for one in found.figures if one.quantity == "idle"), None)
     if idle and sign * idle.change > 0 and not idle.is_noise:
@@ -120,7 +120,7 @@ def _list(title: str, lines: Sequence[str], top: int = TOP) -> str:
 
 
 def trend_markdown(found: Trend) -> str:
-    """Versions one below the other, with the quantities that reports usually have."""
+    """A Markdown table with one row per version and the common quantities."""
     headers, rows = trend_rows(found)
     return f"**{with_escapes(trend_sentence(found))}**\n\n{markdown_table(headers, rows)}\n"
 

@@ -1,7 +1,7 @@
-"""The chart of a report: its rooflines, dots and what is left out, as values that a figure or a page can draw.
+"""The chart of a report: rooflines, dots and the number of ops left out, as values for figures and pages to draw.
 
 A dot is placed at its intensity over one memory level or link and at its achieved rate; without a measured time, at its attainable
-rate. Ops without FLOP cannot be shown on a logarithmic axis: they are in a strip beside it, by the fraction of bandwidth they reach.
+rate. Ops without FLOP cannot be shown on a logarithmic axis: they are in a strip next to it, by the fraction of bandwidth they reach.
 """
 
 from collections import Counter
@@ -45,7 +45,7 @@ class StripDot(Struct, frozen=True, kw_only=True):
 class Chart(Struct, frozen=True, kw_only=True):
     """A report's roofline over one memory level or link: heaviest dots first; ``left_out`` counts ops by the reason why.
 
-    ``total`` is the weight of all ops, drawn or not, in seconds: what shares are of.
+    ``total`` is the weight of all ops, drawn or not, in seconds; shares are relative to it.
     """
 
     machine: str
@@ -98,7 +98,7 @@ def chart(report: Report, level: str = HBM.name) -> Chart:
         if compute := _compute(op, machine):
             used[compute] = None
     usual = roof(machine, None, level)
-    # Of roofs that are equally high one is drawn: the first that was met.
+    # Of several roofs of equal height only the first is drawn.
     peaks = {machine.rate(name): name for name in reversed(used)} or {usual.peak: usual.compute}
     roofs = tuple(roof(machine, name, level, title(name)) for _, name in sorted(peaks.items(), reverse=True))
     dots.sort(key=lambda dot: -dot.weight)
@@ -121,13 +121,13 @@ def chart(report: Report, level: str = HBM.name) -> Chart:
 
 
 def _machine(info: MachineInfo) -> Machine:
-    """The machine of a report, as far as its rates go: so that work finds its roof by the same fallbacks as in the law."""
+    """A `Machine` with the rates of the report's machine, so that the same fallbacks apply as in placement."""
     ceilings = (Ceiling(resource=Resource(one.resource), rate=one.rate, provenance=one.provenance) for one in info.ceilings)
     return Machine(name=info.name, kind=info.kind, matrix_unit=info.matrix_unit, ceilings=tuple(ceilings))
 
 
 def _place(op: OpInfo, level: str) -> Dot | StripDot | str:
-    """An op's dot, or why it has none."""
+    """The dot of an op, or the reason why it has none."""
     if op.flops is None:
         return "with unknown work"
     moved = _bytes(op.bytes, level)

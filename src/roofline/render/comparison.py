@@ -1,4 +1,4 @@
-"""Comparisons as text, what both reports have, then op by op with equal ops as one; and as the value that is written as JSON."""
+"""Comparisons as text (quantities of both reports, then op by op with equal ops folded) and as JSON."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ _UNTIMED = ["op", "matched by", "min. before", "min. after", "change", "share", 
 
 
 def comparison_with_changes(found: Comparison, changes: ReportChanges, checks: Sequence[Check] = ()) -> dict[str, object]:
-    """What ``roofline compare --json`` writes: a comparison op by op, what changed in all, and the conditions it was held to."""
+    """The output of ``roofline compare --json``: the comparison op by op, the overall changes, and the checked conditions."""
     return {**to_builtins(found), "changes": changes, "checks": checks}
 
 
@@ -66,7 +66,7 @@ def speed_text(speedup: float) -> str:
 
 
 def folded(deltas: Iterable[Delta]) -> list[Delta]:
-    """The changes of ops whose labels differ only in the numbers of their scopes as one, the largest first."""
+    """The changes with ops merged whose labels differ only in the numbers of their scopes, the largest first."""
     alike: dict[tuple[str, ...], list[Delta]] = {}
     for delta in deltas:
         where, gap, what = (delta.label or delta.name).rpartition("  ")
@@ -111,7 +111,7 @@ def _figure(one: Figure) -> list[str | Cell]:
     if not change:
         return [one.quantity, *shown, "same"]
     sign = "−" if change < 0 else "+"
-    better = (change > 0) == one.quantity.endswith("/s")  # more tokens a second are better, more of anything else is worse
+    better = (change > 0) == one.quantity.endswith("/s")  # a higher throughput is better; for all other quantities lower is better
     part = f" ({sign}{percent(abs(change) / one.before)})" if one.before else ""
     return [one.quantity, *shown, Cell(f"{sign}{_amount(abs(change), one.unit)}{part}", "green" if better else "red")]
 
@@ -157,7 +157,7 @@ def _named(delta: Delta) -> Sequence[str]:
 
 
 def _of(side: Side, said: str) -> str:
-    """What is said of a side; nothing where it has no ops."""
+    """A text about one side; empty if it has no ops."""
     return said if side.ops else "–"
 
 

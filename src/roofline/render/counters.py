@@ -1,4 +1,4 @@
-"""Hardware counters beside the model, as text."""
+"""Hardware counters compared with the model, as text."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -8,7 +8,7 @@ from ..units import plain, show
 from .op_table import NOTHING, more
 from .tables import PLAIN, Cell, Paper, table
 
-AGREES, DIFFERS = 0.05, 0.25  # of counted over modelled from 1: where the colours change
+AGREES, DIFFERS = 0.05, 0.25  # differences of counted over modelled from 1 at which the colour changes
 
 
 def counters_text(rows: Sequence[Comparison], paper: Paper = PLAIN, top: int = 20) -> str:

@@ -1,7 +1,7 @@
 """Reports as data: JSON by the contract, CSV and Parquet with one row per op.
 
-The CSV and the Parquet file name a column after each resource, so that `roofline analyze` reads them back as tables. A column with a
-colon in its name (``bandwidth:hbm``, ``intensity:hbm``, ``counted:hbm``) is an answer, and not read back.
+The CSV and the Parquet file name a column after each resource, so that `roofline analyze` reads them back as tables. A column with a colon
+in its name (``bandwidth:hbm``, ``intensity:hbm``, ``counted:hbm``) is a result, and is not read back.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ PLACES = ("steps", "devices")
 GROUP_COLUMNS = ("key", "count", "time_s", "self_time_s", "priced_s", "flops", "floor_s", "serial_s", "bound", "efficiency")
 
 
-ROWS_AT_ONCE = 1000  # that are made before they are written
+ROWS_AT_ONCE = 1000  # rows that are built before they are written
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def to_json(value: object) -> bytes:
-    """Any value of ours as JSON, in the order of its fields, ending in a newline."""
+    """A value as JSON, in the order of its fields, ending in a newline."""
     try:
         encoded = msgspec.json.encode(value, enc_hook=_encoded_rows)
-    except UnicodeEncodeError:  # a name of a file that is not UTF-8
+    except UnicodeEncodeError:  # a file name that is not UTF-8
         encoded = msgspec.json.encode(_encodable(msgspec.to_builtins(value, enc_hook=tuple)))
     return msgspec.json.format(encoded, indent=1) + b"\n"
 
 
 def _encoded_rows(rows: LazyRows[Any]) -> msgspec.Raw:
-    """Rows in columns as JSON, some at a time: very many at once would take gigabytes."""
+    """Lazy rows as JSON, a part at a time: all at once could take gigabytes."""
     return msgspec.Raw(b"[" + b",".join([msgspec.json.encode(tuple(part))[1:-1] for part in _parts(rows)]) + b"]")
 
 
 def _parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Rows some at a time, so that those in columns are not all made at once."""
+    """Rows in parts, so that lazy rows are not all built at once."""
     return (rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE))
 
 
 def _encodable(value: Any) -> Any:
-    """A value with a question mark for each half character in it."""
+    """A value with a question mark for each unpaired surrogate in its strings."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
@@ -67,7 +67,7 @@ def _encodable(value: Any) -> Any:
 def op_rows(ops: Sequence[OpInfo], report: Report | None = None) -> list[Row]:
     """One row per op: its own fields, a column for each resource that any op uses, then its rates, intensities and counters over each.
 
-    Unknown is ``None``. With a ``report`` the steps and devices are there that the op ran in, such as ``0-2 4``.
+    Unknown is ``None``. With a ``report``, there are also columns of the steps and devices in which the op ran, such as ``0-2 4``.
     """
     levels = sorted(_keys(ops, "bytes"))
     resources = sorted({*levels, *_keys(ops, "work"), *_keys(ops, "hops")})
@@ -88,12 +88,12 @@ def op_rows(ops: Sequence[OpInfo], report: Report | None = None) -> list[Row]:
 
 
 def _keys(ops: Sequence[OpInfo], field: str) -> list[str]:
-    """The keys that any of the ops has in a field that is a mapping."""
+    """The keys that occur in a mapping field of any op."""
     return [key for key, values in entries(ops, field).items() if any(value is not ABSENT for value in values)]
 
 
 def _op_cells(op: OpInfo, resources: Sequence[str]) -> Row:
-    """The fields of an op, where its counts are from, and how much it needs of each resource."""
+    """The fields of an op, the provenance of its counts, and its amount of each resource."""
     row = dict(zip(COLUMNS, _OWN(op), strict=True))
     for name, key in PROVENANCES.items():
         row[name] = op.provenance.get(key, "")
@@ -114,7 +114,7 @@ def _counter_cells(op: OpInfo, resources: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def group_rows(groups: Sequence[Group]) -> list[Row]:
-    """One row per group of ops; the amounts are the known parts, and ``unknown`` names the resources where there is more."""
+    """One row per group of ops; amounts are the known parts, and ``unknown`` names the resources with unknown parts."""
     resources = sorted({name for one in groups for name in (*one.work, *one.bytes)})
     rows = []
     for one in groups:

@@ -1,10 +1,10 @@
 """Geometry of roofline charts: extents, roofs, zones and ticks, computed once and drawn by every view.
 
-Everything is in base units (FLOP/B along x, FLOP/s along y) and plain values; no drawing library is known here. A roof is
+Everything is in base units (FLOP/B along x, FLOP/s along y) and plain values, independent of any drawing library. A roof is
 
     P(x) = min(peak, bandwidth x intensity)
 
-drawn on logarithmic axes, where both of its parts are straight and its corner stands exactly at the ridge.
+drawn on logarithmic axes, where both of its parts are straight and its corner is exactly at the ridge.
 
     >>> toy = Roof("toy", peak=100.0, bandwidth=10.0)
     >>> toy.polyline(Extent(left=1.0, right=1000.0, bottom=1.0, top=1000.0))
@@ -23,13 +23,13 @@ from ..machine import Machine
 from ..resource import HBM, Resource
 from ..units import DECIMAL, plain, show
 
-Spot = tuple[float, float]  # a place on a chart: (intensity, rate) in base units, or points of a page in `labels`
+Spot = tuple[float, float]  # a position on a chart: (intensity, rate) in base units; in `labels`, in points (1/72 inch)
 Path = tuple[Spot, ...]
 
-# Decades of empty chart kept around what is shown, and the least share of a wide chart's height above and below it.
+# Margin around the data in decades, and its least share of a wide chart's height above and below.
 LEFT_OF_RIDGE, RIGHT_OF_RIDGE, AROUND_SPOTS, ABOVE_PEAK, LEAST_SHARE = 2.6, 1.1, 0.5, 0.4, 0.09
 
-_EDGE = 1e-6  # of a step: a tick on the very edge of an axis is on it, whatever rounding says
+_EDGE = 1e-6  # of a step: tolerance for a tick exactly at the end of an axis
 _SPELLED = {"nvlink": "NVLink", "pcie": "PCIe", "neuronlink": "NeuronLink", "xelink": "Xe Link", "roce": "RoCE", "xgmi": "xGMI"}
 _WORDS = ("matrix", "vector", "compute", "host", "ethernet", "latency")
 
@@ -51,15 +51,15 @@ class Extent(Struct, frozen=True, kw_only=True):
             raise UsageError(f"a chart from {self.left:g} to {self.right:g} and {self.bottom:g} to {self.top:g} is empty")
 
     def unit(self, x: float, y: float) -> Spot:
-        """A place as fractions of the chart's width and height: (0, 0) bottom left, (1, 1) top right."""
+        """A position as fractions of the chart's width and height: (0, 0) bottom left, (1, 1) top right."""
         return _fraction(x, self.left, self.right, self.x_log), _fraction(y, self.bottom, self.top, self.y_log)
 
     def place(self, across: float, along: float) -> Spot:
-        """The place at these fractions of the chart's width and height."""
+        """The position at these fractions of the chart's width and height."""
         return _between(across, self.left, self.right, self.x_log), _between(along, self.bottom, self.top, self.y_log)
 
     def widened(self, share: float) -> "Extent":
-        """The same chart with room for words: ``share`` of its new width lies right of the old right end."""
+        """The same chart extended to the right for labels: ``share`` of its new width is right of the old end."""
         return replace(self, right=_between(1 / (1 - share), self.left, self.right, self.x_log)) if share else self
 
 
@@ -100,13 +100,13 @@ class Roof(Struct, frozen=True):
         return min(self.peak, self.bandwidth * intensity)
 
     def slant(self, extent: Extent, *, beyond: bool = False) -> Path:
-        """The bandwidth's part inside the chart, up to the corner or ``beyond`` it; empty when it is not in sight."""
+        """The sloped part inside the chart, up to the corner or ``beyond`` it; empty when it is outside."""
         start = max(extent.left, extent.bottom / self.bandwidth)
         end = min(extent.right, extent.top / self.bandwidth if beyond else self.ridge)
         return ((start, self.bandwidth * start), (end, self._corner_or_slope(end))) if start < end else ()
 
     def flat(self, extent: Extent, *, before: bool = False) -> Path:
-        """The peak's part inside the chart, from the corner or from ``before`` it; empty when it is not in sight."""
+        """The flat part inside the chart, from the corner or from ``before`` it; empty when it is outside."""
         start = extent.left if before else max(extent.left, self.ridge)
         return ((start, self.peak), (extent.right, self.peak)) if start < extent.right and extent.bottom < self.peak else ()
 
@@ -115,7 +115,7 @@ class Roof(Struct, frozen=True):
         return tuple(dict.fromkeys(self.slant(extent) + self.flat(extent)))
 
     def _corner_or_slope(self, x: float) -> float:
-        # peak / bandwidth * bandwidth may differ from the peak in its last digit; the corner must not.
+        # peak / bandwidth * bandwidth may differ from the peak in its last digit, so the corner uses the peak itself.
         return self.peak if x == self.ridge else self.bandwidth * x
 
 
@@ -150,7 +150,7 @@ def feasible(one: Roof, extent: Extent) -> tuple[Path, Path]:
 
 
 def zone(upper: Roof, lower: Roof, extent: Extent) -> Path:
-    """The area between two roofs, upper and lower: out of reach of the one, within reach of the other."""
+    """The area between two roofs: attainable under the upper, not under the lower."""
     above, below = upper.polyline(extent), lower.polyline(extent)
     if not above:
         return ()
@@ -159,7 +159,7 @@ def zone(upper: Roof, lower: Roof, extent: Extent) -> Path:
 
 
 def gain(one: Roof, start: float, end: float) -> Path:
-    """The area between a roof and the rate at ``start``, from there to ``end``: what moving right is worth."""
+    """The area between a roof and the rate at ``start``, from there to ``end``: the gain from a higher intensity."""
     low, high = sorted((start, end))
     edge = [(low, one.at(low)), (high, one.at(high))]
     if low < one.ridge < high:
@@ -168,7 +168,7 @@ def gain(one: Roof, start: float, end: float) -> Path:
 
 
 def extent_of(roofs: Iterable[Roof], spots: Iterable[Spot] = (), *, right_of_ridge: float = RIGHT_OF_RIDGE) -> Extent:
-    """The chart that shows every ridge and every spot, with room around them."""
+    """The extent that shows every ridge and every spot, with a margin."""
     drawn, shown = tuple(roofs), tuple(spots)
     check_spots(shown)
     if not drawn:
@@ -183,7 +183,7 @@ def extent_of(roofs: Iterable[Roof], spots: Iterable[Spot] = (), *, right_of_rid
 
 
 def check_spots(spots: Iterable[Spot]) -> None:
-    """Refuse what has no place on logarithmic axes."""
+    """Raise an error for a point that cannot be drawn on logarithmic axes."""
     for x, y in spots:
         if not (0 < x < math.inf and 0 < y < math.inf):
             raise UsageError(f"cannot draw a point at {x:g} FLOP/B and {y:g} FLOP/s; give numbers above 0")
@@ -211,7 +211,7 @@ class Tick(Struct, frozen=True):
 
 
 def tick_label(dimension: str) -> Callable[[float], str]:
-    """How numbers read on an axis of this dimension: rates as ``10 T``, times as ``10 ms``, others plain below a million."""
+    """The format of numbers on an axis of this dimension: rates as ``10 T``, times as ``10 ms``, others plain below a million."""
     if dimension == "FLOP/s":
         return _prefixed
     if dimension == "s":

@@ -1,8 +1,8 @@
-"""Where words go on a chart: a small, deterministic placer of labels.
+"""Label placement on a chart, deterministic.
 
-Lengths are points (1/72 inch) from the chart's bottom left corner; the caller measures its texts with its own font. Labels
-never cover a mark, each other, a leader or a reserved box; they keep off lines where they can. A label that has to move away
-gets a leader, one that fits nowhere becomes a number in a key, and one whose number fits nowhere is dropped and said so.
+Lengths are points (1/72 inch) from the chart's bottom left corner; the caller measures texts with its own font. Labels never cover a mark,
+each other, a leader or a reserved box, and avoid lines where possible. A label that has to move away from its mark gets a leader line, one
+that fits nowhere becomes a number in a key, and one whose number fits nowhere is dropped and counted.
 """
 
 import math
@@ -16,20 +16,20 @@ from .geometry import Spot
 
 Size = tuple[float, float]
 
-LEADER_FROM = 9.0  # a label farther from its mark than this needs a line to it
+LEADER_FROM = 9.0  # a label farther from its mark than this gets a leader
 _RINGS = (2.0, 5.0, 9.0, 14.0, 20.0, 28.0, 38.0, 50.0, 64.0, 80.0, 100.0, 124.0)
-_TOUCHING = 1e-6  # points: discs that touch do not overlap, whatever rounding says
+_TOUCHING = 1e-6  # points: tolerance for discs that touch
 _CROSSED_LEADER, _LEADER_OVER_MARK, _NEARER_STRANGER, _LEADER_OVER_LINE = 60.0, 40.0, 8.0, 3.0
 
 
 def approximate_size(text: str, points: float = 9.0) -> Size:
-    """A text's width and height without its font: 0.6 of the size a letter, 1.25 a line."""
+    """A text's width and height estimated without its font: 0.6 of the font size per letter, 1.25 per line."""
     lines = text.split("\n")
     return 0.6 * points * max(map(len, lines)), 1.25 * points * len(lines)
 
 
 class Label(Struct, frozen=True):
-    """A text that belongs to a mark: the mark's place and radius, the text's measured size."""
+    """The text of a mark: the mark's position and radius, the text's measured size."""
 
     text: str
     x: float
@@ -39,7 +39,7 @@ class Label(Struct, frozen=True):
 
 
 class Placed(Struct, frozen=True):
-    """A label's place: its box, the leader from mark to box if it moved away, its number if the text went to the key."""
+    """A placed label: its box, the leader from mark to box if it moved away, its number if the text is in the key."""
 
     index: int
     box: Box
@@ -48,7 +48,7 @@ class Placed(Struct, frozen=True):
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """Every label's fate: placed on the chart (some as numbers), numbered in the key, or dropped for want of room."""
+    """The result for all labels: placed on the chart (some as numbers), numbered in the key, or dropped for lack of space."""
 
     placed: tuple[Placed, ...] = ()
     key: tuple[int, ...] = ()
@@ -57,9 +57,9 @@ class Layout(Struct, frozen=True, kw_only=True):
 
 
 def place_labels(labels: Sequence[Label], scene: Scene, digit: Size = (6.0, 10.0), first: int = 1) -> Layout:
-    """Give each label the cheapest free place near its mark; earlier labels choose first.
+    """Place each label at the cheapest free position near its mark; earlier labels choose first.
 
-    One that finds no place off every line becomes a number in the key; it stands on a line only when that fails too.
+    A label without a position off all lines becomes a number in the key; it covers a line only when that fails too.
     ``digit`` is the measured size of one digit, for numbers that refer to the key, which start at ``first``.
     """
     placed: list[Placed] = []
@@ -82,7 +82,7 @@ def place_labels(labels: Sequence[Label], scene: Scene, digit: Size = (6.0, 10.0
 
 
 def _cheapest(label: Label, scene: Scene, *, cross: bool) -> tuple[Box, Segment | None] | None:
-    """The best free place for a label, on lines only if it may ``cross`` them."""
+    """The cheapest free position for a label; it covers lines only with ``cross``."""
     best: tuple[float, Box, Segment | None] | None = None
     for ring in _RINGS:
         if best is not None and ring >= best[0]:
@@ -101,7 +101,7 @@ def _cheapest(label: Label, scene: Scene, *, cross: bool) -> tuple[Box, Segment 
 
 
 def _around(label: Label, ring: float) -> Iterable[Box]:
-    """Boxes that touch a ring around the mark, the places people read first coming first."""
+    """Boxes that touch a ring around the mark, in order of preference."""
     width, height = label.size
     near = label.radius + ring
     slant = near * math.sqrt(0.5)
@@ -127,7 +127,7 @@ def _around(label: Label, ring: float) -> Iterable[Box]:
 
 
 def _leader(label: Label, box: Box) -> Segment | None:
-    """The line from the mark's edge to the box, when the box is not beside the mark."""
+    """The line from the mark's edge to the box, when the box is not next to the mark."""
     distance = box.distance(label.x, label.y)
     if distance <= label.radius + LEADER_FROM:
         return None
@@ -137,7 +137,7 @@ def _leader(label: Label, box: Box) -> Segment | None:
 
 
 def _penalty(label: Label, box: Box, leader: Segment | None, scene: Scene) -> float:
-    """What a place costs beside its distance. Marks that overlap the label's own cannot be kept off, so they count for nothing."""
+    """The cost of a position in addition to its distance. Marks that overlap the label's own mark cannot be avoided and are not counted."""
     strangers = [disc for disc in scene.discs if math.hypot(disc.x - label.x, disc.y - label.y) > disc.radius + label.radius]
     if leader is None:
         own = box.distance(label.x, label.y) - label.radius
@@ -148,7 +148,7 @@ def _penalty(label: Label, box: Box, leader: Segment | None, scene: Scene) -> fl
 
 
 def _reach(segment: Segment, x: float, y: float) -> float:
-    """The distance from a place to a segment."""
+    """The distance from a point to a segment."""
     (x0, y0), (x1, y1) = segment
     dx, dy = x1 - x0, y1 - y0
     length = dx * dx + dy * dy
@@ -169,9 +169,9 @@ def _cross(one: Segment, other: Segment) -> bool:
 def slide(
     segment: Segment, size: Size, scene: Scene, *, prefer: float = 0.3, gap: float = 3.0, sides: Sequence[int] = (1, -1)
 ) -> Box | None:
-    """A box for words written along a straight line, above it or below, as near as possible to a preferred share of its length.
+    """A box for text along a straight line, above or below it, as near as possible to a preferred share of its length.
 
-    ``None`` when no free place is long enough: such words never cross another line. A side of 0 is on the line itself.
+    ``None`` when no free stretch is long enough: such text never crosses another line. A side of 0 is on the line itself.
     """
     (x0, y0), (x1, y1) = segment
     length, angle = math.hypot(x1 - x0, y1 - y0), math.atan2(y1 - y0, x1 - x0)
@@ -192,7 +192,7 @@ def slide(
 
 
 def swarm(heights: Sequence[float], radii: Sequence[float], width: float) -> tuple[float, ...]:
-    """Shifts that keep discs of one column apart, as small as possible, within half a ``width`` either way; earlier ones choose.
+    """The smallest horizontal shifts, within half a ``width``, so that discs of one column do not overlap; earlier ones choose first.
 
     >>> swarm([10.0, 10.0, 50.0], [3.0, 3.0, 3.0], 20.0)
     (0.0, 6.0, 0.0)
@@ -210,31 +210,31 @@ def swarm(heights: Sequence[float], radii: Sequence[float], width: float) -> tup
             if abs(shift) <= width / 2
             and all(math.hypot(shift - shifts[other], height - heights[other]) >= radii[other] + radius - _TOUCHING for other in near)
         ]
-        shifts.append(min(free, key=abs) if free else _roomiest(index, heights, shifts, width))
+        shifts.append(min(free, key=abs) if free else _least_crowded(index, heights, shifts, width))
     return tuple(shifts)
 
 
-def _roomiest(index: int, heights: Sequence[float], shifts: Sequence[float], width: float) -> float:
-    """Where a crowded column is least crowded."""
+def _least_crowded(index: int, heights: Sequence[float], shifts: Sequence[float], width: float) -> float:
+    """The shift with the least overlap in a crowded column."""
     steps = sorted((width * (step / 12 - 0.5) for step in range(13)), key=abs)
     return max(steps, key=lambda shift: min(math.hypot(shift - other, heights[index] - heights[at]) for at, other in enumerate(shifts)))
 
 
 def spread(wanted: Sequence[float], heights: Sequence[float], low: float, high: float) -> tuple[float, ...]:
-    """Centres for boxes in one column, each as near as possible to where it belongs, none on another, in the same order.
+    """Centres for boxes in one column, in the same order, without overlap, each as near as possible to its wanted position.
 
     >>> spread([10.0, 11.0, 40.0], [10.0, 10.0, 10.0], 0.0, 100.0)
     (5.5, 15.5, 40.0)
     """
     order = sorted(range(len(wanted)), key=lambda index: (wanted[index], index))
-    groups: list[tuple[float, float, list[int]]] = []  # bottom, height, members: neighbours that touch move as one
+    groups: list[tuple[float, float, list[int]]] = []  # bottom, height, members: boxes that touch move together
     for index in order:
         bottom, height, members = wanted[index] - heights[index] / 2, heights[index], [index]
         while groups and groups[-1][0] + groups[-1][1] > bottom:
             below = groups.pop()
             members = below[2] + members
             height += below[1]
-            bottom = _settled(members, wanted, heights)
+            bottom = _centred(members, wanted, heights)
         groups.append((bottom, height, members))
     centres = [0.0] * len(wanted)
     floor = low
@@ -247,8 +247,8 @@ def spread(wanted: Sequence[float], heights: Sequence[float], low: float, high: 
     return tuple(centres)
 
 
-def _settled(members: Sequence[int], wanted: Sequence[float], heights: Sequence[float]) -> float:
-    """The bottom of a stack whose members are on average where they belong."""
+def _centred(members: Sequence[int], wanted: Sequence[float], heights: Sequence[float]) -> float:
+    """The bottom of a stack whose members are on average at their wanted positions."""
     offset, total = 0.0, 0.0
     for index in members:
         total += wanted[index] - (offset + heights[index] / 2)
@@ -257,7 +257,7 @@ def _settled(members: Sequence[int], wanted: Sequence[float], heights: Sequence[
 
 
 def _kept_below(groups: list[tuple[float, float, list[int]]], high: float) -> list[tuple[float, float, list[int]]]:
-    """The same stacks, pushed down where they would stand above the top."""
+    """The same stacks, moved down where they would exceed the top."""
     kept = []
     ceiling = high
     for bottom, height, members in reversed(groups):

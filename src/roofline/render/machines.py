@@ -17,7 +17,7 @@ LISTED = ("matrix/bf16", "matrix/fp8", "matrix/int8", "vector/fp32")
 
 
 def chips_text(machines: Sequence[Machine], paper: Paper = PLAIN) -> str:
-    """Every machine on a line."""
+    """One line per machine."""
     rows = [
         [
             machine.name,
@@ -50,7 +50,7 @@ def _scale_up(machine: Machine) -> str:
 
 
 def card_text(card: Card, paper: Paper = PLAIN) -> str:
-    """One machine in full: every figure with where it comes from, and what other sources say."""
+    """One machine in full: every figure with its source, and figures of other sources."""
     machine = card.machine
     cores = f", {machine.cores} cores" if machine.cores > 1 else ""
     whole = f"{machine.devices} framework device{'s' if machine.devices > 1 else ''}{cores}"
@@ -69,7 +69,7 @@ def card_text(card: Card, paper: Paper = PLAIN) -> str:
     )
     rows: list[list[str | Cell]] = []
     for ceiling in machine.ceilings:
-        rows.append([ceiling.resource.name, _rate(ceiling), _beside(ceiling), ceiling.provenance, ceiling.citation])
+        rows.append([ceiling.resource.name, _rate(ceiling), _other_figures(ceiling), ceiling.provenance, ceiling.citation])
         for other in ceiling.others:
             said = ["", show(other.value, ceiling.resource.per), other.note, "other source", other.citation]
             rows.append([Cell(text, "dim") for text in said])
@@ -100,7 +100,7 @@ def _sweep_table(card: Card, paper: Paper) -> str:
 
 
 def _quoted(machine: Machine) -> list[str]:
-    """What ``quoted`` means, where some of the figures are."""
+    """The meaning of ``quoted``, if some of the figures are."""
     figures = [ceiling.provenance for ceiling in machine.ceilings] + [held.provenance for held in machine.capacities]
     quoted = figures.count("quoted")
     whose = "are the vendor's as other projects repeat them; the vendor's own document was not read for them"
@@ -112,7 +112,7 @@ def _limited(machine: Machine, limit: Limit) -> str:
     return show(limit.fraction * ceiling.rate, limit.resource.per) if ceiling else ""
 
 
-def _beside(ceiling: Ceiling) -> str:
+def _other_figures(ceiling: Ceiling) -> str:
     said = []
     if ceiling.sparse:
         said.append(f"{show(ceiling.sparse, ceiling.resource.per)} sparse")

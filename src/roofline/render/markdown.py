@@ -67,7 +67,7 @@ def _findings(report: Report) -> str:
 
 
 def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str | Cell]], *, code: bool = False) -> str:
-    """A table with the first column to the left, and as code if so asked."""
+    """A table with the first column left-aligned, and formatted as code with ``code``."""
     lines = [[with_escapes(cell.text if isinstance(cell, Cell) else cell) for cell in row] for row in (headers, *rows)]
     if code:
         lines[1:] = [[_as_code(first), *rest] for first, *rest in lines[1:]]
@@ -76,18 +76,18 @@ def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str | Cell]],
 
 
 def _as_code(escaped: str) -> str:
-    """Escaped text as code, which shows sizes and stars as they are; as it is where code cannot hold it."""
+    """Escaped text as inline code, so that ``*`` and ``×`` are shown literally; unchanged where inline code cannot contain it."""
     plain = re.sub(r"\\(.)", r"\1", escaped)
     return escaped if set("`|\\") & set(plain) else f"`{plain}`"
 
 
 def listed(title: str, items: Iterable[str], level: int = 2) -> str:
-    """A section of some lines; nothing without any."""
+    """A section with a list; empty without items."""
     listed = [f"- {with_escapes(item)}" for item in items]
     return "\n".join([f"{'#' * level} {title}", "", *listed]) if listed else ""
 
 
 def with_escapes(text: str) -> str:
-    """Text that is shown as it is: no markup, no cell that ends early, no line break."""
+    """Text escaped so that it is shown literally in a table cell: no markup, no pipe, no line break."""
     plain = " ".join(text.split())
     return "".join(f"\\{character}" if character in "\\`*_{}[]<>|#" else character for character in plain)

@@ -16,19 +16,19 @@ from ..resource import MEMORY_UNITS, Resource, named
 from ..units import percent, plain, show
 from .tables import PLAIN, Cell, Paper, table
 
-CLOSE, FAR = 0.7, 0.4  # efficiencies where the colours change
+CLOSE, FAR = 0.7, 0.4  # efficiencies at which the colour changes
 TIMED = ("label", "time", "share", "bound", "efficiency", "lost")
 UNTIMED = ("label", "minimum", "share", "bound", "work", "hbm")
-PER_STEP = ("count", "kernels", "time", "self", "minimum", "serial", "lost", "work")  # what is said of one step where there are steps
+PER_STEP = ("count", "kernels", "time", "self", "minimum", "serial", "lost", "work")  # columns that are per step where there are steps
 PHASES = {"forward": "fwd", "backward": "bwd"}
-OFTEN = 1.5  # executions, of one step where there are steps, from which a label says how many
+OFTEN = 1.5  # executions (per step where there are steps) from which a label shows their number
 NOTHING = "–"
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """What a cell needs to know beyond its own op: the whole that shares are of, and where each op ran.
+    """What a cell needs besides its own op: the time that shares are of, and where each op ran.
 
-    ``twofold`` are labels that rows of several phases have.
+    ``twofold`` are labels shared by rows of several phases.
     """
 
     whole_s: float
@@ -41,7 +41,7 @@ Write = Callable[[OpInfo, Context], str | Cell]
 
 
 class Column(Struct, frozen=True):
-    """A column: its header and what it writes; words stand to the left."""
+    """A column: its header and how it formats a cell; text is left-aligned."""
 
     header: str
     write: Write
@@ -77,13 +77,13 @@ def label(op: OpInfo, *, phase: bool = False) -> str:
 
 
 def known_flops(one: OpInfo | Point) -> float:
-    """The arithmetic that is known, all of it or a part."""
+    """The known FLOP, all or a part."""
     amounts = [*one.work.items(), *one.known.items()]
     return sum(amount or 0 for name, amount in amounts if named(name).is_arithmetic)
 
 
 def _at_least(amount: float | None, known: float, unit: str) -> str:
-    """An amount; of one that is not wholly known its known part."""
+    """An amount; if it is not fully known, its known part."""
     return f"≥ {show(known, unit)}" if amount is None and known else show(amount, unit)
 
 
@@ -159,7 +159,7 @@ def _of_resource(word: str) -> Column | None:
 
 
 def _known(name: str) -> Resource | None:
-    """A known resource; an unknown memory name is taken for a misspelling."""
+    """A known resource; an unknown memory name is treated as a misspelling."""
     try:
         resource = Resource(name)
     except UnitError:
@@ -172,7 +172,7 @@ def _seen(op: OpInfo) -> dict[str, float | None]:
 
 
 def _mine(amounts: Mapping[str, float | None], resource: Resource) -> list[float | None]:
-    """All the traffic of a resource: ``vmem`` is what was read and what was written."""
+    """All traffic of a resource: ``vmem`` sums reads and writes."""
     return [amount for name, amount in amounts.items() if name == resource.name or name.startswith(f"{resource.name}.")]
 
 
@@ -200,7 +200,7 @@ def ops_text(report: Report, table_of: TableRows, paper: Paper = PLAIN, top: int
     if not table_of.rows:
         return "no op matches these filters" if report.ops else ""
     names = list(columns) or usual_columns(report)
-    # Words stand to the left as long as nothing but words came before them.
+    # Leading text columns are left-aligned.
     left = next((place for place, name in enumerate(names) if not column(name).words), len(names))
     labels = [place for place, name in enumerate(names) if ALIASES.get(name, name) in ("label", "name")]
     cells = op_cells(report, table_of, names, top)
@@ -208,7 +208,7 @@ def ops_text(report: Report, table_of: TableRows, paper: Paper = PLAIN, top: int
 
 
 def headers(names: Sequence[str], per: str = "") -> list[str]:
-    """The headers of these columns; those that speak of one step say so."""
+    """The headers of these columns, with a mark on those that are per step."""
     said = [(ALIASES.get(name, name), column(name).header) for name in names]
     return [f"{header}/{per}" if per and (name in PER_STEP or _is_amount(name)) else header for name, header in said]
 
@@ -219,7 +219,7 @@ def _is_amount(name: str) -> bool:
 
 
 def usual_columns(report: Report) -> list[str]:
-    """The columns of a table that names none."""
+    """The default columns."""
     return list(TIMED if any(lazy_rows.column(lazy_rows.unsorted(report.ops), "time_s")) else UNTIMED)
 
 
@@ -250,7 +250,7 @@ def places(shares: Iterable[tuple[int, int]]) -> dict[int, str]:
 
 
 def ranges(keys: Iterable[int]) -> str:
-    """Whole numbers, those in a row as one.
+    """Whole numbers with consecutive ones as ranges.
 
     >>> ranges([4, 0, 1, 2, 7, 8])
     '0-2 4 7-8'
@@ -265,7 +265,7 @@ def ranges(keys: Iterable[int]) -> str:
 
 
 def more(left: int) -> str:
-    """How many rows a table leaves out."""
+    """The line about rows that a table leaves out."""
     return f"\n… and {left:,} more; show them with --top, --json or --csv" if left > 0 else ""
 
 

@@ -1,4 +1,4 @@
-"""What is known of the whole program besides its findings and ops, as labels and short sentences."""
+"""Facts about the whole program besides its findings and ops, as labels and short sentences."""
 
 from collections.abc import Sequence
 from itertools import compress, count
@@ -12,12 +12,12 @@ from .op_table import known_flops
 from .time_bar import SHOWN, main_point
 
 AT_PEAK = 4  # scopes named in a terminal; the report has them all
-OVERLAPPING = 1.05  # times the busy time, from which the sum of the ops' times is worth a word
-WHOLE = 0.995  # a share of the time above it reads 100%
+OVERLAPPING = 1.05  # times the busy time: a larger sum of op times gets a note
+WHOLE = 0.995  # shares above it are shown as 100%
 
 
 def program_facts(report: Report, feeds: bool = True, devices: int = 1) -> list[tuple[str, str]]:
-    """What was read, the chip, the run and its steps, work, memory, counters; a sentence is empty where it does not apply."""
+    """The input, the chip, the run and its steps, work, memory, counters; a sentence is empty where it does not apply."""
     points = [point for point in report.points if point.infeed_outfeed == feeds] or list(report.points)
     what = ", ".join(report.input.files) or report.input.format
     read = ("input", f"{what}, {len(report.ops):,} op{'' if len(report.ops) == 1 else 's'}")
@@ -48,7 +48,7 @@ def machine_line(report: Report, ops: Sequence[OpInfo]) -> str:
 
 
 def _op_times(ops: Sequence[OpInfo], devices: int) -> str:
-    """What the times of ops are, and whether they count the same moments twice."""
+    """What the times of ops are, and whether they overlap."""
     means = f"means over {devices} devices" if devices > 1 else ""
     times, selfs = (column(unsorted(ops), name) for name in ("time_s", "self_time_s"))
     pairs = zip(times, selfs, strict=True) if any(selfs) else ()
@@ -62,7 +62,7 @@ def _op_times(ops: Sequence[OpInfo], devices: int) -> str:
 
 
 def _run(total: Point, points: Sequence[Point], before_s: float | None) -> str:
-    """The time of the run, how much of it the device worked, and its steps."""
+    """The time of the run, its busy share, and its steps."""
     if not total.time_s:
         return ""
     parts = [show(total.time_s, "s")]
@@ -72,7 +72,7 @@ def _run(total: Point, points: Sequence[Point], before_s: float | None) -> str:
 
 
 def _steps(points: Sequence[Point], before_s: float | None) -> str:
-    """How many steps, how long they lasted from one to the next, and what came before them."""
+    """The number of steps, their time, and the time before the first."""
     steps = [point.time_s for point in points if point.scope == "step" and point.time_s is not None]
     average = next((point for point in points if point.scope == "average"), None)
     if average is None or not steps:
@@ -111,7 +111,7 @@ def _unneeded(total: Point, ops: Sequence[OpInfo]) -> str:
 
 
 def amounts_text(point: Point, ops: Sequence[OpInfo] = ()) -> str:
-    """FLOP and bytes; of what is not wholly known the known part, and of how many ``ops`` the rest is missing."""
+    """FLOP and bytes; of amounts that are not fully known the known part, and for how many ``ops`` the rest is unknown."""
     flops = show(point.flops, "FLOP")
     if point.flops is None and ops:
         flops = f"{show(known_flops(point), 'FLOP')}{_missing(column(unsorted(ops), 'flops').count(None))}"
@@ -130,7 +130,7 @@ def _missing(ops: int) -> str:
 
 
 def _memory(memory: PeakMemory | None) -> str:
-    """The peak memory, the capacity, and what kinds of arrays it is for."""
+    """The peak memory, the capacity, and the kinds of arrays at the peak."""
     if memory is None:
         return ""
     room = ""
@@ -154,7 +154,7 @@ def _memory(memory: PeakMemory | None) -> str:
 
 
 def _at_peak(memory: PeakMemory | None) -> str:
-    """The scopes whose temporary arrays take most at the peak, and the largest of them."""
+    """The scopes with the most temporary arrays at the peak, and the largest array."""
     rows = [row for row in memory.at_peak if row.kind == "temporary"] if memory else []
     if not memory or not rows or memory.temporaries * 1000 < memory.peak_bytes:
         return ""

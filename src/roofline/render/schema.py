@@ -1,4 +1,4 @@
-"""The JSON Schema of the report, made from its types: what `report.schema.json` in the package holds."""
+"""The JSON Schema of the report, generated from its types: the content of `report.schema.json` in the package."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import msgspec
 
 from ..report import SCHEMA, Report
 
-# What other programs rely on: these keys are always there. Whatever else the report has may grow.
+# The keys that other programs can rely on; other keys may be added.
 CONTRACT = {
     "Report": "schema input machine coverage points ops by_step by_device findings",
     "InputInfo": "format files hosts devices notes",
@@ -41,7 +41,7 @@ def report_schema() -> dict[str, Any]:
             field.pop("default", None)
             _join_numbers(field)
             if "anyOf" in field:
-                field["anyOf"].sort(key=lambda kind: kind == {"type": "null"})  # as any version of msgspec should list them
+                field["anyOf"].sort(key=lambda kind: kind == {"type": "null"})  # the same order with every version of msgspec
     parts["Report"]["properties"]["schema"] = {"const": SCHEMA}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -53,7 +53,7 @@ def report_schema() -> dict[str, Any]:
 
 
 def _join_numbers(node: Any) -> None:
-    """Say ``number`` for ``integer or number``, which is the same."""
+    """Replace ``integer or number`` by ``number``, which is equivalent."""
     for one in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
         _join_numbers(one)
     if isinstance(node, dict) and isinstance(kinds := node.get("anyOf"), list) and {"type": "number"} in kinds:

@@ -14,28 +14,28 @@ _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "
 
 _QUANTITY = re.compile(r"(?<=\d) (?=[kMGTPEmµnp]?(?:s|B|FLOP)\b)")
 _JOINED = "\N{NO-BREAK SPACE}"
-NARROWEST_PLACE = 12  # columns that the place of a label keeps
+NARROWEST_PLACE = 12  # least columns of the scope in a shortened label
 
 
 class Paper(Struct, frozen=True):
-    """What text is printed on: how wide it is, and whether it shows colour and block characters."""
+    """The output medium: its width, and whether it shows colour and block characters."""
 
     width: int = 160
     colour: bool = False
     blocks: bool = False
 
     def no_wider(self, width: int) -> "Paper":
-        """The same, so wide at most."""
+        """The same with at most this width."""
         return replace(self, width=min(self.width, width))
 
     def paint(self, text: str, *styles: str) -> str:
-        """The text in a style, where the paper takes one."""
+        """The text in a style, if the output supports colour."""
         text = clean(text)
         codes = ";".join(_CODES[style] for style in styles)
         return f"\x1b[{codes}m{text}\x1b[0m" if self.colour and codes and text.strip() else text
 
     def paragraph(self, text: str, first: str = "", rest: str = "") -> str:
-        """Text wrapped to the paper, each line indented; a number and its unit stay on one line."""
+        """Text wrapped to the width, each line indented; a number and its unit stay on one line."""
         joined = _QUANTITY.sub(_JOINED, clean(text))
         lines = wrap(joined, self.width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False) or [first.rstrip()]
         return "\n".join(lines).replace(_JOINED, " ")
@@ -87,7 +87,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def shorten_label(label: str, width: int) -> str:
-    """A label that fits: its place loses its beginning, then what it does its middle; how often it ran stays.
+    """A label shortened to a width: first the beginning of the scope, then the middle of the operation; the count stays.
 
     >>> shorten_label("transformer/decoder/layer*/mlp/up  dot 8192×2048×8192 bf16  ×4", 48)
     '…/layer*/mlp/up  dot 8192×2048×8192 bf16  ×4'
@@ -103,7 +103,7 @@ def shorten_label(label: str, width: int) -> str:
 
 
 def _shorten_place(place: str, width: int) -> str:
-    """A scope that fits: as many of its last names as there is room for; any other place without its middle."""
+    """A scope shortened to as many of its last names as fit; any other location is shortened in the middle."""
     names = place.split("/")
     if len(place) <= width or len(names) == 1:
         return shorten(place, width)
@@ -112,7 +112,7 @@ def _shorten_place(place: str, width: int) -> str:
 
 
 def facts(rows: Iterable[tuple[str, str]], paper: Paper = PLAIN, indent: str = "  ") -> str:
-    """Labels and what they say, one per line, wrapped under themselves."""
+    """Labels with their texts, one per line, wrapped with a hanging indent."""
     pairs = [(label, text) for label, text in rows if text]
     widest = max((len(label) for label, _ in pairs), default=0)
     margin = indent + " " * (widest + 2)

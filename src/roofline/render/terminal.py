@@ -1,7 +1,7 @@
 """The chart of a report as text, for a terminal: roofs in braille, the longest ops by the number of their row in the table.
 
-The numbers are those of `chart` and `geometry`, which the figure draws too; a cell of text holds two by four of braille's dots. Where an
-encoding has no braille the same chart is drawn in ASCII. Ops without FLOP stand in a strip at the left, at their share of bandwidth.
+The numbers are those of `chart` and `geometry`, which the figure draws too; a character cell has two by four braille dots. Where the
+encoding has no braille, the same chart is drawn in ASCII. Ops without FLOP are in a strip at the left, at their share of bandwidth.
 """
 
 import math
@@ -22,10 +22,10 @@ from .tables import PLAIN, Cell, Paper, shorten, table
 
 NARROWEST, WIDEST = 40, 200  # columns of a chart
 LOWEST, HIGHEST = 10, 26  # rows of it
-COLUMNS_A_ROW = 4.5  # a cell is twice as high as wide, so a chart is a little more than twice as wide as high
-NUMBERED = 12  # ops with a mark of their own
+COLUMNS_PER_ROW = 4.5  # a cell is twice as high as wide, so a chart is a little more than twice as wide as high
+NUMBERED = 12  # ops with a number of their own
 MARKS = "123456789abcdefghijklmnopqrstuvwxyz"  # the row of the table: 1 to 9, then letters
-STYLES = {"matrix": "cyan", "vector": "green", "hbm": "yellow", "latency": "red"}  # by what binds an op
+STYLES = {"matrix": "cyan", "vector": "green", "hbm": "yellow", "latency": "red"}  # by bound
 STRIP = 5  # columns for ops without FLOP
 _BRAILLE = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # the bit of each dot, row by row, on top of U+2800
 _ACROSS, _DOWN = 2, 4  # dots of a braille cell
@@ -50,7 +50,7 @@ ASCII = Glyphs(dot="o", program="*", axis="|", tick="+", corner="+", floor="-", 
 
 
 class Canvas:
-    """Cells of text with a line drawing behind them; what is written first stays."""
+    """Character cells with a line drawing in the background; text is never overwritten."""
 
     def __init__(self, columns: int, rows: int, extent: Extent) -> None:
         self.columns, self.rows, self.extent = columns, rows, extent
@@ -58,7 +58,7 @@ class Canvas:
         self.cells: dict[tuple[int, int], tuple[str, str]] = {}
 
     def cell(self, x: float, y: float) -> tuple[int, int]:
-        """The row and column that hold a place of the chart, rows counted from the top."""
+        """The row and column of a position on the chart, rows counted from the top."""
         across, along = self.extent.unit(x, y)
         return _step(1 - along, self.rows), _step(across, self.columns)
 
@@ -75,7 +75,7 @@ class Canvas:
         return all((row, at) not in self.cells and (row, at) not in self.lines for at in range(column, column + length))
 
     def draw(self, path: Path, glyphs: Glyphs) -> None:
-        """A line through these places, dot by dot of braille; in ASCII, a stroke in every cell that has a dot."""
+        """Draw a line through these positions in braille dots; in ASCII, a stroke in every cell on the line."""
         columns, rows = self.columns * _ACROSS, self.rows * _DOWN
         for (x0, y0), (x1, y1) in pairwise(path):
             (across0, along0), (across1, along1) = self.extent.unit(x0, y0), self.extent.unit(x1, y1)
@@ -93,7 +93,7 @@ class Canvas:
                     self.lines.setdefault(spot, "-" if y0 == y1 else "/")
 
     def row(self, number: int, paper: Paper) -> str:
-        """One row as text, neighbours of one style painted as one."""
+        """One row as text, with adjacent cells of one style painted together."""
         styled = [self._shown(number, column) for column in range(self.columns)]
         return "".join(
             paper.paint("".join(character for character, _ in run), *filter(None, [style]))
@@ -108,7 +108,7 @@ class Canvas:
 
 
 def glyphs_for(encoding: str | None, ascii: bool = False) -> Glyphs:
-    """Braille where an output's encoding has it, else ASCII, or when that is asked for."""
+    """Braille if the output's encoding has it, else ASCII; also with ``ascii``."""
     try:
         "".join((chr(0x2800), BRAILLE.dot, BRAILLE.program, BRAILLE.tick)).encode(encoding or "ascii")
     except (LookupError, UnicodeEncodeError):
@@ -133,7 +133,7 @@ def chart_text(report: Report, paper: Paper = PLAIN, *, level: str = HBM.name, n
 
 
 def _picture(drawn: Chart, report: Report, paper: Paper, numbered: int, glyphs: Glyphs) -> Iterator[str]:
-    rows = min(max(round(paper.width / COLUMNS_A_ROW), LOWEST), HIGHEST)
+    rows = min(max(round(paper.width / COLUMNS_PER_ROW), LOWEST), HIGHEST)
     marks = dict(zip((op.id for op in report.ops[:numbered]), MARKS, strict=False))
     y_ticks = _by_row(log_ticks(drawn.extent.bottom, drawn.extent.top, "FLOP/s", most=max(rows // 2, 3)), drawn.extent, rows)
     strip, gutter = _strip(drawn.strip, marks, rows, glyphs, paper)
@@ -159,12 +159,12 @@ def _picture(drawn: Chart, report: Report, paper: Paper, numbered: int, glyphs: 
 
 
 def _step(share: float, count: int) -> int:
-    """Which of ``count`` equal parts a share of 0 to 1 falls into; what lies outside is at the edge."""
+    """Which of ``count`` equal parts a share of 0 to 1 falls into; values outside are clamped."""
     return min(max(math.floor(share * count), 0), count - 1) if math.isfinite(share) else 0 if share < 0 else count - 1
 
 
 def _by_row(ticks: Sequence[Tick], extent: Extent, rows: int) -> dict[int, str]:
-    """The labelled ticks of the upright axis, one per row."""
+    """The labelled ticks of the vertical axis, one per row."""
     found: dict[int, str] = {}
     for tick in ticks:
         _, along = extent.unit(extent.left, tick.at)
@@ -174,13 +174,13 @@ def _by_row(ticks: Sequence[Tick], extent: Extent, rows: int) -> dict[int, str]:
 
 
 def _strip(dots: Sequence[StripDot], marks: dict[int, str], rows: int, glyphs: Glyphs, paper: Paper) -> tuple[list[str], int]:
-    """The rows of the strip of ops without FLOP, with its axis in front, and their width; nothing when there are none."""
+    """The rows of the strip of ops without FLOP, with its axis, and their width; empty without such ops."""
     if not dots:
         return [""] * rows, 0
     extent = Extent(left=0.0, right=1.0, bottom=-0.04, top=1.06 * max(1.0, *(dot.share for dot in dots)), x_log=False, y_log=False)
     ticks = {row: shorten(label, 6) for row, label in _by_row(linear_ticks(0.0, extent.top, "%"), extent, rows).items()}
     held: dict[int, list[tuple[str, str]]] = {}
-    for dot in sorted(dots, key=lambda dot: dot.op not in marks):  # numbered ones first; each row has few places
+    for dot in sorted(dots, key=lambda dot: dot.op not in marks):  # numbered ones first, because a row has few cells
         row = _step(1 - extent.unit(0.0, dot.share)[1], rows)
         there = held.setdefault(row, [])
         if len(there) < STRIP - 1:
@@ -199,7 +199,7 @@ def _mark(op: int | None, marks: dict[int, str]) -> str:
 
 
 def _draw_dots(canvas: Canvas, drawn: Chart, marks: dict[int, str], glyphs: Glyphs) -> dict[int, str]:
-    """Every dot in its cell, numbered ones in front, then the program, then heavier ones; who stands behind whose number."""
+    """Draw every dot in its cell: numbered ones first, then the program, then by weight. Returns which op is hidden by which number."""
     under: dict[int, str] = {}
     numbered = [dot for dot in drawn.dots if dot.op in marks]
     others = [dot for dot in drawn.dots if dot.op not in marks]
@@ -215,7 +215,7 @@ def _draw_dots(canvas: Canvas, drawn: Chart, marks: dict[int, str], glyphs: Glyp
 
 
 def _draw_roofs(canvas: Canvas, drawn: Chart, glyphs: Glyphs) -> list[str]:
-    """The roofs, with their names where these cover nothing; the names of the others."""
+    """Draw the roofs, with their names where these cover nothing. Returns the other names."""
     for one in drawn.roofs:
         canvas.draw(one.polyline(canvas.extent), glyphs)
     unsaid = []
@@ -227,7 +227,7 @@ def _draw_roofs(canvas: Canvas, drawn: Chart, glyphs: Glyphs) -> list[str]:
     widest = max(drawn.roofs, key=lambda one: one.peak)
     name, slant = rate_title(drawn.level, widest.bandwidth), widest.slant(canvas.extent)
     places = [canvas.cell(x, y) for x, y in _along(slant)] if slant else []
-    if not any(_named(canvas, row, _beside(canvas, row, column), name) for row, column in places):
+    if not any(_named(canvas, row, _right_of_slope(canvas, row, column), name) for row, column in places):
         unsaid.append(name)
     return unsaid
 
@@ -236,15 +236,15 @@ def _named(canvas: Canvas, row: int, column: int, name: str) -> bool:
     return column >= 0 and canvas.is_blank(row, column, len(name)) and canvas.write(row, column, name, "dim")
 
 
-def _beside(canvas: Canvas, row: int, column: int) -> int:
-    """The first column but one right of a slope in this row: the room under it."""
+def _right_of_slope(canvas: Canvas, row: int, column: int) -> int:
+    """The second free column to the right of a slope in this row."""
     while (row, column) in canvas.lines:
         column += 1
     return column + 1
 
 
 def _along(slant: Path) -> Iterator[tuple[float, float]]:
-    """Places on a slope, from its lower half on, where words are least in the way."""
+    """Positions on a slope for its name, starting in its lower half."""
     (x0, y0), (x1, y1) = slant
     for step in (5, 4, 6, 3, 7, 2, 8, 1):
         share = step / 10
@@ -252,7 +252,7 @@ def _along(slant: Path) -> Iterator[tuple[float, float]]:
 
 
 def _x_axis(canvas: Canvas, gutter: int, margin: int, glyphs: Glyphs, strip: str, unit: str) -> Iterator[str]:
-    """The level axis: its line with ticks, their numbers where there is room, and its unit."""
+    """The horizontal axis: its line with ticks, their numbers where they fit, and its unit."""
     line, numbers = [glyphs.floor] * canvas.columns, [" "] * canvas.columns
     taken = -1
     for tick in log_ticks(canvas.extent.left, canvas.extent.right, "FLOP/B", most=max(canvas.columns // 9, 3)):
@@ -268,7 +268,7 @@ def _x_axis(canvas: Canvas, gutter: int, margin: int, glyphs: Glyphs, strip: str
 
 
 def _key(drawn: Chart, report: Report, marks: dict[int, str], under: dict[int, str], paper: Paper, glyphs: Glyphs) -> Iterator[str]:
-    """Which op each number is; with an arrow, behind whose number it stands."""
+    """The key: which op each number is, with an arrow to the number that hides it."""
     seconds = {op.id: op.time_s if drawn.timed else op.floor_s for op in report.ops}
     whole = sum(second or 0.0 for second in seconds.values())
     places = {mark.op: mark for mark in drawn.marks}
@@ -289,7 +289,7 @@ def _key(drawn: Chart, report: Report, marks: dict[int, str], under: dict[int, s
 
 
 def _key_cells(place: Dot | StripDot, share: str, efficiency: float | None, columns: Sequence[str]) -> Iterator[Cell]:
-    """What the key says of a dot, in these columns; no cell is longer than its column can be."""
+    """The cells of the key for a dot, in these columns, each limited to its column's width."""
     said = {
         "share": Cell(share),
         "bound": Cell(shorten(place.bound or "–", 10), STYLES.get(place.bound or "", "")),
@@ -301,5 +301,5 @@ def _key_cells(place: Dot | StripDot, share: str, efficiency: float | None, colu
 
 
 def _one_wide(text: str) -> str:
-    """The text with each character one column wide, so that columns line up."""
+    """The text with wide characters replaced, so that columns line up."""
     return "".join("·" if combining(character) or east_asian_width(character) in "WF" else character for character in text)

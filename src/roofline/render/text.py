@@ -18,7 +18,7 @@ from .time_bar import WIDEST, bar_text, main_point, time_parts
 
 _FOLDED = re.compile(r" and [\d,]+ more$")  # in the name of ops that share a row
 OP_NOTES = 6  # notes on ops shown in a terminal
-FINE = 0.01  # of the time of all ops, from which it is worth saying that they are fine
+FINE = 0.01  # of the time of all ops: kinds with less are not listed as fine
 FINDINGS = 5  # shown in a terminal; the report has them all
 
 
@@ -36,7 +36,7 @@ def report_text(
 ) -> str:
     """A whole report: the sentence, where the time went, what to do next, the table of ops, and the program's facts.
 
-    The table has these ``rows``, or those ``grouped`` by a key, of a step where it says so; ``columns`` are those of the table of ops;
+    The table has these ``rows``, or those ``grouped`` by a key, per step where they are; ``columns`` are those of the table of ops;
     without ``feeds`` the program is shown without infeed and outfeed; ``chart`` comes before the findings, ``extra`` tables after that of
     the ops.
     """
@@ -58,9 +58,9 @@ def report_text(
 
 
 def op_notes(ops: Sequence[OpInfo]) -> list[str]:
-    """The caveats of some ops, each once with the ops it is about, the first few of them.
+    """The first few caveats of some ops, each once with the ops it is about.
 
-    How an op was counted is not a caveat: that is in the report and among the page's details.
+    Notes on how an op was counted are not shown here, only in the report and in the page's details.
     """
     about: dict[str, list[str]] = {}
     each = column(ops, "notes")
@@ -76,7 +76,7 @@ def op_notes(ops: Sequence[OpInfo]) -> list[str]:
 
 
 def op_text(report: Report, paper: Paper = PLAIN, room: str = "") -> str:
-    """One op in full: its ledger, its time on each unit, whether it fits, and what to do next."""
+    """One op in full: its ledger, its time on each unit, whether it fits in memory, and what to do next."""
     op = report.ops[0]
     parts = [f"{paper.paint(op.name, 'bold')} on {machine_line(report, [op])}", ledger_text(op, paper), placement_text(report, op, paper)]
     parts += [room, findings_text(report.findings, paper)]
@@ -133,7 +133,7 @@ def expected_text(expected: Expected | None) -> str:
 
 
 def terms_text(expected: Expected | None) -> str:
-    """What a prediction is made of, longest first, and how it is known."""
+    """The terms of a prediction, longest first, and its evidence."""
     if expected is None:
         return ""
     longest = sorted(expected.terms.items(), key=lambda term: -term[1])
@@ -151,7 +151,7 @@ def _groups(by: str, groups: Sequence[Group], per: str, paper: Paper, top: int, 
 
 
 def group_cells(by: str, groups: Sequence[Group], per: str, top: int, whole_s: float) -> tuple[list[str], list[list[str | Cell]]]:
-    """The headers and the rows of a table of groups, of a step where ``per`` says so."""
+    """The headers and the rows of a table of groups, per step if ``per`` is ``step``."""
     timed = any(one.time_s for one in groups)
     rows: list[list[str | Cell]] = []
     for one in groups[:top]:
@@ -179,7 +179,7 @@ def _share(part: float | None, whole: float) -> str:
 
 
 def findings_text(findings: Sequence[Finding], paper: Paper = PLAIN, *, levers: int | None = None, fine: str = "") -> str:
-    """The first few findings, each with what it saves and with so many ``levers``; what is ``fine`` as it is comes last."""
+    """The first few findings, each with its saving and the first ``levers`` levers; the line about ops that are ``fine`` comes last."""
     told = [finding for finding in findings if not (fine and is_fine(finding))]
     if not told:
         return paper.paragraph(fine) if fine else ""
@@ -193,7 +193,7 @@ def findings_text(findings: Sequence[Finding], paper: Paper = PLAIN, *, levers: 
 
 
 def saving_text(finding: Finding) -> str:
-    """What a finding saves, before its message: in a step, else on each device."""
+    """The saving of a finding, shown before its message: per step, else per device."""
     if not finding.saving_s:
         return ""
     if finding.saving_per_step_s:
@@ -204,7 +204,7 @@ def saving_text(finding: Finding) -> str:
 
 
 def predicted_text(finding: Finding) -> str:
-    """What the change that a finding asks for would bring."""
+    """The predicted effect of the change that a finding recommends."""
     if (found := finding.predicted) is None:
         return ""
     before, after, low, high = (show(rounded(seconds, 3), "s") for seconds in (found.before_s, found.time_s, found.low_s, found.high_s))

@@ -1,6 +1,6 @@
-"""Where the time of a step or run went, as one bar: what the needed work takes at its roofs, then what is lost by cause.
+"""Where the time of a step or run went, as one bar: the minimum time of the needed work, then the losses by cause.
 
-In colour the parts are blocks; without it each has its own character, so that the bar reads in a pipe, a log or a code block.
+In colour the parts are blocks; without colour each has its own character, so that the bar is legible in a pipe, a log or a code block.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ BLOCK = "█"
 
 
 class Look(Struct, frozen=True):
-    """How a part of the time is drawn: its character, its colour, and what it is called."""
+    """How a part of the time is drawn: its character, its colour and its name."""
 
     mark: str
     style: str
@@ -81,7 +81,7 @@ def _mark(part: Part, paper: Paper) -> str:
 
 
 def _cells(parts: Sequence[Part], width: int) -> list[int]:
-    """How many of ``width`` cells each part takes: its share, one at least, and all of them together."""
+    """How many of ``width`` cells each part gets: in proportion, at least one, and ``width`` in total."""
     whole = sum(part.share for part in parts)
     wanted = [part.share / whole * width for part in parts]
     cells = [max(int(part), 1) for part in wanted]
@@ -104,7 +104,7 @@ def part_name(part: Part) -> str:
 
 
 def _legend(parts: Sequence[Part], width: int, paper: Paper) -> str:
-    """What each part is, as many in a line as fit."""
+    """The legend, with as many entries per line as fit."""
     lines: list[str] = []
     used = 0
     for part in parts:

@@ -1,4 +1,4 @@
-"""The timeline as text: a line for each device, a character for the cause of most of a column's time, and the host above what is idle."""
+"""The timeline as text: one line per device, a character per column for its main cause, and the host's activity above idle columns."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -21,7 +21,7 @@ HOST = {
     "device": ("o", "waiting for another device"),
     "latency": ("l", "between kernels"),
     "unknown": ("?", "host not recorded"),
-}  # the mark and the words of each kind of reason
+}  # the character and the text of each kind of reason
 
 
 def timeline_text(report: Report, paper: Paper = PLAIN, devices: Sequence[int] | None = None) -> str:
@@ -66,13 +66,13 @@ def _columns(buckets: int, width: int) -> list[range]:
 
 
 def _cause(lane: LaneInfo, column: Iterable[int]) -> str:
-    """What most of a column's time went into."""
+    """The cause of most of a column's time."""
     parts = {NEEDED: lane.at_roof_s, **lane.causes}
     return max(parts, key=lambda part: sum(parts[part][bucket] for bucket in column))
 
 
 def _host(lane: LaneInfo, column: Iterable[int], waits: dict[int, float]) -> int | None:
-    """What the host did for most of an idle column, by its place in the report; adds what it is to the sums of all columns."""
+    """The index in the report of what the host did for most of an idle column; adds its time to the totals ``waits``."""
     mine: dict[int, float] = {}
     for bucket in column:
         place = lane.host[bucket] if lane.host else None

@@ -1,4 +1,4 @@
-"""A report as a file, a figure, text or rows: what the public door offers besides the report itself."""
+"""A report as a file, a figure, text or rows: the public functions for output."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +28,7 @@ WRITERS: dict[str, Callable[[Report], bytes]] = {
 
 
 def save(report: Report, path: str | Path, *, theme: str = "light") -> Path:
-    """Write a report to a file; its extension says as what.
+    """Write a report to a file; the extension selects the format.
 
     A page (html), a figure (svg, png, pdf, for a ``light`` or ``dark`` background), the report as JSON, one row per op as CSV or Parquet,
     or a summary as Markdown or text (md, txt).
@@ -47,7 +47,7 @@ def save(report: Report, path: str | Path, *, theme: str = "light") -> Path:
 
 
 def plot(report: Report, ax: "Axes | None" = None, *, theme: str = "light") -> "Axes":
-    """Every op under the roofs of its machine, on these axes or on new ones, which are returned."""
+    """Draw every op on the roofline of its machine, on these axes or on new ones, which are returned."""
     from .plot import roofline_chart
 
     return roofline_chart(report, ax=ax, theme=theme)
@@ -59,5 +59,5 @@ def text(report: Report, *, width: int = 120, top: int = 20) -> str:
 
 
 def rows(report: Report) -> list[Row]:
-    """One dictionary an op, with a column for each resource: ``polars.DataFrame(rows)`` and ``pandas.DataFrame(rows)`` take them."""
+    """One dictionary per op, with a key for each resource, for ``polars.DataFrame(rows)`` or ``pandas.DataFrame(rows)``."""
     return op_rows(report.ops, report)

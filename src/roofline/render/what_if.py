@@ -7,7 +7,7 @@ from .text import notes_text
 
 
 def what_if_text(report: Report, paper: Paper = PLAIN, top: int = 12) -> str:
-    """The sentence, the ops that change the most with their times before and after, and how that is known."""
+    """The summary, the ops that change the most with their times before and after, and the evidence."""
     changed = [op for op in report.ops if op.time_s is not None and op.before_s is not None and op.time_s != op.before_s]
     changed.sort(key=lambda op: -abs((op.time_s or 0.0) - (op.before_s or 0.0)))
     steps = _executions(report)
@@ -26,7 +26,7 @@ def what_if_text(report: Report, paper: Paper = PLAIN, top: int = 12) -> str:
 
 
 def _executions(report: Report) -> int:
-    """How often the step that the sentence is about ran: on every device, where there is an average one."""
+    """By how much op times are divided: the executions of the average step on all devices, or 1."""
     averages = any(point.scope == "average" for point in report.points)
     return max(len(report.steps) * len(report.input.devices), 1) if averages else 1
 

@@ -1,4 +1,4 @@
-"""Figures with matplotlib: one function a figure, ``ax`` in and out; nothing is shown, saved or set globally.
+"""Figures with matplotlib: one function per figure, which takes and returns ``ax``; nothing is shown, saved or set globally.
 
 >>> from roofline.machine import Machine
 >>> toy = Machine.of("toy", {"matrix/bf16": "100 TFLOP/s", "hbm": "2 TB/s"})

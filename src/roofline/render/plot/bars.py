@@ -23,7 +23,7 @@ _MOST_GROUPS = 24
 def time_bars(
     placements: Mapping[str, Placement] | Iterable[tuple[str, Placement]], *, theme: str = "light", ax: Axes | None = None
 ) -> Axes:
-    """Seconds on each unit, one group per placement: the minimum time is the longest bar, the serial time all of them end to end."""
+    """Seconds on each unit, one group per placement: the minimum time is the longest bar, the serial time the sum of all."""
     groups = tuple(placements.items() if isinstance(placements, Mapping) else placements)
     groups = tuple((name, placed) for name, placed in groups if placed.serial_s > 0)
     if not groups:
@@ -31,7 +31,7 @@ def time_bars(
     shown = groups[:_MOST_GROUPS]
     heights = [_HEAD + _ROW * len(placed.times) + _SPACE for _, placed in shown]
     longest = max(max(placed.serial_s, placed.time_s or 0.0) for _, placed in shown)
-    # Bars are read by their length, so the axis starts at 0; its y is points from the bottom of a figure of our own.
+    # Bars show values by length, so the x axis starts at 0; y is in points from the bottom of the figure.
     extent = Extent(left=0.0, right=1.04 * longest, bottom=0.0, top=sum(heights), x_log=False, y_log=False)
     tops = [sum(heights[index:]) for index in range(len(heights))]
     sheet = Sheet(ax, theme, extent, Axis(label="time", dimension="s"), Axis(label="", ticks=_rows(shown, tops)), height=sum(heights))
@@ -49,7 +49,7 @@ def time_bars(
 
 
 def _rows(groups: Sequence[tuple[str, Placement]], tops: Sequence[float]) -> tuple[Tick, ...]:
-    """Each bar's place, unit and seconds, the seconds padded to one width so that they stand in a column."""
+    """Each bar's position, unit and seconds, the seconds padded to one width so that they line up."""
     seconds = [show(time, "s", 3) for _, placed in groups for _, time in placed.times]
     wide = max(map(len, seconds))
     places = [
@@ -63,7 +63,7 @@ def _middle(top: float, index: int) -> float:
 
 
 def _draw_group(sheet: Sheet, name: str, placed: Placement, top: float) -> None:
-    """One placement below ``top``: a line of words, one bar per unit, and the bounds across them."""
+    """Draw one placement below ``top``: a line of text, one bar per unit, and the bounds across them."""
     for index, (unit, seconds) in enumerate(placed.times):
         sheet.bar(_middle(top, index), seconds, sheet.theme.of_unit(unit), thickness=_ROW - 6)
     high, low = top - _HEAD, top - _HEAD - _ROW * len(placed.times)

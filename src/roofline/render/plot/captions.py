@@ -1,4 +1,4 @@
-"""What stands around the axes of a figure: title, subtitle and legend above, caption and key below."""
+"""The text around the axes of a figure: title, subtitle and legend above, caption and key below."""
 
 from collections.abc import Sequence
 
@@ -63,7 +63,7 @@ def write_foot(ax: Axes, theme: Theme, width: float, caption: str, key: Sequence
 
 def _legend(ax: Axes, theme: Theme, width: float, entries: Sequence[Entry], above: float) -> float:
     """The legend in rows over the axes; returns its height."""
-    # A line's sample shows its dashes once at least.
+    # The sample of a line is long enough for one period of its dashes.
     sample = max([_SAMPLE, *(sum(entry.dash) * ROOF_WIDTH for entry in entries if entry.dash)])
     beside = sample - _SAMPLE
     texts = [cut(drawable(" ".join(entry.text.split())), width - 30 - beside, SMALL) for entry in entries]
@@ -95,7 +95,7 @@ def _legend(ax: Axes, theme: Theme, width: float, entries: Sequence[Entry], abov
 
 
 def _columns(widths: Sequence[float], width: float) -> int:
-    """How many columns fit, no more of them than the rows they need: four entries are 4 x 1 or 2 x 2, never 3 and 1."""
+    """How many columns fit, reduced so that rows are evenly filled: four entries are 4 x 1 or 2 x 2, never 3 and 1."""
     for columns in range(len(widths), 1, -1):
         rows = -(-len(widths) // columns)
         table = sum(max(widths[start : start + rows]) for start in range(0, len(widths), rows))
@@ -122,7 +122,7 @@ def _handle(entry: Entry, theme: Theme) -> Line2D:
 
 
 def _note(ax: Axes, theme: Theme, text: str, corner: Spot, up: float, size: float, *, right: float = 0.0) -> None:
-    """Words outside the axes, their lower left so many points from one of its corners."""
+    """Text outside the axes, its lower left corner at a distance in points from a corner of the axes."""
     ax.annotate(
         text,
         xy=corner,

@@ -64,7 +64,7 @@ def _by_minimum(comparison: Comparison) -> Comparison:
 
 
 def _ticks(shown: Sequence[Delta], tops: Sequence[float]) -> tuple[Tick, ...]:
-    """The seconds of each bar beside it."""
+    """The seconds of each bar, as its tick label."""
     rows = []
     for delta, top in zip(shown, tops, strict=True):
         for index, side in enumerate((delta.before, delta.after)):

@@ -13,7 +13,7 @@ from .frame import Axis
 from .sheet import Sheet
 from .style import ROOF_WIDTH
 
-_BAND = 2.5  # strength of the area between the bounds
+_BAND = 2.5  # opacity of the area between the bounds
 
 
 def expected_times(
@@ -34,12 +34,12 @@ def expected_times(
     least = [(float(spot.size), spot.minimum_s) for spot in curve]
     sheet.line(least, ink, width=ROOF_WIDTH, name="minimum", kind="minimum")
     sheet.line(expected, colour, width=ROOF_WIDTH, name="expected", kind="expected", z=4)
-    sheet.ask_end("expected", *expected[-1])
-    sheet.ask_end("minimum", *least[-1])
+    sheet.label_end("expected", *expected[-1])
+    sheet.label_end("minimum", *least[-1])
     crossing = next((spot for spot in curve if spot.is_compute_bound), None)
     if crossing is not None and crossing is not curve[0]:
         sheet.dot(crossing.size, crossing.prediction.time_s, colour, radius=4, filled=False, kind="crossing", z=6)
-        sheet.ask(f"compute-bound from about {crossing.size:,}", crossing.size, crossing.prediction.time_s)
+        sheet.label(f"compute-bound from about {crossing.size:,}", crossing.size, crossing.prediction.time_s)
     legend = [
         Entry(text="expected, with its 90% interval", colour=colour),
         Entry(text="minimum (roofline)", colour=ink),

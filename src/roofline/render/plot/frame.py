@@ -1,4 +1,4 @@
-"""The frame of a figure: axes of our own, their scales, grid and numbers, and the size of the paper around them."""
+"""The frame of a figure: new axes, their scales, grid and numbers, and the size of the figure around them."""
 
 import math
 from itertools import pairwise
@@ -13,12 +13,12 @@ from ..geometry import Extent, Tick, linear_ticks, log_ticks
 from .style import LINE_SPACING, NORMAL, SMALL, TYPEFACE, Theme, drawable, text_size, text_style
 
 POINTS = 72.0  # a point is 1/72 inch
-WIDTH, HEIGHT = 500.0, 310.0  # of the axes of a figure of our own, in points
+WIDTH, HEIGHT = 500.0, 310.0  # of the axes of a new figure, in points
 MARGIN = 12.0
 
 
 class Axis(Struct, frozen=True, kw_only=True):
-    """What one axis says: its label, the dimension of its numbers and the base of their powers, or ticks of its own."""
+    """One axis: its label, the dimension of its numbers and the base of their powers, or custom ticks."""
 
     label: str
     dimension: str = ""
@@ -32,7 +32,7 @@ class Axis(Struct, frozen=True, kw_only=True):
 
 
 def own_axes(height: float) -> Axes:
-    """Axes in a figure of their own that no interactive window knows of."""
+    """Axes in a new figure that is not registered with pyplot."""
     figure = Figure(figsize=(WIDTH / POINTS, height / POINTS), dpi=100, edgecolor="none", linewidth=0, frameon=True)
     figure.set_layout_engine("none")
     return figure.add_axes((0, 0, 1, 1))
@@ -40,7 +40,7 @@ def own_axes(height: float) -> Axes:
 
 def style_axes(ax: Axes, theme: Theme, outer: Extent, right: float, x: Axis, y: Axis) -> float:
     """Scales, spines, grid and numbers; the x axis ends at ``right``. Returns the width of the widest number on the y axis."""
-    # The numbers stand on the figure, so the theme has to colour it too.
+    # Tick labels are outside the axes, so the figure needs the theme's background too.
     ax.figure.set_facecolor(theme.background)
     ax.set_facecolor(theme.background)
     ax.set_xscale("log" if outer.x_log else "linear")
@@ -82,7 +82,7 @@ def style_axes(ax: Axes, theme: Theme, outer: Extent, right: float, x: Axis, y: 
 
 
 def _thinned(ticks: tuple[Tick, ...], outer: Extent, wide: float) -> tuple[Tick, ...]:
-    """Ticks along x with as many of their numbers as narrow axes have room for: all, every second, every third, …"""
+    """Ticks along x with as many labels as fit on narrow axes: all, every second, every third, …"""
     numbered = [tick for tick in ticks if tick.label]
     for stride in range(1, len(numbered) + 1):
         kept = numbered[::stride]
@@ -93,10 +93,10 @@ def _thinned(ticks: tuple[Tick, ...], outer: Extent, wide: float) -> tuple[Tick,
 
 
 def fit(ax: Axes, width: float, height: float, *, above: float, below: float, left: float) -> None:
-    """Give a figure of our own the size that axes of this size and the words around them need; all in points."""
+    """Resize a new figure to axes of this size and the text around them; all in points."""
     label = NORMAL * LINE_SPACING + 6 if ax.get_ylabel() else 0.0
     west, south = MARGIN + left + 8 + label, MARGIN + below
-    # Whole tenths of an inch are whole pixels at every usual resolution: no half-covered row at the edge.
+    # Whole tenths of an inch are whole pixels at common resolutions, so no pixel at the edge is half covered.
     paper_w, paper_h = (math.ceil(side / POINTS * 10) / 10 for side in (west + width + MARGIN + 8, south + height + above + MARGIN))
     if isinstance(ax.figure, Figure):
         ax.figure.set_size_inches(paper_w, paper_h)

@@ -16,7 +16,7 @@ from .roofs import MOST_LABELS, intensity_axis, name_flat, name_slant
 from .sheet import Sheet
 from .style import HAIR_WIDTH, MARKERS, NORMAL, short_name
 
-CLOSE, FAR = 0.7, 0.4  # of the roof: at least the one is close to it, less than the other is far
+CLOSE, FAR = 0.7, 0.4  # of the roof: at least CLOSE is close to it, less than FAR is far
 BOW = 0.35  # how far the arrow of a fusion path bends, as a share of its length
 RATE = Axis(label="rate (FLOP/s)", dimension="FLOP/s")
 
@@ -51,7 +51,7 @@ def fusion_path(
         colour = sheet.theme.good if index == len(steps) - 1 else sheet.theme.compute if index == 0 else sheet.theme.ink
         sheet.line(((extent.left, rate), (x, rate)), colour, width=HAIR_WIDTH + 0.3, dash=(1, 2), kind="rule", z=2)
         sheet.dot(x, rate, colour, radius=5, marker=MARKERS[index % len(MARKERS)])
-        sheet.ask(f"{short_name(name)}\n{show(x, 'FLOP/B', 3)}, {show(rate, 'FLOP/s', 3)}", x, rate, radius=5)
+        sheet.label(f"{short_name(name)}\n{show(x, 'FLOP/B', 3)}, {show(rate, 'FLOP/s', 3)}", x, rate, radius=5)
     return sheet.finish(
         f"Fusion on {one.name}: same FLOP, fewer bytes, {_times(fast / slow)} the rate",
         subtitle="memory-bound kernels gain rate with arithmetic intensity; shaded: the gain",
@@ -70,7 +70,7 @@ def _step(one: Roof, scenario: Fusion | tuple[str, float]) -> tuple[str, float, 
 
 
 def _fused_compute(machine: Machine | Roof, scenarios: Iterable[Fusion | tuple[str, float]]) -> str | None:
-    """The unit that a fused chain's arithmetic runs on, where the machine rates it."""
+    """The unit that a fused chain's arithmetic runs on, if the machine has a rate for it."""
     costs = [scenario.cost for scenario in scenarios if isinstance(scenario, Fusion)]
     if isinstance(machine, Roof) or not costs:
         return None
@@ -84,11 +84,11 @@ def _times(ratio: float) -> str:
 
 
 def _write_gain(sheet: Sheet, start: Spot, end: Spot) -> None:
-    """The speed-up, beside the top of the arrow's bow."""
+    """Write the speed-up next to the top of the bent arrow."""
     (x0, y0), (x1, y1) = sheet.spot(*start), sheet.spot(*end)
     out = BOW / 2 + 0.16
     bow = (x0 + x1) / 2 - out * (y1 - y0), (y0 + y1) / 2 + out * (x1 - x0)
-    sheet.ask(_times(end[1] / start[1]), *sheet.place(*bow), radius=0, size=13, weight="bold")
+    sheet.label(_times(end[1] / start[1]), *sheet.place(*bow), radius=0, size=13, weight="bold")
 
 
 def prediction_and_measurement(
@@ -108,7 +108,7 @@ def prediction_and_measurement(
     for _, x, rate in measured:
         _draw_gap(sheet, one, x, rate, colour)
     for name, x, rate in measured[:most_labels]:
-        sheet.ask(f"{short_name(name)}\nefficiency {percent(rate / one.at(x))}", x, rate, crowd=True)
+        sheet.label(f"{short_name(name)}\nefficiency {percent(rate / one.at(x))}", x, rate, crowd=True)
     caption = f"Only the first {most_labels} of {len(measured)} points are labelled." if len(measured) > most_labels else ""
     entries = [
         Entry(text="attainable", colour=sheet.theme.ink, marker="o", filled=False),
@@ -139,10 +139,10 @@ def distance_to_roof(
         colour = sheet.theme.good if share >= CLOSE else sheet.theme.compute if share < FAR else sheet.theme.series[3]
         _draw_gap(sheet, one, x, rate, colour, radius=5)
     for _, x, rate in measured:
-        sheet.ask(_gap(rate / one.at(x)), x, (rate * one.at(x)) ** 0.5, radius=4, size=NORMAL + 2, weight="bold")
+        sheet.label(_gap(rate / one.at(x)), x, (rate * one.at(x)) ** 0.5, radius=4, size=NORMAL + 2, weight="bold")
     for name, x, rate in measured:
         which = "memory" if x < one.ridge else "compute"
-        sheet.ask(f"{short_name(name)}\n{which}-bound, efficiency {percent(rate / one.at(x))}", x, rate, radius=5, size=NORMAL)
+        sheet.label(f"{short_name(name)}\n{which}-bound, efficiency {percent(rate / one.at(x))}", x, rate, radius=5, size=NORMAL)
     entries = [
         Entry(text=f"efficiency {percent(CLOSE)} or more", colour=sheet.theme.good, marker="o"),
         Entry(text=f"{percent(FAR)} to {percent(CLOSE)}", colour=sheet.theme.series[3], marker="o"),
@@ -186,7 +186,7 @@ def _draw_roof(sheet: Sheet, one: Roof, extent: Extent) -> None:
 
 
 def _draw_gap(sheet: Sheet, one: Roof, x: float, rate: float, colour: str, *, radius: float = 4.0) -> None:
-    """The place on the roof, the measured place, and an arrow between them where there is room for one."""
+    """Draw the attainable point, the measured point, and an arrow between them if there is space."""
     best = one.at(x)
     sheet.dot(x, best, sheet.theme.ink, filled=False, radius=radius - 0.5, kind="prediction")
     sheet.dot(x, rate, colour, radius=radius, kind="measured", z=6)

@@ -23,10 +23,10 @@ from .sheet import Sheet
 from .style import LINE_SPACING, NORMAL, SMALL, TYPEFACE, Theme, short_name, text_size, text_style
 
 LARGEST, SMALLEST = 11.0, 2.2  # radii of dots, in points
-LABEL = 40  # letters of an op's label beside its dot
-_STRIP, _BESIDE = 48.0, 10.0  # width of the strip, and of the space between it and the numbers of the axis
+LABEL = 40  # letters of an op's label next to its dot
+_STRIP, _GAP = 48.0, 10.0  # width of the strip, and of the space between it and the numbers of the axis
 _MOST_NUMBERED = 8
-_NEAR = 5.5  # a number farther from its dot than this, in points, could be its neighbour's
+_NEAR = 5.5  # points: a number farther from its dot could be read as its neighbour's
 
 
 def roofline_chart(
@@ -67,7 +67,7 @@ def roofline_chart(
 
 
 def _labelled(drawn: Chart, report: Report) -> Chart:
-    """The chart with the labels of ops that tables show, which say more than the compiler's names."""
+    """The chart with the ops' labels as in tables, instead of the compiler's names."""
     labels: dict[int | None, str] = {op.id: op.label for op in report.ops if op.label}
     dots = tuple(replace(dot, name=labels.get(dot.op, dot.name)) for dot in drawn.dots)
     strip = tuple(replace(dot, name=labels.get(dot.op, dot.name)) for dot in drawn.strip)
@@ -79,7 +79,7 @@ def _draw_roofs(sheet: Sheet, drawn: Chart, ends: Sequence[str]) -> None:
     sheet.line(highest.slant(drawn.extent), sheet.theme.memory, name=title(drawn.level), kind="slant")
     for one, text in zip(drawn.roofs, ends, strict=True):
         sheet.line(one.flat(drawn.extent), sheet.theme.of_unit(one.compute.partition("/")[0]), name=one.name, kind="flat")
-        sheet.ask_end(text, drawn.extent.right, one.peak)
+        sheet.label_end(text, drawn.extent.right, one.peak)
     name_slant(sheet, highest, drawn.extent, prefer=0.5)
 
 
@@ -112,7 +112,7 @@ def _name_group(group: str, colour_by: str) -> str:
 
 
 def _radii(dots: Sequence[Dot | StripDot], drawn: Chart) -> list[float]:
-    """Radii whose areas are as the weights, the heaviest of the whole chart the largest, none too small to see."""
+    """Radii with areas proportional to the weights: the heaviest op of the chart has the largest, and none is too small to see."""
     heaviest = max((dot.weight for dot in drawn.marks), default=0.0)
     return [max(SMALLEST, LARGEST * math.sqrt(dot.weight / heaviest)) if heaviest else SMALLEST * 2 for dot in dots]
 
@@ -122,7 +122,7 @@ def _draw_dots(sheet: Sheet, drawn: Chart, colour: Callable[[Dot], str], most_la
     if drawn.dots:
         sheet.dots([(dot.intensity, dot.rate) for dot in drawn.dots], radii, [colour(dot) for dot in drawn.dots])
     for dot, radius in list(zip(drawn.dots, radii, strict=True))[:most_labels]:
-        sheet.ask(_words(dot, drawn, LABEL), dot.intensity, dot.rate, radius=radius, key=_words(dot, drawn, 64), crowd=True)
+        sheet.label(_words(dot, drawn, LABEL), dot.intensity, dot.rate, radius=radius, key=_words(dot, drawn, 64), crowd=True)
 
 
 def _words(dot: Dot, drawn: Chart, letters: int) -> str:
@@ -134,10 +134,10 @@ def _words(dot: Dot, drawn: Chart, letters: int) -> str:
 
 
 def _draw_strip(sheet: Sheet, drawn: Chart, colour: Callable[[StripDot], str]) -> float:
-    """Ops without FLOP on axes of their own, left of the numbers of the main ones; returns the room it takes there, in points."""
+    """Draw ops without FLOP on separate axes, left of the main axis' numbers. Returns their width in points."""
     theme = sheet.theme
     label = NORMAL * LINE_SPACING + 8
-    right = sheet.numbers + 8 + label + _BESIDE
+    right = sheet.numbers + 8 + label + _GAP
     strip = sheet.ax.inset_axes((-(right + _STRIP) / sheet.width, 0, _STRIP / sheet.width, 1))
     extent = Extent(
         left=0.0, right=_STRIP, bottom=-0.04, top=1.06 * max(1.0, *(dot.share for dot in drawn.strip)), x_log=False, y_log=False
@@ -173,7 +173,7 @@ def _draw_strip(sheet: Sheet, drawn: Chart, colour: Callable[[StripDot], str]) -
 
 
 def _number_strip(sheet: Sheet, strip: Axes, dots: Sequence[StripDot], marks: Sequence[tuple[float, float, float]], full: float) -> None:
-    """Numbers beside the heaviest of the strip's dots, off the line of ``full`` bandwidth; their names are in the key."""
+    """Number the heaviest dots of the strip, clear of the line of ``full`` bandwidth; their names are in the key."""
     top = ((0.0, full), (_STRIP, full))
     scene = Scene(width=_STRIP, height=sheet.height, discs=tuple(Disc(x, y, radius) for x, y, radius in marks), lines=(top,))
     size = text_size("0", SMALL)

@@ -1,4 +1,4 @@
-"""Figures of machines: one roof explained, many roofs with operations under them, roofs above and inside roofs."""
+"""Figures of machines: one roofline explained, rooflines of several chips, of memory levels, and lower ceilings."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ from .style import DASHES, MARKERS, NORMAL, THIN_WIDTH, Dash, short_name, text_s
 
 RATE = Axis(label="attainable rate (FLOP/s)", dimension="FLOP/s")
 MOST_LABELS = 24
-_REGION = 11.0  # letters of a region's name
+_REGION = 11.0  # font size of a region's name
 _MOST_RULES = 12  # operations that get a vertical rule of their own
 
 
@@ -52,7 +52,7 @@ def anatomy(
     sheet.dot(*one.corner, sheet.theme.ink, radius=4.5, filled=False, kind="ridge")
     name_slant(sheet, one, extent, prefer=0.45)
     name_flat(sheet, one, extent)
-    sheet.ask(f"ridge point\n{show(one.ridge, 'FLOP/B')}", *one.corner, radius=4.5, size=NORMAL)
+    sheet.label(f"ridge point\n{show(one.ridge, 'FLOP/B')}", *one.corner, radius=4.5, size=NORMAL)
     entries = _name_regions(sheet, one)
     about = " over ".join(title(part) for part in (one.compute, one.level) if part)
     subtitle = f"{about + '; ' if about else ''}shaded: attainable rates"
@@ -93,15 +93,15 @@ def _name_regions(sheet: Sheet, one: Roof) -> list[Entry]:
 
 
 def name_slant(sheet: Sheet, one: Roof, extent: Extent, *, prefer: float, sides: tuple[int, ...] = (1,)) -> None:
-    """The bandwidth, in words along its slope."""
+    """Write the bandwidth along its slope."""
     text = rate_title(one.level, one.bandwidth) if one.level else show(one.bandwidth, "B/s")
-    sheet.ask_along(text, one.slant(extent), Entry(text=text, colour=sheet.theme.memory), prefer=prefer, sides=sides)
+    sheet.label_line(text, one.slant(extent), Entry(text=text, colour=sheet.theme.memory), prefer=prefer, sides=sides)
 
 
 def name_flat(sheet: Sheet, one: Roof, extent: Extent) -> None:
-    """The peak, in words over its flat, as far right as they fit."""
+    """Write the peak above its flat part, as far right as it fits."""
     text = rate_title(one.compute, one.peak) if one.compute else show(one.peak, "FLOP/s")
-    sheet.ask_along(text, one.flat(extent, before=True), Entry(text=text, colour=sheet.theme.compute), prefer=1.0, sides=(1,))
+    sheet.label_line(text, one.flat(extent, before=True), Entry(text=text, colour=sheet.theme.compute), prefer=1.0, sides=(1,))
 
 
 def rooflines(
@@ -124,7 +124,7 @@ def rooflines(
         _draw_roof(sheet, one, colours[index], dashes[index], shared=sum(one.bandwidth == before.bandwidth for before in drawn[:index]))
     for one, text, colour in zip(drawn, ends, colours, strict=True):
         sheet.dot(*one.corner, colour, radius=3, filled=False, kind="ridge")
-        sheet.ask_end(text, extent.right, one.peak)
+        sheet.label_end(text, extent.right, one.peak)
     if len(ops) <= _MOST_RULES:
         for _, x in ops:
             top = max(one.at(x) for one in drawn)
@@ -132,7 +132,7 @@ def rooflines(
     for index, (name, x) in enumerate(ops):
         best = _draw_marks(sheet, x, drawn, colours, MARKERS[index % len(MARKERS)] if len(ops) <= len(MARKERS) else "o")
         if index < most_labels:
-            sheet.ask(f"{short_name(name)}\n{show(x, 'FLOP/B', 3)}", x, best, crowd=True)
+            sheet.label(f"{short_name(name)}\n{show(x, 'FLOP/B', 3)}", x, best, crowd=True)
     caption = f"Only the first {most_labels} of {len(ops)} operations are labelled." if len(ops) > most_labels else ""
     names = f"{len(drawn)} rooflines" if len(drawn) > 1 else f"the roofline of {drawn[0].name}"
     heading = f"{_count(len(ops), 'operation')} on {names}" if ops else names[0].upper() + names[1:]
@@ -151,7 +151,7 @@ def _common_level(roofs: Sequence[Roof]) -> str:
 
 
 def _draw_roof(sheet: Sheet, one: Roof, colour: str, dash: Dash, *, shared: int) -> None:
-    """A roof; where ``shared`` roofs before it have the same slope, only its dashes cover theirs."""
+    """Draw a roof; where ``shared`` earlier roofs have the same slope, it is dashed over them."""
     if not shared:
         sheet.line(one.polyline(sheet.inner), colour, dash=dash, name=one.name, kind="roof")
         return
@@ -160,7 +160,7 @@ def _draw_roof(sheet: Sheet, one: Roof, colour: str, dash: Dash, *, shared: int)
 
 
 def _draw_marks(sheet: Sheet, x: float, roofs: Sequence[Roof], colours: Sequence[str], marker: str) -> float:
-    """One operation under every roof; two roofs that give it the same rate share a mark. Returns the highest rate."""
+    """Mark one operation on every roof; roofs with the same rate share a mark. Returns the highest rate."""
     rates: dict[float, list[str]] = {}
     for one, colour in zip(roofs, colours, strict=True):
         rates.setdefault(one.at(x), []).append(colour)
@@ -198,23 +198,23 @@ def hierarchy(
     for one, colour in reversed(list(zip(roofs, colours, strict=True))):
         sheet.line(one.slant(extent), colour, name=f"{machine.name}: {one.name}", kind="slant")
     sheet.line(roofs[-1].flat(extent), sheet.theme.compute, name=f"{machine.name}: {title(slowest.compute)}", kind="flat")
-    sheet.ask_end(ends[0], extent.right, slowest.peak)
+    sheet.label_end(ends[0], extent.right, slowest.peak)
     for one, colour in zip(roofs, colours, strict=True):
         sheet.dot(*one.corner, colour, radius=3.5, filled=False, kind="ridge")
         name = rate_title(one.level, one.bandwidth)
-        sheet.ask_along(name, one.slant(extent), Entry(text=name, colour=colour), prefer=0.4)
+        sheet.label_line(name, one.slant(extent), Entry(text=name, colour=colour), prefer=0.4)
     for lower, upper, colour in zip(roofs, roofs[1:], colours[1:], strict=False):
         _name_zone(sheet, lower, upper, colour)
     for one in roofs:
-        sheet.ask(f"ridge {plain(one.ridge, 3)}", *one.corner, radius=3.5)
+        sheet.label(f"ridge {plain(one.ridge, 3)}", *one.corner, radius=3.5)
     for name, x, rate in spots:
         below = slowest.at(x)
         sheet.dot(x, below, colours[0], kind="prediction", filled=False)
         sheet.dot(x, rate, sheet.theme.ink, kind="measured")
         if abs(sheet.spot(x, rate)[1] - sheet.spot(x, below)[1]) > 16:
             sheet.arrow((x, below), (x, rate), sheet.theme.ink)
-        sheet.ask(f"{short_name(name)}: {show(rate, 'FLOP/s')}\n{_times(rate / below)} the {slowest.name} roofline", x, rate)
-        sheet.ask(f"{slowest.name} roofline: {show(below, 'FLOP/s')}", x, below)
+        sheet.label(f"{short_name(name)}: {show(rate, 'FLOP/s')}\n{_times(rate / below)} the {slowest.name} roofline", x, rate)
+        sheet.label(f"{slowest.name} roofline: {show(below, 'FLOP/s')}", x, below)
     subtitle = "a kernel in a shaded zone reuses data in the faster level" if len(roofs) > 1 else "one memory level"
     return sheet.finish(f"Hierarchical roofline of {machine.name}", subtitle=subtitle)
 
@@ -224,10 +224,10 @@ def _times(ratio: float) -> str:
 
 
 def _name_zone(sheet: Sheet, lower: Roof, upper: Roof, colour: str) -> None:
-    """Words in the middle of the band between two slopes, parallel to them."""
+    """Write the name of a zone in the middle of the band between two slopes, parallel to them."""
     middle = Roof("", lower.peak, math.sqrt(lower.bandwidth * upper.bandwidth))
     text = f"needs reuse in {upper.name}"
-    sheet.ask_along(text, middle.slant(sheet.inner), Entry(text=text, colour=colour, marker="s"), prefer=0.55, sides=(0,))
+    sheet.label_line(text, middle.slant(sheet.inner), Entry(text=text, colour=colour, marker="s"), prefer=0.55, sides=(0,))
 
 
 def communication(
@@ -250,7 +250,7 @@ def communication(
         sheet.line(
             one.polyline(extent), colour, width=2.2 if index == 0 else 1.6, dash=None if index == 0 else (5, 2), name=text, kind="roof"
         )
-        sheet.ask_end(text, extent.right, one.peak)
+        sheet.label_end(text, extent.right, one.peak)
     name_slant(sheet, ideal, extent, prefer=0.5)
     return sheet.finish(
         f"Roofline of {machine.name} lowered by communication",
@@ -281,12 +281,12 @@ def ceilings(machine: Machine, *, compute: str | None = None, level: str = HBM.n
         sheet.line(under.slant(extent), sheet.theme.memory, width=THIN_WIDTH, dash=(5, 2), name=one.name, kind="ceiling")
     sheet.dot(*whole.corner, sheet.theme.ink, radius=3.5, filled=False, kind="ridge")
     for text, one in zip(ends, [whole, *lower_peaks], strict=True):
-        sheet.ask_end(text, extent.right, one.peak)
+        sheet.label_end(text, extent.right, one.peak)
     name_slant(sheet, whole, extent, prefer=0.45)
     for one in lower_bands:
         text = f"{one.name}: {show(one.bandwidth, 'B/s')}"
         path = Roof(one.name, whole.peak, one.bandwidth).slant(extent)
-        sheet.ask_along(text, path, Entry(text=text, colour=sheet.theme.memory, dash=(5, 2)), prefer=0.45, sides=(-1, 1))
+        sheet.label_line(text, path, Entry(text=text, colour=sheet.theme.memory, dash=(5, 2)), prefer=0.45, sides=(-1, 1))
     return sheet.finish(
         f"Lower ceilings of {machine.name}",
         subtitle=f"{title(whole.compute)} over {title(level)}; dashed: attainable for code with that limitation",

@@ -13,7 +13,7 @@ from ...files.output_files import write_file
 
 FORMATS = ("svg", "png", "pdf")
 _DPI = 160
-# Letters become outlines, so that a figure looks the same where its typeface is not installed; the salt makes ids repeatable.
+# Text is written as outlines, so that a figure looks the same where its font is not installed; the salt makes ids reproducible.
 _SETTINGS: dict[Any, Any] = {"svg.fonttype": "path", "svg.hashsalt": "roofline", "pdf.fonttype": 42, "savefig.bbox": "standard"}
 _METADATA: dict[str, dict[str, str | None]] = {
     "svg": {"Date": None, "Creator": "roofline"},
@@ -23,7 +23,10 @@ _METADATA: dict[str, dict[str, str | None]] = {
 
 
 def save(drawing: Axes | Figure, path: str | Path, *, dpi: float = _DPI) -> Path:
-    """Write a figure, its format by the file's extension: svg, png or pdf. No date goes in: the same figure gives the same bytes."""
+    """Write a figure in the format of the file's extension: svg, png or pdf.
+
+    No date is written, so the same figure gives the same bytes.
+    """
     target = Path(path)
     kind = target.suffix.lower().removeprefix(".")
     if kind not in FORMATS:

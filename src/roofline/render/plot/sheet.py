@@ -1,8 +1,7 @@
-"""A sheet: one axes in the house style, which remembers what is drawn on it so that words keep clear of it.
+"""A sheet: one axes in the style of all figures, which records what is drawn so that labels do not cover it.
 
-Figures draw lines, areas and marks, ask for words, and finish; the sheet then places every word, writes title, legend, caption
-and key around the axes, and fits a figure of its own to them. A caller's axes keep their size, and are drawn for the size they
-have when they come.
+Figures draw lines, areas and marks, request labels, and call `finish`; the sheet then places the labels, writes title, legend, caption and
+key around the axes, and resizes its own figure to fit. Axes given by a caller keep their size.
 """
 
 import math
@@ -23,11 +22,11 @@ from .captions import Entry, write_foot, write_head
 from .frame import HEIGHT, POINTS, Axis, fit, own_axes, style_axes
 from .style import HAIR_WIDTH, ROOF_WIDTH, SMALL, Dash, Theme, cut, drawable, text_size, text_style, theme_named
 
-_MOST_ROOM = 0.42  # of the width, for words at the right ends of lines
+_MOST_ROOM = 0.42  # of the width, at most, for labels at the right ends of lines
 
 
-class _Asked(Struct, frozen=True):
-    """Words for a mark."""
+class _MarkLabel(Struct, frozen=True):
+    """A requested label of a mark."""
 
     text: str
     x: float
@@ -39,8 +38,8 @@ class _Asked(Struct, frozen=True):
     crowd: bool
 
 
-class _Along(Struct, frozen=True):
-    """Words for a line, and the legend's line that stands in for them where they do not fit."""
+class _LineLabel(Struct, frozen=True):
+    """A requested label along a line, and the legend entry that replaces it where it does not fit."""
 
     text: str
     path: Path
@@ -50,7 +49,7 @@ class _Along(Struct, frozen=True):
 
 
 class Sheet:
-    """An axes being drawn on. ``ends`` are the words to be written at the right ends of lines: room is kept for them."""
+    """An axes being drawn on. ``ends`` are the labels at the right ends of lines, for which space is reserved."""
 
     def __init__(
         self, ax: Axes | None, theme: str, extent: Extent, x: Axis, y: Axis, *, ends: Sequence[str] = (), height: float = HEIGHT
@@ -65,20 +64,20 @@ class Sheet:
         self._discs: list[Disc] = []
         self._lines: list[Segment] = []
         self._boxes: list[Box] = []
-        self._asked: list[_Asked] = []
-        self._along: list[_Along] = []
+        self._asked: list[_MarkLabel] = []
+        self._along: list[_LineLabel] = []
         self._ends: list[tuple[str, Spot]] = []
         self._key: list[str] = []
         self._drawn: dict[str, int] = {}
         self.numbers = style_axes(self.ax, self.theme, self.outer, extent.right, x, y)
 
     def spot(self, x: float, y: float) -> Spot:
-        """A place in points from the bottom left corner."""
+        """A position in points from the bottom left corner."""
         across, along = self.outer.unit(x, y)
         return across * self.width, along * self.height
 
     def place(self, across: float, along: float) -> Spot:
-        """The place so many points from the bottom left corner, in the units of the axes."""
+        """The position at a distance in points from the bottom left corner, in the units of the axes."""
         return self.outer.place(across / self.width, along / self.height)
 
     def line(
@@ -93,7 +92,7 @@ class Sheet:
         z: float = 3,
         keep_clear: bool = True,
     ) -> None:
-        """A line that words keep off; ``name`` is what a legend of the caller's own would show."""
+        """Draw a line that labels avoid; ``name`` is its entry in a legend that a caller makes."""
         points = tuple(path)
         if len(points) < 2:
             return
@@ -144,7 +143,7 @@ class Sheet:
         kind: str = "dot",
         z: float = 5,
     ) -> None:
-        """A mark; ``other`` colours its right half, for two series in one place."""
+        """Draw a mark; ``other`` colours its right half, for two series at one position."""
         paper = self.theme.background
         self.ax.plot(
             [x],
@@ -165,7 +164,7 @@ class Sheet:
         self.keep_clear(x, y, radius)
 
     def dots(self, spots: Sequence[Spot], radii: Sequence[float], colours: Sequence[str], *, z: float = 5) -> None:
-        """Very many round marks at once, each with its radius and colour."""
+        """Draw very many round marks at once, each with its radius and colour."""
         xs, ys = zip(*spots, strict=True)
         areas = [(2 * radius) ** 2 for radius in radii]
         self.ax.scatter(
@@ -176,13 +175,13 @@ class Sheet:
             self.keep_clear(x, y, radius)
 
     def keep_clear(self, x: float, y: float, radius: float) -> None:
-        """Keep words off a round mark."""
+        """Let labels avoid a round mark."""
         self._discs.append(Disc(*self.spot(x, y), radius + 0.5))
 
     def arrow(
         self, start: Spot, end: Spot, colour: str, *, both: bool = False, bend: float = 0.0, shrink: float = 5.0, width: float = 1.2
     ) -> None:
-        """An arrow from one place to another, bent by this share of its length."""
+        """Draw an arrow, bent by this share of its length."""
         self.ax.annotate(
             "",
             xy=end,
@@ -202,7 +201,7 @@ class Sheet:
         )
         self._lines += _bent(self.spot(*start), self.spot(*end), bend)
 
-    def ask(
+    def label(
         self,
         text: str,
         x: float,
@@ -214,19 +213,20 @@ class Sheet:
         key: str = "",
         crowd: bool = False,
     ) -> None:
-        """Ask for words beside a mark; earlier ones choose first.
+        """Request a label of a mark; earlier ones choose first.
 
-        ``key`` is what the key says instead, if it comes to that; a ``crowd`` in one place is named by its first member.
+        ``key`` is the text for the key if the label does not fit; marks of one ``crowd`` at one position get one label, named after the
+        first.
         """
-        self._asked.append(_Asked(drawable(text), x, y, radius + 0.5, size, weight, key or text, crowd))
+        self._asked.append(_MarkLabel(drawable(text), x, y, radius + 0.5, size, weight, key or text, crowd))
 
-    def ask_along(self, text: str, path: Path, instead: Entry, *, prefer: float = 0.3, sides: tuple[int, ...] = (1, -1)) -> None:
-        """Ask for words along a straight line: above it (1), below (−1) or on it (0)."""
+    def label_line(self, text: str, path: Path, instead: Entry, *, prefer: float = 0.3, sides: tuple[int, ...] = (1, -1)) -> None:
+        """Request a label along a straight line: above it (1), below (−1) or on it (0)."""
         if len(path) >= 2:
-            self._along.append(_Along(drawable(text), path, prefer, sides, instead))
+            self._along.append(_LineLabel(drawable(text), path, prefer, sides, instead))
 
-    def ask_end(self, text: str, x: float, y: float) -> None:
-        """Ask for words right of a line that ends here."""
+    def label_end(self, text: str, x: float, y: float) -> None:
+        """Request a label to the right of a line that ends here."""
         self._ends.append((drawable(" ".join(text.split())), (x, y)))
 
     def number(self, text: str) -> int:
@@ -245,7 +245,7 @@ class Sheet:
         weight: str = "normal",
         align: str = "center",
     ) -> None:
-        """Words at a place that the figure knows to be free, centred on it or starting ``left`` at it."""
+        """Write text at a position that is known to be free, centred or left-aligned."""
         text = cut(drawable(text), self.width, size)
         across, along = self.spot(x, y)
         width, height = text_size(text, size, weight)
@@ -253,7 +253,7 @@ class Sheet:
         self._write(Box(middle, along, width, height), text, size=size, colour=colour, weight=weight)
 
     def finish(self, title: str, *, subtitle: str = "", legend: Sequence[Entry] = (), caption: str = "", left: float = 0.0) -> Axes:
-        """Place the words, write what stands around the axes, and fit a figure of our own to it; ``left`` is extra room there."""
+        """Place the labels, write the text around the axes, and resize the sheet's own figure; ``left`` is extra space on that side."""
         self._write_ends()
         instead = self._write_along()
         key, dropped = self._write_labels()
@@ -274,7 +274,7 @@ class Sheet:
         return Scene(width=self.width, height=self.height, discs=discs, lines=lines, boxes=boxes)
 
     def _write_ends(self) -> None:
-        """Words at line ends, in one column; a hair leads to those that had to move."""
+        """Write the labels at line ends in one column; thin leaders connect those that had to move."""
         texts = [cut(text, self._room - 10, SMALL) for text, _ in self._ends]
         sizes = [text_size(text, SMALL) for text in texts]
         spots = [self.spot(*spot) for _, spot in self._ends]
@@ -285,7 +285,7 @@ class Sheet:
             self._write(Box(x + 9 + width / 2, centre, width, height), text)
 
     def _write_along(self) -> list[Entry]:
-        """Words along lines; for those that fit nowhere, the legend's lines instead."""
+        """Write the labels along lines. Returns legend entries for those that do not fit."""
         instead = []
         for asked in self._along:
             segment = self.spot(*asked.path[0]), self.spot(*asked.path[-1])
@@ -297,7 +297,7 @@ class Sheet:
         return instead
 
     def _write_labels(self) -> tuple[list[str], int]:
-        """Words beside marks; returns the lines of the key and how many labels had no room at all."""
+        """Write the labels of marks. Returns the lines of the key and how many labels did not fit at all."""
         gathered = self._gathered()
         labels = [
             Label(asked.text, *self.spot(asked.x, asked.y), text_size(asked.text, asked.size, asked.weight), asked.radius)
@@ -309,9 +309,9 @@ class Sheet:
         names = [*self._key, *(gathered[index].key.replace("\n", ", ") for index in layout.key)]
         return [f"{number}  {name}" for number, name in enumerate(names, 1)], len(layout.dropped)
 
-    def _gathered(self) -> list[_Asked]:
-        """What was asked for, crowds in one place said together."""
-        places: dict[tuple[int, int], list[_Asked]] = {}
+    def _gathered(self) -> list[_MarkLabel]:
+        """The requested labels, with crowds at one position merged."""
+        places: dict[tuple[int, int], list[_MarkLabel]] = {}
         kept = []
         for asked in self._asked:
             across, along = self.spot(asked.x, asked.y)
@@ -325,7 +325,7 @@ class Sheet:
                 kept[kept.index(first)] = replace(first, text=first.text + words, key=first.key + words)
         return kept
 
-    def _write_label(self, place: Placed, asked: _Asked) -> None:
+    def _write_label(self, place: Placed, asked: _MarkLabel) -> None:
         box, (x, y) = place.box, self.spot(asked.x, asked.y)
         arrow = None
         if place.leader:
@@ -379,14 +379,14 @@ class Sheet:
         self.ax.add_line(Line2D(xs, ys, transform=self.ax.transAxes, label="_", gid=self._name("leader"), **look))
 
     def _backing(self, box: Box) -> dict[str, Any] | None:
-        """Paper behind words that had to stand on a line."""
+        """Draw a background for a label that covers a line."""
         if not self._scene().crosses_line(box):
             return None
         return {"facecolor": self.theme.background, "edgecolor": "none", "linewidth": 0, "alpha": 0.8, "boxstyle": "square,pad=0.1"}
 
 
 def _bent(start: Spot, end: Spot, bend: float) -> list[Segment]:
-    """A bent arrow as a few straight pieces, for words to keep off: a quadratic curve whose middle is pulled aside."""
+    """A bent arrow (a quadratic curve) as a few straight segments that labels avoid."""
     (x0, y0), (x1, y1) = start, end
     middle = (x0 + x1) / 2 + bend * (y1 - y0), (y0 + y1) / 2 - bend * (x1 - x0)
     curve = []

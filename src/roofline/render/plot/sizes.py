@@ -14,7 +14,7 @@ from .frame import Axis
 from .sheet import Sheet
 from .style import DASHES, ROOF_WIDTH, THIN_WIDTH, Dash
 
-_MOST_DOTS = 40  # samples of a curve that are still shown one by one
+_MOST_DOTS = 40  # most samples of a curve that are drawn as dots
 
 
 def intensity_against_size(
@@ -40,14 +40,14 @@ def intensity_against_size(
     colours = [sheet.theme.of_series(index) for index in range(len(levels))]
     for (name, ridge), text, colour in zip(levels, ends, colours, strict=True):
         sheet.line(((extent.left, ridge), (extent.right, ridge)), colour, width=THIN_WIDTH, dash=(5, 2.5), name=name, kind="ridge")
-        sheet.ask_end(text, extent.right, ridge)
+        sheet.label_end(text, extent.right, ridge)
     for index, (name, curve) in enumerate(sampled.items()):
         _draw_curve(sheet, name, curve, DASHES[index % len(DASHES)])
     for curve in sampled.values():
         for (_, ridge), colour in zip(levels, colours, strict=True):
             for x in crossings(curve, ridge):
                 sheet.dot(x, ridge, colour, radius=4, filled=False, kind="crossing", z=6)
-                sheet.ask(_size(x, curve), x, ridge)
+                sheet.label(_size(x, curve), x, ridge)
     entries = [Entry(text=name, colour=sheet.theme.ink, dash=DASHES[index % len(DASHES)]) for index, name in enumerate(sampled)]
     return sheet.finish(
         "Arithmetic intensity by size",
@@ -57,7 +57,7 @@ def intensity_against_size(
 
 
 def _size(x: float, curve: Sequence[Spot]) -> str:
-    """A crossing in words: the first whole size on its far side, where sizes are whole."""
+    """A crossing as text: the first whole size after it, where sizes are whole."""
     if not all(float(size).is_integer() for size, _ in curve):
         return plain(x)
     return plain(round(x) if math.isclose(x, round(x), rel_tol=1e-9) else math.ceil(x))
@@ -79,14 +79,14 @@ def _check(curves: Mapping[str, Sequence[Spot]], levels: Sequence[tuple[str, flo
 
 
 def _extent(curves: Mapping[str, Sequence[Spot]], levels: Sequence[tuple[str, float]]) -> Extent:
-    """Every sample's size; intensities to just above the highest ridge, linear so that near ridges stay apart."""
+    """The extent: all sizes, and intensities to just above the highest ridge on a linear axis, which separates close ridges."""
     sizes = [x for curve in curves.values() for x, _ in curve]
     top = 1.35 * max(ridge for _, ridge in levels)
     return Extent(left=min(sizes), right=max(sizes), bottom=0.0, top=top, y_log=False)
 
 
 def _draw_curve(sheet: Sheet, name: str, curve: Sequence[Spot], dash: Dash) -> None:
-    """The curve between its samples as the crossings see it."""
+    """Draw the curve, interpolated like the crossings."""
     path: list[Spot] = []
     for (x0, y0), (x1, y1) in pairwise(curve):
         steps = 16 if y0 != y1 else 1

@@ -1,6 +1,6 @@
-"""One style for every figure: two themes, a palette that survives colour blindness, one typeface that matplotlib ships.
+"""One style for every figure: two themes, a palette for colour-blind readers, one typeface that matplotlib ships.
 
-Nothing here touches matplotlib's global settings: colours and fonts are handed to each artist. Text has a contrast of at
+Nothing here changes matplotlib's global settings: colours and fonts are passed to each artist. Text has a contrast of at
 least 4.5 against its background and lines of at least 3 (WCAG 2.2); the series are Okabe and Ito's colours, darkened or
 lightened until they reach that and stay apart under protanopia, deuteranopia and tritanopia.
 """
@@ -18,8 +18,8 @@ from ..labels import Size
 
 TITLE, NORMAL, SMALL = 12.0, 9.0, 8.0
 LINE_SPACING = 1.25  # height of a line of text, in font sizes
-LETTER_SPACING = 1.2  # the same, as matplotlib counts it between lines
-HINTING = 1.025  # how much wider a line of text may come out on a screen than on paper
+LETTER_SPACING = 1.2  # the same in matplotlib's unit of line spacing
+HINTING = 1.025  # how much wider a line of text may be on a screen, because of hinting
 TYPEFACE = "DejaVu Sans"
 Dash = tuple[float, ...] | None
 ROOF_WIDTH, THIN_WIDTH, HAIR_WIDTH = 1.8, 1.2, 0.7
@@ -51,7 +51,7 @@ class Theme(Struct, frozen=True, kw_only=True):
         return self.series[2]
 
     def lettering(self, colour: str) -> str:
-        """A colour for words: as much of it as can be read on its own shade."""
+        """A variant of a colour for text that is legible on an area shaded in it."""
         paper = mixed(self.background, colour, self.shade)
         return next(shade for step in range(11) if contrast(shade := mixed(colour, self.ink, step / 10), paper) >= 4.5)
 
@@ -59,7 +59,7 @@ class Theme(Struct, frozen=True, kw_only=True):
         return self.series[index % len(self.series)]
 
     def of_unit(self, unit: str | None) -> str:
-        """The colour of work bound by a unit of hardware: the same unit looks the same in every figure."""
+        """The colour of work bound by a unit of hardware, the same in every figure."""
         if unit is None or unit == "latency":
             return self.muted
         if unit in ("matrix", "compute"):
@@ -93,7 +93,7 @@ THEMES = {theme.name: theme for theme in (LIGHT, DARK)}
 
 
 def mixed(one: str, other: str, share: float) -> str:
-    """A colour with this share of another in it, as a shade over paper is seen."""
+    """A colour mixed with this share of another, like a translucent shade over the background."""
     parts = ((int(one[at : at + 2], 16), int(other[at : at + 2], 16)) for at in (1, 3, 5))
     return "#" + "".join(f"{round(mine * (1 - share) + yours * share):02X}" for mine, yours in parts)
 
@@ -128,7 +128,7 @@ def font(points: float = NORMAL, weight: str = "normal") -> FontProperties:
 
 
 def text_style(colour: str, points: float = NORMAL, weight: str = "normal") -> dict[str, Any]:
-    """What every text artist is told: names come from other people's programs, so a dollar sign is a dollar sign."""
+    """Arguments of every text artist: no math mode, because names in programs may contain dollar signs."""
     return {"color": colour, "fontproperties": font(points, weight), "linespacing": LETTER_SPACING, "parse_math": False, "usetex": False}
 
 
@@ -146,7 +146,7 @@ def _drawable() -> frozenset[int]:
 
 
 def drawable(text: str) -> str:
-    """A text with a question mark for each character that the typeface lacks: names come from other people's programs."""
+    """A text with a question mark for each character that the typeface lacks, which names in programs may contain."""
     known = _drawable()
     return "".join(letter if letter == "\n" or ord(letter) in known else "?" for letter in text)
 
@@ -170,7 +170,7 @@ def short_name(name: str, most: int = 30) -> str:
 
 
 def _without_brackets(name: str) -> str:
-    """What stands outside every pair of angle brackets and parentheses."""
+    """The text outside all angle brackets and parentheses."""
     depth, kept = 0, []
     for letter in name:
         if letter in "<(":

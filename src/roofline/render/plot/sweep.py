@@ -35,7 +35,7 @@ def sweep_chart(card: Card, *, theme: str = "light", ax: Axes | None = None) -> 
             low, high = max(one.spread.p5, extent.bottom), one.spread.p95
             sheet.area(((extent.left, low), (extent.right, low), (extent.right, high), (extent.left, high)), colour, kind="spread")
         sheet.line(((extent.left, one.rate), (extent.right, one.rate)), colour, width=THIN_WIDTH, dash=(5, 2.5), name=text, kind="level")
-        sheet.ask_end(text, extent.right, one.rate)
+        sheet.label_end(text, extent.right, one.rate)
     for index, (name, curve) in enumerate(curves.items()):
         sheet.line(curve, sheet.theme.ink, width=ROOF_WIDTH, dash=DASHES[index % len(DASHES)], name=name, kind="sweep")
     threads = ", one thread" if card.machine.kind == "cpu" else ""

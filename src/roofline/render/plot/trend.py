@@ -30,7 +30,7 @@ def trend_chart(trend: Trend, *, theme: str = "light", ax: Axes | None = None) -
         if one.high > one.low:
             sheet.line([(place, float(one.low)), (place, float(one.high))], range_colour, width=2 * THIN_WIDTH, kind="range", z=2)
         sheet.dot(place, float(one.mean), ink, kind="version")
-        sheet.ask(show(one.mean, unit, 3), place, float(one.mean))
+        sheet.label(show(one.mean, unit, 3), place, float(one.mean))
     return sheet.finish(f"{trend.headline} of {len(row)} versions{_change(row)}")
 
 
@@ -40,17 +40,17 @@ def _change(row: Sequence[Spread]) -> str:
 
 
 def _names(versions: Sequence[str]) -> tuple[Tick, ...]:
-    """The versions below the axis; of many, some."""
+    """The names of versions below the axis; of many, only some."""
     every = -(-len(versions) // _MOST_NAMES)
     width = 60 // min(len(versions), _MOST_NAMES)
-    names = _told_apart(versions)
+    names = _without_common_parts(versions)
     return tuple(Tick(place, short_name(name, width) if place % every == 0 else "") for place, name in enumerate(names))
 
 
-def _told_apart(versions: Sequence[str]) -> list[str]:
-    """The names without the folder and the ending that all have: what is left when they are shortened tells them apart.
+def _without_common_parts(versions: Sequence[str]) -> list[str]:
+    """The names without their common folder and extension, so that they still differ when they are shortened.
 
-    >>> _told_apart(["runs/monday/step.json.gz", "runs/tuesday/step.json.gz"])
+    >>> _without_common_parts(["runs/monday/step.json.gz", "runs/tuesday/step.json.gz"])
     ['monday/step', 'tuesday/step']
     """
     folders = [name.split("/") for name in versions]
@@ -62,5 +62,5 @@ def _told_apart(versions: Sequence[str]) -> list[str]:
 
 
 def _same_first(rows: Sequence[Sequence[str]]) -> int:
-    """How many first words all rows share."""
+    """The length of the common prefix of all rows."""
     return next((place for place, words in enumerate(zip(*rows, strict=False)) if len(set(words)) > 1), min(map(len, rows)))
