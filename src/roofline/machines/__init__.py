@@ -1,4 +1,4 @@
-"""Machines: hardware as data. One TOML file per chip, a loader that knows every name of it, and a linter."""
+"""Machines: hardware as data. One TOML file per chip, a loader that finds it by any of its names, and a linter."""
 
 from .catalogue import card, cards, catalogue, load, names, read
 from .chip_specs import Card

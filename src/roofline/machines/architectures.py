@@ -1,4 +1,4 @@
-"""Architectures: what one core of a GPU computes in a cycle, and rates derived from cores and clock for chips that no file describes.
+"""Architectures: FLOP per core and cycle of GPUs, from which the rates of chips without a machine file are derived.
 
 rate = cores x clock x FLOP per core and cycle
 """
@@ -37,7 +37,7 @@ class Architecture(Struct, frozen=True, kw_only=True):
         return any(name.startswith("matrix/") for name in self.rates)
 
     def clock_share(self, resource: str) -> float:
-        """The share of the highest clock that a unit keeps; fp64 products draw less and keep it all."""
+        """The share of the maximum clock that a unit sustains; fp64 products draw less power and run at the maximum."""
         return self.matrix_clock if resource.startswith("matrix/") and resource != "matrix/fp64" else 1.0
 
     def per_cycle(self, name: str) -> dict[str, int]:
@@ -47,7 +47,7 @@ class Architecture(Struct, frozen=True, kw_only=True):
 
 
 def is_geforce(name: str) -> bool:
-    """Whether a device of this name sums products in fp32 at half rate."""
+    """Whether a device of this name accumulates products in fp32 at half rate."""
     return "geforce" in name.lower()
 
 
@@ -124,7 +124,7 @@ def _how(hardware: Hardware, known: Architecture, resource: str, each: int) -> s
 
 
 def describe(hardware: Hardware) -> str:
-    """What a device says of its hardware, in words."""
+    """The hardware that a device reports, as text."""
     known = architecture(hardware.vendor, hardware.capability)
     core = known.core if known else "core"
     words = (
@@ -138,5 +138,5 @@ def describe(hardware: Hardware) -> str:
 
 
 def clock_of(text: str | int | float) -> float:
-    """A clock as a machine file writes it, in Hz."""
+    """The clock of a machine file's text, in Hz."""
     return parse(text, "Hz")

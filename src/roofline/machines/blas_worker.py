@@ -1,8 +1,8 @@
-"""Matrix products by NumPy's BLAS in a process of its own, because a BLAS takes its number of threads from the environment as it starts.
+"""Matrix products by NumPy's BLAS in a separate process, because a BLAS reads its number of threads from the environment at its start.
 
-A line ``float32 512 5`` asks for five products of 512 x 512 matrices; the answer is a line with the seconds of each. A line ``small add 5``
-asks for five tries of the smallest additions, whose answer is the seconds of one addition in each. The first line of all is what NumPy
-says of its BLAS.
+The request ``float32 512 5`` is for five products of 512 x 512 matrices; the answer is a line with the seconds of each. The request ``small
+add 5`` is for five tries of the smallest additions; the answer is the seconds of one addition in each. The first line of output is the name
+of NumPy's BLAS.
 """
 
 import json
@@ -20,7 +20,7 @@ SMALL_SIDE, IN_A_ROW = 16, 500
 
 @cache
 def matrices(dtype: str, side: int) -> tuple[Any, Any, Any]:
-    """Two random matrices, as some hardware is faster on zeros, and room for their product, whose pages are there."""
+    """Two random matrices (some hardware is faster on zeros), and a buffer for their product whose pages are already mapped."""
     left, right = numpy.random.default_rng(0).random((2, side, side), dtype=numpy.float64).astype(dtype)
     return left, right, numpy.zeros_like(left)
 
@@ -37,7 +37,7 @@ def seconds(dtype: str, side: int, tries: int) -> list[float]:
 
 
 def small_op_seconds(kind: str, tries: int) -> list[float]:
-    """The time of the smallest ``product``, ``add`` or ``sum`` in each try of many, less what the loop around them takes."""
+    """The time of one smallest ``product``, ``add`` or ``sum`` in each try of many, without the overhead of the loop."""
     left, right, out = matrices("float32", SMALL_SIDE)
     rows = numpy.zeros(SMALL_SIDE, "float32")
     ops: dict[str, Callable[[], object]] = {
@@ -63,7 +63,7 @@ def library() -> str:
 
 
 def say(answer: object) -> None:
-    """A line to the process that started this one."""
+    """Write a line to the parent process."""
     os.write(1, f"{json.dumps(answer)}\n".encode())
 
 

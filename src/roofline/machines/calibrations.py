@@ -1,6 +1,6 @@
 """Calibrations as data: one TOML file per chip, or for chips of one architecture that were fitted together, in `calibrations/`.
 
-A chip without one borrows that of its architecture, with wider intervals; a chip of an architecture without any has none.
+A chip without a calibration uses that of its architecture, with wider intervals, if there is one.
 """
 
 import sys
@@ -39,7 +39,7 @@ _OTHER = ("feed", "p", "exponentials", "packs", "rows", "middle", "in_switch", "
 
 
 def calibration_for(machine: Machine, floor_s: float | None = None) -> Calibration:
-    """The calibration of a machine: its chip's, its architecture's, or none; with a floor that was measured, given or in its file."""
+    """The calibration of a machine: its chip's, else its architecture's, else ``None``; with the given or the machine's launch floor."""
     name = machine.name.removesuffix("/device")
     chip = name.removesuffix(MEASURED)
     found = _own(chip) or _borrowed(machine, name) or Calibration(name=name)
@@ -49,10 +49,10 @@ def calibration_for(machine: Machine, floor_s: float | None = None) -> Calibrati
 
 
 def _of_measured_rates(found: Calibration, machine: Machine, chip: Machine) -> Calibration:
-    """The fractions of the datasheet's rates that a calibration has, as fractions of the rates that were measured.
+    """A calibration whose fractions of the datasheet's rates are converted to fractions of the measured rates.
 
-    A library that sustains 0.78 of 989 TFLOP/s sustains 0.91 of a card's measured 850: what was fitted on other cards stays as it was, for
-    a measurement of products and copies says nothing about other kernels, but no op is predicted above a measured rate.
+    A library that sustains 0.78 of 989 TFLOP/s sustains 0.91 of a card's measured 850: the absolute rates fitted on other cards stay,
+    because a measurement of products and copies says nothing about other kernels, but no op is predicted above a measured rate.
     """
 
     def ratio(resource: str) -> float:
@@ -70,7 +70,7 @@ def _of_measured_rates(found: Calibration, machine: Machine, chip: Machine) -> C
 @cache
 def _own(name: str) -> Calibration | None:
     for file in sorted(FOLDER.glob("*.toml")):
-        if name not in file.read_text("utf-8"):  # most chips have none, and parsing takes longer than looking
+        if name not in file.read_text("utf-8"):  # most chips have none, and parsing takes longer than a text search
             continue
         table = parse_file(file)
         if name in table.texts("chips"):
@@ -79,7 +79,7 @@ def _own(name: str) -> Calibration | None:
 
 
 def _borrowed(machine: Machine, name: str) -> Calibration | None:
-    """The calibration of the same architecture and vendor; none for a chip of unknown hardware."""
+    """The calibration of a chip of the same architecture and vendor; ``None`` for unknown hardware."""
     if machine.kind != "gpu" or not machine.arch:
         return None
     for file in sorted(FOLDER.glob("*.toml")):
@@ -110,7 +110,7 @@ def read_calibration(path: str | Path) -> Calibration:
 
 
 def calibration(table: Table) -> Calibration:
-    """A calibration from its file; whatever cannot be is an error that names the key."""
+    """A calibration from its table; an invalid value is an error that names the key."""
     table.only("schema", "chips", "architecture", "cores", "clock", "family")
     if (schema := table.text("schema", SCHEMA)) != SCHEMA:
         raise table.error("schema", f"{schema!r} is not supported; this version reads {SCHEMA!r}")
@@ -179,7 +179,7 @@ def _interval(table: Table, key: str) -> Interval:
 
 
 def lint_calibrations() -> tuple[str, ...]:
-    """What is wrong with the package's own calibrations: files that cannot be read, and chips that the catalogue does not have."""
+    """Problems of the package's own calibrations: unreadable files, and chips that are not in the catalogue."""
     found = []
     for file in sorted(FOLDER.glob("*.toml")):
         try:

@@ -30,10 +30,10 @@ CHIPS = Path(__file__).with_name("chips")
 SUFFIX = ".toml"
 DEVICE = "/device"
 _ALIKE = 0.6
-_IGNORED = dict.fromkeys(map(ord, " \t\n\r\f\v_-"))  # in names
+_IGNORED = dict.fromkeys(map(ord, " \t\n\r\f\v_-"))  # characters ignored in names
 _AS_GOOD = 0.1
-LONGEST_NAME = 200  # characters of a name that an error repeats and that are compared with the chips' names
-MOST_EXTENDED = 8  # machine files that extend one another
+LONGEST_NAME = 200  # characters of a name that are used in errors and compared with chip names
+MOST_EXTENDED = 8  # longest chain of machine files that extend one another
 # A slice Ng.Mgb of a GPU has N of its 7 compute slices (4 on these) and M GB in eighths of its memory: NVIDIA Multi-Instance GPU User
 # Guide, MIG device profiles.
 _SLICE = r"(?i)(?P<chip>.+?)[ _-]+MIG[ _-]+(?P<compute>\d)g\.(?P<memory>\d+)gb(\+.*)?"
@@ -44,14 +44,14 @@ _MEMORY_SLICES = 8
 def load(name: str) -> Machine:
     """The machine with this name: a file's name, a title, an alias, a name that a tool reports, a family, or a path.
 
-    Upper and lower case, spaces, hyphens and underscores are alike. ``name/device`` is one framework device of the chip. A name
+    Case, spaces, hyphens and underscores are ignored. ``name/device`` is one framework device of the chip. A name
     with a slash, or that ends in ``.toml``, is the path of a user's file. ``local`` is this computer's CPU.
     """
     return card(name).machine
 
 
 def card(name: str) -> Card:
-    """Everything known about the machine with this name; ``local`` is this computer, measured or estimated."""
+    """The `Card` of the machine with this name; ``local`` is this computer, measured or estimated."""
     chip = name.removesuffix(DEVICE)
     if chip.lower() in LOCAL:
         return local_card()
@@ -66,7 +66,7 @@ def card(name: str) -> Card:
 
 
 def catalogue_card(name: str) -> Card:
-    """The chip of the catalogue with this name, which may come from a file: it is never taken for a path."""
+    """The chip of the catalogue with this name. The name may come from an input file, so it is never treated as a path."""
     chip = name.removesuffix(DEVICE)
     found = _known(chip)
     return replace(found, machine=found.machine.per_device()) if chip != name else found
@@ -90,12 +90,12 @@ def catalogue() -> tuple[Machine, ...]:
 
 @cache
 def cards() -> tuple[Card, ...]:
-    """Everything known about every chip in the catalogue."""
+    """The `Card` of every chip in the catalogue."""
     return tuple(_chip(name) for name in names())
 
 
 def identify(words: str) -> tuple[str, ...]:
-    """The chips that these words name: one, the members of a family with the usual one first, or none."""
+    """The chips with this name: one, the members of a family with the default one first, or none."""
     name, family = _find(words)
     if name is None:
         return ()
@@ -104,12 +104,12 @@ def identify(words: str) -> tuple[str, ...]:
 
 
 def is_path(name: str) -> bool:
-    """Whether it looks like a path; a title may have a slash too."""
+    """Whether a name looks like a path; a title may contain a slash too."""
     return "/" in name or "\\" in name or name.endswith(".toml")
 
 
 def read_card(path: str | Path, extended_by: tuple[str, ...] = ()) -> Card:
-    """Everything that a user's file says, on top of what it extends. ``extended_by`` are the files that led to this one."""
+    """The `Card` of a user's file, on top of the machine that it extends. ``extended_by`` are the files that extend this one."""
     table = parse_file(path, regular=bool(extended_by))
     extends = table.text("extends")
     if not extends:
@@ -147,7 +147,7 @@ def _known(words: str) -> Card:
 
 
 def slice_of(words: str, cores: int | None = None) -> Card | None:
-    """The slice of a GPU that NVIDIA's MIG makes and these words name (``NVIDIA A100-SXM4-40GB MIG 1g.5gb``), of so many SMs if known."""
+    """The MIG slice of an NVIDIA GPU with this name (``NVIDIA A100-SXM4-40GB MIG 1g.5gb``); ``cores`` is its number of SMs, if known."""
     found = re.fullmatch(_SLICE, words.strip()) if "mig" in words.lower() else None
     name = _find(found["chip"])[0] if found else None
     if found is None or name is None:
@@ -161,19 +161,19 @@ def slice_of(words: str, cores: int | None = None) -> Card | None:
 
 
 def _find(words: str) -> tuple[str | None, bool]:
-    """A chip's name, and whether the words named its whole family."""
+    """The chip's name, and whether the words name its whole family."""
     spelled = "-".join(words.lower().replace("_", " ").split())
     if spelled in names():
-        return spelled, False  # the common case reads one file only
+        return spelled, False  # common case: read one file only
     key = _key(words)
-    # Parsing all heads takes some 30 ms; looking for the words in them takes one, and few have them.
+    # Parsing all heads takes about 30 ms; a text search takes 1 ms and leaves few of them.
     chips, families = _index(tuple(name for name, head in _heads() if key in head))
     return (chips[key], False) if key in chips else (families.get(key), key in families)
 
 
 @cache
 def _index(among: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str]]:
-    """Every name of these chips, and their families' usual members, from the heads of their files."""
+    """Every name of these chips, and the default members of their families, from the heads of their files."""
     chips: dict[str, str] = {}
     families: dict[str, str] = {}
     for name in among:
@@ -192,12 +192,12 @@ def _file(name: str) -> Path:
 
 @cache
 def _heads() -> tuple[tuple[str, str], ...]:
-    """Every chip's name, and the head of its file as a key to look for words in."""
+    """Every chip's name, and the normalized head of its file for text search."""
     return tuple((name, _key(_head(name))) for name in names())
 
 
 def _head(name: str) -> str:
-    """What stands before the first table of a chip's file: its names."""
+    """The text before the first table of a chip's file, which has its names."""
     return _file(name).read_text("utf-8").partition("\n[")[0]
 
 
@@ -206,10 +206,10 @@ def _key(words: str) -> str:
 
 
 def _suggest(words: str) -> str:
-    """The chips whose names come closest, those about as close as the best."""
+    """The chips with the most similar names."""
     chips, families = _index(names())
     key = _key(words)
-    from difflib import SequenceMatcher  # which only a wrong name needs
+    from difflib import SequenceMatcher  # only needed for a wrong name
 
     scores: dict[str, float] = {}
     for known, name in (*chips.items(), *families.items()):

@@ -1,4 +1,4 @@
-"""Checks: pure functions from a card to the problems they see. Their names are what an ``[[exception]]`` refers to."""
+"""Checks of the linter: pure functions from a card to its problems. An ``[[exception]]`` refers to them by name."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,7 +12,7 @@ from .citations import source_of
 from .identity import EQUAL, SAME, THOUSAND, catalogued, devices, identities, relative_difference, settled
 from .problem import Problem, problem
 
-# A number format's rate is one of these multiples of another's, which may go by two names.
+# Allowed ratios of a number format's rate to that of another format, which may have two names.
 RATIOS: tuple[tuple[str, tuple[str, ...], tuple[float, ...]], ...] = (
     ("matrix/fp16", ("matrix/bf16",), (1,)),
     ("matrix/tf32", ("matrix/bf16", "matrix/fp16"), (0.5, 1)),
@@ -65,7 +65,7 @@ def names(card: Card) -> Iterator[Problem]:
 
 
 def ranges(card: Card) -> Iterator[Problem]:
-    """A rate lies where the rates of its peers in the catalogue lie, unless it has the percentiles of a measurement: nobody typed it."""
+    """A rate is in the range of its peers in the catalogue, unless it was measured (has percentiles) and so cannot be a typing error."""
     known = identities(card)
     for ceiling in card.machine.ceilings:
         resource = ceiling.resource
@@ -76,7 +76,7 @@ def ranges(card: Card) -> Iterator[Problem]:
 
 
 def capacities(card: Card) -> Iterator[Problem]:
-    """A memory holds about what those of its peers hold, and those on the chip hold less than main memory."""
+    """A memory's capacity is in the range of its peers, and on-chip memories are smaller than main memory."""
     known = identities(card)
     main = card.machine.capacity(HBM)
     for held in card.machine.capacities:
@@ -121,7 +121,7 @@ def _within(check: str, card: Card, resource: object, value: float, per: str, al
 
 
 def ridges(card: Card) -> Iterator[Problem]:
-    """Peak over bandwidth, the ridge, lies where that of its peers lies: a wrong prefix or half a memory shows here."""
+    """The ridge (peak over bandwidth) is in the range of its peers: it shows a wrong prefix or half a memory."""
     ridge = _ridge(card)
     matrix = _main_matrix(card.machine)
     if ridge is None or matrix is None or {matrix.resource.name, HBM.name} <= settled(card):
@@ -143,7 +143,7 @@ def _ridge(card: Card) -> float | None:
 
 
 def _usual_ridge(card: Card) -> float | None:
-    """The ridge of a peer; one that its own file declares unusual says nothing about others."""
+    """The ridge of a peer; ``None`` if the peer's own file declares it an exception."""
     return None if any(exemption.check == "ridge" for exemption in card.exemptions) else _ridge(card)
 
 
@@ -173,7 +173,7 @@ def _first(machine: Machine, choices: tuple[str, ...]) -> Ceiling | None:
 
 
 def matrix_rates(card: Card) -> Iterator[Problem]:
-    """A machine that computes rates its matrix unit, or says that it has none: its products have no bound otherwise."""
+    """A machine with compute rates has a matrix rate or ``matrix_unit = false``; otherwise products have no bound."""
     machine = card.machine
     if machine.compute and not machine.rates_matrix and machine.kind != "cpu" and machine.matrix_unit is None:
         message = "no matrix rate, so products have no bound; give one, or say matrix_unit = false if the chip has no matrix unit"
@@ -240,7 +240,7 @@ def levels(card: Card) -> Iterator[Problem]:
 
 
 def sustained(card: Card) -> Iterator[Problem]:
-    """A sustained rate and its fraction say the same, of the chip's peak or of one device's."""
+    """A sustained rate and its fraction agree, for the chip's peak or for that of one device."""
     totals = {link.resource.name: link.chip for link in card.links if link.chip}
     for each in card.sustained:
         ceiling = card.machine.ceiling(each.resource) if each.resource else None

@@ -1,4 +1,4 @@
-"""Chip specifications: everything a machine file says about a chip. The machine, which is what times are computed from, is one part."""
+"""Chip specifications: the full content of a machine file. The `Machine`, from which times are computed, is one part of it."""
 
 from msgspec import Struct
 
@@ -7,7 +7,7 @@ from ..resource import Resource
 
 
 class Opinion(Struct, frozen=True):
-    """A value as a person wrote it, who says so, and why it was or was not chosen."""
+    """A value as written in the file, its source, and why it was or was not chosen."""
 
     value: str | int | float
     citation: str = ""
@@ -15,7 +15,7 @@ class Opinion(Struct, frozen=True):
 
 
 class Spec(Struct, frozen=True, kw_only=True):
-    """A fact that is not a rate: a clock, a number of cores, a pod's size. Quantities keep the unit they were written with."""
+    """A fact that is not a rate: a clock, a number of cores, a pod's size. Quantities keep the unit in which they were written."""
 
     name: str
     value: str | int | float
@@ -26,7 +26,7 @@ class Spec(Struct, frozen=True, kw_only=True):
 
 
 class Names(Struct, frozen=True, kw_only=True):
-    """What one tool (jax, torch, nvidia-smi, other) calls the chip."""
+    """The chip's names in one tool (jax, torch, nvidia-smi, other)."""
 
     tool: str
     names: tuple[str, ...]
@@ -44,7 +44,7 @@ class Power(Struct, frozen=True, kw_only=True):
 
 
 class Memory(Struct, frozen=True, kw_only=True):
-    """One memory as its vendor names it, beside the level it is in our vocabulary."""
+    """One memory by its vendor's name, and its level in roofline's vocabulary."""
 
     level: Resource
     name: str = ""
@@ -55,7 +55,7 @@ class Memory(Struct, frozen=True, kw_only=True):
 class Link(Struct, frozen=True, kw_only=True):
     """One kind of link: B/s of one link and direction (``rate`` of cost models, ``peak`` of the vendor) and of the whole chip.
 
-    ``rate`` is ``None`` for links whose speed is not published; ``others`` may speak of a link, a chip or a count.
+    ``rate`` is ``None`` for links whose speed is not published; ``others`` may be about a link, a chip or a count.
     """
 
     resource: Resource
@@ -71,7 +71,7 @@ class Link(Struct, frozen=True, kw_only=True):
 
 
 class Sustained(Struct, frozen=True, kw_only=True):
-    """A measured rate, and its fraction of the vendor's peak; ``limit`` names the lower ceiling it makes."""
+    """A measured rate, and its fraction of the vendor's peak; ``limit`` is the name of the lower ceiling derived from it."""
 
     what: str
     rate: float
@@ -110,7 +110,7 @@ class Exemption(Struct, frozen=True, kw_only=True):
 
 
 class Attribution(Struct, frozen=True, kw_only=True):
-    """Where the file says that one of its figures comes from: the provenance, and the citations as they were written."""
+    """The origin of a figure according to the file: the provenance, and the citations as written."""
 
     figure: str
     provenance: str
@@ -126,7 +126,7 @@ class Sweep(Struct, frozen=True, kw_only=True):
 
 
 class Card(Struct, frozen=True, kw_only=True):
-    """A machine and all that is known about it beyond its ceilings."""
+    """A machine, and everything known about it beyond its ceilings."""
 
     machine: Machine
     where: str = ""
@@ -148,7 +148,7 @@ class Card(Struct, frozen=True, kw_only=True):
     sweep: tuple[Sweep, ...] = ()
 
     def spec(self, name: str) -> str | int | float | None:
-        """The value of one entry of its specs, as it was written."""
+        """The value of one entry of its specs, as written."""
         return next((spec.value for spec in self.specs if spec.name == name), None)
 
     @property

@@ -1,4 +1,4 @@
-"""Citations: from the short ``id: detail`` of a machine file to words a reader can follow."""
+"""Citations: the short ``id: detail`` of a machine file expanded to readable text."""
 
 import tomllib
 from functools import cache
@@ -10,9 +10,9 @@ SOURCES = Path(__file__).with_name("sources.toml")
 
 
 class Source(Struct, frozen=True, kw_only=True):
-    """Where figures come from: how to cite it, what kind of thing it is, where to find it.
+    """A source of figures: its citation, its kind and its address.
 
-    ``vendor`` is the maker of chips that published it, where it is such a maker's own document and was read itself.
+    ``vendor`` is the chip vendor that published it, if it is the vendor's own document and was read itself.
     """
 
     id: str
@@ -24,7 +24,7 @@ class Source(Struct, frozen=True, kw_only=True):
 
 
 class Unreliable(Struct, frozen=True):
-    """A public table that many copy from and that is wrong in places."""
+    """A public table that is widely copied and partly wrong."""
 
     source: str
     problem: str
@@ -55,13 +55,13 @@ def unreliable() -> tuple[Unreliable, ...]:
 
 @cache
 def _entry(key: str) -> dict[str, str] | None:
-    """One source's table: a chip cites a few of them, and parsing all takes longer than parsing the chip."""
+    """The table of one source. Only the cited ones are parsed, because parsing all takes longer than parsing the chip."""
     _, found, rest = _text().partition(f"\n[{key}]\n")
     return tomllib.loads(rest.partition("\n[")[0]) if found else None
 
 
 def source_of(citation: str) -> Source | None:
-    """The source that a citation names; ``None`` for one in words.
+    """The source that a citation refers to; ``None`` for a citation in plain text.
 
     >>> source_of("rocm_specs").vendor
     'AMD'
@@ -72,7 +72,7 @@ def source_of(citation: str) -> Source | None:
 
 
 def resolve(citation: str) -> str:
-    """A citation in words; one that names no known source is already in words.
+    """A citation as readable text; one without a known source id is returned unchanged.
 
     >>> resolve("ml_engineering: L484")
     'stas00/ml-engineering, compute/accelerator/README.md L484'

@@ -1,6 +1,6 @@
 """The CPU of this computer as the operating system describes it: model, cores, clock, vector instructions, caches.
 
-Nothing here changes from run to run: clocks are the highest or the nominal one, never that of the moment.
+The result is the same in every run: clocks are the maximum or the nominal one, never the current one.
 """
 
 import math
@@ -17,14 +17,14 @@ from msgspec import Struct
 from ..units import BINARY, parse
 
 ASSUMED_CLOCK_HZ = parse("2.5 GHz", "Hz")
-APPLE_CLOCK_HZ = parse("3.2 GHz", "Hz")  # of the M1's performance cores; macOS does not say
+APPLE_CLOCK_HZ = parse("3.2 GHz", "Hz")  # of the M1's performance cores; macOS does not report it
 VENDORS = {"GenuineIntel": "Intel", "AuthenticAMD": "AMD", "0x41": "Arm", "0x61": "Apple"}
 # Part numbers of Arm Ltd. cores in the Linux kernel, arch/arm64/include/asm/cputype.h.
 ARM_PARTS = {"0xd0c": "Neoverse N1", "0xd40": "Neoverse V1", "0xd49": "Neoverse N2", "0xd4f": "Neoverse V2"}
 
 
 class Cache(Struct, frozen=True, kw_only=True):
-    """One level of data cache: the bytes of each, and how many of them the usable cores have."""
+    """One level of data cache: the bytes of one cache, and the number of such caches that the usable cores have."""
 
     level: int
     bytes: float
@@ -38,7 +38,7 @@ class Cache(Struct, frozen=True, kw_only=True):
 class Cpu(Struct, frozen=True, kw_only=True):
     """A CPU: its usable physical cores and hardware threads, clock, vector instructions and caches.
 
-    ``clock_source`` says where the clock comes from; ``family`` is the x86 family, which tells AMD's generations apart.
+    ``clock_source`` is the origin of the clock; ``family`` is the x86 family, which distinguishes AMD's generations.
     """
 
     model: str
@@ -61,7 +61,7 @@ class Cpu(Struct, frozen=True, kw_only=True):
 
 @cache
 def this_cpu() -> Cpu:
-    """The CPU of this computer, as far as this process may use it."""
+    """The CPU of this computer, limited to the cores that this process may use."""
     if sys.platform == "darwin":
         return from_sysctl(_sysctl())
     if sys.platform == "linux":
@@ -72,7 +72,7 @@ def this_cpu() -> Cpu:
 
 
 def from_linux(root: Path, usable: Iterable[int]) -> Cpu:
-    """The CPU that Linux describes under ``root``, of which the logical CPUs ``usable`` are this process's."""
+    """The CPU that Linux describes under ``root``; ``usable`` are the logical CPUs that this process may use."""
     fields = _first_processor(_text(root / "proc/cpuinfo"))
     folder = root / "sys/devices/system/cpu"
     mine = tuple(usable)
@@ -135,7 +135,7 @@ _SIZES = ((1, "d"), (2, ""), (3, ""))
 
 
 def _sysctl() -> dict[str, str]:
-    import subprocess  # of use on macOS alone
+    import subprocess  # only needed on macOS
 
     try:
         text = subprocess.run(["sysctl", "hw", "machdep.cpu"], capture_output=True, text=True, check=False).stdout
@@ -151,7 +151,7 @@ def _first_processor(text: str) -> dict[str, str]:
 
 
 def _clock(fields: Mapping[str, str], highest_khz: str) -> tuple[float, str]:
-    """A clock that is the same at every run, and what it is."""
+    """A clock that is the same in every run, and its origin."""
     if highest_khz.strip().isdecimal():
         return parse(f"{highest_khz.strip()} kHz", "Hz"), "highest clock"
     if found := re.search(r"@\s*([\d.]+\s*[GM]Hz)", fields.get("model name", "")):
@@ -189,7 +189,7 @@ def _quota(text: str) -> int | None:
 
 
 def _assumed_instructions(machine: str) -> tuple[str, ...]:
-    """Of a CPU whose system does not list its instructions: what nearly all of the kind have."""
+    """The instruction sets assumed where the system does not list them: those that nearly all such CPUs have."""
     return ("asimd",) if machine.lower() in ("arm64", "aarch64") else ("avx2", "fma")
 
 

@@ -1,4 +1,4 @@
-"""What the system says of a CPU while it is measured: clock, governor, power limit, temperature; nothing where it does not say."""
+"""The state of a CPU while it is measured: clock, governor, power limit, temperature, as far as the system reports them."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ _CPUFREQ, _RAPL = "devices/system/cpu/cpu0/cpufreq", "class/powercap/intel-rapl:
 
 
 def cpu_conditions(proc: Path = _PROC, sys: Path = _SYS) -> dict[str, str]:
-    """The conditions under which a CPU runs now, by name, as text."""
+    """The current conditions of a CPU, by name, as text."""
     found = {
         "clock": _clock(proc, sys),
         "governor": _text(sys / _CPUFREQ / "scaling_governor"),
@@ -21,7 +21,7 @@ def cpu_conditions(proc: Path = _PROC, sys: Path = _SYS) -> dict[str, str]:
 
 
 def _clock(proc: Path, sys: Path) -> str:
-    """That of the first core, in kHz by its driver, else in MHz by the kernel."""
+    """The clock of the first core: from its driver (in kHz), else from the kernel (in MHz)."""
     khz = _number(_text(sys / _CPUFREQ / "scaling_cur_freq"))
     said = re.search(r"^cpu MHz\s*:\s*([\d.]+)", _text(proc / "cpuinfo"), re.MULTILINE)
     hz = khz * DECIMAL["k"] if khz else float(said[1]) * DECIMAL["M"] if said else 0.0
@@ -29,7 +29,7 @@ def _clock(proc: Path, sys: Path) -> str:
 
 
 def _temperature(sys: Path) -> str:
-    """The warmest sensor of the package, which are in thousandths of a degree."""
+    """The temperature of the package's warmest sensor; sensors report thousandths of a degree."""
     zones = [zone for zone in sorted((sys / "class/thermal").glob("thermal_zone*")) if re.search("pkg|cpu", _text(zone / "type"))]
     degrees = [_number(_text(zone / "temp")) / DECIMAL["k"] for zone in zones]
     return f"{max(degrees):.0f} °C" if any(degrees) else ""

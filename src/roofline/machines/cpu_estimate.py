@@ -2,8 +2,8 @@
 
     rate = physical cores x clock x FMA units x lanes x 2
 
-Cache rates are bytes per core and cycle. The bandwidth of main memory does not follow from what a CPU says of itself: a stated
-assumption stands in for it.
+Cache rates are bytes per core and cycle. The bandwidth of main memory cannot be derived from the CPU's description: it is an assumption,
+with a note.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,14 +15,14 @@ from ..resource import HBM, Resource
 from ..units import parse, show
 from .cpu import Cpu
 
-LAUNCH_LATENCY_S = parse("1 µs", "s")  # handing a small task to a pool of threads
+LAUNCH_LATENCY_S = parse("1 µs", "s")  # time to start a small task on a thread pool
 CHANNEL = parse("25.6 GB/s", "B/s")  # one channel of DDR4-3200: 3200 MT/s x 8 B
 CORES_PER_CHANNEL = 8
 LEAST_CHANNELS = 2
-ONE_CORE = parse("16 GB/s", "B/s")  # what the misses that one core keeps in flight can fetch
+ONE_CORE = parse("16 GB/s", "B/s")  # limit from the cache misses that one core keeps in flight
 MEASURE = "roofline measure"
-# Bytes per core and cycle: two loads and a store of a vector in L1; one line of 64 B from L2; half a line from L3, which is Zen's and
-# more than Intel's mesh gives.
+# Bytes per core and cycle: two loads and a store of a vector in L1; one line of 64 B from L2; half a line from L3 (Zen; Intel's mesh has
+# less).
 L2_BYTES, L3_BYTES = 64, 32
 FP32_BYTES = 4
 AMX_BF16 = (
@@ -63,7 +63,7 @@ def vector_units(cpu: Cpu) -> VectorUnits:
 
 
 def estimate(cpu: Cpu) -> Machine:
-    """The machine that a CPU should be, with a note that names the command that measures it."""
+    """A CPU's estimated machine, with a note that names the command to measure it."""
     units = vector_units(cpu)
     cycles = cpu.cores * cpu.clock_hz
     place = f"{_cores(cpu.cores)} x {show(cpu.clock_hz, 'Hz')} ({cpu.clock_source})"
@@ -109,7 +109,7 @@ def cpu_machine(cpu: Cpu, ceilings: Iterable[Ceiling], notes: Iterable[str], con
 
 
 def narrow_products(cpu: Cpu) -> tuple[tuple[str, float, str], ...]:
-    """Products in formats for which the CPU has instructions of its own: how many times the fp32 rate, and why."""
+    """The rate of products over the fp32 rate for formats with special instructions, and the reason."""
     units = vector_units(cpu)
     fp32 = units.flop_per_cycle(FP32_BYTES)
     has = cpu.instructions
@@ -121,7 +121,7 @@ def narrow_products(cpu: Cpu) -> tuple[tuple[str, float, str], ...]:
 
 
 def capacities(cpu: Cpu) -> tuple[Capacity, ...]:
-    """What the caches and the memory hold, as the operating system says; of caches, all that the usable cores have."""
+    """The capacities of caches and memory that the operating system reports; caches are summed over the usable cores."""
     said = "the operating system"
     caches = [
         Capacity(

@@ -1,8 +1,8 @@
 """Experiments that measure this computer's CPU: arithmetic in registers, matrix products and small ops by NumPy, and streams through each
 memory level.
 
-Bytes are those that a program reads and writes. Lines that the CPU fetches only to overwrite them (write-allocate) are not counted, as
-a compiler's counts do not have them either.
+Bytes are those that a program reads and writes. Lines that the CPU fetches only to overwrite them (write-allocate) are not counted, as in a
+compiler's counts.
 """
 
 import json
@@ -24,22 +24,22 @@ from .cpu import Cpu
 from .cpu_estimate import vector_units
 from .measurement import Experiment
 
-# Short tries fit into a time slice of a busy computer; long ones are closer to the truth on an idle one.
+# Short tries fit into a time slice of a busy computer; long ones are more accurate on an idle one.
 SHORT_S, LONGER = parse("1 ms", "s"), 4
 REST_S = parse("2 ms", "s")  # between tries
-MOST_AT_ONCE = 100  # times more repeats than before: a first try is mostly overhead
-WAKE_NS = 100_000  # until a thread has woken, each
+MOST_AT_ONCE = 100  # largest factor between the repeats of two tries, because a first try is mostly overhead
+WAKE_NS = 100_000  # wake-up time per thread
 LEAST_STREAM = parse("64 MiB", "B")
-STREAM_CACHES, STREAM_PARTS = 12, 8  # last caches in the working set of main memory, and parts of it that tries take in turn
+STREAM_CACHES, STREAM_PARTS = 12, 8  # working set of main memory over the last-level cache, and parts of it that successive tries use
 UNKNOWN_CACHE = parse("64 MiB", "B")  # a last-level cache of unknown size
-PRODUCTS_S = (parse("5 ms", "s"), parse("50 ms", "s"))  # about what products take: short ones find quiet moments, long ones start up less
-ROW_S = parse("30 ms", "s")  # of products one after the other
+PRODUCTS_S = (parse("5 ms", "s"), parse("50 ms", "s"))  # of products: short ones fit into quiet moments, long ones have less start-up
+ROW_S = parse("30 ms", "s")  # of consecutive products
 SIDES = (512, 8192)
 PATTERNS = {"read": "read", "write": "fill", "copy": "copy", "triad": "a = b + s x c"}
-SWEEP = (0.375, 0.75)  # of a cache's size: working sets that fit beside whatever else is in it
-EXPONENTIALS, SMALL = "exponentials", "small"  # keys, the second of the smallest ops
+SWEEP = (0.375, 0.75)  # of a cache's size: working sets that leave space for other data
+EXPONENTIALS, SMALL = "exponentials", "small"  # keys: exponentials, and the smallest ops
 SMALL_OPS = {"product": "16 x 16 products", "add": "16 x 16 additions", "sum": "sums of 16 rows of 16"}
-SWEPT = "sweep"  # begins the keys of the sweep over working sets
+SWEPT = "sweep"  # prefix of the keys of the sweep over working sets
 SMALLEST, LINE = parse("4 KiB", "B"), 64  # of the sweep's working sets; bytes of a cache line
 FORMATS = {"fp32": "float32", "fp64": "float64"}
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 
 
 class CpuExperiments:
-    """The experiments of a CPU, the most needed first, and the process for BLAS that tells which library it has."""
+    """The experiments of a CPU, the most important first, and the BLAS process, which knows its library."""
 
     def __init__(self, experiments: Sequence[Experiment], worker: "_Blas") -> None:
         self.experiments, self._worker = experiments, worker
@@ -61,7 +61,7 @@ class CpuExperiments:
 
 @contextmanager
 def cpu_experiments(cpu: Cpu) -> Iterator[CpuExperiments]:
-    """Everything that is measured of this computer's CPU; its threads and processes end with the ``with`` block."""
+    """A context manager with all experiments of this computer's CPU; their threads and processes end with the block."""
     with ExitStack() as stack:
         found = []
         counts = sorted({1, cpu.threads})
@@ -89,16 +89,16 @@ def cpu_experiments(cpu: Cpu) -> Iterator[CpuExperiments]:
         sweep = sweep_sizes(cpu)
         shared = _SharedBuffer(teams[1], sweep[-1])
         for part in sweep:
-            how = f"read of {show(part, 'B', 3)} again and again, 1 thread"
+            how = f"repeated read of {show(part, 'B', 3)}, 1 thread"
             found.append(Experiment(key=f"{SWEPT}/{part}", how=how, run=_Swept(shared, part)))
         yield CpuExperiments(found, workers[1])
 
 
 def working_sets(cpu: Cpu) -> list[tuple[str, str, float]]:
-    """What to stream through: memory level, pattern, and bytes of each thread.
+    """The working sets to stream: memory level, pattern, and bytes per thread.
 
-    A cache's working sets are shares of it, and twice what the next inner one holds; main memory's is twelve times the last cache, as
-    STREAM asks for with three arrays, so that even the part that one try takes is more than that cache can hold back.
+    Those of a cache are shares of its size and twice the next inner cache; main memory's is twelve times the last-level cache, STREAM's
+    rule for three arrays, so that even the part used in one try exceeds the cache.
     """
     found = []
     inner = 0.0
@@ -122,9 +122,9 @@ def sweep_sizes(cpu: Cpu) -> list[int]:
 
 
 class _Team:
-    """Threads that run a kernel side by side, each on a CPU and a buffer of its own.
+    """Threads that run a kernel concurrently, each on its own CPU and buffer.
 
-    On a busy computer a thread that has slept comes first on its CPU when it wakes, so that a short try can have all of them.
+    On a busy computer a thread that slept gets priority when it wakes up, so a short try can have all CPUs.
     """
 
     def __init__(self, stack: ExitStack, threads: int) -> None:
@@ -134,14 +134,14 @@ class _Team:
         self._workers = [stack.enter_context(ThreadPoolExecutor(1)) for _ in range(threads)]
         if hasattr(os, "sched_setaffinity"):
             usable = sorted(os.sched_getaffinity(0))
-            self._each(lambda place: os.sched_setaffinity(0, {usable[place % len(usable)]}))  # of the calling thread alone
+            self._each(lambda place: os.sched_setaffinity(0, {usable[place % len(usable)]}))  # affects the calling thread only
 
     def _each(self, work: Callable[[int], _T]) -> list[_T]:
-        """What every thread makes of its number."""
+        """Run ``work`` with the index of each thread on that thread. Returns the results."""
         return [future.result() for future in [worker.submit(work, place) for place, worker in enumerate(self._workers)]]
 
     def buffers(self, size: int, parts: int) -> list[memoryview]:
-        """The next part of a buffer for each thread, which it wrote first, so that the pages are near."""
+        """The next part of a buffer for each thread; the thread itself touched it first, so the pages are in near memory."""
         if size not in self._buffers:
             self._buffers[size] = self._each(lambda place: memoryview(bytearray(b"\1") * size))
         part = self._places[size] = (self._places.get(size, -1) + 1) % parts
@@ -149,7 +149,7 @@ class _Team:
         return [buffer[part * each : (part + 1) * each] for buffer in self._buffers[size]]
 
     def run(self, kernel: str, buffers: Sequence[memoryview], repeats: int) -> tuple[float, float]:
-        """FLOP or bytes per second, from the begin of the first thread to the end of the last; and the seconds of the fastest thread."""
+        """FLOP or bytes per second from the start of the first thread to the end of the last, and the seconds of the fastest thread."""
         time.sleep(REST_S)
         at = _kernels.clock_ns() + WAKE_NS * (self.threads + 1)
         runs = self._each(lambda place: _kernels.run(kernel, buffers[place], repeats, at))
@@ -159,11 +159,11 @@ class _Team:
 
 
 class _Kernel:
-    """A compiled kernel, a few tries a call, every other one longer: FLOP/s or B/s of each.
+    """A compiled kernel: each call makes a few tries, every other one longer, and returns the FLOP/s or B/s of each.
 
-    A try repeats the kernel on a small buffer, and takes the next ``parts``-th of a large one: by the time it comes round again, the
-    caches have lost it. There the first try of a call that writes is not counted: a cache that holds nothing unwritten takes in what a
-    try writes, and main memory sees little of it.
+    A try repeats the kernel on a small buffer, or uses the next of the ``parts`` of a large one: when a part is used again, it is no longer
+    in the caches. On large buffers the first try of a writing kernel is not counted: a cache without dirty lines absorbs the writes, and
+    little reaches main memory.
     """
 
     def __init__(self, name: str, team: _Team, size: int = 4096, parts: int = 1) -> None:
@@ -177,7 +177,7 @@ class _Kernel:
         for number in range(tries):
             repeats = self.repeats * (LONGER if number % 2 and self.parts == 1 else 1)
             rate, seconds = self.team.run(self.name, self.team.buffers(self.size, self.parts), repeats)
-            while self.parts == 1 and seconds < SHORT_S / 2:  # too short for the clock and for starting together
+            while self.parts == 1 and seconds < SHORT_S / 2:  # too short for the clock and for a synchronized start
                 self.repeats = repeats = math.ceil(repeats * min(SHORT_S / seconds, MOST_AT_ONCE))
                 rate, seconds = self.team.run(self.name, self.team.buffers(self.size, self.parts), repeats)
             rates.append(rate)
@@ -185,7 +185,7 @@ class _Kernel:
 
 
 class _SharedBuffer:
-    """One thread, and a buffer of which each working set of the sweep is the beginning."""
+    """One thread, and a buffer whose first bytes are the working set of each size of the sweep."""
 
     def __init__(self, team: _Team, size: int) -> None:
         self.team, self.size = team, size
@@ -195,7 +195,7 @@ class _SharedBuffer:
 
 
 class _Swept:
-    """Reads of a working set by one thread, a quarter of the tries that are asked for: B/s of each."""
+    """Reads of a working set by one thread: B/s of each try, with a quarter of the requested tries."""
 
     def __init__(self, shared: _SharedBuffer, size: int) -> None:
         self.shared, self.size, self.repeats = shared, size, 1
@@ -212,7 +212,7 @@ class _Swept:
 
 
 class _Blas:
-    """A process that multiplies matrices with so many threads; its ``library`` has no name when it did not start."""
+    """A process that multiplies matrices with ``threads`` threads; its ``library`` is empty if it did not start."""
 
     def __init__(self, threads: int) -> None:
         environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
@@ -228,7 +228,7 @@ class _Blas:
 
     @cached_property
     def library(self) -> str:
-        """The first thing that the process says: waited for when first asked for, as it takes a second to start."""
+        """The first line of the process, read on first use because the process takes a second to start."""
         return str(self._answer() or "")
 
     def __enter__(self) -> "_Blas":
@@ -239,7 +239,7 @@ class _Blas:
         self.process.communicate()
 
     def seconds(self, kind: str, what: object, tries: int) -> list[float]:
-        """The time of each product of a format and side, or of the smallest op of a kind (``small``); none where the process has gone."""
+        """The time of each product of a format and side, or of the smallest op of a kind (``small``); empty if the process has ended."""
         if not self.library:
             return []
         try:
@@ -258,13 +258,13 @@ class _Blas:
 
 
 class _Product:
-    """Square matrix products by BLAS, of every size in turn, some in a row, as threads that slept start slowly: FLOP/s of each."""
+    """Square matrix products by BLAS: FLOP/s of each size in turn, several in a row because threads that slept start slowly."""
 
     def __init__(self, worker: _Blas, dtype: str, sides: Sequence[int]) -> None:
         self.worker, self.dtype, self.sides = worker, dtype, sides
 
     def __call__(self, tries: int) -> list[float]:
-        # On a busy computer the threads of a BLAS wait for each other, and one product takes as long as many tries of a kernel.
+        # On a busy computer the threads of a BLAS wait for each other, so one product takes as long as many tries of a kernel.
         few = -(-tries // 4)
         rates: list[float] = []
         for side in self.sides:
@@ -276,7 +276,7 @@ class _Product:
 
 
 class _SmallOp:
-    """The smallest op of a kind: so many a second in each try."""
+    """The smallest op of a kind: ops per second in each try."""
 
     def __init__(self, worker: _Blas, kind: str) -> None:
         self.worker, self.kind = worker, kind
@@ -286,7 +286,7 @@ class _SmallOp:
 
 
 def _side(cpu: Cpu, cores: int, seconds: float) -> int:
-    """A side for which a product takes about so long at the estimated rate, a multiple of 128."""
+    """The side, a multiple of 128, of a product that takes about ``seconds`` at the estimated rate."""
     flop = cores * cpu.clock_hz * vector_units(cpu).flop_per_cycle(4) * seconds
     return min(max(round(math.cbrt(flop / 2) / 128) * 128, SIDES[0]), SIDES[1])
 

@@ -1,4 +1,4 @@
-"""A CPU measured: the results of its experiments as a card, and the command's whole run."""
+"""A measured CPU: the results of its experiments as a `Card`, and the run of the measurement."""
 
 import platform
 import time
@@ -25,11 +25,11 @@ from .memory_levels import plateaus
 
 QUICK_S, FULL_S = parse("15 s", "s"), parse("60 s", "s")
 FULL_PATIENCE = 4 * PATIENCE
-MOST_EARLIER = 0.5  # of the budget that an interrupted run can have spent: the rest is for now, when the computer may be faster
-MATRIX_UNIT = 1.05  # times the vector rate: faster products have a unit of their own (Apple's)
-ABOVE = 1.02  # times the estimate, from where a note explains
-TOO_BUSY, PLAUSIBLE = 0.1, 0.6  # of the estimate: clocks fall by less under load
-USES_VECTORS = 0.5  # of the estimate: below, the multiply-adds were not compiled for the vector units
+MOST_EARLIER = 0.5  # of the budget at most for an earlier, interrupted run; the rest is used now, when the computer may be less busy
+MATRIX_UNIT = 1.05  # times the vector rate: faster products run on a separate matrix unit (Apple's)
+ABOVE = 1.02  # times the estimate: higher rates get a note
+TOO_BUSY, PLAUSIBLE = 0.1, 0.6  # of the estimate: clocks never fall that far under load
+USES_VECTORS = 0.5  # of the estimate: if lower, the multiply-adds were not compiled for the vector units
 COUNTED = "bytes read and written by the program, without write-allocate"
 
 
@@ -41,9 +41,9 @@ def measure_cpu(
     target: Path | None = None,
     tell: Callable[[int, int], None] = lambda d, t: None,
 ) -> Card:
-    """This computer's CPU, measured now, in ``budget_s`` seconds at most besides the warm-up.
+    """Measure this computer's CPU in at most ``budget_s`` seconds, not counting the warm-up.
 
-    What was tried is kept beside ``target`` until `finish`, and an interrupted measurement goes on from there.
+    The tries are stored next to ``target`` until `finish`, so that an interrupted measurement can resume.
     """
     budget = budget_s or (QUICK_S if quick else FULL_S)
     began = time.monotonic()
@@ -80,9 +80,9 @@ def measure_cpu(
 
 
 def card_of(cpu: Cpu, results: Mapping[str, Result], conditions: Mapping[str, str]) -> Card:
-    """The measured machine: what was measured, and what no experiment here can tell as it was estimated.
+    """The machine with the measured figures, and estimates of those that no experiment measures.
 
-    An error when the computer was so busy that the figures say nothing.
+    An error when the computer was too busy for meaningful figures.
     """
     swept = {key: found for key, found in results.items() if key.startswith(f"{SWEPT}/")}
     results = {key: found for key, found in results.items() if key not in swept}
@@ -133,7 +133,7 @@ def card_of(cpu: Cpu, results: Mapping[str, Result], conditions: Mapping[str, st
 
 
 def _found_levels(cpu: Cpu, sweep: Sequence[Sweep]) -> Iterator[Spec]:
-    """The caches that the sweep of one thread shows, with what the system says of their size."""
+    """The caches that the sweep of one thread shows, with their sizes according to the system."""
     said = {held.level: held.bytes for held in cpu.caches}
     found = plateaus([(one.bytes, one.rate) for one in sweep], len(said) + 1 if said else None)
     for number, level in enumerate(found[:-1], start=1):
@@ -148,17 +148,16 @@ def _found_levels(cpu: Cpu, sweep: Sequence[Sweep]) -> Iterator[Spec]:
 
 
 def _small_ops(small: Mapping[str, Result]) -> Iterator[Spec]:
-    """The seconds of the smallest ops, from how many a second there were."""
+    """The seconds of the smallest ops, from ops per second."""
     for kind, found in small.items():
         note = f"p5 {show(1 / found.spread.p95, 's', 3)}, p95 {show(1 / found.spread.p5, 's', 3)}"
         yield Spec(name=f"smallest {kind}", value=show(1 / found.rate, "s", 4), provenance="measured", citation=found.words, note=note)
 
 
 def _compute(number: str, results: Mapping[str, Result], guess: Machine) -> list[Ceiling]:
-    """The compute roof in one number format.
+    """The compute ceiling in one number format: the rate of multiply-adds in registers, which products cannot exceed on the same unit.
 
-    It is the multiply-adds' rate: a product needs them all and loads besides. Where products are faster still, they have a unit of
-    their own, unless the multiply-adds were not compiled for the vector units.
+    If products are faster, they run on a separate matrix unit, unless the multiply-adds were not compiled for the vector units.
     """
     fma, product = results.get(f"fma/{number}/all"), results.get(f"product/{number}/all")
     if fma is None and product is None:
@@ -173,7 +172,7 @@ def _compute(number: str, results: Mapping[str, Result], guess: Machine) -> list
 
 
 def _sustained(number: str, results: Mapping[str, Result], ceilings: list[Ceiling]) -> list[Sustained]:
-    """What products reach on all cores, and what one core reaches, as lower ceilings."""
+    """The rates of products on all cores and on one core, as lower ceilings."""
     found = []
     roofs = {each.resource.name: each for each in ceilings}
     for key, limit in (
@@ -202,7 +201,7 @@ def _sustained(number: str, results: Mapping[str, Result], ceilings: list[Ceilin
 
 
 def _memory(level: str, results: Mapping[str, Result]) -> list[Ceiling]:
-    """A memory's roof: the best pattern, with the best of each other one beside it."""
+    """A memory's ceiling: the rate of the fastest pattern, with those of the others as other figures."""
     best: dict[str, Result] = {}
     for key, result in results.items():
         where, _, rest = key.partition("/")
@@ -221,7 +220,7 @@ def _ceiling(resource: str, result: Result) -> Ceiling:
 
 
 def compare_cpu(card: Card, cpu: Cpu) -> list[str]:
-    """How a measured CPU compares with the catalogue's figures of its model; with the estimate of its units where that is not in it."""
+    """A measured CPU compared with the catalogue's figures of its model, or with the estimate if the model is not in the catalogue."""
     try:
         base = look_up(cpu.model).machine
     except MachineError:
@@ -236,7 +235,7 @@ def compare_cpu(card: Card, cpu: Cpu) -> list[str]:
     for one in card.machine.ceilings:
         paper = base.ceiling(one.resource)
         if paper and one.provenance == "measured":
-            times = part if one.resource.is_compute else 1.0  # a part of the cores may still have the whole memory
+            times = part if one.resource.is_compute else 1.0  # some of the cores can still use the whole memory bandwidth
             of = f" for {cpu.cores} of {base.cores} cores" if times < 1 else ""
             lines.append(f"{one.resource}: {_share(one, paper.rate * times)}{of}")
     return [f"compared with the catalogue's {base.name}:", *lines] if lines else []

@@ -1,12 +1,12 @@
-"""The machine a recording came from: the catalogue's, with the peaks that the device reported of itself.
+"""Find the machine of a recording: the catalogue's chip, with the peaks that the device reports.
 
-A device is looked up by its name; without a name, by its hardware (compute capability, cores, memory, clock). A GPU that the catalogue does
-not have gets rates derived from its hardware, and a slice or partition of a GPU its share of the whole. A name that several chips share
-(``Orin``, two versions of one card) is used where the number of cores agrees. A device's own figures come before the catalogue's, which
-stay beside them. A figure far from the catalogue's is a reporting fault (one driver gives half the bandwidth of its chip): then the
-catalogue's is used, and a note says so. A GPU's own compute peaks are its units times its highest clock, which its matrix unit does not
-keep: they stand beside the catalogue's and are not used. A CPU reports no figures: this computer's, measured or estimated, are used
-instead, and a note says so.
+A device is looked up by its name; without a name, by its hardware (compute capability, cores, memory, clock). A GPU that is not in the
+catalogue gets rates derived from its hardware, and a slice or partition of a GPU its share of the whole. A name that several chips share
+(``Orin``, two versions of one card) is used if the number of cores agrees. A device's own figures take precedence over the catalogue's,
+which are kept as other figures. A figure far from the catalogue's is a reporting error (one driver reports half the bandwidth of its chip):
+then the catalogue's is used, with a note. A GPU's reported compute peaks are its units times its maximum clock, which its matrix unit does
+not sustain: they are kept as other figures and not used. A CPU reports no figures: this computer's, measured or estimated, are used
+instead, with a note.
 """
 
 import re
@@ -29,13 +29,13 @@ PLAUSIBLE = (0.8, 1.25)  # of the catalogue's figure
 SAME_CLOCK = 0.04  # variants of one chip differ by more
 DEFAULT_CHIP = "h100-sxm"
 CITATION = "the profile's own device description"
-NAMELESS = ("", "gpu", "amd gpu", "nvidia gpu", "intel gpu", "tpu")  # what a device without a name is called
-DEFAULT_TPU, DEFAULT_AMD = "tpu-v5e", "mi300x"  # where no more is known than the kind or the vendor
+NAMELESS = ("", "gpu", "amd gpu", "nvidia gpu", "intel gpu", "tpu")  # placeholders for the name of a device
+DEFAULT_TPU, DEFAULT_AMD = "tpu-v5e", "mi300x"  # if only the kind or the vendor is known
 MARKETS = ("geforce", "laptop", "mobile", "max-q", "radeon", "instinct")  # chips with the same cores are sold under several names
 
 
 def machine_for(devices: Sequence[Device]) -> Machine:
-    """The machine of the first device with a name that a recording came from; the default chip, with a note, when none is known."""
+    """The machine of the first named device of a recording; the default chip, with a note, if none is known."""
     if devices:
         return of_device(next((device for device in devices if not _is_nameless(device.name)), devices[0]))
     machine = load(DEFAULT_CHIP)
@@ -43,7 +43,7 @@ def machine_for(devices: Sequence[Device]) -> Machine:
 
 
 def of_device(device: Device) -> Machine:
-    """The machine with this device's name, hardware and peaks; an error when nothing but an unknown name is given."""
+    """The machine with this device's name, hardware and peaks; an error if only an unknown name is given."""
     if device.name.lower() == "cpu":
         return _this_computer()
     known = _named(device) or _identified(device)
@@ -69,7 +69,7 @@ def _this_computer() -> Machine:
 
 
 def _hardware(device: Device) -> Hardware:
-    """Its hardware, with the bandwidth among its peaks where that is all it gives."""
+    """The device's hardware, with the bandwidth from its peaks if the hardware has none."""
     bandwidth = device.hardware.bandwidth or device.rates.get(HBM.name)
     return replace(device.hardware, bandwidth=bandwidth)
 
@@ -90,7 +90,7 @@ def _named(device: Device) -> Machine | None:
 
 
 def _with_cores(card: Card, device: Device) -> Machine:
-    """The chip of a device's name; where the device has another number of cores, a partition of it, or another chip of that name."""
+    """The chip with the device's name; if the number of cores differs, a partition of it, or another chip of that name."""
     machine, cores = card.machine, device.hardware.cores
     if machine.kind != "gpu" or not cores or not card.cores or cores * machine.devices == card.cores:
         return machine
@@ -123,7 +123,7 @@ def _identified(device: Device) -> Machine | None:
 
 
 def _partitioned(device: Device) -> Machine | None:
-    """The partition of an AMD GPU that a device without a name may be: the same compute capability, and equal parts of CUs and memory."""
+    """The partition of an AMD GPU that matches an unnamed device: same compute capability, and equal parts of CUs and memory."""
     hardware = device.hardware
     whole = [card for card in cards() if capability_of(card.machine) == hardware.capability and may_be_part(card, hardware)]
     if not whole or not _is_nameless(device.name):
@@ -151,7 +151,7 @@ def _alike(card: Card, hardware: Hardware) -> bool:
 
 
 def _same_market(card: Card, device: Device) -> bool:
-    """Whether a device with another name may still be this chip: sold to the same users, with about the same bandwidth."""
+    """Whether a device with another name may still be this chip: same market segment, and about the same bandwidth."""
     if _is_nameless(device.name):
         return True
     title, name = card.machine.title.lower(), device.name.lower()
@@ -174,7 +174,7 @@ def _default(device: Device) -> Machine:
 
 
 def _with_reported(machine: Machine, device: Device) -> Machine:
-    """The machine with the memory and the peaks that the device reported of itself, where these are plausible."""
+    """The machine with the memory size and the peaks that the device reports, if they are plausible."""
     believed: dict[str, float] = {}
     machine, notes = _with_memory(machine, device.hardware.memory_bytes)
     for name, rate in device.rates.items():
@@ -192,7 +192,7 @@ def _with_reported(machine: Machine, device: Device) -> Machine:
 
 
 def _with_memory(machine: Machine, seen: float | None) -> tuple[Machine, list[str]]:
-    """The machine with as much main memory as the device has, where that is another version of the chip."""
+    """The machine with the device's main memory size, if that is another version of the chip."""
     held = next((each for each in machine.capacities if each.level == HBM), None)
     if not seen or held is None or abs(seen / held.bytes - 1) <= SAME_SIZE:
         return machine, []

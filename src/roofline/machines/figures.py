@@ -1,4 +1,4 @@
-"""Figures of a machine file: the compute, memory, link and power tables, each turned into values with their origin."""
+"""Figures of a machine file: the compute, memory, link and power tables, parsed into values with their origin."""
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ FIGURE = ("provenance", "source", "note", "confidence", "others")
 
 
 class Found(Struct, frozen=True, kw_only=True):
-    """What one table of figures gives: a rate, a capacity, the vendor's own words, and wrong figures in circulation."""
+    """The content of one table of figures: a rate, a capacity, the vendor's terms, and published figures known to be wrong."""
 
     ceiling: Ceiling | None = None
     capacity: Capacity | None = None
@@ -37,9 +37,9 @@ def compute(table: Table) -> Found:
 
 
 def memory(table: Table) -> Found:
-    """A ``[[memory]]`` table: what one memory holds and how fast it is, either of which may be unknown.
+    """A ``[[memory]]`` table: the capacity and the rate of one memory, either of which may be unknown.
 
-    ``resource`` says what the rate is a rate of, where that is not the level itself (``vmem.read``).
+    ``resource`` is the resource of the rate, if that is not the level itself (``vmem.read``).
     """
     table.only(
         *("level", "resource", "name", "type", "per_unit", "rate", "spread", *FIGURE),
@@ -225,7 +225,7 @@ def _note(table: Table, *extra: str) -> str:
 
 
 def _others(table: Table, resource: Resource) -> tuple[tuple[Figure, ...], tuple[KnownError, ...]]:
-    """The other rates in circulation, and those among them that are known to be wrong."""
+    """Other published rates, and those of them that are known to be wrong."""
     rows = [row for row in table.tables("others") if "rate" in row.data]
     figures = tuple(_figure(row, "rate", resource.per) for row in rows)
     errors = tuple(

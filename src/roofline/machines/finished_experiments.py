@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-PART = ".part"  # beside the machine file, until that is written
+PART = ".part"  # suffix of the file next to the machine file, until that is written
 
 
 class FinishedExperiments:
-    """Answers of finished experiments, in a file beside the target, one per line; those of another device or plan are not used."""
+    """The answers of finished experiments, in a file next to the target, one per line; those of another device or plan are ignored."""
 
     def __init__(self, target: Path, about: Mapping[str, Any]) -> None:
         self._file = target.with_name(target.name + PART)
@@ -23,7 +23,7 @@ class FinishedExperiments:
             for line in rest:
                 try:
                     key, found = json.loads(line)
-                except ValueError:  # cut off while it was written
+                except ValueError:  # a truncated line
                     continue
                 self.answers[key] = found
         else:
@@ -37,5 +37,5 @@ class FinishedExperiments:
 
 
 def finish(target: Path) -> None:
-    """The machine file is written: what was kept for another try is no longer needed."""
+    """Remove the stored answers after the machine file is written."""
     target.with_name(target.name + PART).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What a GPU's driver says of it: clocks, power, temperature, versions. Empty where there is no such tool."""
+"""The state of a GPU according to its driver: clocks, power, temperature, versions. Empty without ``nvidia-smi``."""
 
 import csv
 import shutil
@@ -31,7 +31,7 @@ def conditions() -> dict[str, str]:
 
 
 def parsed(said: str) -> dict[str, str]:
-    """One line of ``nvidia-smi`` by our names; what it does not know is left out.
+    """One line of ``nvidia-smi`` as conditions by name; unknown values are left out.
 
     >>> parsed("580.1, 700.00 W, 71.5 W, 31, 345 MHz, [N/A], [N/A]")
     {'driver': '580.1', 'power limit': '700.00 W', 'power': '71.5 W', 'temperature': '31 °C', 'clock': '345 MHz'}

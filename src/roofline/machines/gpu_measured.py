@@ -1,4 +1,4 @@
-"""A GPU measured: the answers of its experiments as a machine file's card, on top of the catalogue's chip."""
+"""A measured GPU: the answers of its experiments as a `Card`, on top of the catalogue's chip."""
 
 import math
 import platform
@@ -26,13 +26,13 @@ from .local import MEASURED
 from .measurement import spread_of
 from .memory_levels import plateaus
 
-ABOVE = 1.01  # times the datasheet, from where a note explains
-INNER = ("l2", "l1")  # levels in front of main memory, the outermost first
-FASTER_THAN_L2 = 1.3  # times the L2's rate, from where a core's own reads are those of its own cache
+ABOVE = 1.01  # times the datasheet: higher rates get a note
+INNER = ("l2", "l1")  # caches, the outermost first
+FASTER_THAN_L2 = 1.3  # times the L2's rate: faster reads of a core's own share come from its L1
 
 
 def measure_gpu(target: Path, *, quick: bool = False, kind: str = "gpu", framework: str = "", tell: Tell = lambda d, t: None) -> Card:
-    """The GPU of this computer, measured now; finished experiments are kept beside ``target`` until `finish`."""
+    """Measure the GPU of this computer; finished experiments are stored next to ``target`` until `finish`."""
     began = time.monotonic()
     with Worker(kind, framework) as worker:
         kept = FinishedExperiments(target, {"quick": quick, **worker.device})
@@ -64,7 +64,7 @@ def chip_of(device: Mapping[str, Any]) -> Machine | None:
 
 
 def gpu_card(device: Mapping[str, Any], answers: Mapping[str, Any], conditions: Mapping[str, str]) -> Card:
-    """What was measured, as a card that extends the catalogue's chip where that is known."""
+    """The measured figures as a card that extends the catalogue's chip, if that is known."""
     chip = chip_of(device)
     ceilings, sustained = _products(answers, chip)
     ceilings += _vectors(answers)
@@ -117,7 +117,7 @@ def _ceiling(resource: str, found: Mapping[str, Any], note: str = "", others: Se
 
 
 def _products(answers: Mapping[str, Any], chip: Machine | None) -> tuple[list[Ceiling], list[Sustained]]:
-    """The roof of the matrix unit in each format, from bursts of random operands, with zeros beside it, and held rates below it."""
+    """The ceilings of the matrix unit from bursts with random operands (zeros as other figures), and the sustained rates."""
     ceilings: list[Ceiling] = []
     lower: list[Sustained] = []
     for rest, found in rates(answers, "product/"):
@@ -132,19 +132,19 @@ def _products(answers: Mapping[str, Any], chip: Machine | None) -> tuple[list[Ce
                 for _, other in rates(answers, f"product/{number}/{key}/zeros")
             ]
             ceilings.append(_ceiling(resource.name, found, others=zeros))
-        elif values == "random":  # held, or on the vector unit
+        elif values == "random":  # sustained, or on the vector unit
             what = f"{number} products {'held' if mode == 'held' else 'in bursts'}"
             limit = "held" if mode == "held" else "matrix product"
             limit = f"matrix product, {limit}" if mode == "held" and resource.unit != "matrix" else limit
             note = f"p5 {show(rate.p5, 'FLOP/s', 4)}, p50 {show(rate.p50, 'FLOP/s', 4)}, p95 {show(rate.p95, 'FLOP/s', 4)}"
-            # Power control makes a chip alternate between two rates about once a second, so a median is one or the other.
+            # Power control alternates between two rates about once a second, so a median would be either of them.
             usual = harmonic_mean(found["rates"]) if mode == "held" else rate.p50
             lower.append(Sustained(what=what, rate=usual, per="FLOP/s", resource=resource, limit=limit, citation=found["how"], note=note))
     return ceilings, lower
 
 
 def _with_fraction(each: Sustained, ceilings: Sequence[Ceiling]) -> Sustained:
-    """With its share of the measured roof; without one where it is above that."""
+    """A sustained rate with its share of the measured ceiling; without a share if it is above the ceiling."""
     roof = next((ceiling for ceiling in ceilings if ceiling.resource == each.resource), None)
     share = each.rate / roof.rate if roof else None
     return replace(each, fraction=share if share and share <= 1 else None)
@@ -156,7 +156,7 @@ def _vectors(answers: Mapping[str, Any]) -> list[Ceiling]:
 
 
 def _memories(device: Mapping[str, Any], answers: Mapping[str, Any]) -> tuple[list[Ceiling], list[Capacity]]:
-    """The levels that the sweep of reads shows: main memory, and the caches in front of it."""
+    """The memory levels in the sweep of reads: main memory and caches."""
     levels = list(plateaus(swept(answers, "read")))
     if not levels:
         return [], []
@@ -185,7 +185,7 @@ def _memories(device: Mapping[str, Any], answers: Mapping[str, Any]) -> tuple[li
 
 
 def _main_memory(streams: Mapping[str, Any]) -> Ceiling:
-    """Main memory: its fastest pattern over working sets that no cache holds, with the others at the largest size beside it."""
+    """Main memory: its fastest pattern over working sets larger than any cache, with the other patterns as other figures."""
     largest = max(found["bytes"] for found in streams.values())
     big = [found for rest, found in streams.items() if not rest.startswith("per_core") and found["bytes"] >= min(BIG, largest) * 0.99]
     best = max(big, key=_middle)
@@ -207,7 +207,7 @@ def _middle(found: Mapping[str, Any]) -> float:
 
 
 def _of_size(level: str, found: Sequence[Mapping[str, Any]], note: str, others: Sequence[Figure] = ()) -> Ceiling:
-    """A memory level by the working set whose rate is the median of those on its plateau: the fastest one differs from run to run."""
+    """A memory level: the rate of the working set with the median rate on its plateau, because the fastest one differs from run to run."""
     usual = sorted(found, key=_middle)[len(found) // 2]
     return _ceiling(level, {**usual, "how": f"{usual['how']} of {show(usual['bytes'], 'B', 3)}"}, note, others)
 
@@ -217,7 +217,7 @@ def _capacity(level: str, size: float | None, how: str) -> Capacity:
 
 
 def _host(answers: Mapping[str, Any], chip: Machine | None) -> list[Ceiling]:
-    """Copies to and from the host over PCIe: the faster direction from pinned memory, the rest beside it."""
+    """Copies to and from the host over PCIe: the faster direction from pinned memory; the others as other figures."""
     found = [each for _, each in rates(answers, "host/")]
     best = max(found, key=_middle, default=None)
     if best is None:
@@ -229,7 +229,7 @@ def _host(answers: Mapping[str, Any], chip: Machine | None) -> list[Ceiling]:
 
 
 def _specs(answers: Mapping[str, Any]) -> list[Spec]:
-    """Launches, synchronisation, the smallest ops and exchanges between devices: figures that are not ceilings."""
+    """Specs that are not ceilings: launches, synchronisation, the smallest ops and exchanges between devices."""
     words = {
         "graph": "null kernel in a graph",
         "stream": "null kernel launched alone",
@@ -270,7 +270,7 @@ def _all_reduces(answers: Mapping[str, Any]) -> Iterator[Spec]:
 
 
 def _notes(ceilings: Sequence[Ceiling], chip: Machine | None, answers: Mapping[str, Any], conditions: Mapping[str, str]) -> list[str]:
-    """What a reader should know: the day, rates above the datasheet, and what could not be measured."""
+    """Notes: the date, rates above the datasheet, and what could not be measured."""
     notes = [f"{conditions['device']}, measured on {conditions['date'].partition('T')[0]}"]
     for each in ceilings:
         paper = chip.ceiling(each.resource) if chip else None
@@ -291,10 +291,7 @@ def _notes(ceilings: Sequence[Ceiling], chip: Machine | None, answers: Mapping[s
 
 
 def compare_with_catalogue(card: Card, base: Card) -> list[str]:
-    """How this card compares with the catalogue's chip, and with what others measured on such chips.
-
-    ``base`` is the chip's own card.
-    """
+    """A comparison of this card with the catalogue's chip, and with other measurements of such chips. ``base`` is the chip's own card."""
     lines = []
     for each in card.machine.ceilings:
         paper = base.machine.ceiling(each.resource)

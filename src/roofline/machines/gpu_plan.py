@@ -1,4 +1,4 @@
-"""The experiments that measure a GPU, in order, the most needed first, and the run through them."""
+"""The experiments that measure a GPU, the most important first, and their execution."""
 
 import math
 import time
@@ -12,25 +12,25 @@ from .gpu_worker_process import Worker
 
 FORMATS = ("bf16", "fp16", "tf32", "fp8", "int8", "fp32", "fp64", "fp4")
 SIDES = (4096, 8192)
-TILE = (128, 256)  # of the result, that a core of a GPU works on
+TILE = (128, 256)  # part of the result that one core of a GPU computes
 SMALLEST, LARGEST = parse("1 MiB", "B"), parse("4 GiB", "B")
-PATTERNS = {  # sizes for each doubling, the smallest and the largest working set
+PATTERNS = {  # sizes per doubling, the smallest and the largest working set
     "read": (4, SMALLEST, LARGEST),
     "write": (1, SMALLEST, LARGEST),
     "copy": (1, SMALLEST, LARGEST),
     "per_core": (2, parse("256 KiB", "B"), parse("64 MiB", "B")),
 }
-SHARE = 16  # of the memory, that a working set may have
-BIG = parse("1 GiB", "B")  # working sets that no cache holds
+SHARE = 16  # a working set has at most this fraction (1/16) of the memory
+BIG = parse("1 GiB", "B")  # working sets larger than any cache
 SMALL = ("product", "add", "norm")
-ALL_REDUCED = tuple(int(parse(size, "B")) for size in ("64 KiB", "8 MiB", "256 MiB"))  # in each device
-LOADED = 0.6  # of a held product, after which the driver is asked for clock and power
+ALL_REDUCED = tuple(int(parse(size, "B")) for size in ("64 KiB", "8 MiB", "256 MiB"))  # bytes per device
+LOADED = 0.6  # of the time of a sustained product, after which clock and power are read
 LAUNCHES = ("graph", "stream", "sync", "round trip")
 JAX_LAUNCHES = ("graph", "stream", "sync", "dispatch", "program round trip")  # the host dispatches programs, not kernels
-QUICK_S = parse("17 s", "s")  # after which a quick measurement starts no further experiment, but the needed ones
+QUICK_S = parse("17 s", "s")  # after which a quick measurement starts only the required experiments
 LATE = "no time left"
-NEEDED = ("product/bf16/burst/random", "small/", "launch/", "vector/fp32")  # of a quick measurement, before all others
-NEEDED_READS = 3  # the largest, with them
+NEEDED = ("product/bf16/burst/random", "small/", "launch/", "vector/fp32")  # required experiments, which a quick measurement runs first
+NEEDED_READS = 3  # of the largest working sets, also required
 
 Plan = dict[str, dict[str, Any]]
 Tell = Callable[[int, int], None]
@@ -41,7 +41,7 @@ def plan(device: Mapping[str, Any], quick: bool) -> Plan:
     found: Plan = {}
     is_gpu = "memory" in device
     through_jax = str(device.get("framework", "")).startswith("jax")
-    few = quick and through_jax  # which compiles every shape of product anew
+    few = quick and through_jax  # JAX compiles each shape of product separately
     for number in FORMATS:
         burst: dict[str, Any] = {"name": "product", "number": number, "shapes": shapes(device["cores"]) if is_gpu else [[256, 256, 256]]}
         if quick:
@@ -80,18 +80,18 @@ def plan(device: Mapping[str, Any], quick: bool) -> Plan:
 
 
 def _needed(wanted: Plan) -> set[str]:
-    """The experiments without which there is no machine file."""
+    """The experiments that a machine file requires."""
     reads = sorted((key for key in wanted if key.startswith("stream/read/")), key=lambda key: wanted[key]["size"])
     return {*(key for key in wanted if key.startswith(NEEDED)), *reads[-NEEDED_READS:]}
 
 
 def largest_set(memory: float | None) -> float:
-    """Bytes of the largest working set on a device with so much memory."""
+    """Bytes of the largest working set on a device with ``memory`` bytes."""
     return min(LARGEST, (memory or parse("256 MiB", "B")) / SHARE)
 
 
 def shapes(cores: int) -> list[list[int]]:
-    """Products to try, the smallest first: cubes, and those whose tiles are whole waves over the cores."""
+    """Shapes of products to try, the smallest first: cubes, and shapes whose tiles fill whole waves of the cores."""
     wide = max(part for part in range(1, math.isqrt(cores) + 1) if cores % part == 0)
     tall = cores // wide
     m, n = (TILE[0] * tall, TILE[1] * wide) if tall <= 4 * wide else (TILE[0] * cores, TILE[1])
@@ -101,15 +101,15 @@ def shapes(cores: int) -> list[list[int]]:
 
 
 def sizes(first: float, last: float, steps: float) -> list[int]:
-    """Sizes from the first to the last, so many for each doubling."""
+    """Sizes from the first to the last, ``steps`` per doubling."""
     count = int(math.log2(last / first) * steps + 0.5)
     return [int(first * 2 ** (step / steps)) for step in range(count + 1)]
 
 
 def run_plan(worker: Worker, kept: FinishedExperiments, wanted: Plan, tell: Tell, until: float = math.inf) -> dict[str, Any]:
-    """The answers of all experiments, those kept included; ``conditions`` has what the driver said before and while it worked.
+    """The answers of all experiments, including stored ones; ``conditions`` has the driver's values before and under load.
 
-    ``until`` is the time (`time.monotonic`) after which only those are started that a machine file needs.
+    ``until`` is the time (`time.monotonic`) after which only required experiments are started.
     """
     before = conditions()
     under_load: dict[str, str] = {}
@@ -121,7 +121,7 @@ def run_plan(worker: Worker, kept: FinishedExperiments, wanted: Plan, tell: Tell
         elif key not in kept.answers and (reason := _lacking(key, kept.answers)):
             kept.add(key, {"absent": reason})
         elif key not in kept.answers:
-            worker.ask(_settled(key, request, kept.answers))
+            worker.ask(_with_best_shape(key, request, kept.answers))
             if request.get("held") and not under_load:
                 time.sleep(request["seconds"] * LOADED)
                 under_load = conditions()
@@ -130,8 +130,8 @@ def run_plan(worker: Worker, kept: FinishedExperiments, wanted: Plan, tell: Tell
     return {"conditions": before, "under load": under_load, "answers": {**kept.answers, **late}}
 
 
-def _settled(key: str, request: Mapping[str, Any], answers: Mapping[str, Any]) -> dict[str, Any]:
-    """The request; of products after the first burst in a format, with the shape that was the best then."""
+def _with_best_shape(key: str, request: Mapping[str, Any], answers: Mapping[str, Any]) -> dict[str, Any]:
+    """The request; for products after the first burst in a format, with the shape that was fastest there."""
     settled = dict(request)
     kind, _, rest = key.partition("/")
     if kind == "product" and not rest.endswith("/burst/random"):
@@ -142,13 +142,13 @@ def _settled(key: str, request: Mapping[str, Any], answers: Mapping[str, Any]) -
 
 
 def _lacking(key: str, answers: Mapping[str, Any]) -> str:
-    """Why there is no use in asking: the device has no products in this format."""
+    """The reason to skip an experiment: the device has no products in this format; else empty."""
     kind, number, *_ = (*key.split("/"), "")
     return str(answers.get(f"product/{number}/burst/random", {}).get("absent", "")) if kind == "product" else ""
 
 
 def rates(answers: Mapping[str, Any], start: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The answers whose key starts so, with the rest of their keys, where the device could do them."""
+    """The successful answers whose key begins with ``start``, by the rest of the key."""
     for key, found in answers.items():
         if key.startswith(start) and "absent" not in found:
             yield key.removeprefix(start), found

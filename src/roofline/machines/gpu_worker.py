@@ -1,8 +1,8 @@
-"""Experiments on an accelerator in a process of their own, through PyTorch or JAX: a crash or a full memory ends this process alone.
+"""Experiments on an accelerator in a separate process, through PyTorch or JAX: a crash or running out of memory ends only this process.
 
-The first line it says describes the device. Each line it is given asks for one experiment, as JSON: its ``name``, the seconds it may take,
-and what the experiment needs besides. The answer is one line: ``rates`` (or ``seconds``) of each try and ``how`` they were measured, or
-``absent`` with the reason why this device, or this version of the library, cannot do it.
+Its first line of output describes the device. Each line of input requests one experiment as JSON: its ``name``, its time limit in seconds,
+and its parameters. The answer is one line: ``rates`` (or ``seconds``) of each try and ``how`` they were measured, or ``absent`` with the
+reason why this device, or this version of the library, does not support it.
 """
 
 import json
@@ -14,7 +14,7 @@ FRAMEWORKS = ("torch", "jax")
 
 
 class Device(Protocol):
-    """A device behind a framework: what it is, and the experiments it can do."""
+    """A device used through a framework: its description and its experiments."""
 
     def describe(self) -> dict[str, Any]: ...
 
@@ -51,7 +51,7 @@ def _one_line(error: BaseException) -> str:
 
 
 def serve(wanted: str, kind: str) -> None:
-    """Answer requests until there are no more. Answers have a pipe of their own: libraries print to standard output."""
+    """Answer requests until the input ends. Answers use a separate pipe, because libraries print to standard output."""
     out = os.dup(1)
     os.dup2(2, 1)
 

@@ -12,7 +12,7 @@ from ..errors import MachineError
 
 
 class Worker:
-    """A process with a device; ``device`` is what it says of it."""
+    """The worker process; ``device`` is its description of the device."""
 
     def __init__(self, kind: str = "gpu", framework: str = "") -> None:
         package = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ class Worker:
             raise MachineError("the measuring process has ended; run the same command again to resume") from None
 
     def answer(self) -> dict[str, Any]:
-        """The result of the experiment that was asked for."""
+        """The result of the requested experiment."""
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:

@@ -9,22 +9,22 @@ from .catalogue import cards, identify
 from .chip_specs import Card
 from .problem import Problem, problem
 
-SAME = 0.03  # two roundings of one figure differ by less
-FAR = 0.1  # from here on a figure is wrong, not rounded
-EQUAL = 0.003  # the same figure, copied
-MEASURED_LOW = 0.3  # how far a measurement may fall short of the datasheet before it is doubted
+SAME = 0.03  # relative: two roundings of one figure differ by less
+FAR = 0.1  # relative: a larger difference means that the figure is wrong, not rounded
+EQUAL = 0.003  # relative: a smaller difference means that the figure was copied
+MEASURED_LOW = 0.3  # a measurement below this fraction of the datasheet is suspect
 THOUSAND = DECIMAL["k"]
 
 
 def relative_difference(value: float, other: float) -> float:
-    """How far two figures are apart, as a share of the second."""
+    """The difference of two figures, relative to the second."""
     return abs(value / other - 1)
 
 
 def identities(card: Card) -> tuple[Card, ...]:
-    """The chips of the catalogue that this card is about: by name, title, alias, or because it extends one.
+    """The chips of the catalogue that this card describes: by name, title, alias, or because it extends one.
 
-    None for a chip of the catalogue itself, which is compared with its peers.
+    Empty for a chip of the catalogue itself, which is compared with its peers.
     """
     machine = card.machine
     if any(each.machine.name == machine.name and each == card for each in cards()):
@@ -35,7 +35,7 @@ def identities(card: Card) -> tuple[Card, ...]:
 
 
 def _accepted(known: Card, ceiling: Ceiling) -> list[float]:
-    """The figures in circulation for a resource of a known chip, those known to be wrong left out."""
+    """The published figures for a resource of a known chip, without those known to be wrong."""
     figure = known.machine.ceiling(ceiling.resource)
     if figure is None:
         return []
@@ -53,13 +53,13 @@ def _agrees(ceiling: Ceiling, known: Card) -> bool:
 
 
 def settled(card: Card) -> set[str]:
-    """Resources whose figure is the catalogue's own, however odd."""
+    """Resources whose figure is the catalogue's own and so needs no further check."""
     known = identities(card)
     return {ceiling.resource.name for ceiling in card.machine.ceilings if any(_agrees(ceiling, each) for each in known)}
 
 
 def catalogued(card: Card) -> Iterator[Problem]:
-    """A known chip has the figures of the catalogue, or another that is in circulation and not known to be wrong."""
+    """A known chip has the figures of the catalogue, or other published ones that are not known to be wrong."""
     known = identities(card)
     for ceiling in card.machine.ceilings:
         rated = [each for each in known if each.machine.ceiling(ceiling.resource)]
@@ -76,7 +76,7 @@ def catalogued(card: Card) -> Iterator[Problem]:
 
 
 def devices(card: Card) -> Iterator[Problem]:
-    """A known chip is as many framework devices as the catalogue says."""
+    """A known chip has the number of framework devices in the catalogue."""
     known = identities(card)
     if known and card.machine.scope == "chip" and all(each.machine.devices != card.machine.devices for each in known):
         right = known[0].machine
@@ -89,7 +89,7 @@ def _sizes(held: Capacity) -> tuple[float, ...]:
 
 
 def _explain(ceiling: Ceiling, known: Card) -> str:
-    """What a figure that is not the catalogue's looks like."""
+    """The likely explanation of a figure that differs from the catalogue's."""
     figure = known.machine.ceiling(ceiling.resource)
     assert figure is not None
     per, chip = ceiling.resource.per, known.machine.name
@@ -106,7 +106,7 @@ def _explain(ceiling: Ceiling, known: Card) -> str:
 
 
 def _times(ratio: float) -> str:
-    """How two figures relate, with the slip that would explain it."""
+    """The ratio of two figures as text, with the error that would explain it."""
     slips = {
         0.5: "half of the catalogue's",
         2.0: "twice the catalogue's",

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 from .jax_timing import FEW, WAIT, Work
 
 WORD = 4
-AXES: Callable[..., Any] = jax.sharding.PartitionSpec  # which has no types in JAX
+AXES: Callable[..., Any] = jax.sharding.PartitionSpec  # has no type annotations in JAX
 
 
 def copy_rates(devices: Sequence[Any], size: int, seconds: float) -> dict[str, Any]:
-    """B/s of copies of so many bytes from the first device to the second."""
+    """B/s of copies of ``size`` bytes from the first device to the second."""
     source = WAIT(jax.device_put(jnp.ones(size, jnp.uint8), devices[0]))
     WAIT(jax.device_put(source, devices[1]))
     times, end = list[float](), time.monotonic() + seconds
@@ -26,11 +26,11 @@ def copy_rates(devices: Sequence[Any], size: int, seconds: float) -> dict[str, A
 
 
 def all_reduce_seconds(devices: Sequence[Any], size: int, timed: Callable[[Work], list[float]]) -> dict[str, Any]:
-    """Seconds of an all-reduce of so many bytes in each device; ``timed`` gives those of each try."""
+    """Seconds of an all-reduce of ``size`` bytes per device; ``timed`` returns those of each try."""
     words = max(1, size // WORD)
     mesh = jax.sharding.Mesh(devices, ("devices",))
     one_row_each, everywhere = (jax.sharding.NamedSharding(mesh, AXES(*names)) for names in (("devices",), ()))
     rows = WAIT(jax.device_put(jnp.ones((len(devices), words), jnp.float32), one_row_each))
-    run = jax.jit(lambda each: each.sum(0), out_shardings=everywhere)  # one row in each device: XLA has nothing to add but the devices
+    run = jax.jit(lambda each: each.sum(0), out_shardings=everywhere)  # one row per device, so that the sum is only an all-reduce
     how = f"all-reduce by XLA over {len(devices)} devices"
     return {"seconds": timed(lambda: run(rows)), "how": how, "bytes": WORD * words, "devices": len(devices)}

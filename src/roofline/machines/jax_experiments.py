@@ -1,6 +1,6 @@
 """Experiments on an accelerator through JAX, where PyTorch is not installed: TPUs, and GPUs with JAX alone.
 
-On a GPU, memory and vector rates are those of kernels of our own (Pallas); elsewhere, or where these fail, of what XLA compiles.
+On a GPU, memory and vector rates are measured with Pallas kernels; elsewhere, or where these fail, with code compiled by XLA.
 """
 
 import math
@@ -18,30 +18,30 @@ from .gpu_plan import largest_set
 from .jax_exchanges import all_reduce_seconds, copy_rates
 from .jax_launches import Launches
 from .jax_timing import FEW, MOST_CALLS, REST_S, WAIT, WARM_UP, JaxTimer, Work
-from .kernel_shapes import ALL_AT_ONCE, BLOCKS, PER_CORE_PALLAS, PROGRAMS_A_CORE, REGISTER_BLOCK, REPEATS
+from .kernel_shapes import ALL_AT_ONCE, BLOCKS, PER_CORE_PALLAS, PROGRAMS_PER_CORE, REGISTER_BLOCK, REPEATS
 
-KERNEL_S = parse("1 ms", "s")  # of a kernel that goes over its working set again and again: long beside what a call takes
-MOST_PASSES, MORE_PASSES = 100_000, 100  # over a working set in a call, and times more of them than in the call before
+KERNEL_S = parse("1 ms", "s")  # duration of a kernel that streams its working set repeatedly: long compared with a call
+MOST_PASSES, MORE_PASSES = 100_000, 100  # passes over a working set per call, and largest factor over those of the call before
 CACHED = int(parse("16 MiB", "B"))  # a working set that fits any L2
 CHAIN = 128  # operations on each element
-CHAINED, CHAINED_ON_CPU = 1 << 24, 1 << 20  # elements: enough that a launch is little beside the work
+CHAINED, CHAINED_ON_CPU = 1 << 24, 1 << 20  # elements: enough work to make the launch negligible
 COPY = int(parse("256 MiB", "B"))
-FINISHED_S = parse("0.5 ms", "s")  # after which the smallest program surely has finished
+FINISHED_S = parse("0.5 ms", "s")  # by then the smallest program has finished
 WORD = 4
-WHOLE = 4  # times normal numbers, for whole ones
-READS_IN_PROGRAM = 16  # of a working set that a cache may hold, so that calls do not hide its rate
+WHOLE = 4  # scale of normal random numbers that are rounded to integers
+READS_IN_PROGRAM = 16  # passes over a working set that may fit in a cache, so that call overhead does not hide its rate
 LIBRARY_PRODUCTS = {"xla_gpu_enable_triton_gemm": False}
 DTYPES = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn"}
 PRECISION = {"fp32": "highest", "tf32": "tensorfloat32"}
 SHAPES = tuple(each for each in BLOCKS if each[2] <= ALL_AT_ONCE)
 VERBS = {"read": "read", "write": "fill", "copy": "copy"}
 
-CONFIG: Any = jax.config  # these two have no types in JAX
+CONFIG: Any = jax.config  # these two have no type annotations in JAX
 KEEP_APART: Callable[[Any], Any] = jax.lax.optimization_barrier
 
 
 class JaxDevice(JaxTimer):
-    """The first device of JAX: a GPU or TPU, or the CPU where that is wanted."""
+    """The first device of JAX: a GPU or TPU, or the CPU if requested."""
 
     def __init__(self, kind: str) -> None:
         found = [each for each in jax.devices() if (each.platform == "cpu") == (kind == "cpu")]
@@ -64,7 +64,7 @@ class JaxDevice(JaxTimer):
         stats = self.device.memory_stats() or {} if self.device.platform != "cpu" else {}
         if "bytes_limit" in stats:
             whole = conditions().get("memory") if self.device.platform == "gpu" else None
-            found["memory"] = parse(whole, "B") if whole else stats["bytes_limit"]  # JAX keeps to a share of a GPU's
+            found["memory"] = parse(whole, "B") if whole else stats["bytes_limit"]  # JAX's own limit is a share of a GPU's memory
         if self.device.platform != "cpu" and hasattr(self.device, "compute_capability"):
             found["capability"] = str(self.device.compute_capability)
         return found
@@ -114,7 +114,7 @@ class JaxDevice(JaxTimer):
     def _product(self, number: str, shape: Sequence[int], zeros: bool) -> Work:
         m, n, k = shape
         dtype = jnp.dtype(DTYPES.get(number, number))
-        rows = max(m, n)  # of random numbers: one program makes both operands, in any format
+        rows = max(m, n)  # one program makes random numbers for both operands, in any format
 
         def operand(number_of: int, size: int) -> Any:
             if zeros:
@@ -123,7 +123,7 @@ class JaxDevice(JaxTimer):
             return (values * WHOLE if number == "int8" else values).astype(dtype)
 
         wide = {"int8": jnp.int32, "fp8": jnp.bfloat16}.get(number, dtype)
-        rows_by_rows = (((1,), (1,)), ((), ()))  # both operands along their rows, the only way for 8-bit matrix units
+        rows_by_rows = (((1,), (1,)), ((), ()))  # contract along the rows of both operands, which 8-bit matrix units require
         left, right = operand(0, m), operand(1, n)
 
         def product(a: Any, b: Any) -> Any:
@@ -133,23 +133,23 @@ class JaxDevice(JaxTimer):
         return lambda: run(left, right)
 
     def _random(self, seed: int, rows: int, columns: int) -> Any:
-        """Normal random numbers, kept: to compile what makes them takes longer than to compile a product."""
+        """Normal random numbers, cached because compiling their generation takes longer than compiling a product."""
         if (seed, rows, columns) not in self._numbers:
             self._numbers[seed, rows, columns] = jax.random.normal(jax.random.key(seed), (rows, columns), jnp.float32)
         return self._numbers[seed, rows, columns]
 
     def _compiled(self, function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
-        """The function compiled; on a GPU without trying kernels that the compiler makes itself, which takes longer than all the rest."""
+        """The compiled function; on a GPU without autotuning over the compiler's own kernels, which takes longer than everything else."""
         lowered: Any = jax.jit(function).lower(*args)
         if self.device.platform == "gpu":
             try:
                 return lowered.compile(compiler_options=LIBRARY_PRODUCTS)  # type: ignore[no-any-return]
-            except Exception:  # an option that this version does not have
+            except Exception:  # this version does not have the option
                 pass
         return lowered.compile()  # type: ignore[no-any-return]
 
     def stream(self, pattern: str, size: int, seconds: float, few_kernels: bool = False) -> dict[str, Any]:
-        """B/s of reading, writing or copying so many bytes again and again; a copy's bytes are those of both buffers."""
+        """B/s of repeatedly reading, writing or copying ``size`` bytes; a copy counts the bytes of both buffers."""
         words = max(1, size // WORD // (2 if pattern == "copy" else 1))
         if pattern == "per_core":
             return self._per_core_stream(words, seconds)
@@ -161,7 +161,7 @@ class JaxDevice(JaxTimer):
         return self._plain_stream(pattern, words, seconds)
 
     def _best_stream(self, pattern: str, words: int, seconds: float, blocks: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
-        """The fastest kernel: over caches the one that reads a cached set fastest, so that the sizes of a sweep compare."""
+        """The fastest kernel; for cached sizes always the same one, so that the sizes of a sweep are comparable."""
         if words * WORD < COPY:
             if self._fastest is None:
                 self._fastest = max(blocks, key=lambda each: median(self._kernel_stream("read", CACHED // WORD, each, 0.0)["rates"]))
@@ -194,7 +194,7 @@ class JaxDevice(JaxTimer):
         )
 
     def _again_and_again(self, run: Callable[..., Any], source: Any, blocks: int, moved: int, seconds: float, verb: str) -> dict[str, Any]:
-        """B/s of a kernel that is told how many blocks of its buffer to go over, and how often."""
+        """B/s of a kernel that takes the number of blocks of its buffer and the number of passes as arguments."""
 
         def work(passes: int) -> Work:
             counts = jnp.array([blocks, passes], jnp.int32)
@@ -202,10 +202,10 @@ class JaxDevice(JaxTimer):
 
         passes = 1
         self.each(work(passes), 1, 1)  # compiles
-        while (took := min(self.each(work(passes), FEW, 1))) < KERNEL_S / 2 and passes < MOST_PASSES:  # a first one is mostly the call
+        while (took := min(self.each(work(passes), FEW, 1))) < KERNEL_S / 2 and passes < MOST_PASSES:  # the first is mostly overhead
             passes = min(MOST_PASSES, math.ceil(passes * min(KERNEL_S / took, MORE_PASSES)))
         times = self._for(work(passes), seconds)
-        how = f"{verb} again and again in one kernel (Pallas)"
+        how = f"{verb} repeatedly in one kernel (Pallas)"
         return {"rates": [moved * passes / each for each in times], "how": how, "bytes": moved}
 
     def _source_buffer(self) -> Any:
@@ -222,7 +222,7 @@ class JaxDevice(JaxTimer):
         def read(x: Any) -> Any:
             found = x[0]
             for _ in range(times):
-                found = (x * found).max()  # needs the one before, so that none is left out
+                found = (x * found).max()  # depends on the previous pass, so that none is optimized away
             return found
 
         runs = {"read": jax.jit(read), "write": jax.jit(lambda x: jnp.full((words,), x[0])), "copy": jax.jit(lambda x: x + 1)}
@@ -231,11 +231,11 @@ class JaxDevice(JaxTimer):
         return {"rates": [moved / each for each in found], "how": VERBS[pattern], "bytes": moved}
 
     def vector(self, number: str, seconds: float) -> dict[str, Any]:
-        """FLOP/s of multiply-adds in a format, or base-2 exponentials a second (``transcendental``)."""
+        """FLOP/s of multiply-adds in a format, or base-2 exponentials per second (``transcendental``)."""
         special = number == "transcendental"
         dtype = DTYPES["fp32" if special else number]
         if self.kernels is not None:
-            programs = self.cores * PROGRAMS_A_CORE * 4
+            programs = self.cores * PROGRAMS_PER_CORE * 4
             try:
                 run, source = (
                     self.kernels.arithmetic(number, programs, REGISTER_BLOCK, REPEATS),
@@ -245,7 +245,7 @@ class JaxDevice(JaxTimer):
                 done = float(programs * REGISTER_BLOCK * REPEATS * self.kernels.UNROLLED * (1 if special else 2))
                 how = f"{'base-2 exponentials' if special else 'fused multiply-adds'} in registers (Pallas)"
                 return {"rates": [done / each for each in times], "how": how}
-            except Exception:  # another vendor's GPU does not know the instruction
+            except Exception:  # a GPU of another vendor does not have the instruction
                 pass
 
         def chain(x: Any) -> Any:
@@ -262,10 +262,10 @@ class JaxDevice(JaxTimer):
         return {"rates": [done / each for each in times], "how": f"{CHAIN} {what} on each element, one kernel"}
 
     def launch(self, kind: str, seconds: float) -> dict[str, Any]:
-        """Seconds of a null kernel inside a graph or outside (``graph``, ``stream``), and of what the host does for a program.
+        """Seconds of a null kernel inside or outside a graph (``graph``, ``stream``), and of the host's work for a program.
 
         The smallest program is dispatched many times in a row (``dispatch``), or once and waited for (``program round trip``); ``sync`` is
-        a wait for a result that is there.
+        a wait for a result that is already available.
         """
         if kind in ("graph", "stream"):
             if self._launches is None:
@@ -282,7 +282,7 @@ class JaxDevice(JaxTimer):
 
     def _waits(self, result: Any) -> list[float]:
         until = time.perf_counter() + FINISHED_S
-        while time.perf_counter() < until:  # a host that sleeps wakes up slowly
+        while time.perf_counter() < until:  # busy waiting, because a sleeping host wakes up slowly
             pass
         began = time.perf_counter()
         WAIT(result)
@@ -298,7 +298,7 @@ class JaxDevice(JaxTimer):
             "norm": (lambda x, y: KEEP_APART(x - x.mean(-1, keepdims=True)), left),
         }
         step, other = steps[kind]
-        if self._launches is not None:  # a host may take longer to call a program than the device to run it
+        if self._launches is not None:  # calling a program may take the host longer than running it takes the device
             try:
                 return {"seconds": self._launches.small_op(step, (left, other)), "how": "one after the other in a program"}
             except Exception:  # as above
@@ -324,7 +324,7 @@ class JaxDevice(JaxTimer):
         here = WAIT(jax.device_put(here, host_memory)) if pinned else here
         times, end = list[float](), time.monotonic() + seconds
         while len(times) < FEW or time.monotonic() < end:
-            fresh = there + 0 if direction == "out" else there  # an array keeps its copy on the host
+            fresh = there + 0 if direction == "out" else there  # an array caches its copy on the host
             WAIT(fresh)
             began = time.perf_counter()
             if direction == "in":

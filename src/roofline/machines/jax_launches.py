@@ -1,8 +1,8 @@
-"""Launches through JAX: of a null kernel, inside a graph and outside, and of the smallest ops.
+"""Launch times through JAX: of a null kernel, inside and outside a graph, and of the smallest ops.
 
-XLA makes a graph (a command buffer) of the kernels of a program that follow each other. Here a program is a chain of kernels between two
-readings of the device's clock, and a kernel's time is the difference between a long chain and a short one, divided by the kernels they
-differ by: the start of the graph and the readings are in both. The same chains without a graph are launched one by one by the host.
+XLA puts consecutive kernels of a program into a graph (a command buffer). Here a program is a chain of kernels between two readings of the
+device's clock. A kernel's time is the difference between a long and a short chain, divided by the difference in kernels, because the start
+of the graph and the readings are in both. Without a graph, the host launches the kernels of the same chains one by one.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,16 +16,16 @@ import jax.numpy as jnp
 from ..units import DECIMAL, show
 
 SHORT, LONG = 20, 120  # null kernels in the two chains
-FEWER, MORE = 10, 50  # ops in those of the smallest ops, which take longer to compile
+FEWER, MORE = 10, 50  # ops in the chains of the smallest ops, which take longer to compile
 WARM_UP, TRIES = 4, 15  # XLA makes a graph in the first call or two
 AS_GRAPH: dict[str, Any] = {"xla_gpu_enable_command_buffer": "FUSION,CUSTOM_CALL", "xla_gpu_graph_min_graph_size": 1}
 AS_USUAL: dict[str, Any] = {}
 ONE_BY_ONE: dict[str, Any] = {"xla_gpu_graph_min_graph_size": 1 << 30}  # kernels: more than any program has
-NO_GRAPH = 0.9  # of a kernel's time outside a graph, above which there was no graph
+NO_GRAPH = 0.9  # of a kernel's time outside a graph: a longer time means that there was no graph
 
 
 class Launches:
-    """Times null kernels with the clock of a GPU, given the module that has both."""
+    """Times of null kernels by a GPU's clock; ``kernels`` is the module with both."""
 
     def __init__(self, kernels: Any) -> None:
         self._clock, self._null = kernels.clock(), kernels.null()
@@ -43,7 +43,7 @@ class Launches:
         return {"seconds": self._outside, "how": f"null kernels of a program, launched one by one, {LONG} less {SHORT}"}
 
     def small_op(self, step: Callable[..., Any], operands: Sequence[Any]) -> list[float]:
-        """Seconds of an op that makes an array like the first of its operands from them all, one after the other in a program."""
+        """Seconds of an op in a chain within one program; its result has the shape of its first operand."""
         short, long = (self._tries(self._chain(length, AS_USUAL, step, operands), operands) for length in (FEWER, MORE))
         return per_kernel(short, long, MORE - FEWER)
 
@@ -62,7 +62,7 @@ class Launches:
     def _chain(
         self, length: int, options: dict[str, Any], step: Callable[..., Any] | None = None, operands: Sequence[Any] = ()
     ) -> Callable[..., Any]:
-        """A program of null kernels, or of an op; each needs the one before it, and the readings of the clock are its two ends."""
+        """A program with a chain of null kernels or of an op, each dependent on the one before, between two readings of the clock."""
 
         def null_kernels(anything: Any) -> tuple[Any, Any]:
             started = value = self._clock(anything)
@@ -73,7 +73,7 @@ class Launches:
         def ops(anything: Any, first: Any, *others: Any) -> tuple[Any, Any]:
             assert step is not None
             started = self._clock(anything)
-            value = first + (started[0] % 2).astype(first.dtype)  # which no compiler knows
+            value = first + (started[0] % 2).astype(first.dtype)  # not known at compile time
             for _ in range(length):
                 value = step(value, *others)
             return started, self._clock(started + value.ravel()[: started.size].astype(started.dtype))
@@ -91,7 +91,7 @@ class Launches:
 
 
 def per_kernel(short: Sequence[float], long: Sequence[float], more: int) -> list[float]:
-    """Seconds of a kernel, from tries of a chain and tries of one with so many more kernels.
+    """Seconds of a kernel, from tries of a short chain and of one with ``more`` additional kernels.
 
     >>> per_kernel([30.0, 31.0, 90.0], [131.0, 231.0], 100)
     [1.0, 2.0]

@@ -1,6 +1,6 @@
 """Shapes of the kernels that measure a GPU, the same through Triton and Pallas: elements of a block, warps, programs for each core."""
 
 BLOCKS = ((2048, 8, 8), (4096, 8, 4), (4096, 8, 8), (8192, 8, 4))  # to try
-ALL_AT_ONCE = 4  # programs a core that surely run side by side: others would read their part of a working set later, as if it were smaller
+ALL_AT_ONCE = 4  # most programs per core that run concurrently for sure: later ones would make the working set look smaller
 PER_CORE, PER_CORE_PALLAS = (2048, 16, 1), (4096, 16, 1)  # where each core reads its own share, through Triton and through Pallas
-REGISTER_BLOCK, PROGRAMS_A_CORE, REPEATS = 8 * 128, 8, 256  # elements of a program: eight for each of its threads
+REGISTER_BLOCK, PROGRAMS_PER_CORE, REPEATS = 8 * 128, 8, 256  # elements per program: eight per thread

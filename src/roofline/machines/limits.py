@@ -1,4 +1,4 @@
-"""Limits: named lower roofs inside the roof, for whole families of chips, from ``limits.toml``."""
+"""Limits: named lower ceilings for whole families of chips, from ``limits.toml``."""
 
 import tomllib
 from functools import cache
@@ -14,7 +14,7 @@ LIMITS = Path(__file__).with_name("limits.toml")
 
 
 class Rule(Struct, frozen=True):
-    """A limit as it is written, and the machines it holds for: those that match each of its lists that is not empty."""
+    """A limit as written, and the machines it applies to: those that match each of its non-empty lists."""
 
     table: Table
 
@@ -47,7 +47,7 @@ def rules() -> tuple[Rule, ...]:
 
 
 def limits_for(machine: Machine) -> tuple[Limit, ...]:
-    """The limits that hold for a machine, on the resources it is rated for; the first of each name."""
+    """The limits that apply to a machine, for resources with a rate; the first of each name."""
     found: dict[tuple[str, Resource], Limit] = {}
     for rule in rules():
         for limit in rule.limits if rule.holds(machine) else ():

@@ -1,7 +1,7 @@
-"""Lint: what in a machine file cannot be, or needs a reason.
+"""Lint: find figures in a machine file that are impossible or need a reason.
 
-A file that names a chip of the catalogue is compared with that chip; any other with its peers. A file may declare an
-``[[exception]]`` to a check, with its reason; one that is not needed is a problem too.
+A file that names a chip of the catalogue is compared with that chip; any other with its peers. A file may declare an ``[[exception]]`` to a
+check, with its reason; an unnecessary exception is a problem too.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _card(target: str | Path | Machine | Card) -> Card:
 
 
 def _without_exempted(card: Card, found: list[Problem], checks: tuple[str, ...]) -> Iterator[Problem]:
-    """The problems that no exception covers, and the exceptions that cover none."""
+    """The problems without an exception, and the exceptions without a problem."""
     exempted = {(exemption.check, exemption.resource) for exemption in card.exemptions}
     met = {(problem.check, problem.resource) for problem in found}
     yield from (problem for problem in found if (problem.check, problem.resource) not in exempted)

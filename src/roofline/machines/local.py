@@ -1,7 +1,7 @@
-"""This computer as a machine: as it was measured and kept in the user's data folder, else as estimated from its description.
+"""This computer as a machine: the measurement in the user's data folder, else an estimate from its description.
 
-It is never measured here: an analysis gives the same answer every time. A measurement is used only on the CPU it was made on, so that
-computers that share a home folder each have their own.
+Nothing is measured here, so that an analysis always gives the same answer. A measurement is used only on the CPU on which it was made, so
+that computers with a shared home folder each have their own.
 """
 
 import platform
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
     from .cpu import Cpu
 
 FOLDER_VARIABLE = "ROOFLINE_DATA"
-GPU_NAME = "local-gpu"  # this computer's GPU, once it was measured
-MEASURED = "-measured"  # ends the name of a measured GPU, after the catalogue's name of its chip
-NAMES = ("local", "cpu")  # what this computer is called by people and by JAX
+GPU_NAME = "local-gpu"  # this computer's GPU, after it was measured
+MEASURED = "-measured"  # suffix of the name of a measured GPU
+NAMES = ("local", "cpu")  # names of this computer for people and in JAX
 
 
 def data_folder() -> Path:
-    """Where measurements are kept: ``$ROOFLINE_DATA``, or the folder that this system keeps users' data in."""
+    """The folder of measurements: ``$ROOFLINE_DATA``, or the system's folder for user data."""
     return user_folder(FOLDER_VARIABLE, "data")
 
 
 def local_file(cpu: "Cpu") -> Path:
-    """Where the measurement of a CPU is kept."""
+    """The file of a CPU's measurement."""
     return data_folder() / "machines" / f"{cpu.name}-{cpu.cores}-cores-{cpu.threads}-threads.toml"
 
 
 def local_gpu_file() -> Path:
-    """Where the measurement of this computer's GPU is kept; computers that share a home folder have one each."""
+    """The file of this computer's GPU measurement; computers with a shared home folder have one each."""
     return data_folder() / "machines" / f"gpu-{platform.node() or 'here'}.toml"
 
 
 def local_card(cpu: "Cpu | None" = None) -> Card:
-    """This computer: measured, if there is a measurement of this very CPU, else estimated, with a note."""
-    from .cpu import this_cpu  # what describes a CPU is needed for no other machine
+    """This computer: measured, if there is a measurement of this CPU, else estimated, with a note."""
+    from .cpu import this_cpu  # only needed for this machine
     from .cpu_estimate import MEASURE, estimate
 
     mine = cpu or this_cpu()
@@ -60,7 +60,7 @@ def kept_card(cpu: "Cpu") -> Card | None:
     """The measurement of this CPU; ``None`` when there is none."""
     try:
         path = local_file(cpu)
-    except UsageError:  # a user without a home has kept nothing
+    except UsageError:  # without a home folder there is no measurement
         return None
     if not path.is_file():
         return None

@@ -1,8 +1,8 @@
-"""Measuring rates: each experiment is tried again and again, all in turn, until none gets better.
+"""Measuring rates: all experiments are repeated in turn until none improves.
 
-Whatever else runs on a computer only slows an experiment down, so the best try is the rate, and tries spread over the whole measurement
-are the most likely to meet a quiet moment. A rate is stable when its best has not risen by 1% for several rounds; the time is bounded
-all the same, and a result says whether it was stable when the time was up.
+Other work on a computer only slows an experiment down, so the best try is the rate, and tries spread over the whole measurement are most
+likely to include a quiet moment. A rate is stable when its best has not risen by 1% for several rounds; the time is limited, and a result
+records whether it was stable by then.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,16 +12,16 @@ from msgspec import Struct
 from ..errors import MachineError
 from ..machine import Spread
 
-BETTER = 1.01  # what counts as a better rate
-TOLD_OF = 1000
-TRIES = 4  # of an experiment, before the next one has its turn
-PATIENCE = 5  # rounds without a better one, after which a rate is stable
+BETTER = 1.01  # factor from which a rate counts as better
+PROGRESS_STEPS = 1000
+TRIES = 4  # tries of an experiment per round
+PATIENCE = 5  # rounds without improvement after which a rate is stable
 
 
 class Experiment(Struct, frozen=True, kw_only=True):
-    """Something to try: ``run`` makes so many tries and returns the rate of each. ``how`` says what it does, in words.
+    """An experiment: ``run`` makes a number of tries and returns the rate of each; ``how`` describes it.
 
-    One that goes on ``throughout`` is tried as long as any other is, stable or not: a shared computer may be slow for seconds.
+    One with ``throughout`` is repeated as long as any other, even if it is stable, because a shared computer may be slow for seconds.
     """
 
     key: str
@@ -31,7 +31,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """What an experiment gave: the best rate, how the tries spread, how many they were, and whether the best was stable."""
+    """The result of an experiment: the best rate, the spread and number of tries, and whether the best was stable."""
 
     key: str
     how: str
@@ -57,11 +57,12 @@ def measure_all(
     earlier_s: float = 0.0,
     keep: Callable[[str, Sequence[float], float], None] = lambda key, rates, spent_s: None,
 ) -> list[Result]:
-    """Every experiment's result; one that gives no rate has none.
+    """The result of every experiment that gave a rate.
 
-    Rounds go on until all are stable or the budget is spent. The first is a warm-up and counts only where no other followed; on a very
-    busy computer the last experiments may not even have that. ``tell`` hears how much of the budget is spent. An interrupted measurement
-    goes on from the rates that it had ``earlier``, after ``earlier_s`` of its budget; ``keep`` gets those of an experiment and the time.
+    Rounds continue until all are stable or the budget is used. The first round is a warm-up and counts only if no other follows; on a very
+    busy computer the last experiments may not even get that. ``tell`` is called with the used budget. An interrupted measurement resumes
+    from its ``earlier`` rates, after ``earlier_s`` of its budget; ``keep`` is called with the rates of an experiment and the time, to store
+    them.
     """
     if not experiments:
         raise MachineError("there is nothing to measure on this computer")
@@ -80,7 +81,7 @@ def measure_all(
             rates[each.key] += found
             spent = clock() - began
             keep(each.key, rates[each.key], spent)
-            tell(min(TOLD_OF, round(TOLD_OF * spent / budget_s)), TOLD_OF)
+            tell(min(PROGRESS_STEPS, round(PROGRESS_STEPS * spent / budget_s)), PROGRESS_STEPS)
     results = []
     for each in experiments:
         mine = rates[each.key] or warm_up.get(each.key)
@@ -99,7 +100,7 @@ def measure_all(
 
 
 def spread_of(rates: Sequence[float]) -> Spread:
-    """The 5th, 50th and 95th percentile, each the nearest try.
+    """The 5th, 50th and 95th percentile (nearest rank).
 
     >>> spread_of([5.0, 1.0, 3.0, 2.0, 4.0])
     Spread(p5=1.0, p50=3.0, p95=5.0)

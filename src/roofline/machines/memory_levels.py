@@ -1,12 +1,11 @@
-"""Plateaus of a sweep over working-set sizes: the memory levels of a device as its bandwidth shows them.
+"""Plateaus in a sweep over working-set sizes: the memory levels that a device's bandwidth shows.
 
-The rates, in logarithms, are cut into the stretches of constant rate that fit them best, each stretch at a price, so that noise makes no
-level. A stretch that is slower than a later, larger one is not a level but a start-up cost, and one that is not flat is the way between two
-levels. A level holds working sets up to the size at which the rate is half-way, in logarithms, to that of the next level.
-
-That is right for caches that give up what was used longest ago: a set that is read again and again fits, or all of it is lost. Others,
-those of GPUs among them, lose a part, and the rate falls over a doubling or two. For these, `Plateau.serves` is how much comes from the
-level: of a working set that takes a time between those at the two rates, a share that follows from that time.
+The logarithms of the rates are fitted by segments of constant rate, with a penalty per segment, so that noise creates no level. A segment
+that is slower than a later one (of larger sizes) is a start-up cost, not a level, and one that is not flat is a transition between two
+levels. A level's capacity is the size at which the rate is half-way, in logarithms, to that of the next level. That is right for LRU
+caches: a set that is read repeatedly fits, or misses completely. Other caches, such as those of GPUs, miss only in part, and the rate falls
+over a doubling or two of the size. For these, `Plateau.serves` is the number of bytes served by the level: the share of a working set that
+follows from its time, which is between those at the two rates.
 """
 
 import math
@@ -15,18 +14,18 @@ from statistics import median
 
 from msgspec import Struct
 
-PRICE = 0.02  # of another stretch, in squared logarithms: three sizes that are 8% off
-LEAST = 3  # sizes in a stretch
-APART = 1.25  # by how much a level must be faster than the one behind it
+PRICE = 0.02  # penalty of a segment, in squared logarithms: three sizes that are 8% off
+LEAST = 3  # sizes in a segment
+APART = 1.25  # least ratio of a level's rate to that of the next slower level
 HALF = 0.5  # of a working set
-STEEP = 0.25  # logarithm of the change of the rate for each doubling of the size, from where a stretch is not a level
+STEEP = 0.25  # change of the rate's logarithm per doubling of the size: a steeper segment is not a level
 
 
 class Plateau(Struct, frozen=True):
     """A memory level: its rate in B/s, and the smallest and the largest working set on it.
 
-    ``holds`` is how much it holds by where the rate falls, ``serves`` by how much of a working set comes from it at most; both ``None``
-    of the last level.
+    ``holds`` is its capacity from where the rate falls, ``serves`` the most bytes of a working set that it serves; both ``None`` for the
+    last level.
     """
 
     rate: float
@@ -39,16 +38,16 @@ class Plateau(Struct, frozen=True):
 def plateaus(points: Sequence[tuple[float, float]], most: int | None = None) -> tuple[Plateau, ...]:
     """The levels in a sweep of (bytes, B/s), the innermost first.
 
-    Where there can be no more than ``most``, the neighbours that differ least are taken for one: a computer may be busy for a while.
+    If there are more than ``most``, the neighbours that differ least are merged, because a computer may be busy for a while.
 
     >>> levels = plateaus([(2.0**n, 9e12 if n < 26 else 4e12) for n in range(20, 33)])
     >>> [(level.rate, level.holds) for level in levels]
     [(9000000000000.0, 47453132.81212578), (4000000000000.0, None)]
     """
-    ordered = sorted(dict(points).items())  # each size once
+    ordered = sorted(dict(points).items())  # unique sizes
     stretches = _stretches([math.log(rate) for _, rate in ordered])
     levels: list[tuple[int, int, float]] = []
-    for start, end in reversed(stretches):  # from the largest sizes inwards: each level is faster than all behind it
+    for start, end in reversed(stretches):  # from the largest sizes inwards: each level is faster than all larger ones
         rate = median(each for _, each in ordered[start:end])
         if not levels or (rate > APART * levels[0][2] and _slope(ordered[start:end]) < STEEP):
             levels.insert(0, (start, end, rate))
@@ -66,7 +65,7 @@ def plateaus(points: Sequence[tuple[float, float]], most: int | None = None) -> 
 
 
 def _slope(points: Sequence[tuple[float, float]]) -> float:
-    """By how much, in logarithms, the rate changes for each doubling of the size, from the first half of a stretch to the second."""
+    """The change of the rate's logarithm per doubling of the size, from the first half of a segment to the second."""
     if len(points) == 1:
         return 0.0
     halves = points[: len(points) // 2], points[len(points) // 2 :]
@@ -75,7 +74,7 @@ def _slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def _stretches(values: Sequence[float]) -> list[tuple[int, int]]:
-    """The cuts with the least squared deviation plus price."""
+    """The segmentation with the least squared deviation plus penalties."""
     best = [0.0] + [math.inf] * len(values)
     came_from = [0] * (len(values) + 1)
     for end in range(1, len(values) + 1):
@@ -104,9 +103,9 @@ def _falls(points: Sequence[tuple[float, float]], start: int, half_way: float) -
 
 
 def _serves(points: Sequence[tuple[float, float]], rate: float, behind: float) -> float:
-    """The most bytes of a working set that come from a level with this rate, while the rest comes from the one behind it.
+    """The most bytes of a working set that a level with this rate serves, while the rest comes from the next level.
 
-    Only sets of which at least half does: of a far larger one, noise would look like much.
+    Only sets with at least half from this level count: for far larger ones, noise would dominate.
     """
     shares = [(size, min(1.0, (1 / behind - 1 / seen) / (1 / behind - 1 / rate))) for size, seen in points]
     return max(share * size for size, share in shares if share >= HALF)

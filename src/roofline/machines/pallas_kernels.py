@@ -1,7 +1,7 @@
 """The streams and arithmetic of `triton_kernels` for JAX, which compiles them through Pallas.
 
-A buffer has one size whatever its working set: how many of its blocks are used, and how often, is an argument at run time, so that a sweep
-over sizes compiles one kernel for each pattern.
+The buffer has the same size for every working set: the number of used blocks and of passes are run-time arguments, so that a sweep over
+sizes compiles one kernel per pattern.
 """
 
 from collections.abc import Callable
@@ -13,15 +13,15 @@ from jax.experimental import pallas
 from jax.experimental.pallas import triton
 
 UNROLLED = 16
-CLOCKS = 32  # elements of a clock's array: one for each thread of a warp
-STEP = 7  # programs by which the start moves from pass to pass
+CLOCKS = 32  # elements of the clock's array: one per thread of a warp
+STEP = 7  # programs by which the start position moves from pass to pass
 
 Kernel = Callable[..., Any]
-SHAPE: Callable[..., Any] = jax.ShapeDtypeStruct  # which has no types in JAX
+SHAPE: Callable[..., Any] = jax.ShapeDtypeStruct  # has no type annotations in JAX
 
 
 def _every_block(counts: Any, step: Callable[[Any, Any, Any], Any], start: Any) -> Any:
-    """A result carried through all blocks of this program, pass after pass; each pass starts elsewhere."""
+    """A result carried through all blocks of this program, pass after pass; each pass starts at another block."""
     program, programs = pallas.program_id(0), jnp.int32(pallas.num_programs(0))
     blocks, passes = counts[0], counts[1]
 
@@ -34,7 +34,7 @@ def _every_block(counts: Any, step: Callable[[Any, Any, Any], Any], start: Any) 
 
 
 def stream(pattern: str, words: int, block: tuple[int, int, int], cores: int) -> Kernel:
-    """A kernel over a buffer of so many words, given the buffer, and the blocks and passes as an array; its ``block`` as for Triton."""
+    """A kernel over a buffer of ``words`` words; its arguments are the buffer, and an array with the numbers of blocks and passes."""
     elements, warps, programs = block
     grid = cores * programs
 
@@ -68,9 +68,9 @@ def stream(pattern: str, words: int, block: tuple[int, int, int], cores: int) ->
 
 
 def per_core(block: tuple[int, int, int], cores: int) -> Kernel:
-    """Reads of a share of the blocks of each program's own, which its core's cache may hold, given a buffer, and blocks and passes.
+    """A kernel in which each program reads its own share of the blocks, which may fit in its core's L1.
 
-    Each thread keeps its own sum: for a sum over a program XLA takes shared memory, and then leaves a core's cache next to nothing.
+    Each thread keeps its own sum: for a sum over a program XLA uses shared memory, which leaves almost nothing for the L1.
     """
     elements, warps, programs = block
     grid = cores * programs
@@ -92,7 +92,7 @@ def per_core(block: tuple[int, int, int], cores: int) -> Kernel:
 
 
 def arithmetic(number: str, programs: int, elements: int, repeats: int) -> Kernel:
-    """Chains of multiply-adds in registers, or of base-2 exponentials (``transcendental``), given one element for each chain."""
+    """A kernel with chains of multiply-adds in registers, or of base-2 exponentials (``transcendental``), one element per chain."""
 
     def chains(source: Any, target: Any) -> None:
         mine = pallas.ds(pallas.program_id(0) * elements, elements)
@@ -111,7 +111,7 @@ def arithmetic(number: str, programs: int, elements: int, repeats: int) -> Kerne
 
 
 def clock() -> Kernel:
-    """The GPU's own clock in nanoseconds, given anything of so many elements: a kernel between others tells when it was its turn."""
+    """A kernel that returns the GPU's clock in nanoseconds; placed between others, it records when it ran."""
 
     def read_clock(source: Any, target: Any) -> None:
         target[...] = _instruction("mov.u64 $0, %globaltimer;", "=l,l", source[...])
@@ -120,7 +120,7 @@ def clock() -> Kernel:
 
 
 def null() -> Kernel:
-    """A kernel that does nothing, given an array that it gives back, so that several of them run one after the other."""
+    """A kernel that does nothing but return its array, so that several of them run one after the other."""
 
     def nothing(source: Any, target: Any) -> None:
         pass
@@ -129,7 +129,7 @@ def null() -> Kernel:
 
 
 def _multiply_add(value: Any, factor: Any) -> Any:
-    """``value * factor + factor`` in one instruction: XLA keeps the two apart."""
+    """``value * factor + factor`` as one FMA instruction, which XLA would compile to two."""
     kind, letter = ("f64", "d") if value.dtype == jnp.float64 else ("f32", "f")
     return _instruction(f"fma.rn.{kind} $0, $1, $2, $2;", f"={letter},{letter},{letter}", value, factor)
 

@@ -2,7 +2,7 @@
 
 rate of a partition = rate of the chip x its CUs / the chip's CUs
 
-Memory is partitioned apart from that (NPS1 to NPS8): a device sees all of it, or one of 2, 4 or 8 parts.
+Memory is partitioned separately (NPS1 to NPS8): a device sees all of it, or one of 2, 4 or 8 parts.
 """
 
 from msgspec.structs import replace
@@ -12,12 +12,12 @@ from ..resource import HBM
 from ..workload import Hardware
 from .chip_specs import Card
 
-MOST_PARTS = 8  # dies with CUs of one GPU
-SAME_SIZE = 0.1  # drivers keep some of the memory to themselves
+MOST_PARTS = 8  # dies with CUs per GPU
+SAME_SIZE = 0.1  # drivers reserve some of the memory
 
 
 def partition(card: Card, hardware: Hardware) -> Machine | None:
-    """The part of a chip with so many CUs; ``None`` when these are not one of 2 to 8 equal parts of it."""
+    """The partition of a chip with the device's number of CUs; ``None`` if that is not one of 2 to 8 equal parts."""
     chip = card.machine
     parts = _parts(card, hardware)
     if parts is None:

@@ -1,7 +1,7 @@
-"""Peers: what the catalogue itself says is plausible for a chip of some vendor, kind and memory technology.
+"""Peers: the plausible range of a chip's figures, from chips of the same vendor, kind and memory technology in the catalogue.
 
 A range is the lowest to the highest figure among the chip's closest peers in the catalogue, itself left out, times a margin on
-both sides. Nothing here is typed by hand but the margins.
+both sides. Only the margins are chosen by hand.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,13 +13,13 @@ from .chip_specs import Card
 
 MARGIN = 3.0  # generations of one technology differ by about this much
 RIDGE_MARGIN = 1.5  # peak and bandwidth grow together: their quotient differs less
-_ENOUGH = 3  # families; the variants of one chip say the same thing several times
+_ENOUGH = 3  # least number of chip families, because variants of one chip are not independent
 
 Measure = Callable[[Card], float | None]
 
 
 class Range(Struct, frozen=True):
-    """What the peers have, and who they are."""
+    """The range of the peers' figures, and the peers."""
 
     low: float
     high: float
@@ -33,7 +33,7 @@ class Range(Struct, frozen=True):
 
 
 def by_maker(card: Card, measure: Measure, margin: float = MARGIN) -> Range | None:
-    """The range among chips of the same vendor and kind, else of the same kind, else all; CPUs are like no other chips."""
+    """The range among chips of the same vendor and kind, else of the same kind, else all; CPUs are compared only with CPUs."""
     vendor, kind = card.machine.vendor, card.machine.kind
     plural = {"gpu": "GPUs", "tpu": "TPUs", "accelerator": "accelerators", "soc": "systems on a chip", "cpu": "CPUs"}.get(kind, "chips")
     groups = (

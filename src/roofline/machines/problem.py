@@ -6,7 +6,7 @@ from .chip_specs import Card
 
 
 class Problem(Struct, frozen=True, kw_only=True):
-    """Something wrong with a machine file: which check, about what, where, in words; ``severity`` is error or warning."""
+    """A problem of a machine file: the check, the figure, the file and a message; ``severity`` is error or warning."""
 
     check: str
     resource: str

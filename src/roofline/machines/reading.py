@@ -1,4 +1,4 @@
-"""Reading: a machine file, whole, into a `Card`; one that extends another is laid over it figure by figure."""
+"""Reading a machine file into a `Card`; a file that extends another replaces its figures one by one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 
 def parse_file(path: str | Path, *, regular: bool = False) -> Table:
-    """A file's TOML, not yet understood. With ``regular`` another file named it: it must be a plain file, not a device or a pipe."""
+    """A file's TOML as a table. With ``regular``, for a file named by another file, it must be a plain file, not a device or a pipe."""
     try:
         if regular and os.path.exists(path) and not os.path.isfile(path):
             raise MachineError(f"{path}: not a plain file; a machine file extends a chip's name or another machine file")
@@ -143,7 +143,7 @@ def _machine(table: Table, found: list[Found], names: tuple[Names, ...], base: C
 
 
 def _conditions(table: Table) -> tuple[tuple[str, str], ...]:
-    """Those of a measurement, which are its file's own."""
+    """The conditions of a measurement; they are not inherited."""
     inner = table.table("conditions")
     return tuple((name, inner.text(name)) for name in inner.data) if inner else ()
 
@@ -189,7 +189,7 @@ def _specs(table: Table) -> tuple[Spec, ...]:
 
 
 def _attributions(table: Table) -> Iterator[Attribution]:
-    """Where the file's own figures come from, those that it extends left out."""
+    """The origins of the file's own figures, without inherited ones."""
     figures_of = [(each.text("resource"), each) for key in ("compute", "link") for each in table.tables(key)]
     figures_of += [(each.text("level"), each) for each in table.tables("memory")]
     if specs := table.table("specs"):
@@ -205,7 +205,7 @@ def _attributions(table: Table) -> Iterator[Attribution]:
 
 
 def _over(old: Ceiling | None, new: Found) -> Ceiling:
-    """A new rate on top of an inherited one, which is kept among the others; what a link leaves out stays as it was."""
+    """A new rate that replaces an inherited one, which is kept in ``others``; keys that a link leaves out are inherited."""
     assert new.ceiling is not None
     if old is None:
         return new.ceiling
@@ -257,7 +257,7 @@ def _limits(table: Table, card: Card) -> tuple[Limit, ...]:
 
 
 def _sustained_limits(card: Card) -> list[Limit]:
-    """Sustained fractions as lower roofs. A link's fraction is of the vendor's peak: where its rate is lower still, none is made."""
+    """Sustained fractions as lower ceilings. A link's fraction is of the vendor's peak; if the link's rate is even lower, there is none."""
     limits = []
     for each in card.sustained:
         ceiling = card.machine.ceiling(each.resource) if each.resource else None

@@ -8,7 +8,7 @@ from ..units import parse
 
 
 def parse_settings(settings: Iterable[str]) -> dict[str, float]:
-    """Rates by resource, in base units, from texts like ``hbm=7.2 TB/s``; the last one of a resource counts.
+    """Rates by resource, in base units, from texts like ``hbm=7.2 TB/s``; of several for one resource, the last counts.
 
     >>> parse_settings(["hbm=7.2 TB/s", "matrix/bf16=2307 TFLOP/s"])
     {'hbm': 7200000000000.0, 'matrix/bf16': 2307000000000000.0}

@@ -1,4 +1,4 @@
-"""Tables of a machine file, read key by key; every complaint says file, table, key, what is wrong and what to do."""
+"""Tables of a machine file, read key by key; every error names the file, table and key, what is wrong and what to do."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from .citations import resolve
 
 
 class Table(Struct, frozen=True):
-    """One TOML table with its place: ``file`` and the ``path`` inside it, such as ``compute[0]``."""
+    """One TOML table with its ``file`` and its ``path`` inside the file, such as ``compute[0]``."""
 
     file: str
     path: str
@@ -23,10 +23,10 @@ class Table(Struct, frozen=True):
         return MachineError(f"{self.file}: {place}: {message}" if place else f"{self.file}: {message}")
 
     def only(self, *known: str) -> None:
-        """Refuse keys that mean nothing here."""
+        """Raise an error for unknown keys."""
         for key in self.data:
             if key not in known:
-                from difflib import get_close_matches  # which only a wrong name needs
+                from difflib import get_close_matches  # only needed for a wrong name
 
                 close = get_close_matches(key, known, n=1)
                 hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
@@ -57,12 +57,12 @@ class Table(Struct, frozen=True):
         return tuple(value)
 
     def citations(self, key: str = "source") -> tuple[str, ...]:
-        """The sources under a key, as they were written."""
+        """The sources under a key, as written."""
         value = self.data.get(key)
         return (value,) if isinstance(value, str) else self.texts(key)
 
     def citation(self, key: str = "source") -> str:
-        """The sources under a key, in words."""
+        """The sources under a key, as readable text."""
         return "; ".join(map(resolve, self.citations(key)))
 
     def provenance(self, key: str = "provenance") -> str:
@@ -91,13 +91,13 @@ class Table(Struct, frozen=True):
         return float(value)
 
     def quantity(self, key: str, dimension: str) -> float | None:
-        """A quantity in base units. A number without a unit is refused: it hides whether it is tera or giga."""
+        """A quantity in base units. A number without a unit is an error, because its prefix would be unclear."""
         value = self.data.get(key)
         if value is None:
             return None
         try:
             if isinstance(value, (int, float)) and not isinstance(value, bool):
-                parse(f"{value} {dimension}", dimension)  # a negative or senseless number is the greater complaint
+                parse(f"{value} {dimension}", dimension)  # a negative or invalid number is reported first
                 raise UnitError(f"{value!r} has no unit; write it like '{value} {dimension}'")
             number = parse(value, dimension)  # type: ignore[arg-type]
             if isinstance(value, str) and re.fullmatch(r"[\s\d.,_eE+-]*", value):
@@ -107,7 +107,7 @@ class Table(Struct, frozen=True):
         return number
 
     def plain(self, key: str) -> str | int | float:
-        """A text or a number, as it was written."""
+        """A text or a number, as written."""
         value = self.data.get(key)
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             raise self.error(key, f"{value!r} is neither text nor a number")
@@ -129,5 +129,5 @@ class Table(Struct, frozen=True):
         return tuple(Table(self.file, f"{prefix}[{index}]", item) for index, item in enumerate(value))
 
     def wrap(self, error: RooflineError, key: str = "") -> MachineError:
-        """Another module's complaint, with the place in this file put before it."""
+        """An error of another module, prefixed with the location in this file."""
         return self.error(key, str(error))

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 from ..units import parse
-from .kernel_shapes import BLOCKS, PER_CORE, PROGRAMS_A_CORE, REGISTER_BLOCK, REPEATS
+from .kernel_shapes import BLOCKS, PER_CORE, PROGRAMS_PER_CORE, REGISTER_BLOCK, REPEATS
 from .torch_timing import BURST, FEW, WARM_UP, TorchTimer, Work
 
-TRY_S = parse("0.4 ms", "s")  # that a try of a small working set should take
-MOST_PASSES, MORE_PASSES = 100_000, 100  # over a working set in a try, and times more of them than in the try before
+TRY_S = parse("0.4 ms", "s")  # wanted time of a try of a small working set
+MOST_PASSES, MORE_PASSES = 100_000, 100  # passes over a working set per try, and largest factor over those of the try before
 IN_GRAPH, LAUNCHES = 100, 400
-IN_A_ROW = 20  # all-reduces before one wait
+IN_A_ROW = 20  # all-reduces per wait
 UNROLLED = 16
 WORD = 4  # bytes of fp32
 COPY = parse("256 MiB", "B")
@@ -30,8 +30,8 @@ DTYPES = {
     "int8": torch.int8,
     "fp4": getattr(torch, "float4_e2m1fn_x2", None),
 }
-TWO_LAYOUTS = ("fp64", "fp32", "tf32", "bf16", "fp16")  # those whose right operand may lie either way
-LONGEST_S = parse("60 ms", "s")  # of a product, beyond which a larger one is not tried
+TWO_LAYOUTS = ("fp64", "fp32", "tf32", "bf16", "fp16")  # formats whose right operand may have either layout
+LONGEST_S = parse("60 ms", "s")  # if a product takes longer, larger ones are not tried
 SCALED_BLOCK = 16  # elements that share a scale in the 4-bit format
 
 
@@ -48,7 +48,7 @@ class TorchDevice(TorchTimer):
                 from . import triton_kernels
 
                 self.kernels = triton_kernels
-            except ImportError:  # without Triton PyTorch's own kernels have to do
+            except ImportError:  # without Triton, PyTorch's own kernels are used
                 pass
 
     def describe(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class TorchDevice(TorchTimer):
         zeros: bool = False,
         layout: str | None = None,
     ) -> dict[str, Any]:
-        """FLOP/s of products in a number format: the best of the shapes, in bursts or held."""
+        """FLOP/s of products in a number format: the best of the shapes, in bursts or sustained (``held``)."""
         best: tuple[float, Work, Sequence[int], str] | None = None
         layouts = (layout,) if layout else ("NT", "NN") if number in TWO_LAYOUTS else ("NT",)
         for shape in shapes:  # the smallest first
@@ -134,7 +134,7 @@ class TorchDevice(TorchTimer):
         return lambda: torch.matmul(left, turned, out=out)
 
     def _operand(self, number: str, dtype: Any, rows: int, columns: int, zeros: bool) -> torch.Tensor:
-        if number == "fp4":  # two elements a byte
+        if number == "fp4":  # two elements per byte
             packed = torch.randint(0, 256, (rows, columns // 2), dtype=torch.uint8, device=self.where)
             return (packed * 0 if zeros else packed).view(dtype)
         if zeros:
@@ -154,7 +154,7 @@ class TorchDevice(TorchTimer):
     # Memory
 
     def stream(self, pattern: str, size: int, seconds: float, few_kernels: bool = False) -> dict[str, Any]:
-        """B/s of reading, writing or copying so many bytes again and again; a copy's bytes are those of both buffers.
+        """B/s of repeatedly reading, writing or copying ``size`` bytes; a copy counts the bytes of both buffers.
 
         Each shape of the kernel takes a second to compile, so with ``few_kernels`` only one is tried.
         """
@@ -171,7 +171,7 @@ class TorchDevice(TorchTimer):
         return max(found, key=lambda each: sorted(each["rates"])[len(each["rates"]) // 2])
 
     def _cache_kernel(self, tried: Sequence[tuple[int, int, int]]) -> tuple[int, int, int]:
-        """The block, warps and programs that read a set which fits any L2 fastest: one for the whole sweep, so that its sizes compare."""
+        """The block, warps and programs that read a cached set fastest: one for the whole sweep, so that its sizes are comparable."""
         if self._fastest is None:
             rates = {each: median(self._triton_stream("read", CACHED // WORD, each, 0.0)["rates"]) for each in tried}
             self._fastest = max(rates, key=lambda each: rates[each])
@@ -193,10 +193,10 @@ class TorchDevice(TorchTimer):
 
         passes = 1
         self.each(work(passes), 1)  # compiles
-        while (took := min(self.each(work(passes), FEW))) < TRY_S / 2 and passes < MOST_PASSES:  # a first try is mostly the launch
+        while (took := min(self.each(work(passes), FEW))) < TRY_S / 2 and passes < MOST_PASSES:  # the first try is mostly launch overhead
             passes = min(MOST_PASSES, math.ceil(passes * min(TRY_S / took, MORE_PASSES)))
         times = self.repeat_for(work(passes), seconds)
-        how = f"{_VERBS[pattern]} again and again in one kernel (Triton)"
+        how = f"{_VERBS[pattern]} repeatedly in one kernel (Triton)"
         return {"rates": [moved * passes / each for each in times], "how": how, "bytes": moved}
 
     def _plain_stream(self, pattern: str, words: int, seconds: float) -> dict[str, Any]:
@@ -216,12 +216,12 @@ class TorchDevice(TorchTimer):
     # Arithmetic in registers
 
     def vector(self, number: str, seconds: float) -> dict[str, Any]:
-        """FLOP/s of fused multiply-adds in a format, or exponentials a second (``transcendental``)."""
+        """FLOP/s of fused multiply-adds in a format, or exponentials per second (``transcendental``)."""
         if self.kernels is None:
             raise RuntimeError("needs Triton")
         special = number == "transcendental"
         kernel = self.kernels.exponentials if special else self.kernels.multiply_adds
-        programs = self.cores * PROGRAMS_A_CORE * 4
+        programs = self.cores * PROGRAMS_PER_CORE * 4
         source = torch.rand(programs * REGISTER_BLOCK, dtype=DTYPES["fp32" if special else number], device=self.where)
         target = torch.empty_like(source)
         done = float(programs * REGISTER_BLOCK * REPEATS * UNROLLED * (1 if special else 2))
@@ -258,7 +258,7 @@ class TorchDevice(TorchTimer):
 
     def _null(self) -> None:
         if self.is_gpu:
-            torch.cuda._sleep(1)  # a kernel that waits for one clock
+            torch.cuda._sleep(1)  # a kernel that waits for one clock cycle
         else:
             torch.empty(0)
 

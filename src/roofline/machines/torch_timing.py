@@ -1,7 +1,7 @@
 """Timing of work on PyTorch's GPU by the device's own events; on a CPU build, for tests, by the host's clock.
 
-Bursts are a few tries after a rest, so that the chip is cool and below its power limit; held rates are those of the second half of
-seconds of continuous work.
+Bursts are a few tries after a pause, so that the chip is cool and below its power limit; sustained rates are those of the second half of
+continuous work over seconds.
 """
 
 import time
@@ -13,7 +13,7 @@ import torch
 from ..units import parse
 
 REST_S, BURST, WARM_UP = parse("120 ms", "s"), 8, 2
-FEW = 3  # tries at least
+FEW = 3  # least number of tries
 
 Work = Callable[[], object]
 
@@ -68,7 +68,7 @@ class TorchTimer:
         return times
 
     def repeat_for(self, work: Work, seconds: float) -> list[float]:
-        """Tries for so many seconds, a few at least."""
+        """Tries for ``seconds`` seconds, at least a few."""
         self.each(work, 1)
         times, end = self.each(work, FEW), time.monotonic() + seconds
         while time.monotonic() < end:
@@ -76,7 +76,7 @@ class TorchTimer:
         return times
 
     def as_one(self, work: Work, times: int) -> Work:
-        """Some calls as one: a graph on a GPU."""
+        """Several calls as one: a graph on a GPU."""
         if not self.is_gpu:
 
             def all_of_them() -> None:

@@ -1,14 +1,14 @@
-"""Triton kernels for measuring: streams whose working set is read again and again in one launch, and arithmetic in registers.
+"""Triton kernels for measurements: streams that read their working set repeatedly in one launch, and arithmetic in registers.
 
-A stream takes the blocks of its buffer in turn, each program starting elsewhere on each pass, past the L1 caches, so that what is
-measured is the memory they share.
+A stream visits the blocks of its buffer in turn and bypasses the L1 caches, each program starting at another block in each pass, so that
+the shared memory level is measured.
 """
 
 import triton
 import triton.language as tl
 
 UNROLLED = tl.constexpr(16)
-RUNTIME = ["blocks", "passes"]  # else a kernel is compiled again for counts that divide by 16
+RUNTIME = ["blocks", "passes"]  # otherwise a kernel would be compiled again for counts that are multiples of 16
 
 
 @triton.jit(do_not_specialize=RUNTIME)  # type: ignore[untyped-decorator]
@@ -26,7 +26,7 @@ def read(source, target, blocks, passes, BLOCK: tl.constexpr):  # type: ignore[n
 
 @triton.jit(do_not_specialize=RUNTIME)  # type: ignore[untyped-decorator]
 def per_core(source, target, blocks, passes, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Add up a share of the blocks of each program's own, which its core's cache may hold."""
+    """Add up each program's own share of the blocks, which may fit in its core's L1."""
     program = tl.program_id(0)
     share = blocks // tl.num_programs(0)
     offsets = tl.arange(0, BLOCK)

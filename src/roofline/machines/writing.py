@@ -1,4 +1,4 @@
-"""Writing: a measured machine as a machine file that `reading` reads back, for this computer or to share."""
+"""Writing a measured machine as a machine file, for this computer or to share."""
 
 import json
 from collections.abc import Iterable
@@ -105,12 +105,12 @@ def _quantity(value: float, unit: str) -> str:
 
 
 def _text(words: str) -> str:
-    """A TOML string: JSON's, which escapes all that TOML asks for but DEL."""
+    """A TOML string, escaped like JSON plus DEL, which only TOML requires to be escaped."""
     return json.dumps(words, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def keep(card: Card, path: Path) -> None:
-    """Write a machine file. It appears whole or not at all."""
+    """Write a machine file atomically."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
