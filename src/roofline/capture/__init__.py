@@ -1,4 +1,4 @@
-"""Run a program under its profiler, and analyze what it did."""
+"""Run a program under its profiler, and analyze the profile."""
 
 from os import PathLike
 from typing import TYPE_CHECKING
@@ -15,10 +15,10 @@ def capture(
     name: str | None = None,
     framework: str | None = None,
 ) -> "Capture":
-    """Profile what runs inside a ``with``, into this folder or a temporary one.
+    """Profile the code inside a ``with`` block, into this folder or a temporary one.
 
     ``chip`` is the machine of the report, by default the device itself. ``name`` is the run's folder below ``folder/plugins/profile``, by
-    default the time; processes that give the same one are the hosts of one run. ``framework`` is ``"jax"`` or ``"torch"``, by default the
+    default the time; processes with the same name are the hosts of one run. ``framework`` is ``"jax"`` or ``"torch"``, by default the
     one that is imported.
     """
     from .session import Capture

@@ -1,4 +1,4 @@
-"""Why a program left no profile, and what to do about it."""
+"""Why there is no profile of a program, and what to do about it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ _MARKS = {"JAX": "jax.profiler.StepTraceAnnotation", "PyTorch": "torch.profiler.
 
 
 def why_no_profile(command: Sequence[str], status: int, said: Sequence[Mapping[str, Any]], *, delayed: bool, skipping: bool) -> str:
-    """One line, from what each process of a program ``said`` of itself."""
+    """The reason in one line, from the messages of the program's processes (``said``)."""
     program = " ".join(command)
     ended = f"was killed by signal {status - 128}" if status > 128 else f"ended with exit status {status}" if status else "ended"
     if not said:

@@ -1,6 +1,6 @@
-"""A program, unchanged, run under the profiler of its framework: `roofline capture`.
+"""Run an unmodified program under the profiler of its framework: `roofline capture`.
 
-Every Python that the command starts finds a hook on its path (`hook`), which records once the program has warmed up.
+Every Python process that the command starts has a hook on its path (`hook`), which records after the warm-up.
 """
 
 import json
@@ -27,9 +27,12 @@ _FORWARDED = ("SIGTERM", "SIGHUP")
 
 
 class Window(Struct, frozen=True, kw_only=True):
-    """The part of a program to record: from the first step after one that ran without compiling, or ``from_start`` from the first program,
-    or from ``delay_s`` after it, or after ``skip`` steps; for ``duration_s``, or ``steps`` steps, or (JAX) to the end and (PyTorch) for ten
-    steps. ``python`` is whether calls of Python functions are recorded too: by default for PyTorch, which has modules by them."""
+    """The part of a program to record.
+
+    It begins after the first step that ran without compiling, or with ``from_start`` at the first program, or ``delay_s`` after it, or
+    after ``skip`` steps. It lasts ``duration_s``, or ``steps`` steps, or by default to the end (JAX) or ten steps (PyTorch). ``python``
+    is whether Python calls are recorded too: by default for PyTorch, where they identify modules.
+    """
 
     delay_s: float = 0.0
     duration_s: float | None = None
@@ -48,7 +51,7 @@ class Window(Struct, frozen=True, kw_only=True):
 
 
 class Profiled(Struct, frozen=True, kw_only=True):
-    """What running a program gave: its exit status, the folder with its profiles, and what there is to tell."""
+    """The result of a profiled program: its exit status, the folder with its profiles, and notes."""
 
     status: int
     folder: Path
@@ -60,9 +63,9 @@ class Profiled(Struct, frozen=True, kw_only=True):
 def profile(
     command: Sequence[str], folder: Path, *, window: Window | None = None, name: str | None = None, stdout: IO[Any] | int | None = None
 ) -> Profiled:
-    """Run a program, unchanged, with the profiler of its framework on, and wait for its end.
+    """Run an unmodified program with the profiler of its framework, and wait for its end.
 
-    Processes of a process are recorded too. Standard streams, exit status and signals are the program's own.
+    Child processes are recorded too. Standard streams, exit status and signals are the program's own.
     """
     asked = window or Window()
     settings = {
@@ -83,7 +86,7 @@ def profile(
 
 
 def runnable(command: Sequence[str]) -> list[str]:
-    """The command as the system runs it: a Python file that is not a program itself is run by this Python."""
+    """The command to execute: a Python file that is not executable is run by this Python."""
     if not command:
         raise UsageError("no program given; example: roofline capture -o run -- python train.py")
     first = command[0]
@@ -95,7 +98,7 @@ def runnable(command: Sequence[str]) -> list[str]:
 
 
 def environment(outer: Mapping[str, str], settings: Mapping[str, object]) -> dict[str, str]:
-    """The program's environment: the outer one, the hook first on Python's path, and what the hook shall do."""
+    """The program's environment: the current one, with the hook first on Python's path, and the hook's settings."""
     path = os.pathsep.join(filter(None, (str(HOOK), outer.get("PYTHONPATH"))))
     return {**outer, "PYTHONPATH": path, hook.SETTINGS: json.dumps(settings)}
 
@@ -108,14 +111,14 @@ def _run(command: Sequence[str], variables: Mapping[str, str], stdout: IO[Any] |
             raise UsageError(f"{command[0]}: cannot run: {error.strerror}") from None
         started(process)
         status = process.wait()
-    return status if status >= 0 else 128 - status  # as shells say "killed by signal n"
+    return status if status >= 0 else 128 - status  # the convention of shells for "killed by signal n"
 
 
 @contextmanager
 def _passed_on() -> Iterator[Callable[["subprocess.Popen[bytes]"], None]]:
-    """While the program runs: an interrupt from the keyboard is for it alone (it has it too), and orders to stop are passed on to it.
+    """While the program runs, ignore keyboard interrupts, which the program receives itself, and forward termination signals to it.
 
-    Call what this yields with the program once it runs: what came before that is passed on then.
+    Call the yielded function with the process once it runs: signals that came before are forwarded then.
     """
     running: list[subprocess.Popen[bytes]] = []
     early: list[int] = []
@@ -134,7 +137,7 @@ def _passed_on() -> Iterator[Callable[["subprocess.Popen[bytes]"], None]]:
     numbers = [getattr(signal, name) for name in ("SIGINT", *_FORWARDED) if hasattr(signal, name)]
     try:
         before = {number: signal.signal(number, forward) for number in numbers}
-    except ValueError:  # not in the main thread, which alone has signals
+    except ValueError:  # signals can be handled in the main thread only
         before = {}
     try:
         yield started
@@ -144,7 +147,7 @@ def _passed_on() -> Iterator[Callable[["subprocess.Popen[bytes]"], None]]:
 
 
 def checked(profiled: Profiled) -> Profiled:
-    """The same, or an error that says why there is no profile."""
+    """The argument unchanged; an error with the reason if there is no profile."""
     if profiled.missing:
         raise RooflineError(profiled.missing)
     return profiled

@@ -1,4 +1,4 @@
-"""Where captures are: ``FOLDER/plugins/profile/RUN``, one file per process, where TensorBoard looks for profiles of JAX and PyTorch."""
+"""The folder of a capture: ``FOLDER/plugins/profile/RUN``, one file per process, where TensorBoard looks for profiles."""
 
 import json
 import os
@@ -17,7 +17,7 @@ _WORK = re.compile(rb'"cat": *"(?:cpu_op|kernel|gpu_mem)')
 
 
 def collect(staging: Path, folder: Path, name: str | None = None) -> tuple[Path, tuple[Path, ...]]:
-    """Move the profiles of all processes into one run folder, none over another; the folder and its new files."""
+    """Move the profiles of all processes into one run folder, without overwriting. Returns the folder and its new files."""
     run = folder / PROFILES / (name or _unused_time(folder / PROFILES))
     files = []
     for file in sorted(staging.rglob(f"*{XPLANE}")):
@@ -32,7 +32,7 @@ def collect(staging: Path, folder: Path, name: str | None = None) -> tuple[Path,
 
 
 def _has_work(file: Path) -> bool:
-    """Whether there is an op or a kernel in a trace: a program may end when its recording has just begun."""
+    """Whether a trace contains an op or a kernel: a program may end right after its recording began."""
     with file.open("rb") as lines:
         return any(_WORK.search(line) for line in lines)
 
@@ -44,7 +44,7 @@ def _moved(file: Path, run: Path) -> Path:
     while True:
         target = run / (f"{host}{XPLANE}" if number == 1 else f"{host}.{number}{XPLANE}")
         try:
-            os.link(file, target)  # in one step, so that no other capture takes the name and no kill leaves an empty file
+            os.link(file, target)  # atomic, so that no other capture uses the name and a kill leaves no empty file
         except FileExistsError:
             number += 1
             continue
@@ -58,7 +58,7 @@ def _moved(file: Path, run: Path) -> Path:
 
 
 def _packed(file: Path, run: Path, said: Mapping[str, Any]) -> Path:
-    """A trace of PyTorch in its run folder, with what was recorded of the capture of its graphs in a folder beside it."""
+    """Move a PyTorch trace to its run folder, with the recordings of its graph captures in a folder next to it."""
     worker = worker_name(said["rank"], int(file.parent.name.partition("-")[0]))
     for capture in sorted((file.parent / CAPTURE_TRACES).glob("*.json")):
         (run / CAPTURE_TRACES).mkdir(exist_ok=True)
@@ -67,7 +67,7 @@ def _packed(file: Path, run: Path, said: Mapping[str, Any]) -> Path:
 
 
 def _unused_time(runs: Path) -> str:
-    """The time as JAX names runs after it, with a number behind it when that name is taken."""
+    """A run name from the current time in JAX's format, with a number appended if that name exists."""
     now = datetime.now().strftime("%Y_%m_%d_%H_%M_%S")
     number, name = 1, now
     while (runs / name).exists():

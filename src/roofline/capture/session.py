@@ -1,4 +1,4 @@
-"""Captures of a block of code: what runs inside a ``with``, under the profiler of its framework, and the report on it.
+"""Capture of a ``with`` block under the profiler of its framework, and the report on it.
 
 with roofline.capture("run") as captured:
     train()
@@ -30,10 +30,10 @@ Files = tuple[Path, tuple[Path, ...]]
 
 
 class Capture:
-    """A profile of what runs inside a ``with``; afterwards its ``report``.
+    """A profile of the code inside a ``with`` block; afterwards its ``report``.
 
-    Entering and leaving wait for the devices, so that the profile holds what the block asked for and nothing else. An error in the
-    block passes through, and what was recorded until then is kept.
+    Entering and leaving wait for the devices, so that the profile contains exactly the work of the block. An error in the block propagates,
+    and the recording until then is kept.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Capture:
 
     @property
     def report(self) -> Report:
-        """The report on the profile, made when first asked for."""
+        """The report on the profile, made on first access."""
         if self.folder is None:
             raise UsageError("no profile yet; the report is available after the with block")
         if self._report is None:
@@ -77,7 +77,7 @@ class Capture:
 
 
 def _framework() -> str:
-    """The framework that the program works with: the one it imported; of both, the one whose devices are in use."""
+    """The framework that the program uses: the one it imported; if both, the one whose devices are in use."""
     imported = [name for name in ("jax", "torch") if name in sys.modules]
     if len(imported) < 2:
         return imported[0] if imported else "jax"
@@ -92,7 +92,7 @@ def _jax_is_used() -> bool:
 
 
 def _start_jax(root: Path, name: str | None) -> Callable[[], Files]:
-    """Start JAX's profiler; what stops it and says where the profile is."""
+    """Start JAX's profiler. Returns a function that stops it and returns the files of the profile."""
     from ..jax import require_jax
 
     jax = require_jax()
@@ -115,12 +115,12 @@ def _start_jax(root: Path, name: str | None) -> Callable[[], Files]:
 
 
 def _start_torch(root: Path, name: str | None) -> Callable[[], Files]:
-    """Start PyTorch's profiler; what stops it and says where the trace is."""
+    """Start PyTorch's profiler. Returns a function that stops it and returns the files of the trace."""
     from ..torch import require_torch
     from ..torch.trace_files import write_trace
 
     torch: Any = require_torch()
-    with staging_folder(root):  # can it be written?
+    with staging_folder(root):  # fails early if it cannot be written
         pass
     torch_hook.wait_for_devices(torch)
     profiler: Any = torch.profiler.profile(**options(torch))
@@ -139,7 +139,7 @@ def _start_torch(root: Path, name: str | None) -> Callable[[], Files]:
 
 
 def _analyzed(folder: Path, chip: str | Machine | None = None) -> Report:
-    """The report on the profiles in a run folder, against a chip or the device that they are of."""
+    """The report on the profiles in a run folder, for a chip or for their own device."""
     recording = read(folder)
     if chip is None and not recording.devices:
         raise RooflineError(f"{folder}: no device activity was recorded; record longer, or start later")

@@ -1,1 +1,1 @@
-"""What `roofline capture` puts on the path of the program it runs: standard library alone, for interpreters without roofline."""
+"""Modules that `roofline capture` puts on the path of the program it runs; standard library only, for interpreters without roofline."""

@@ -1,6 +1,6 @@
-"""Waits, in every Python that `roofline capture` starts, for the import of a framework, and arms the recorder of that framework.
+"""In every Python process that `roofline capture` starts, wait for the import of a framework and arm its recorder.
 
-Only the standard library is imported: the program's interpreter may be one without roofline.
+Only the standard library is imported, because the program's interpreter may not have roofline.
 """
 
 import json
@@ -11,14 +11,14 @@ from typing import Any
 
 SETTINGS = "ROOFLINE_CAPTURE"  # the environment variable: a JSON object of the fields of a recorder
 
-# By itself in the program that is recorded, as a part of roofline elsewhere.
-_BESIDE = f"{__package__}." if __package__ else ""
-JaxRecorder = import_module(f"{_BESIDE}roofline_hook_jax").JaxRecorder
-TorchRecorder = import_module(f"{_BESIDE}roofline_hook_torch").TorchRecorder
+# Top-level modules in the recorded program, part of the package elsewhere.
+_PACKAGE = f"{__package__}." if __package__ else ""
+JaxRecorder = import_module(f"{_PACKAGE}roofline_hook_jax").JaxRecorder
+TorchRecorder = import_module(f"{_PACKAGE}roofline_hook_torch").TorchRecorder
 
 
 class _Finder:
-    """Sees the import of a framework, lets the others find it, and arms its recorder when it is there."""
+    """An import hook that notices the import of a framework, leaves finding it to the others, and arms the recorder after the import."""
 
     def __init__(self, recorder: Any) -> None:
         self.recorder = recorder
@@ -43,14 +43,14 @@ class _Finder:
             run(module)
             try:
                 self.recorder.arm(module)
-            except Exception as error:  # a version without what is asked of it; the program goes on
+            except Exception as error:  # an unsupported version; the program continues
                 self.recorder.finish("failed", f"this version of {self.recorder.framework} is not supported: {error}")
 
         loader.exec_module = exec_module
 
 
 def watch() -> None:
-    """Wait for the frameworks in this process, if `roofline capture` asked for it."""
+    """Install the import hook in this process, if `roofline capture` started it."""
     asked = os.environ.get(SETTINGS)
     if asked:
         settings = json.loads(asked)

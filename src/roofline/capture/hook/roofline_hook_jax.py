@@ -1,7 +1,7 @@
-"""A profile of the JAX program in this process, taken without the program's help.
+"""Records a profile of the JAX program in this process, without changes to the program.
 
 Starting JAX's profiler starts JAX's devices, which a program may still want to configure (`jax.config`, `jax.distributed`). So nothing
-starts when JAX is imported; the profile begins once a step ran without compiling, or if asked to when the first program has been
+starts when JAX is imported; the profile begins after a step that ran without compiling or, with ``from_start``, after the first program is
 compiled, just before it runs. A step is an annotation; without any, a call of the jitted function that runs longest.
 """
 
@@ -14,21 +14,21 @@ import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-_BESIDE = f"{__package__}." if __package__ else ""
-watch_calls = import_module(f"{_BESIDE}roofline_hook_jax_calls").watch_calls
+_PACKAGE = f"{__package__}." if __package__ else ""
+watch_calls = import_module(f"{_PACKAGE}roofline_hook_jax_calls").watch_calls
 if TYPE_CHECKING:
     from .roofline_hook_recorder import OWN_PROFILE, PATIENCE, Recorder, later
 else:
-    _recorder = import_module(f"{_BESIDE}roofline_hook_recorder")
+    _recorder = import_module(f"{_PACKAGE}roofline_hook_recorder")
     OWN_PROFILE, PATIENCE, Recorder, later = _recorder.OWN_PROFILE, _recorder.PATIENCE, _recorder.Recorder, _recorder.later
 
-COMPILING = "/jax/core/compile/"  # tracing, lowering and compiling have durations of their own
-COMPILED = "/jax/core/compile/backend_compile_duration"  # recorded when a program is compiled or comes from the compilation cache
-HOST_LEVEL = 1  # what the host traces: annotations of steps and calls of the runtime
+COMPILING = "/jax/core/compile/"  # prefix of the durations of tracing, lowering and compiling
+COMPILED = "/jax/core/compile/backend_compile_duration"  # recorded when a program is compiled or loaded from the compilation cache
+HOST_LEVEL = 1  # level of host tracing: step annotations and calls of the runtime
 
-PREPARATION_S = 2.0  # how soon a new function may show that what was recorded was preparation
+PREPARATION_S = 2.0  # a new function within this time means that the recording so far was preparation
 
-PAUSE_S, PAUSES, LONGEST_WAIT_S = 0.005, 5, 10.0  # a CPU that rests this often is done; one that never does is not asked for ever
+PAUSE_S, PAUSES, LONGEST_WAIT_S = 0.005, 5, 10.0  # a CPU that is idle this many times in a row is done; the longest wait for that
 
 
 class JaxRecorder(Recorder):
@@ -39,15 +39,15 @@ class JaxRecorder(Recorder):
     def __init__(self, folder: str, **settings: Any) -> None:
         super().__init__(folder, **settings)
         self.by_steps = bool(self.skip or self.steps)
-        self.steady = False  # whether a step ran that did not compile
+        self.steady = False  # whether a step ran without compiling
         self.annotated = False
         self.compilations, self.before_step = 0, 0
-        self.longest_s, self.main = 0.0, ""  # the longest run of a jitted function since a new one came, and its name
+        self.longest_s, self.main = 0.0, ""  # the longest call of a jitted function since a new one appeared, and its name
         self.compiled_calls, self.steady_calls = 0, 0  # of that function
         self.compile_s, self.known = 0.0, set[str]()
         self.calls = threading.local()
         self.stop_watching: Any = None
-        self.meanwhile = 0  # programs that were compiled while recording
+        self.meanwhile = 0  # programs compiled while recording
         self.jax: Any = None
 
     def watch(self, framework: Any) -> None:
@@ -69,7 +69,7 @@ class JaxRecorder(Recorder):
         wait_for_devices(self.jax)
 
     def strength(self) -> int:
-        return 9  # a program that compiles with JAX uses it, and not for its data loader
+        return 9  # a program that compiles with JAX uses it for more than its data loader
 
     def discard(self) -> None:
         if self.state == "recording":
@@ -79,7 +79,7 @@ class JaxRecorder(Recorder):
         self._watch_calls()
 
     def remark(self) -> str:
-        """A word about compilations in the profile: compilers for accelerators try kernels on them."""
+        """A note about compilations in the profile: compilers for accelerators run candidate kernels on the device."""
         if not self.meanwhile or self.jax.default_backend() == "cpu":
             return ""
         return f"{self.meanwhile} programs were compiled and tuned during the recording; exclude that with --skip or --delay"
@@ -124,14 +124,14 @@ class JaxRecorder(Recorder):
             self.stop_watching = None
 
     def _on_call(self, function: Any, call: Any, args: Any, kwargs: Any) -> Any:
-        """A call of a jitted function; those inside of another, which is then being traced, are not steps."""
+        """A call of a jitted function; calls while another one is being traced are not steps."""
         if self.state != "waiting" or getattr(self.calls, "inside", False):
             return call(function, *args, **kwargs)
         self.calls.inside, before = True, self.compilations
         begun_s, compile_s = time.monotonic(), self.compile_s
         try:
             result = call(function, *args, **kwargs)
-            with contextlib.suppress(Exception):  # what failed on the device is for the program to find
+            with contextlib.suppress(Exception):  # errors on the device are raised in the program itself
                 self.jax.block_until_ready(result)
         finally:
             self.calls.inside = False
@@ -151,7 +151,7 @@ class JaxRecorder(Recorder):
         return result
 
     def _step_begins(self) -> None:
-        """Before an annotated step of which it is not known in advance whether it is to be recorded."""
+        """Called before an annotated step, when recording has not begun."""
         if not self.annotated:
             self.annotated = True
             self._unwatch_calls()
@@ -168,7 +168,7 @@ class JaxRecorder(Recorder):
         make, leave = annotation.__init__, annotation.__exit__
 
         def made(step: Any, *args: Any, **kwargs: Any) -> None:
-            # An annotation that is made before the profiler starts is not recorded, even if it is entered afterwards.
+            # An annotation created before the profiler starts is not recorded, even if it is entered afterwards.
             self.seen += 1
             if self.warming:
                 self._step_begins()
@@ -187,7 +187,7 @@ class JaxRecorder(Recorder):
         annotation.__init__, annotation.__exit__ = made, left
 
     def _watch_own_profiles(self) -> None:
-        """Stop for profiles that the program takes itself: JAX takes one at a time, and the program must not fail."""
+        """Stop recording when the program starts its own profile: JAX allows one at a time, and the program must not fail."""
         inner = sys.modules.get("jax._src.profiler")
         original = self.start_trace
 
@@ -197,13 +197,13 @@ class JaxRecorder(Recorder):
 
         self.jax.profiler.start_trace = start_trace
         if inner is not None and getattr(inner, "start_trace", None) is original:
-            vars(inner)["start_trace"] = start_trace  # where jax.profiler.trace looks for it
+            vars(inner)["start_trace"] = start_trace  # jax.profiler.trace looks it up here
 
 
 def start(jax: Any, folder: str, start_trace: Any = None, python: bool = False) -> None:
-    """Start the profiler: device events, programs and step annotations, and Python calls only if asked for."""
+    """Start the profiler: device events, programs and step annotations, and with ``python`` also Python calls."""
     start_trace = start_trace or jax.profiler.start_trace
-    if not hasattr(jax.profiler, "ProfileOptions"):  # JAX before 0.7 traces what it likes
+    if not hasattr(jax.profiler, "ProfileOptions"):  # JAX before 0.7 has no such options
         start_trace(folder)
         return
     options = jax.profiler.ProfileOptions()
@@ -212,7 +212,7 @@ def start(jax: Any, folder: str, start_trace: Any = None, python: bool = False) 
 
 
 def wait_for_devices(jax: Any) -> None:
-    """Wait until the devices have done what they were asked; what failed there is for the program to find."""
+    """Wait until the devices are idle; errors on them are raised in the program itself."""
     with contextlib.suppress(Exception):
         jax.effects_barrier()
     for array in jax.live_arrays():
@@ -225,7 +225,7 @@ def wait_for_devices(jax: Any) -> None:
 
 
 def _wait_for_gpus(numbers: "list[int]") -> None:
-    """Wait for all that NVIDIA GPUs were asked for: results that nobody kept are not among JAX's live arrays."""
+    """Wait for all work on NVIDIA GPUs: discarded results are not among JAX's live arrays."""
     import ctypes
 
     if not numbers:
@@ -233,7 +233,7 @@ def _wait_for_gpus(numbers: "list[int]") -> None:
     driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     for number in numbers:
         context = ctypes.c_void_p()
-        if driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), number) == 0:  # the context that XLA works in
+        if driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), number) == 0:  # the context that XLA uses
             driver.cuCtxPushCurrent_v2(context)
             driver.cuCtxSynchronize()
             driver.cuCtxPopCurrent_v2(ctypes.byref(context))
@@ -241,7 +241,7 @@ def _wait_for_gpus(numbers: "list[int]") -> None:
 
 
 def _quiet() -> None:
-    """Wait until this process computes nothing: a CPU may still be at work whose results nobody kept, and JAX has no way to ask."""
+    """Wait until no other thread of this process runs: a CPU may still compute discarded results, and JAX has no call to wait for them."""
     deadline = time.monotonic() + LONGEST_WAIT_S
     before, pauses = time.process_time(), 0
     while pauses < PAUSES and time.monotonic() < deadline:
@@ -252,7 +252,7 @@ def _quiet() -> None:
 
 
 def _others_run() -> bool:
-    """Whether another thread runs, or would if a processor were free; where the system does not say, no."""
+    """Whether another thread is runnable; false where the system does not report it."""
     try:
         mine, tasks = str(threading.get_native_id()), os.listdir("/proc/self/task")
         for task in tasks:
@@ -260,6 +260,6 @@ def _others_run() -> bool:
                 state = file.read().rpartition(b")")[2].split()[0]
             if task != mine and state in (b"R", b"D"):
                 return True
-    except OSError:  # no such folder, or the thread is gone
+    except OSError:  # no such folder, or the thread has ended
         return False
     return False

@@ -1,7 +1,7 @@
-"""Calls of jitted functions, seen from outside: once compiled, JAX runs them without any Python of its own.
+"""Intercept calls of jitted functions: after compilation, JAX runs them without any Python code.
 
-While calls are watched, the type of jitted functions has a ``__call__`` of ours. Python before 3.12 does not look at it for types that have
-a faster way to be called (PEP 590), unless the flag that says so is cleared, as later versions do by themselves.
+While calls are watched, the type of jitted functions has a replaced ``__call__``. Python before 3.12 ignores it for types with vectorcall
+(PEP 590) unless the type's flag is cleared, which later versions do by themselves.
 """
 
 import ctypes
@@ -9,11 +9,14 @@ import sys
 from typing import Any
 
 _VECTORCALL = 1 << 11  # Py_TPFLAGS_HAVE_VECTORCALL
-_FLAGS_OFFSET = 168  # of tp_flags in the type objects of CPython on 64 bits; what stands there is compared before it is changed
+_FLAGS_OFFSET = 168  # of tp_flags in the type objects of 64-bit CPython; the value is verified before it is changed
 
 
 def watch_calls(jax: Any, called: Any) -> Any:
-    """Has ``called(function, call, args, kwargs)`` make each call instead; a function that ends this, or ``None`` where it cannot be."""
+    """Route each call through ``called(function, call, args, kwargs)``.
+
+    Returns a function that ends this, or ``None`` if it is not possible.
+    """
     kind: Any = type(jax.jit(lambda: None))
     call = kind.__call__
 
@@ -26,7 +29,7 @@ def watch_calls(jax: Any, called: Any) -> Any:
 
     try:
         kind.__call__ = watched
-    except TypeError:  # a type that cannot be changed
+    except TypeError:  # an immutable type
         return None
     if kind.__flags__ & _VECTORCALL and not _set_vectorcall(kind, False):
         kind.__call__ = call
@@ -35,7 +38,7 @@ def watch_calls(jax: Any, called: Any) -> Any:
 
 
 def _set_vectorcall(kind: Any, on: bool) -> bool:
-    """Set or clear the flag, if it is where it should be; whether it is as asked."""
+    """Set or clear the flag, if it is at the expected offset. Returns whether it now has the wanted value."""
     if sys.implementation.name == "cpython" and ctypes.sizeof(ctypes.c_void_p) == 8:
         flags = ctypes.c_ulong.from_address(id(kind) + _FLAGS_OFFSET)
         if flags.value == kind.__flags__:

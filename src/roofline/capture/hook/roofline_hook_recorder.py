@@ -1,7 +1,7 @@
-"""One profile of this process, taken without the program's help: when it begins and ends, whatever the framework.
+"""The framework-independent part of recording a profile of this process: when it begins and ends.
 
-A recorder is armed when its framework is imported, then waits, records, and is done. It ends with the process, however that ends. What
-happened is left in a file for the process that started this one, for nothing may be printed here.
+A recorder is armed when its framework is imported; then it waits, records, and finishes. It also ends in every way that the process can
+end. Its result is written to a file for the parent process, because nothing may be printed here.
 """
 
 import atexit
@@ -12,16 +12,16 @@ import threading
 import time
 from typing import Any
 
-PATIENCE = 8  # steps that compile, after which recording begins all the same
-RESTARTS = 8  # how often what was recorded may turn out to be preparation
+PATIENCE = 8  # steps that compile after which recording begins anyway
+RESTARTS = 8  # how often a recording may be discarded as preparation
 
-OWN_PROFILE = "the program started its own profile, which ended this recording"  # frameworks take one at a time
+OWN_PROFILE = "the program started its own profile, which ended this recording"  # frameworks allow one profile at a time
 
-_ARMED: "list[Recorder]" = []  # of this process: a program may import several frameworks
+_ARMED: "list[Recorder]" = []  # several if the program imports several frameworks
 
 
 class Recorder:
-    """What all frameworks have in common; a subclass starts and stops the framework's own profiler and finds the steps."""
+    """The base of all recorders; a subclass starts and stops its framework's profiler and detects steps."""
 
     framework, module = "", ""
 
@@ -38,29 +38,29 @@ class Recorder:
         self.folder = folder
         self.delay_s, self.duration_s, self.skip, self.steps = delay_s, duration_s, skip, steps
         self.from_start, self.python = from_start, python
-        self.warming = not (from_start or skip or delay_s)  # whether to wait for a step that does not compile
+        self.warming = not (from_start or skip or delay_s)  # whether to wait for a step without compilation
         self.state = "waiting"
         self.notes: list[str] = []
         self.seen, self.recorded = 0, 0  # steps
-        self.ran = False  # whether the program did anything with the framework
-        self.own_profile, self.own_profiles = False, 0  # whether the program takes a profile itself, and how often it did
+        self.ran = False  # whether the program used the framework
+        self.own_profile, self.own_profiles = False, 0  # whether the program is taking its own profile, and how often it did
         self.began_s, self.restarts = 0.0, 0
         self.lock = threading.RLock()
         self.process = 0
 
     def prepare(self) -> None:
-        """Before the framework is imported."""
+        """Called before the framework is imported."""
 
     def arm(self, framework: Any) -> None:
-        """The framework is imported: wait for steps and for every way a process ends."""
-        self.process = os.getpid()  # not before: a process that imports it may be a fork of one that did not
+        """Called after the framework is imported: watch for steps and for the end of the process."""
+        self.process = os.getpid()  # only now, because the importing process may be a fork of another
         self.folder = os.path.join(self.folder, f"{self.process}-{self.module}")
         self.tell()
         self.watch(framework)
         _watch_exits(self)
 
     def watch(self, framework: Any) -> None:
-        """See what the program does with the framework."""
+        """Watch what the program does with the framework."""
         raise NotImplementedError
 
     def start(self) -> None:
@@ -68,38 +68,38 @@ class Recorder:
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Stop the profiler and write what it recorded into the folder."""
+        """Stop the profiler and write the profile to the folder."""
         raise NotImplementedError
 
     def wait_for_devices(self) -> None:
-        """Wait until the devices have done what they were asked."""
+        """Wait until the devices are idle."""
         raise NotImplementedError
 
     def discard(self) -> None:
-        """Stop the profiler if it runs, and throw away what was recorded."""
+        """Stop the profiler if it runs, and discard the recording."""
         raise NotImplementedError
 
     def strength(self) -> int:
-        """How sure it is that the program works with this framework: the surer of two records."""
+        """How certain it is that the program uses this framework; of two recorders, the more certain one records."""
         return 0
 
     def remark(self) -> str:
-        """What is to be said about the profile when it is complete."""
+        """A note about the complete profile."""
         return ""
 
     def begin(self, settled: bool = False) -> None:
-        """Start the profiler, once; ``settled`` has the devices end first what they are at, so that it is not in the profile."""
+        """Start the profiler, once; with ``settled``, first wait for the devices, so that earlier work is not in the profile."""
         if os.getpid() != self.process:
             return
         with self.lock:
-            if self.state != "waiting" or self.own_profile or not self._has_turn():
+            if self.state != "waiting" or self.own_profile or not self._is_main_framework():
                 return
             self.state = "starting"
             try:
                 if settled:
                     self.wait_for_devices()
                 self.start()
-            except Exception as error:  # a profile of the program's own is under way, or there is no profiler
+            except Exception as error:  # the program is taking its own profile, or there is no profiler
                 self.finish("failed", f"the profiler did not start: {error}")
                 return
             self.state, self.began_s, self.recorded = "recording", time.monotonic(), 0
@@ -109,11 +109,11 @@ class Recorder:
             later(self.duration_s, lambda: self.time_is_up() if self.began_s == began else None)
 
     def time_is_up(self) -> None:
-        """The profile has lasted as long as it was asked to; called on a thread of its own."""
+        """Called by a timer thread when the requested duration is over."""
         self.end(settled=False)
 
     def begin_warm(self, why: str) -> None:
-        """Start the profiler now that the program has warmed up, and say why now."""
+        """Start the profiler after the warm-up, with a note on why now."""
         if self.state != "waiting":
             return
         self.begin(settled=True)
@@ -123,11 +123,11 @@ class Recorder:
             self.tell()
 
     def end(self, note: str = "", settled: bool = True) -> None:
-        """Stop the profiler, once; ``settled`` waits until all that the devices were asked for is in the profile.
+        """Stop the profiler, once; with ``settled``, first wait for the devices, so that all launched work is in the profile.
 
-        At a time of the clock there is nothing to wait for: the program goes on.
+        When a time limit ends the profile there is no wait, because the program continues.
         """
-        if os.getpid() != self.process:  # a fork of it
+        if os.getpid() != self.process:  # in a forked child
             return
         with self.lock:
             if self.state == "waiting":
@@ -145,7 +145,7 @@ class Recorder:
                 self.finish("done", note or self.remark())
 
     def restart(self, even_if_done: bool = False) -> bool:
-        """Throw away what was recorded, and wait again; whether that could be."""
+        """Discard the recording and wait again. Returns whether that was possible."""
         with self.lock:
             if not (self.state == "recording" or (even_if_done and self.state == "done")) or self.restarts >= RESTARTS:
                 return False
@@ -159,8 +159,8 @@ class Recorder:
             self.tell()
             return True
 
-    def _has_turn(self) -> bool:
-        """Whether no other framework is surer to be the one that the program works with."""
+    def _is_main_framework(self) -> bool:
+        """Whether no other armed recorder is more certain that its framework is the one in use."""
         others = [one for one in _ARMED if one is not self and one.process == self.process and one.state in ("recording", "done")]
         if any(one.strength() >= self.strength() for one in others):
             return False
@@ -169,7 +169,7 @@ class Recorder:
         return True
 
     def finish(self, state: str, note: str) -> None:
-        """Report how the recording ended; nothing more is recorded."""
+        """Report the result of the recording; nothing more is recorded."""
         self.state = state
         if note:
             self.notes.append(note)
@@ -188,7 +188,7 @@ class Recorder:
         }
 
     def tell(self) -> None:
-        """Write a message for the parent process, whole or not at all."""
+        """Write a message for the parent process, atomically."""
         os.makedirs(self.folder, exist_ok=True)
         draft = os.path.join(self.folder, "draft")
         with open(draft, "w", encoding="utf-8") as file:
@@ -198,12 +198,12 @@ class Recorder:
 
 def later(seconds: float, act: Any) -> None:
     timer = threading.Timer(seconds, act)
-    timer.daemon = True  # the program does not wait for it
+    timer.daemon = True  # so that the program can exit
     timer.start()
 
 
 def _watch_exits(recorder: Recorder) -> None:
-    """Be asked when the process ends: by itself, without its exit handlers, or told to stop."""
+    """Call the recorder when the process ends: normally, without exit handlers (os._exit), or by a signal."""
     _ARMED.append(recorder)
     atexit.register(recorder.end)
     if len(_ARMED) > 1:

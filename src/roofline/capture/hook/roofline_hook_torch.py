@@ -1,8 +1,8 @@
-"""A profile of the PyTorch program in this process, taken without the program's help.
+"""Records a profile of the PyTorch program in this process, without changes to the program.
 
 A step ends with each step of the optimizer; without one, with each call of the outermost module, else each replay of a CUDA graph, else
-each outermost `record_function`. The first step loads kernels and makes the optimizer's state; recording begins after the next that did
-not compile, and each step in it is annotated as ``ProfilerStep#N``. Captures of CUDA graphs before that are recorded by themselves.
+each outermost `record_function`. The first step loads kernels and creates the optimizer's state; recording begins after the next step
+without compilation, and each recorded step is annotated as ``ProfilerStep#N``. Earlier captures of CUDA graphs are recorded separately.
 """
 
 import contextlib
@@ -12,27 +12,27 @@ import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-_BESIDE = f"{__package__}." if __package__ else ""
+_PACKAGE = f"{__package__}." if __package__ else ""
 if TYPE_CHECKING:
     from .roofline_hook_recorder import OWN_PROFILE, PATIENCE, Recorder, later
     from .roofline_hook_torch_graphs import GraphCaptures
     from .roofline_hook_torch_profiler import Profiler
     from .roofline_hook_torch_steps import Steps
 else:
-    _recorder = import_module(f"{_BESIDE}roofline_hook_recorder")
+    _recorder = import_module(f"{_PACKAGE}roofline_hook_recorder")
     OWN_PROFILE, PATIENCE, Recorder, later = _recorder.OWN_PROFILE, _recorder.PATIENCE, _recorder.Recorder, _recorder.later
-    GraphCaptures = import_module(f"{_BESIDE}roofline_hook_torch_graphs").GraphCaptures
-    Profiler = import_module(f"{_BESIDE}roofline_hook_torch_profiler").Profiler
-    Steps = import_module(f"{_BESIDE}roofline_hook_torch_steps").Steps
+    GraphCaptures = import_module(f"{_PACKAGE}roofline_hook_torch_graphs").GraphCaptures
+    Profiler = import_module(f"{_PACKAGE}roofline_hook_torch_profiler").Profiler
+    Steps = import_module(f"{_PACKAGE}roofline_hook_torch_steps").Steps
 
-STEPS = 10  # recorded if nothing else is asked for: the profiler keeps all events in memory until it stops
+STEPS = 10  # recorded by default: the profiler keeps all events in memory until it stops
 TRACE = "trace.json"
 # PyTorch reads these when it is imported: bytes and FLOP of the kernels that Inductor generates, and no messages of the profiler.
 VARIABLES = {"TORCHINDUCTOR_BENCHMARK_KERNEL": "1", "KINETO_LOG_LEVEL": "6"}
-WARM_UP = 20  # steps, recorded or not, after which the capture of a graph may still show that they were to warm up
-MEASURED = 8  # steps before recording whose time is taken
-UNRECORDED = "roofline_step_s"  # in the trace: how long a step took the host before, how long with its work, and of how many steps
-SLOWER = 1.25  # steps that take this much longer while they are recorded are worth a word
+WARM_UP = 20  # if a graph is captured within this many steps, recorded or not, they were warm-up
+MEASURED = 8  # steps before recording that are timed
+UNRECORDED = "roofline_step_s"  # in the trace: host time and whole time of a step before recording, and the number of steps
+SLOWER = 1.25  # if recorded steps are slower than others by this factor, a note says so
 
 
 class TorchRecorder(Recorder):
@@ -44,15 +44,15 @@ class TorchRecorder(Recorder):
         super().__init__(folder, **settings)
         bounded = self.duration_s is not None or self.from_start
         self.most = self.steps if self.steps is not None else None if bounded else STEPS
-        self.kind, self.what = -1, ""  # of the steps that were seen: how sure it is that they are steps, and what they are steps of
-        self.compilations, self.captures = 0, 0  # when the last step ended
-        self.step: Any = None  # the annotation of the step that is being recorded
-        self.unfinished = ""  # the name of the one that was open when recording ended
-        self.step_began_s, self.step_s = 0.0, 0.0  # of the last step, and how long steps took that were not recorded
-        self.ended_s: list[float] = []  # when steps ended that were not recorded, since the last that compiled
-        self.least_s = 0.0  # how long such steps took the host
-        self.first_s = 0.0  # when the first that was recorded ended
-        self.due, self.late = False, False  # whether the delay is over, and the time to record
+        self.kind, self.what = -1, ""  # kind of the detected steps (how certain it is that they are steps), and its description
+        self.compilations, self.captures = 0, 0  # counts at the end of the last step
+        self.step: Any = None  # the annotation of the step being recorded
+        self.unfinished = ""  # the name of the annotation that was open when recording ended
+        self.step_began_s, self.step_s = 0.0, 0.0  # start of the last step, and duration of unrecorded steps
+        self.ended_s: list[float] = []  # end times of unrecorded steps since the last one that compiled
+        self.least_s = 0.0  # host time of such steps
+        self.first_s = 0.0  # when the first recorded step ended
+        self.due, self.late = False, False  # whether the delay is over, and the duration
         self.profiler: Any = None
         self.torch: Any = None
         self.graphs: Any = None
@@ -100,8 +100,8 @@ class TorchRecorder(Recorder):
         return {**super().said(), "unfinished": self.unfinished, "rank": int(rank) if rank.isdecimal() else None}
 
     def remark(self) -> str:
-        """A word about how much slower the program was while it was recorded."""
-        if self.recorded < 2 or not self.step_s:  # the first one waits for the profiler to start
+        """A note about how much slower the program was while it was recorded."""
+        if self.recorded < 2 or not self.step_s:  # the first one includes the start of the profiler
             return ""
         recorded_s = (self.step_began_s - self.first_s) / (self.recorded - 1)
         if recorded_s < SLOWER * self.step_s:
@@ -110,7 +110,7 @@ class TorchRecorder(Recorder):
         return f"a step took {_shown(recorded_s)} while it was recorded, {_shown(self.step_s)} before: the host is slower{less}"
 
     def activity(self) -> None:
-        """The program begins to do something with PyTorch."""
+        """Called when the program first uses PyTorch."""
         if self.ran or os.getpid() != self.process:
             return
         self.ran = True
@@ -123,10 +123,10 @@ class TorchRecorder(Recorder):
         self.due = True
 
     def time_is_up(self) -> None:
-        self.late = True  # the thread that began the profile has to end it
+        self.late = True  # the thread that started the profile must stop it
 
     def boundary(self, kind: int, what: str, anew: bool = False) -> None:
-        """A step ended; ``anew`` if it is of something else than those before, and surer to be what the program is about."""
+        """Called at the end of a step; ``anew`` if it is of another, more certain kind than those before."""
         if os.getpid() != self.process or kind < self.kind or self.own_profile:
             return
         if self.graphs.capturing:
@@ -151,7 +151,7 @@ class TorchRecorder(Recorder):
             self._decide(compiled)
 
     def _measure(self) -> None:
-        """Take the time of the last steps, with what the devices still have to do for them."""
+        """Measure the time of the last steps, including their remaining device work."""
         wait_for_devices(self.torch)
         count = len(self.ended_s) - 1
         if count > 0:
@@ -172,7 +172,7 @@ class TorchRecorder(Recorder):
         self.step_began_s = time.monotonic()
 
     def _found(self, kind: int, what: str) -> None:
-        """Steps are of another kind than it seemed: what was recorded of the others was preparation."""
+        """A more certain kind of step was found: the recording so far was preparation."""
         if not self.from_start:
             if self.kind >= 0:
                 self.restart(even_if_done=True)
@@ -180,25 +180,25 @@ class TorchRecorder(Recorder):
         self.kind, self.what = kind, what
 
     def captured(self) -> None:
-        """The program captures a CUDA graph: what it did until then was to warm up, and it will work by replays."""
+        """Called when the program captures a CUDA graph: the steps before were warm-up, and later steps are replays."""
         if self.warming:
             self.restart(even_if_done=self.seen <= WARM_UP)
             if self.state == "waiting":
                 self.kind, self.seen, self.ended_s = -1, 0, []
 
     def steps_are_captured(self) -> None:
-        """The program's steps are in a graph that was captured: from now on it is replays that are steps."""
+        """Called when steps ended inside a captured graph: from now on replays are steps."""
         self.kind = -1
 
     def _compiled(self) -> bool:
-        """Whether anything was compiled or captured since this was last asked."""
+        """Whether anything was compiled or captured since the last call."""
         before = self.compilations, self.captures
         metrics = getattr(sys.modules.get("torch._dynamo.utils"), "compilation_time_metrics", {})
         self.compilations, self.captures = sum(map(len, metrics.values())), self.graphs.count
         return before != (self.compilations, self.captures)
 
     def _annotate(self) -> None:
-        if self.kind >= 0 or self.from_start:  # else it is not known what a step is
+        if self.kind >= 0 or self.from_start:  # otherwise the kind of step is not known yet
             self.step = self.torch.profiler.record_function(f"ProfilerStep#{self.seen}")
             self.step.__enter__()
 
@@ -210,7 +210,7 @@ class TorchRecorder(Recorder):
     def _others_begin(self) -> None:
         self.own_profile = True
         self.own_profiles += 1
-        if self.recorded or not self.restart():  # without a step there is nothing to keep
+        if self.recorded or not self.restart():  # without a step there is nothing to save
             self.end(OWN_PROFILE)
         if self.state == "waiting":
             self.notes = ["the program takes its own profile; only steps outside of it are recorded"]
@@ -219,7 +219,7 @@ class TorchRecorder(Recorder):
         self.own_profile = False
 
     def _watch_devices(self) -> None:
-        """What is recorded from the start begins when the program first uses a GPU; without any, now."""
+        """With ``from_start``, begin when the program first uses a GPU; without a GPU, now."""
         version = self.torch.version
         if not (version.cuda or getattr(version, "hip", None)):
             self.activity()
@@ -238,7 +238,7 @@ class TorchRecorder(Recorder):
 
 
 def wait_for_devices(torch: Any) -> None:
-    """Wait until the devices that this process uses have done what they were asked; what failed there is for the program to find."""
+    """Wait until the devices of this process are idle; errors on them are raised in the program itself."""
     for name in ("cuda", "xpu"):
         with contextlib.suppress(Exception):
             devices = getattr(torch, name)

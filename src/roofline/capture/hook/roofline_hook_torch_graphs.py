@@ -1,14 +1,15 @@
-"""Captures of CUDA graphs: the events of a replay say nothing of ops and shapes, those of the capture do.
+"""Captures of CUDA graphs: the events of a replay have no ops and shapes, those of the capture do.
 
-Programs capture while they warm up, before the recording. So each capture is a small profile of its own, in a folder beside the trace.
+Programs capture during warm-up, before the recording. So each capture is recorded as a small separate profile, in a folder next to the
+trace.
 """
 
 import contextlib
 import os
 from typing import Any
 
-FOLDER = "capture_traces"  # where the reader of traces looks for them
-MOST = 64  # captures that are recorded: servers capture a graph for each size of a batch
+FOLDER = "capture_traces"  # read by sources/torch_trace
+MOST = 64  # most captures recorded: servers capture a graph for each batch size
 
 
 class GraphCaptures:
@@ -17,7 +18,7 @@ class GraphCaptures:
     def __init__(self, torch: Any, recorder: Any) -> None:
         self.recorder = recorder
         self.count, self.depth, self.recording = 0, 0, False
-        self.steps = False  # whether steps of the program ended in the capture
+        self.steps = False  # whether steps of the program ended during the capture
         kind = getattr(torch.cuda, "CUDAGraph", None)
         if kind is None:
             return
@@ -41,7 +42,7 @@ class GraphCaptures:
 
     @property
     def capturing(self) -> bool:
-        """Whether a capture is under way: a device that is waited for then ends it with an error."""
+        """Whether a capture is in progress: waiting for the device would make it fail."""
         return self.depth > 0
 
     def _begin(self) -> None:
@@ -54,8 +55,8 @@ class GraphCaptures:
         self.count += 1
         self.steps = False
         if recorder.state == "waiting" and not recorder.own_profile and self.count <= MOST:
-            with contextlib.suppress(Exception):  # the graph matters more than its record
-                recorder.profiler.start(own_thread=True)  # a graph of a backward pass is captured on the thread of that
+            with contextlib.suppress(Exception):  # a failure here must not break the capture itself
+                recorder.profiler.start(own_thread=True)  # the graph of a backward pass is captured on that pass's thread
                 self.recording = True
 
     def _end(self) -> None:

@@ -1,4 +1,4 @@
-"""PyTorch's profiler with everything on that says what an op costs: shapes, memory, and Python calls for modules and lines."""
+"""PyTorch's profiler with all options needed for costs: shapes, memory, and Python calls for modules and source lines."""
 
 import contextlib
 import json
@@ -9,31 +9,31 @@ from typing import Any
 
 
 class Profiler:
-    """One profile at a time, and notice of those that the program takes itself."""
+    """One profile at a time, and notification of profiles that the program takes itself."""
 
     def __init__(self, torch: Any, stacks: bool) -> None:
         self.torch, self.stacks = torch, stacks
         self.profile: Any = None
-        self.starting = False  # a profile of ours, not of the program
+        self.starting = False  # while starting our profile, not the program's
 
     def start(self, *, own_thread: bool = False) -> None:
-        """Start a profile; with ``own_thread`` of this thread and its backward passes alone."""
-        # CUDA graphs do not survive a profiler that lets go of the device and takes hold of it again; PyTorch sets the same for Inductor.
+        """Start a profile; with ``own_thread``, only of this thread and its backward passes."""
+        # CUDA graphs break when CUPTI is detached and attached again; PyTorch sets the same for Inductor.
         os.environ.setdefault("TEARDOWN_CUPTI", "0")
         os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")
         profile = self.torch.profiler.profile(**options(self.torch, self.stacks, own_thread))
         self.starting = True
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that events of an earlier cycle are gone, of which there is none
+                warnings.simplefilter("ignore")  # a warning about events of an earlier cycle, which does not exist here
                 profile.start()
         finally:
             self.starting = False
         self.profile = profile
 
     def note(self, name: str, value: Any) -> None:
-        """Write a value into the head of the trace."""
-        with contextlib.suppress(Exception):  # an older version without it
+        """Write a value to the trace's metadata."""
+        with contextlib.suppress(Exception):  # not available in older versions
             self.profile.add_metadata_json(name, json.dumps(value))
 
     def stop(self, path: "str | None") -> None:
@@ -69,13 +69,14 @@ class Profiler:
 
 
 def options(torch: Any, stacks: bool = True, own_thread: bool = False) -> "dict[str, Any]":
-    """The options of torch.profiler.profile that lose nothing.
+    """The options of torch.profiler.profile that record everything.
 
-    A profile is of the thread that starts it and of its backward passes; only that thread can end it. One of all threads lacks the
-    arguments of Inductor's kernels (PyTorch 2.11), so it is for programs whose steps run on other threads than the one they end on.
+    A profile covers the thread that starts it and its backward passes; only that thread can stop it. A profile of all threads lacks the
+    arguments of Inductor's kernels (PyTorch 2.11), so it is used only for programs whose steps run on other threads than the one they end
+    on.
     """
     asked: dict[str, Any] = {"record_shapes": True, "profile_memory": True, "with_stack": stacks}
     if not own_thread and threading.current_thread() is not threading.main_thread():
-        with contextlib.suppress(Exception):  # an older version without it
+        with contextlib.suppress(Exception):  # not available in older versions
             asked["experimental_config"] = torch.profiler._ExperimentalConfig(profile_all_threads=True)
     return asked

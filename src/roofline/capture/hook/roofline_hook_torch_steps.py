@@ -1,6 +1,7 @@
-"""The steps of a PyTorch program, seen from outside: steps of optimizers, calls of modules, replays of graphs, annotations.
+"""Detects the steps of a PyTorch program: steps of optimizers, calls of modules, replays of graphs, annotations.
 
-Compiled code is traced through some of this: where `torch.compiler.is_compiling`, nothing of it is left in what is compiled.
+Some of these wrappers are traced by the compiler: under `torch.compiler.is_compiling` they do nothing, so compiled code does not contain
+them.
 """
 
 import functools
@@ -9,23 +10,23 @@ import threading
 import weakref
 from typing import Any
 
-OTHER, REPLAY, MODULE, OPTIMIZER = range(4)  # the surer that these are the program's steps, the later
-LOST = 3  # steps of other optimizers without one of the first, after which that one is not what steps are counted by
-_NO_STEPS = re.compile(r"ProfilerStep|Optimizer\.|enumerate\(DataLoader\)")  # annotations of PyTorch's own
+OTHER, REPLAY, MODULE, OPTIMIZER = range(4)  # kinds of steps, in increasing order of certainty
+LOST = 3  # steps of other optimizers in a row, after which the first optimizer no longer defines the steps
+_NO_STEPS = re.compile(r"ProfilerStep|Optimizer\.|enumerate\(DataLoader\)")  # annotations made by PyTorch itself
 
 
 class Steps:
-    """Tells a recorder where steps end."""
+    """Reports the end of each step to a recorder."""
 
     def __init__(self, torch: Any, recorder: Any) -> None:
         self.torch, self.recorder = torch, recorder
-        self.inside = threading.local()  # of each thread: whether it is in a module, and in which annotations
-        self.sizes: Any = weakref.WeakKeyDictionary()  # elements of the parameters of modules
-        self.main: Any = None  # a weak reference to the module with most parameters so far
+        self.inside = threading.local()  # per thread: whether it is inside a module, and in which annotations
+        self.sizes: Any = weakref.WeakKeyDictionary()  # number of parameters of modules
+        self.main: Any = None  # weak reference to the module with the most parameters so far
         self.main_size = -1
-        self.optimizer: Any = None  # likewise, to the optimizer that was first
+        self.optimizer: Any = None  # weak reference to the first optimizer
         self.others = 0  # steps of other optimizers since
-        self.annotation = ""  # what the names of the annotations that are steps have in common
+        self.annotation = ""  # common part of the names of the annotations that are steps
 
     def watch(self) -> None:
         self._watch_optimizers()
@@ -34,7 +35,7 @@ class Steps:
         self._watch_replays()
 
     def _watch_optimizers(self) -> None:
-        """PyTorch has hooks after steps, but calls them inside of its annotation of the step, which would end in the next one."""
+        """PyTorch has post-step hooks, but calls them inside its annotation of the step, which would then end in the next step."""
         kind, compiling = self.torch.optim.Optimizer, self.torch.compiler.is_compiling
         wrapped = kind.profile_hook_step
 
@@ -56,7 +57,7 @@ class Steps:
         kind.profile_hook_step = staticmethod(profile_hook_step)
 
     def _optimizer_stepped(self, optimizer: Any) -> None:
-        """With several optimizers a step ends with that of one of them."""
+        """With several optimizers, only one of them defines the steps."""
         first = self.optimizer() if self.optimizer else None
         if first is None or self.others >= LOST:
             self.optimizer, first = weakref.ref(optimizer), optimizer
@@ -68,7 +69,7 @@ class Steps:
         kind, tracing = self.torch.nn.Module, self._is_tracing
         steps, inside, call, compiling = self, self.inside, kind.__call__, self.torch.compiler.is_compiling
 
-        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # the profiler knows the module by this name of the argument
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # the profiler finds the module by the argument's name, self
             if compiling() or getattr(inside, "module", False) or tracing():
                 return call(self, *args, **kwargs)
             steps.recorder.activity()
@@ -83,12 +84,12 @@ class Steps:
         kind.__call__ = __call__
 
     def _is_tracing(self) -> bool:
-        """Whether what runs is not for its result: TorchScript, export or a counter look at each op, and would see annotations too."""
+        """Whether the code is only being traced: TorchScript, export or a FLOP counter inspect each op, and would see annotations too."""
         core = self.torch._C
         return core._get_tracing_state() is not None or core._len_torch_dispatch_stack() > 0
 
     def _module_called(self, module: Any) -> None:
-        """Of several modules, the one with most parameters is what steps are calls of: others are transforms, losses, parts."""
+        """Steps are calls of the module with the most parameters; others are transforms, losses, parts."""
         size = self._size(module)
         main = self.main() if self.main else None
         anew = size > self.main_size
@@ -132,7 +133,7 @@ class Steps:
         kind.__enter__, kind.__exit__, self.torch.jit.script = entered, left, scripted
 
     def _annotation_left(self, name: str) -> None:
-        """Of annotations with several names, the first name is what steps are counted by."""
+        """Of annotations with several names, the first name defines the steps."""
         family = re.sub(r"\d+", "", name)
         self.annotation = self.annotation or family
         if family == self.annotation:

@@ -1,7 +1,7 @@
-"""Imported by every Python that `roofline capture` starts: watch for JAX, then run the sitecustomize that this one hides.
+"""Imported by every Python process that `roofline capture` starts: installs the hook, then runs the sitecustomize that this one shadows.
 
-Python imports the first module of this name on its path at start. `PYTHONPATH` puts this folder first; it takes itself off the path
-again, so that the program sees the path it would have had.
+Python imports the first module of this name on its path at startup. `PYTHONPATH` puts this folder first; the module removes it again, so
+that the program has its original path.
 """
 
 import contextlib
@@ -13,12 +13,12 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def _start() -> None:
-    with contextlib.suppress(Exception):  # whatever goes wrong here, the program itself has to run
+    with contextlib.suppress(Exception):  # the program must run even if the hook fails
         import_module("roofline_hook").watch()
 
 
 def _give_way() -> None:
-    """Leave the path, and import the environment's own sitecustomize, if it has one."""
+    """Remove this folder from the path, and import the environment's own sitecustomize, if it has one."""
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != _HERE]
     me = sys.modules.pop("sitecustomize", None)
     try:
