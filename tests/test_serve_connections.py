@@ -124,5 +124,5 @@ def test_the_limit_on_open_files_is_raised(monkeypatch: pytest.MonkeyPatch) -> N
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 1024))
     monkeypatch.setattr(resource, "setrlimit", lambda which, both: asked.append(both))
-    assert connections._room_for_connections() == 1024 - connections.SPARE
+    assert connections._most_connections() == 1024 - connections.SPARE
     assert asked == [(1024, 1024)]

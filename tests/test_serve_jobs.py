@@ -73,7 +73,7 @@ def test_a_reader_that_cannot_start_is_an_error_too() -> None:
 
 
 def test_closing_ends_what_is_being_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "TURN_S", 600.0)
+    monkeypatch.setattr(workers, "SLICE_S", 600.0)
     jobs = Jobs(talking("print('progress 0.5', file=sys.stderr, flush=True)\nimport time\ntime.sleep(600)"))
     running = jobs.report(a_run("a"))
     until(lambda: running.progress == 0.5, "being read")
@@ -132,7 +132,7 @@ def _grouped(rows: list[tuple[int, int]]) -> dict[int, int]:
 
 
 def test_a_job_is_cancelled_whether_it_has_begun_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "TURN_S", 600.0)
+    monkeypatch.setattr(workers, "SLICE_S", 600.0)
     jobs = Jobs(talking(SLEEP))
     running = jobs.report(a_run("a"))
     until(lambda: running.progress == 0.5, "being read")
@@ -146,7 +146,7 @@ def test_a_job_is_cancelled_whether_it_has_begun_or_not(monkeypatch: pytest.Monk
 
 def test_a_job_is_dropped_when_its_file_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "CHECK_EVERY_S", 0.05)
-    monkeypatch.setattr(workers, "TURN_S", 600.0)
+    monkeypatch.setattr(workers, "SLICE_S", 600.0)
     files = [tmp_path / name for name in "ab"]
     for file in files:
         file.touch()
@@ -198,7 +198,7 @@ def test_a_failure_is_kept_until_it_is_to_be_tried_again() -> None:
 @pytest.mark.parametrize("bad", [1, 3])
 def test_slow_files_never_block_the_next(monkeypatch: pytest.MonkeyPatch, bad: int) -> None:
     # With one worker; the slow ones never end by themselves, and sleep.
-    monkeypatch.setattr(workers, "TURN_S", 0.1)
+    monkeypatch.setattr(workers, "SLICE_S", 0.1)
     monkeypatch.setattr(workers, "ASLEEP", 8.0)
     monkeypatch.setattr(workers, "TICK_S", 0.01)
     jobs = Jobs(talking(BAD_SLEEPS))
@@ -212,7 +212,7 @@ def test_slow_files_never_block_the_next(monkeypatch: pytest.MonkeyPatch, bad: i
 
 def test_of_new_files_the_smallest_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # With one worker, the places for a slow and a new job are taken when the others are asked for.
-    monkeypatch.setattr(workers, "TURN_S", 0.1)
+    monkeypatch.setattr(workers, "SLICE_S", 0.1)
     monkeypatch.setattr(workers, "ASLEEP", 8.0)
     monkeypatch.setattr(workers, "TICK_S", 0.01)
     log = tmp_path / "begun"
@@ -230,15 +230,15 @@ def test_of_new_files_the_smallest_comes_first(tmp_path: Path, monkeypatch: pyte
 
 def test_a_turn_is_processor_time_where_the_system_tells_it() -> None:
     job = Job(key="a", since=100.0, processor_s=0.1)
-    assert not job.has_had_its_turn(102.0)  # which was kept waiting by others
+    assert not job.has_used_its_slice(102.0)  # which was kept waiting by others
     job.processor_s = 0.6
-    assert job.has_had_its_turn(102.0)
-    job.turns = 1
-    assert not job.has_had_its_turn(102.0)  # one that was stopped has a turn four times as long
-    job.turns, job.processor_s = 0, 0.0
-    assert job.has_had_its_turn(111.0)  # it may sleep
+    assert job.has_used_its_slice(102.0)
+    job.times_stopped = 1
+    assert not job.has_used_its_slice(102.0)  # one that was stopped has a turn four times as long
+    job.times_stopped, job.processor_s = 0, 0.0
+    assert job.has_used_its_slice(111.0)  # it may sleep
     job.processor_s = None
-    assert job.has_had_its_turn(100.6)
+    assert job.has_used_its_slice(100.6)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells it")
@@ -259,30 +259,30 @@ def test_processor_time_is_that_of_a_process_and_of_those_it_started() -> None:
 
 
 def test_a_slow_job_goes_on_beside_new_ones_and_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "TURN_S", 0.1)
+    monkeypatch.setattr(workers, "SLICE_S", 0.1)
     jobs = Jobs(talking(BAD_SLEEPS))
     slow = jobs.report(a_run("bad"))
     until(lambda: slow.slow, "taken for slow")
     for number in range(3):
         assert jobs.report(a_run(f"good{number}")).outcome.result(30).body == b"fine\n"
-    assert slow.turns == 0  # it was never stopped
+    assert slow.times_stopped == 0  # it was never stopped
     assert slow.process is not None
     assert os.getpriority(os.PRIO_PROCESS, slow.process.pid) == workers.LOWEST_PRIORITY
     jobs.close()
 
 
 def test_slow_jobs_that_nobody_waits_for_are_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "TURN_S", 0.05)
+    monkeypatch.setattr(workers, "SLICE_S", 0.05)
     jobs = Jobs(talking("import time\ntime.sleep(1)\nprint('fine')"))
     both = [jobs.report(a_run(name)) for name in "ab"]
     assert [job.outcome.result(60).body for job in both] == [b"fine\n"] * 2
-    assert [job.turns for job in both] == [0, 0]
+    assert [job.times_stopped for job in both] == [0, 0]
     jobs.close()
 
 
 def test_a_job_that_made_room_begins_again_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Three that need half a second each, a turn of 0.1 s and one worker: turns of 0.1, 0.4 and 1.6 s are enough for all.
-    monkeypatch.setattr(workers, "TURN_S", 0.1)
+    monkeypatch.setattr(workers, "SLICE_S", 0.1)
     jobs = Jobs(talking("import time\ntime.sleep(0.5)\nprint('fine')"))
     made = [jobs.report(a_run(name)) for name in "abc"]
     assert [job.outcome.result(60).body for job in made] == [b"fine\n"] * 3

@@ -1,13 +1,13 @@
-"""The live server: the same page for every run below some folders, on this machine and for this machine only.
+"""The live server: a page for every run below some folders, reachable from this machine only.
 
     /                    the runs                      /index.json
     /run/ID              the page of one               /run/ID.json           the report, byte for byte
     /compare/A/B         two on one chart              /compare/A/B.json      what `roofline compare --json` writes
-    /run/ID/state.json   how far the reading is        /events/…              server-sent events: load the page again
-    /run/ID/cancel       (POST) stop reading it        /run/ID/retry          (POST) forget that it failed
+    /run/ID/state.json   the progress of reading       /events/…              server-sent events: reload the page
+    /run/ID/cancel       (POST) cancel reading         /run/ID/retry          (POST) clear a failure
 
-Ids are digests that only the list of runs can turn into paths. Reading and analyzing happens in processes of their own (`jobs`), so the
-loop here only hands out bytes.
+Ids are digests that only the list of runs can map to paths. Runs are read and analyzed in separate processes (`jobs`), so the event loop
+here only sends bytes.
 """
 
 import asyncio
@@ -38,23 +38,23 @@ from .pages import assets, error_page, index_page, tag_of, waiting_page
 from .workers import Job, Limits
 
 INDEX_SCHEMA = "roofline.index/1"
-LOOK_EVERY_S = 1.0
-REST = 5  # times as long as a look took, before the next: one at very many files must not be all that the machine does
-PATIENCE_S = 0.5  # a page waits so long for its report before it shows how far the reading is
-RETRY_MS = 1500  # browsers ask for events again after this time
+SCAN_EVERY_S = 1.0
+REST = 5  # pause before the next scan, in durations of the last one: scanning very many files must not occupy the machine
+PATIENCE_S = 0.5  # a page waits this long for its report before it shows the progress
+RETRY_MS = 1500  # browsers reconnect for events after this time
 NANOSECOND = parse("1 ns", "s")
 _ID = re.compile(r"[0-9a-f]{16}\Z")
 
 
 class Site:
-    """The pages of one server: what it found, what it knows of it, and the answers to requests."""
+    """The pages of one server: the list of runs, their reports, and the answers to requests."""
 
     def __init__(self, finder: RunFinder, jobs: Jobs) -> None:
         self._finder, self._jobs = finder, jobs
         self._title = ", ".join(root.name or str(root) for root in finder.roots[:3]) + (" …" if len(finder.roots) > 3 else "")
         self._listing: Listing | None = None
         self._by_id: dict[str, Run] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._scanning: asyncio.Task[None] | None = None
         self._look_at = 0.0
         self._index: tuple[Listing, int, bytes] | None = None
 
@@ -134,7 +134,7 @@ class Site:
             if job.error is not None:
                 return _answer(request, job)
         both = self._comparison(*await self._pair(request), jobs)
-        assert both is not None  # both reports are there
+        assert both is not None  # both reports are ready
         await _settle(both)
         return _answer(request, both)
 
@@ -143,7 +143,7 @@ class Site:
         jobs = (self._jobs.known(before.version), self._jobs.known(after.version))
         states = [_state(job) for job in (*jobs, self._jobs.known(_both(before, after)))]
         words = [str(state["state"]) for state in states[:2]]
-        # Reports that are there leave the comparison itself, which begins when the page is asked for.
+        # If both reports are ready, only the comparison remains, which begins when the page is requested.
         word = next((word for word in ("failed", "listed", "waiting", "reading") if word in words), str(states[2]["state"]))
         error = next((state["error"] for state in states if state["error"] is not None), None)
         return _json(request, to_json({"state": word, "progress": _shared_progress(jobs), "error": error}))
@@ -153,9 +153,9 @@ class Site:
         return self._act(request, before.version, after.version, _both(before, after))
 
     async def events(self, request: Request) -> Response:
-        """One message when what the address names is no longer at the version it gives, else none; browsers ask again by themselves.
+        """One message if the run is no longer at the version in the address, else none; browsers reconnect by themselves.
 
-        The stream ends at once: one kept open for every page would use up the few connections a browser makes to a server.
+        The stream ends at once: an open stream per page would use up the few connections that a browser makes to a server.
         """
         await self._runs()
         ids = request.path_params["ids"].split("/")
@@ -174,22 +174,22 @@ class Site:
         return _tagged(request, icon.body, icon.type, icon.tag)
 
     async def error(self, request: Request, error: Exception) -> Response:
-        """Anything that is not there, as a page or as JSON like what was asked for."""
+        """The answer to an unknown address, as a page or as JSON like the request."""
         status, words = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "internal error of the server")
         if request.url.path.endswith(".json"):
             return _json(request, to_json({"error": words}), status=status)
         return HTMLResponse(error_page("roofline", words), status_code=status)
 
     async def _runs(self) -> Listing:
-        """The runs of the last look; a new look begins when that is some time ago, and only the first one is waited for."""
-        if self._looking is None and time.monotonic() >= self._look_at:
-            self._looking = asyncio.create_task(self._look())
-        if self._listing is None and self._looking is not None:
-            await self._looking
+        """The runs of the last scan; a new scan begins if that is some time ago, and only the very first one is waited for."""
+        if self._scanning is None and time.monotonic() >= self._look_at:
+            self._scanning = asyncio.create_task(self._scan())
+        if self._listing is None and self._scanning is not None:
+            await self._scanning
         assert self._listing is not None
         return self._listing
 
-    async def _look(self) -> None:
+    async def _scan(self) -> None:
         began = time.monotonic()
         try:
             listing = await run_in_threadpool(self._finder.find)
@@ -198,20 +198,20 @@ class Site:
                 self._by_id = {run.id: run for run in listing.runs}
         finally:
             now = time.monotonic()
-            self._look_at = now + max(LOOK_EVERY_S, REST * (now - began))
-            self._looking = None
+            self._look_at = now + max(SCAN_EVERY_S, REST * (now - began))
+            self._scanning = None
 
     def _known(self, id: str) -> Run | None:
         found = self._by_id.get(id)
         return self._finder.refreshed(found) if found else None
 
     async def _run(self, id: str) -> Run:
-        """The run with this id, as its files stand at this moment."""
+        """The run with this id, with the current state of its files."""
         if not _ID.match(id):
             raise HTTPException(404, "no such run")
         await self._runs()
-        if id not in self._by_id and self._looking is not None:
-            await asyncio.wait({self._looking})  # it may have come a moment ago
+        if id not in self._by_id and self._scanning is not None:
+            await asyncio.wait({self._scanning})  # the run may be new
         if id not in self._by_id:
             raise HTTPException(404, "no such run; reload the list of runs")
         run = self._known(id)
@@ -220,7 +220,7 @@ class Site:
         return run
 
     async def _settled(self, id: str) -> Job:
-        """The job about a run once it has an outcome; when the file changed meanwhile, the one about its new content."""
+        """The job of a run once it has an outcome; if the file changed meanwhile, the job of its new content."""
         while True:
             job = self._jobs.report(await self._run(id))
             await _settle(job)
@@ -228,7 +228,7 @@ class Site:
                 return job
 
     def _act(self, request: Request, *keys: str) -> Response:
-        """Stop some jobs, or forget that they failed."""
+        """Cancel some jobs, or clear their failures."""
         actions = {"cancel": self._jobs.cancel, "retry": self._jobs.forget_failure}
         act = actions.get(request.path_params["action"])
         if act is None:
@@ -263,7 +263,7 @@ class Site:
         return HTMLResponse(await run_in_threadpool(made), headers={"content-security-policy": live_policy(nonce)})
 
     def _index_of(self, listing: Listing) -> bytes:
-        """The list of runs as JSON. One that cannot be written is left out and counted."""
+        """The list of runs as JSON. A run that cannot be encoded is left out and counted."""
         roots, notes = ([clean(str(one)) for one in some] for some in (self._finder.roots, listing.notes))
         try:
             return to_json({"schema": INDEX_SCHEMA, "roots": roots, "runs": [self._row(run) for run in listing.runs], "notes": notes})
@@ -304,7 +304,7 @@ def application(
     follow: bool = False,
     token: str | None = None,
 ) -> Guard:
-    """The ASGI application for some files and folders, behind its guard; ``worker`` is the command that analyses (see `workers`)."""
+    """The guarded ASGI application for some files and folders; ``worker`` is the command of worker processes (see `workers`)."""
     jobs = Jobs(worker, workers=workers, limits=limits)
     site = Site(RunFinder(roots, follow=follow), jobs)
 
@@ -318,20 +318,20 @@ def application(
 
 
 async def _settle(job: Job, within_s: float | None = None) -> None:
-    """Wait for the outcome of a job, at most so long; it goes on when nobody waits any more."""
+    """Wait for the outcome of a job, up to a limit; the job continues after that."""
     if not job.outcome.done() and (within_s is None or within_s > 0):
         await asyncio.wait({asyncio.wrap_future(job.outcome)}, timeout=within_s)
 
 
 def _state(job: Job | None) -> dict[str, object]:
-    """How far a job is; one that was not requested yet is only listed."""
+    """The state of a job; ``listed`` if it was not requested yet."""
     if job is None:
         return {"state": "listed", "progress": None, "error": None}
     return {"state": job.state, "progress": job.progress, "error": job.error}
 
 
 def _both(before: Run, after: Run) -> str:
-    """What the comparison of two runs is kept under."""
+    """The cache key of the comparison of two runs."""
     return f"{before.version}.{after.version}"
 
 
@@ -354,7 +354,7 @@ def _json(request: Request, body: bytes, *, status: int = 200) -> Response:
 
 
 def _tagged(request: Request, body: bytes, kind: str, tag: str, *, status: int = 200) -> Response:
-    """A body with its tag, or only the word that the asker has it already. Kept, but never shown without asking again."""
+    """A body with its entity tag, or "not modified". Browsers may cache it, but must revalidate it each time."""
     headers = {"etag": tag, "cache-control": "no-cache"}
     if status == 200 and tag in [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]:
         return Response(status_code=304, headers=headers)

@@ -1,6 +1,6 @@
-"""Connections: a client that sends nothing, half a request, or does not read its answer is dropped, so that it blocks no other.
+"""Connections: a client that sends nothing, sends half a request, or does not read its answer is disconnected, so that it blocks no other.
 
-Uvicorn drops a connection that is idle between two requests, but waits for ever for the first, and for the rest of one.
+Uvicorn closes a connection that is idle between two requests, but waits forever for the first request, and for the rest of one.
 """
 
 import asyncio
@@ -12,26 +12,26 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 IDLE_S = 15.0
-SPARE = 64  # descriptors that are not connections: pipes to workers, files, the modules being imported
+SPARE = 64  # file descriptors reserved for other uses: pipes to workers, files, modules being imported
 MOST = 4_096
-QUEUED = 2_048  # connections that wait to be accepted
+QUEUED = 2_048  # length of the accept queue
 RETRY_S = 0.2
-STOPPING_S = 3  # for answers under way when the server is told to stop
-OUT_OF = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}  # what accepting a connection needs, and what comes back
+STOPPING_S = 3  # to finish answers when the server stops
+OUT_OF = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}  # errors of accept() for lack of resources, after which it is retried
 
 
 class Connection(H11Protocol):
-    """A connection that ends when nothing moves on it for ``idle_s``, or when it is the longest idle of too many."""
+    """A connection that is closed after ``idle_s`` without traffic, or when it is the longest idle of too many."""
 
     idle_s = IDLE_S
     most = MOST
-    quiet: "dict[Connection, float]"  # since when, the longest first; those that were asked something since are passed over
+    quiet: "dict[Connection, float]"  # idle since when, longest first; entries with a request since are skipped
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._unsent = 0
         self._rest()
-        self._timer = self.loop.call_later(self.idle_s, self._look)
+        self._timer = self.loop.call_later(self.idle_s, self._close_if_idle)
         while len(self.connections) > self.most and self._drop_quietest():
             continue
 
@@ -52,8 +52,8 @@ class Connection(H11Protocol):
     def _answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _look(self) -> None:
-        """Drop it if nothing has moved; else look again when that may be so."""
+    def _close_if_idle(self) -> None:
+        """Close the connection if it is idle; else check again later."""
         unsent = self.transport.get_write_buffer_size()
         since = self.quiet.get(self, self.loop.time())
         left = self.idle_s
@@ -67,10 +67,10 @@ class Connection(H11Protocol):
                 self.transport.abort()
                 return
         self._unsent = unsent
-        self._timer = self.loop.call_later(left, self._look)
+        self._timer = self.loop.call_later(left, self._close_if_idle)
 
     def _drop_quietest(self) -> bool:
-        """Drop the connection that has been idle longest; not this one."""
+        """Close the connection that has been idle longest, but not this one."""
         for other in self.quiet:
             if other is not self and not other._answering and not other.transport.get_write_buffer_size():
                 del self.quiet[other]
@@ -81,9 +81,9 @@ class Connection(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """Uvicorn's server with connections accepted here: when the system has no room for another one, it tries again a moment later.
+    """Uvicorn's server with its own accept loop: when the system is out of descriptors or memory, it retries a moment later.
 
-    Asyncio's own way tries, and logs, as often as connections may queue.
+    Asyncio would retry, and log, once per queued connection.
     """
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -113,13 +113,13 @@ class Server(uvicorn.Server):
 
 
 def server(app: Any, *, idle_s: float = IDLE_S, most: int | None = None) -> Server:
-    """A server for an application: ``most`` connections at a time, by default as many as the system allows within reason."""
-    settings = {"idle_s": idle_s, "most": _room_for_connections() if most is None else most, "quiet": {}}
+    """A server for an application: at most ``most`` connections at a time, by default as many as the system allows, up to `MOST`."""
+    settings = {"idle_s": idle_s, "most": _most_connections() if most is None else most, "quiet": {}}
     config = uvicorn.Config(
         app,
         http=type("ServerConnection", (Connection,), settings),
         loop="asyncio",
-        log_level="error",  # a warning for each request that makes no sense would let anyone fill the terminal
+        log_level="error",  # otherwise invalid requests could flood the terminal with warnings
         access_log=False,
         server_header=False,
         proxy_headers=False,
@@ -129,8 +129,8 @@ def server(app: Any, *, idle_s: float = IDLE_S, most: int | None = None) -> Serv
     return Server(config)
 
 
-def _room_for_connections() -> int:
-    """How many connections there is room for; the limit on open files is raised to what this user may have."""
+def _most_connections() -> int:
+    """The possible number of connections, after raising the limit on open files to the user's maximum."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -142,6 +142,6 @@ def _room_for_connections() -> int:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
             soft = raised
-        except (OSError, ValueError):  # macOS allows less than it says
+        except (OSError, ValueError):  # macOS allows less than it reports
             pass
     return MOST if soft == resource.RLIM_INFINITY else max(SPARE, min(MOST, soft - SPARE))

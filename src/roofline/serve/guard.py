@@ -1,9 +1,9 @@
-"""The guard: what the server refuses before it looks at a path, and what every answer carries.
+"""The guard: access checks before a path is handled, and the security headers of every answer.
 
-It answers one person on one machine. Other users of the machine do not know the token, which is in the address that the server prints: a
-browser that opens it gets a cookie, scripts send it along with each request. A page elsewhere that makes the browser ask this server (by
-a name that points to 127.0.0.1, from its own scripts, or by a picture) is refused by its ``Host``, ``Origin`` or ``Sec-Fetch-Site``. There
-is little to change here, so only GET and HEAD are let in, and POST where a job is cancelled or tried again.
+The server is for one user on one machine. Other users of the machine do not know the token, which is in the address that the server prints:
+a browser that opens it gets a cookie, scripts send it with each request. Requests that a foreign page makes the browser send (through a
+name that resolves to 127.0.0.1, from its scripts, or for an image) are rejected by their ``Host``, ``Origin`` or ``Sec-Fetch-Site``. Only
+GET and HEAD are accepted, and POST to cancel or retry a job.
 """
 
 import secrets
@@ -23,13 +23,13 @@ Headers = dict[str, list[str]]
 METHODS = ("GET", "HEAD")
 ACTIONS = ("/cancel", "/retry")
 NAMES = ("127.0.0.1", "localhost", "[::1]")
-OWN_SITE = ("same-origin", "none")  # asked by one of the server's own pages, or by a person
+OWN_SITE = ("same-origin", "none")  # from one of the server's own pages, or typed by the user
 WITHOUT_TOKEN = "open the address with the token that roofline serve printed, or send the header 'Authorization: token TOKEN'"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-# An answer that says otherwise keeps its own word, as pages with a nonce in their policy do.
+# Headers that an answer sets itself are kept, such as the policy of pages with a nonce.
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -42,13 +42,13 @@ HEADERS = {
 
 
 class Guard:
-    """An application behind the guard, listening on ``port`` of this machine; without a ``token`` for all who can reach it."""
+    """An application protected by the guard, on ``port`` of this machine; without a ``token`` for every local user."""
 
     def __init__(self, app: App, port: int, token: str | None = None) -> None:
         self._app, self._token, self._ticket = app, token, ""
-        self._cookie = f"roofline-{port}"  # a browser sends cookies to every port of a machine
+        self._cookie = f"roofline-{port}"  # cookies are shared by all ports of a host
         self._hosts = {f"{name}:{port}" for name in NAMES}
-        if port == 80:  # the port that a browser leaves out
+        if port == 80:  # browsers omit the default port
             self._hosts |= set(NAMES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,13 +68,13 @@ class Guard:
                 await self._app(scope, receive, _with_headers(send))
 
     def _refusal(self, scope: Scope, given: Headers, named: bool) -> tuple[int, str] | None:
-        """Why a request is refused; ``named`` says that its address holds the token."""
+        """Why a request is rejected; ``named`` is whether its address contains the token."""
         hosts = given.get("host", [])
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             return 403, "this server accepts only 127.0.0.1 and localhost on its own port"
         if any(value.lower().removeprefix("http://") not in self._hosts for value in given.get("origin", [])):
             return 403, "this server accepts requests from its own pages only"
-        # A link in a mail or a notebook is opened, if it is the whole address; a page elsewhere cannot know it.
+        # A link from a mail or a notebook is accepted if it contains the token, which a foreign page cannot know.
         opened = named and given.get("sec-fetch-mode") == ["navigate"] and given.get("sec-fetch-dest") == ["document"]
         if not opened and any(value.lower() not in OWN_SITE for value in given.get("sec-fetch-site", [])):
             return 403, "this server accepts requests from its own pages only; paste its address into the browser"
@@ -88,7 +88,7 @@ class Guard:
         return self._token is not None and any(secrets.compare_digest(word.encode(), self._token.encode()) for word in words)
 
     def ticket(self) -> str:
-        """A token for one use: the address that a browser is started with is seen by every user of the machine."""
+        """A single-use token: the command line with which a browser is started is visible to every user of the machine."""
         self._ticket = new_token()
         return self._ticket
 
@@ -106,12 +106,12 @@ class Guard:
         return [jar[self._cookie].value] if self._cookie in jar else []
 
     async def _enter(self, scope: Scope, query: list[tuple[str, str]], send: Send) -> None:
-        """Give a browser its cookie, and have it ask again without the token, which would stay in its history.
+        """Set the browser's cookie, and reload the address without the token, which would stay in its history.
 
-        A page does that and not a redirect, for after a link from elsewhere the browser would call the redirect foreign too.
+        This uses a page instead of a redirect, because after a link from another site the redirect would count as cross-site too.
         """
         rest = urlencode([(name, value) for name, value in query if name != "token"])
-        path = "/" + scope.get("raw_path", b"/").decode("latin-1").lstrip("/")  # two slashes would begin a host
+        path = "/" + scope.get("raw_path", b"/").decode("latin-1").lstrip("/")  # two slashes would be parsed as a host
         where = escape(f"{path}?{rest}" if rest else path)
         body = f'<!doctype html><title>roofline</title><meta http-equiv="refresh" content="0;url={where}"><a href="{where}">runs</a>\n'
         cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"

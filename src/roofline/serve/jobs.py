@@ -1,4 +1,4 @@
-"""Jobs: runs are read and analyzed in processes of their own (`workers`); reports are kept while there is room.
+"""Jobs: runs are read and analyzed in separate processes (`workers`); reports are cached up to a total size.
 
 So a large profile never blocks the server, and a profile that crashes its reader affects nothing else.
 """
@@ -12,7 +12,7 @@ from ..sources.runs import Run
 from ..units import parse
 from .workers import Job, Limits, Outcome, Workers
 
-ROOM = int(parse("512 MiB", "B"))  # for the answers kept
+CACHE_BYTES = int(parse("512 MiB", "B"))  # for cached answers
 MOST_JOBS = 1_000
 MOST_SUMMARIES = 20_000
 CANCELLED = "cancelled"
@@ -20,12 +20,12 @@ CHANGED = "the file changed while it was read; reload this page"
 
 
 class Jobs:
-    """Jobs by the version of what they are about; those asked for last are kept longest.
+    """Jobs by the version of their input, least recently used first.
 
-    ``changes`` counts up whenever the state of a job does, so that a view of all of them knows when it is out of date.
+    ``changes`` is incremented whenever the state of a job changes, so that a view of all jobs can detect that it is outdated.
     """
 
-    def __init__(self, worker: Sequence[str], *, workers: int = 1, room: int = ROOM, limits: Limits | None = None) -> None:
+    def __init__(self, worker: Sequence[str], *, workers: int = 1, room: int = CACHE_BYTES, limits: Limits | None = None) -> None:
         self._room = room
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._versions: dict[str, str] = {}
@@ -35,15 +35,15 @@ class Jobs:
         self.changes = 0
 
     def known(self, key: str) -> Job | None:
-        """The job about this version, if it has been asked for and is still kept."""
+        """The job for this version, if it was requested and is still cached."""
         return self._jobs.get(key)
 
     def summary(self, key: str) -> dict[str, Any]:
-        """What a list shows of a report: small, so it stays when the report itself had to make room."""
+        """The summary of a report for the list of runs; it is small, so it stays when the report is evicted."""
         return self._summaries.get(key, {})
 
     def report(self, run: Run) -> Job:
-        """The report on a run as it stands. One of an earlier version that is still being read is given up."""
+        """The report on the current version of a run. A job that still reads an earlier version is cancelled."""
         with self._lock:
             earlier = self._jobs.get(self._versions.get(run.id, ""))
             self._versions[run.id] = run.version
@@ -58,13 +58,13 @@ class Jobs:
         return self._job(Job(key=key, request=request, size=len(before) + len(after), blobs=(before, after)))
 
     def cancel(self, key: str) -> None:
-        """Stop working on a job, whether it has begun or not."""
+        """Cancel a job, whether it has begun or not."""
         job = self._jobs.get(key)
         if job is not None and not job.outcome.done():
             self._workers.cancel(job, CANCELLED)
 
     def forget_failure(self, key: str) -> None:
-        """Let a job that failed be tried again when it is asked for next."""
+        """Clear a failure, so that the next request tries the job again."""
         with self._lock:
             job = self._jobs.get(key)
             if job is not None and job.error is not None:
@@ -72,7 +72,7 @@ class Jobs:
                 self.changes += 1
 
     def close(self) -> None:
-        """End every worker; what they were about has no outcome but that."""
+        """End every worker; their jobs fail."""
         self._workers.close()
 
     def _job(self, wanted: Job) -> Job:
@@ -82,17 +82,17 @@ class Jobs:
             if job is None:
                 job = self._jobs[wanted.key] = wanted
                 self.changes += 1
-                self._make_room()
+                self._evict()
             self._jobs.move_to_end(wanted.key)
         if new:
             self._workers.add(job)
         return job
 
-    def _make_room(self) -> None:
-        """Forget finished jobs, those asked for longest ago first, until the others fit."""
+    def _evict(self) -> None:
+        """Evict finished jobs, least recently used first, until the others fit."""
         finished = [job for job in self._jobs.values() if job.outcome.done()]
         held = sum(map(_size, finished))
-        # The last one is about to be shown, so it is kept however large it is.
+        # The last one is about to be shown, so it is kept regardless of its size.
         for job in finished[:-1]:
             if held <= self._room and len(self._jobs) <= MOST_JOBS:
                 break
@@ -104,19 +104,19 @@ class Jobs:
         self.changes += 1
 
     def _finish(self, job: Job, outcome: Outcome) -> None:
-        job.blobs = ()  # the reports compared are kept once
+        job.blobs = ()  # the compared reports are cached by their own jobs
         with self._lock:
             if job.summary:
                 self._summaries[job.key] = job.summary
                 if len(self._summaries) > MOST_SUMMARIES:
                     del self._summaries[next(iter(self._summaries))]
-            # Last: threads that wait for the outcome continue at once and read the other fields.
+            # Set last: threads that wait for the outcome read the other fields as soon as it is set.
             self.changes += 1
             job.outcome.set_result(outcome)
-            self._make_room()
+            self._evict()
 
 
 def _size(job: Job) -> int:
-    """The bytes of an answer that is kept."""
+    """The bytes of a cached answer."""
     outcome = job.outcome.result()
     return len(outcome.body) + len(outcome.page)

@@ -1,4 +1,4 @@
-"""Listening: a socket on the loopback address and nowhere else, and the loop that answers on it until it is told to stop."""
+"""Listening: a socket on the loopback address only, and the server loop on it."""
 
 import errno
 import socket
@@ -10,14 +10,14 @@ from .guard import Guard
 
 LOOPBACK = "127.0.0.1"
 PORT = 7663  # "ROOF" on the keys of a telephone
-TRIES = 50  # ports after the usual one, when others are taken
+TRIES = 50  # ports to try after the default one
 
 
 def bind(port: int | None = None) -> socket.socket:
-    """A listening socket on the port asked for, or on the first free one from the usual port on; 0 is any."""
+    """A listening socket on the requested port, or on the first free one from the default port on; 0 is any."""
     ports = range(PORT, PORT + TRIES) if port is None else (port,)
     for one in ports:
-        # With its protocol spelled out: asyncio lets small answers go at once (TCP_NODELAY) only then, and else each takes 40 ms.
+        # With an explicit protocol, because only then asyncio sets TCP_NODELAY; otherwise each small answer takes 40 ms.
         made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -37,6 +37,6 @@ def bind(port: int | None = None) -> socket.socket:
 
 
 def listen(app: Guard, on: socket.socket) -> None:
-    """Answer until Ctrl-C or a signal says to stop."""
-    with suppress(KeyboardInterrupt):  # by then it has stopped; the signal is passed on for programs that have more to do
+    """Serve until Ctrl-C or a termination signal."""
+    with suppress(KeyboardInterrupt):  # the server has stopped by then, and re-raises the signal for its caller
         server(app).run(sockets=[on])

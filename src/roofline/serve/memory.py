@@ -1,4 +1,4 @@
-"""The memory that groups of processes use, as the system tells it: from ``/proc`` on Linux, from ``ps`` on other Unixes."""
+"""The memory used by process groups: from ``/proc`` on Linux, from ``ps`` on other Unix systems."""
 
 import os
 import re
@@ -9,11 +9,11 @@ from pathlib import Path
 from ..units import parse
 
 KIBIBYTE = int(parse("1 KiB", "B"))
-_OWN = re.compile(r"^(?:RssAnon|RssShmem|VmSwap):\s*(\d+) kB", re.MULTILINE)  # not the pages of files, which the system can drop
+_OWN = re.compile(r"^(?:RssAnon|RssShmem|VmSwap):\s*(\d+) kB", re.MULTILINE)  # without file-backed pages, which the system can drop
 
 
 def memory_of_groups(leaders: set[int]) -> dict[int, int]:
-    """Bytes by the number of a group's leader; nothing where the system does not tell."""
+    """Bytes by the pid of the group's leader; empty where the system does not report it."""
     if not leaders:
         return {}
     rows = _from_proc(leaders) if sys.platform == "linux" else _from_ps()
@@ -30,12 +30,12 @@ def _from_proc(leaders: set[int]) -> list[tuple[int, int]]:
         if entry.isdecimal():
             folder = Path("/proc", entry)
             try:
-                # The group is the third word after the command's name, which may hold anything, parentheses too.
+                # The group is the third field after the command's name, which may itself contain parentheses.
                 group = int((folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[2])
                 if group in leaders:
                     rows.append((group, sum(map(int, _OWN.findall((folder / "status").read_text(errors="replace")))) * KIBIBYTE))
             except (OSError, IndexError, ValueError):
-                continue  # it has just ended
+                continue  # the process has just ended
     return rows
 
 

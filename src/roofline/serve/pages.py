@@ -1,6 +1,6 @@
-"""The small pages around a report's: the list of runs, the one shown while a profile is read, the one that says what went wrong.
+"""The small pages besides the report's: the list of runs, the progress page while a profile is read, and the error page.
 
-None has a script or a style of its own inside, so the strict policy of `guard` holds for them as it is.
+None has inline scripts or styles, so the strict content security policy of `guard` applies unchanged.
 """
 
 import html
@@ -22,7 +22,7 @@ TYPES = {
 
 
 class Asset(Struct, frozen=True, kw_only=True):
-    """A file that pages ask for: its bytes, its type, and a tag that changes with them."""
+    """A static file of pages: its bytes, its content type, and its entity tag."""
 
     body: bytes
     type: str
@@ -31,7 +31,7 @@ class Asset(Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=1)
 def assets() -> dict[str, Asset]:
-    """Every script, style and picture by its name. Only these are served: a name is looked up, never joined to a path."""
+    """Every script, style and image by name. Only these are served: names are looked up, never joined to a path."""
     found: dict[str, Asset] = {}
     for package, folder in ((report_page.__package__, report_page.STATIC), (__package__, "static")):
         for file in resources.files(package).joinpath(folder).iterdir():
@@ -48,7 +48,7 @@ def tag_of(body: bytes) -> str:
 
 
 def index_page(title: str) -> str:
-    """The list of runs: a frame that `live_index.js` fills from the JSON twin and keeps up to date."""
+    """The list of runs: a frame that `live_index.js` fills from `/index.json` and keeps up to date."""
     return _frame(
         f"{title} · roofline",
         f"""
@@ -73,7 +73,7 @@ This list as <a href="/index.json">JSON</a>.</p>
 
 
 def waiting_page(title: str, *, progress: float | None, address: str) -> str:
-    """Shown while a run is read; `live_wait.js` follows the state below its address and loads the page again when it is done."""
+    """Shown while a run is read; `live_wait.js` polls `state.json` and reloads the page when it is done."""
     share = 0.0 if progress is None else progress
     word = "queued" if progress is None else "analyzing…" if share >= 1 else f"reading… {percent(share)}"
     return _frame(
@@ -91,7 +91,7 @@ def waiting_page(title: str, *, progress: float | None, address: str) -> str:
 
 
 def error_page(title: str, message: str, *, events: str = "", retry: str = "") -> str:
-    """What went wrong, in one line; with ``events`` the page loads itself again when its run changes, with ``retry`` on demand."""
+    """An error in one line; with ``events`` the page reloads when its run changes, with ``retry`` on demand."""
     button = f'<p><button id="act" type="button" data-address="{_text(retry)}">Try again</button></p>' if retry else ""
     return _frame(
         f"{title} · roofline",

@@ -1,15 +1,14 @@
 """Workers: which job gets a process next, and when a job is stopped.
 
-A worker is a command that takes a request on its standard input (one line of JSON, then the reports it is about) and gives the answer, as
-JSON, on its standard output. On standard error it says ``progress 0.43`` now and then, ``summary {…}`` once, ``page 1234`` where the last
-so many bytes of the answer are what a page has in place of the others, for these are too many, and else what went wrong. Its exit status is
-0, 1 for what it said, or ``ENOMEM`` when memory ran out. Its standard input stays open as long as the server lives; a worker that sees it
-closed ends too.
+A worker is a command that reads a request from standard input (one line of JSON, then the reports it needs) and writes the answer, as JSON,
+to standard output. On standard error it writes ``progress 0.43`` from time to time, ``summary {…}`` once, ``page 1234`` if the last 1234
+bytes of the answer are a shorter version for the page, and otherwise an error message. Its exit status is 0, 1 for an error, or ``ENOMEM``
+when memory ran out. Its standard input stays open while the server lives; when it is closed, the worker ends.
 
-Each worker has two places, one for new jobs, the smallest first, and one for slow jobs. A new job that has had its turn, half a second of
-processor time, is slow: it goes on in a free place for slow jobs, or where it is until a new job wants the place. Then it is stopped, waits
-for a place among the slow, and begins again. So does a slow job when another waits; each time its turn is four times as long. Besides, slow
-jobs give way to new ones on the processor.
+Each worker has two slots, one for new jobs, the smallest first, and one for slow jobs. A new job becomes slow after its time slice, half a
+second of processor time: it moves to a free slow slot, or stays until a new job needs its slot. Then it is stopped, waits for a slow slot,
+and starts from the beginning. The same happens to a slow job when another one waits; each time its time slice is four times as long. Slow
+jobs also run at lower priority than new ones.
 """
 
 import json
@@ -33,30 +32,30 @@ from ..units import show
 from .memory import memory_of_groups
 from .processor_time import processor_time_of_groups
 
-TURN_S = 0.5  # of processor time, before a job may be stopped for another
-LONGER = 4.0  # times the turn, after each time that a job was stopped for another
-ASLEEP = 20.0  # times the turn: time that ends it, however little of the processor it had; a busy computer may give it a tenth
-TICK_S = 0.1  # between two looks at the jobs that are running
-CHECK_EVERY_S = 0.25  # between two looks at their memory and files
+SLICE_S = 0.5  # time slice: processor time before a job may be stopped for another
+LONGER = 4.0  # factor on the time slice, each time that a job was stopped for another
+ASLEEP = 20.0  # wall time over the time slice that also ends it; on a busy computer a job may get a tenth of a processor
+TICK_S = 0.1  # between two checks of the running jobs
+CHECK_EVERY_S = 0.25  # between two checks of their memory and files
 POSTPONED = "postponed"
 LOWEST_PRIORITY = 19
-DEATHS = 2  # of its workers, before a job fails; the first may have been an accident
+DEATHS = 2  # worker deaths after which a job fails; the first may be accidental
 _PROGRESS = re.compile(r"progress (\d(?:\.\d*)?)\s*\Z")
 _PAGE = re.compile(r"page (\d+)\s*\Z")
 _SUMMARY = re.compile(r"summary (\{.*\})\s*\Z")
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What one job may take: seconds, and bytes of memory of its process (``None``: as much as there is)."""
+    """The limits of one job: seconds, and bytes of memory of its process (``None``: unlimited)."""
 
     time_s: float = 600.0
     memory: int | None = None
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """What a worker came back with: an answer, or in one line why there is none. ``died``: it was killed, by nobody here.
+    """The result of a worker: an answer, or an error in one line.
 
-    ``page`` is what a page has in place of the answer, if that is another.
+    ``died`` is whether it was killed, but not by the server. ``page`` is the answer for the page, if that differs.
     """
 
     body: bytes = b""
@@ -71,7 +70,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class Job(Struct, kw_only=True, eq=False):
-    """One piece of work: how far it is, and its outcome when there is one. ``progress`` is ``None`` until a worker has taken it up."""
+    """One job: its progress, and its outcome when there is one. ``progress`` is ``None`` until a worker has started it."""
 
     key: str
     request: dict[str, Any] = field(default_factory=dict)
@@ -82,10 +81,10 @@ class Job(Struct, kw_only=True, eq=False):
     progress: float | None = None
     summary: dict[str, Any] = field(default_factory=dict)
     page_bytes: int = 0
-    # How it fares with the workers: whether it has a place among the slow, how often it was stopped for another and lost its worker,
-    # since when it runs, and why it is to end.
+    # State of scheduling: whether it has a slow slot, how often it was stopped for another and lost its worker, since when it runs, and why
+    # it must end.
     slow: bool = False
-    turns: int = 0
+    times_stopped: int = 0
     deaths: int = 0
     since: float = 0.0
     processor_s: float | None = None
@@ -104,18 +103,18 @@ class Job(Struct, kw_only=True, eq=False):
     def error(self) -> str | None:
         return self.outcome.result().error if self.outcome.done() else None
 
-    def has_had_its_turn(self, now: float) -> bool:
+    def has_used_its_slice(self, now: float) -> bool:
         """Whether it may be stopped for another."""
-        return self.has_had(TURN_S * LONGER**self.turns, now)
+        return self.has_used(SLICE_S * LONGER**self.times_stopped, now)
 
-    def has_had(self, time_s: float, now: float) -> bool:
-        """Whether it used this much processor time, where the system reports it: on a busy computer a small job may take seconds."""
+    def has_used(self, time_s: float, now: float) -> bool:
+        """Whether it used this much processor time, or, where the system does not report that, wall time."""
         took = now - self.since
         return took >= time_s and (self.processor_s is None or self.processor_s >= time_s or took >= ASLEEP * time_s)
 
 
 class Workers:
-    """The processes that work on jobs, for each of ``count`` workers one or two; ``done`` is called with each job and its outcome."""
+    """The processes that run jobs, one or two for each of ``count`` workers; ``done`` is called with each job and its outcome."""
 
     def __init__(
         self, command: Sequence[str], count: int, limits: Limits, *, begun: Callable[[], None], done: Callable[[Job, Outcome], None]
@@ -134,7 +133,7 @@ class Workers:
             self._changed.notify()
 
     def cancel(self, job: Job, why: str) -> None:
-        """End a job that is waiting or running; ``why`` is its outcome."""
+        """End a waiting or running job with the error ``why``."""
         with self._changed:
             waiting = job in self._waiting
             if waiting:
@@ -145,7 +144,7 @@ class Workers:
             self._done(job, Outcome(error=why))
 
     def close(self) -> None:
-        """End every worker; what they were about has no outcome but that."""
+        """End every worker; their jobs fail."""
         with self._changed:
             self._closed = True
             self._waiting.clear()
@@ -165,12 +164,12 @@ class Workers:
                 for job in self._running:
                     if now - job.since > self._limits.time_s:
                         self._end(job, f"took longer than {self._limits.time_s:g} s; raise the limit with --job-time")
-                    if not job.slow and job.has_had_its_turn(now):
+                    if not job.slow and job.has_used_its_slice(now):
                         job.slow = len(self._among(slow=True)) < self._count
                 for slow in (False, True):
-                    while (waiting := [job for job in self._waiting if job.slow == slow]) and self._has_place(slow, now):
-                        self._start(min(waiting, key=lambda job: (job.turns, job.size)))
-                old = [job for job in self._running if job.has_had(TURN_S, now)]
+                    while (waiting := [job for job in self._waiting if job.slow == slow]) and self._has_slot(slow, now):
+                        self._start(min(waiting, key=lambda job: (job.times_stopped, job.size)))
+                old = [job for job in self._running if job.has_used(SLICE_S, now)]
                 if len(old) < len(self._running):
                     for job in old:
                         _give_way(job)
@@ -178,11 +177,11 @@ class Workers:
                 if now < look_at or not running:
                     self._changed.wait(TICK_S if self._running or self._waiting else None)
                     continue
-            self._check(running)  # without the lock, for a file on a network may keep the system waiting
+            self._check(running)  # without the lock, because a network file system may block
             look_at = time.monotonic() + CHECK_EVERY_S
 
     def _check(self, running: Sequence[Job]) -> None:
-        """End the jobs that use too much memory, and those whose file is gone."""
+        """End the jobs that use too much memory, and those whose file no longer exists."""
         limit = self._limits.memory
         leaders = {job: process.pid for job in running if (process := job.process) is not None}
         used = memory_of_groups(set(leaders.values())) if limit is not None else {}
@@ -197,16 +196,16 @@ class Workers:
                     self._end(job, why)
 
     def _among(self, *, slow: bool) -> list[Job]:
-        """The jobs that have a place, among the slow or the new."""
+        """The running jobs in slow slots, or in those for new jobs."""
         return [job for job in self._running if job.slow == slow]
 
-    def _has_place(self, slow: bool, now: float) -> bool:
-        """Whether a job may start. When there is no place for it, one that has had its turn is stopped."""
+    def _has_slot(self, slow: bool, now: float) -> bool:
+        """Whether a job may start. If there is no free slot, a job that has used its time slice is stopped."""
         others = self._among(slow=slow)
         if len(others) < self._count:
             return True
-        finished = [job for job in others if job.has_had_its_turn(now)]
-        if finished and not any(job.ending for job in others):  # such a one has its place until its process has ended
+        finished = [job for job in others if job.has_used_its_slice(now)]
+        if finished and not any(job.ending for job in others):  # an ending job keeps its slot until its process has ended
             self._end(min(finished, key=lambda job: job.since), POSTPONED)
         return False
 
@@ -218,7 +217,7 @@ class Workers:
         Thread(target=self._work, args=(job,), daemon=True).start()
 
     def _end(self, job: Job, why: str) -> None:
-        """Have the process of a job end; the thread that waits for it does the rest."""
+        """Kill the process of a job; the thread that waits for it does the rest."""
         if job.ending in ("", POSTPONED):
             job.ending = why
         if job.process is not None:
@@ -227,9 +226,9 @@ class Workers:
     def _work(self, job: Job) -> None:
         try:
             outcome = self._run(job)
-        except OSError as error:  # no process, or no pipes to it, which may come again
+        except OSError as error:  # no process or no pipes, which may be temporary
             outcome = Outcome(error=f"cannot start the worker: {error}", died=True)
-        except Exception as error:  # whatever it is, the others go on
+        except Exception as error:  # other jobs must continue
             outcome = Outcome(error=f"the server could not read the worker's answer: {error}")
         with self._changed:
             self._running.remove(job)
@@ -238,7 +237,7 @@ class Workers:
             again = not self._closed and (outcome.error == POSTPONED or (outcome.died and job.deaths < DEATHS))
             if again:
                 postponed = outcome.error == POSTPONED
-                job.slow, job.turns = job.slow or postponed, job.turns + postponed
+                job.slow, job.times_stopped = job.slow or postponed, job.times_stopped + postponed
                 job.progress, job.ending, job.gives_way = None, "", False
                 self._waiting.append(job)
             self._changed.notify_all()
@@ -248,20 +247,20 @@ class Workers:
     def _run(self, job: Job) -> Outcome:
         if why := _gone(job):
             return Outcome(error=why)
-        # A group of its own, so that the processes it may start end with it. No session: Linux weighs priorities only within one.
+        # A separate process group, so that child processes end with it. Not a session: Linux applies priorities only within one.
         process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0)
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
         with self._changed:
             job.process = process
-            if job.ending:  # before there was a process
+            if job.ending:  # cancelled before the process started
                 _kill(process)
         said: list[str] = []
         listener = Thread(target=_listen, args=(process.stderr, job, said), daemon=True)
         with process.stdout, process.stderr:
             listener.start()
-            with suppress(BrokenPipeError):  # it has already said why, or died of it
+            with suppress(BrokenPipeError):  # the worker has already failed
                 process.stdin.write(json.dumps({**job.request, "memory": self._limits.memory}).encode() + b"\n")
                 process.stdin.writelines(job.blobs)
                 process.stdin.flush()
@@ -292,7 +291,7 @@ def _gone(job: Job) -> str:
 
 
 def _listen(talk: IO[bytes], job: Job, said: list[str]) -> None:
-    """Follow what a worker says while it works."""
+    """Read the messages of a worker while it runs."""
     for line in talk:
         text = line.decode("utf-8", "replace").rstrip()
         if match := _PROGRESS.match(text):
@@ -300,7 +299,7 @@ def _listen(talk: IO[bytes], job: Job, said: list[str]) -> None:
         elif match := _PAGE.match(text):
             job.page_bytes = int(match[1])
         elif match := _SUMMARY.match(text):
-            with suppress(ValueError, RecursionError):  # part of an error that only looks like one
+            with suppress(ValueError, RecursionError):  # part of an error message that only looks like a summary
                 job.summary = json.loads(match[1])
         elif text:
             del said[:-1]
@@ -308,7 +307,7 @@ def _listen(talk: IO[bytes], job: Job, said: list[str]) -> None:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a process and those that it started."""
+    """Kill a process and its children."""
     if process.poll() is None:
         with suppress(ProcessLookupError):
             if hasattr(os, "killpg"):
@@ -318,7 +317,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _give_way(job: Job) -> None:
-    """Have the process of a job, and those that it started, run only where no other wants to."""
+    """Give the process of a job and its children the lowest priority."""
     if job.process is not None and not job.gives_way and hasattr(os, "setpriority"):
         job.gives_way = True
         with suppress(OSError):
@@ -328,5 +327,5 @@ def _give_way(job: Job) -> None:
 def _name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # the real-time ones have none
+    except ValueError:  # real-time signals have no name
         return f"signal {number}"
