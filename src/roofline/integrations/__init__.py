@@ -5,7 +5,7 @@ from typing import Any
 
 
 def show_reports_in_notebooks() -> None:
-    """Where IPython runs, have it show a `Report` as its page; nothing else is imported until one is shown."""
+    """In IPython, register the display of a `Report` as its page; nothing else is imported until one is shown."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython else None
     if shell is None:

@@ -1,4 +1,4 @@
-"""The folder that an agent may read: names of files below it, with links followed to where they lead."""
+"""The folder that an agent may read; symbolic links are resolved before the check."""
 
 import os
 from itertools import pairwise
@@ -12,13 +12,13 @@ from ..sources.samples import is_sample
 
 
 class AgentFolder:
-    """What may be read: files and folders below one, and samples of the package. Nothing is written."""
+    """Access to files below one folder, and to samples of the package. Nothing is written."""
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).resolve()
 
     def path(self, name: str) -> str:
-        """A file or folder that may be read, by its path; whatever leads out of the folder is refused."""
+        """The path of a file or folder that may be read; an error for anything outside the folder."""
         if is_sample(name):
             return name
         if is_remote(name) or name == "-" or "\0" in name:
@@ -42,20 +42,20 @@ class AgentFolder:
             raise UsageError(f"{name!r}: outside of {self.root.name}/; only files below it are read here")
 
     def chip(self, name: str | None) -> str | None:
-        """The name of a chip; a machine file, which may name further files, is refused."""
+        """The name of a chip; an error for a machine file, which may refer to further files."""
         if name and is_path(name):
             raise UsageError(f"{name!r}: name a chip of the catalogue; machine files are not read here")
         return name or None
 
     def changes(self, words: list[str]) -> list[str]:
-        """The words of a what-if, of which some name chips."""
+        """The arguments of a what-if, with any chips in them checked."""
         for change, word in pairwise(words):
             if change == "chip":
                 self.chip(word)
         return words
 
     def conditions(self, conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
-        """Conditions, of which some name chips."""
+        """Conditions, with any chips in them checked."""
         for one in conditions:
             self.chip(one.quantity.on if one.quantity else None)
         return conditions

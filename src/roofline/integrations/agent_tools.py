@@ -1,6 +1,6 @@
-"""What agents can ask: the verbs of this package with compact answers, and pages for the rest.
+"""The tools for agents: the functions of this package with compact answers, and pagination for the rest.
 
-Every answer is a value for JSON: amounts in base units with four digits, the sentence and the findings first, ops by page.
+Every answer is a JSON value: amounts in base units with four digits, the summary and the findings first, ops by page.
 """
 
 import os
@@ -34,9 +34,9 @@ from ..units import rounded
 from .agent_folder import AgentFolder
 
 DIGITS = 4
-TOP, MOST = 10, 100  # rows of a page, as usual and at most
+TOP, MOST = 10, 100  # rows of a page, by default and at most
 FINDINGS = 6
-KEPT = 8  # reports that are kept for the next page
+KEPT = 8  # cached reports, for following pages
 SECTIONS = ("ops", "points", "steps", "findings", "machine", "memory", "coverage", "input", "by_step", "by_device")
 Answer = dict[str, Any]
 
@@ -93,7 +93,7 @@ class AgentTools:
         report = self._report(path, chip)
         kept = read_baseline(self.folder.path(baseline)) if baseline else None
         kept = replace(kept, file=baseline) if kept else None
-        # A report stands for the file that it was made from, which may lie anywhere.
+        # A report refers to the file that it was made from, which may be outside the folder.
         own = () if stored_report(self.folder.path(path)) is not None else (self.folder.path(path),)
         named = replace(report, input=replace(report.input, files=own))
         found = check_report(report, read, baseline=kept, on_chip=lambda other: on_another_chip(named, other))
@@ -157,7 +157,7 @@ def _analyzed(path: str, chip: str | None, stamp: object) -> Report:
 
 
 def _stamp(path: str) -> tuple[tuple[str, int, int], ...]:
-    """What changes when a file, or one in a folder, does."""
+    """A value that changes when a file, or one in a folder, changes."""
     if not os.path.exists(path):
         return ()
     files = [path] if os.path.isfile(path) else [os.path.join(folder, one) for folder, _, files in os.walk(path) for one in files]
@@ -169,7 +169,7 @@ def _number(amount: float | None) -> float | None:
 
 
 def _page(name: str, rows: Sequence[Any], offset: int, limit: int) -> Answer:
-    """Some rows, how many there are, and where the next page begins; ``None`` at the end."""
+    """Some rows, their total number, and the offset of the next page (``None`` at the end)."""
     if offset < 0 or limit < 1:
         raise UsageError(f"offset {offset}, limit {limit}: an offset is 0 or more, a limit 1 to {MOST}")
     end = offset + min(limit, MOST)
@@ -184,7 +184,7 @@ def _overview(report: Report, filter: str, offset: int, limit: int, per_step: bo
         "summary": report.summary or report.heading,
         "chip": report.machine.name,
         "time_s": _number(point.time_s) if point else None,
-        "minimum_s": _number(point.floor_s if point.at_roof_s is None else point.at_roof_s) if point else None,  # that of the sentence
+        "minimum_s": _number(point.floor_s if point.at_roof_s is None else point.at_roof_s) if point else None,  # as in the summary
         "mfu": _number(point.mfu) if point else None,
         "lost_s": {cause: _number(seconds) for cause, seconds in point.lost.items()} if point else {},
         "findings": [{"kind": one.kind, "message": one.message, "saving_s": _number(one.saving_s)} for one in report.findings[:FINDINGS]],
@@ -209,7 +209,7 @@ def _row(op: OpInfo) -> Answer:
 
 
 def _section(report: Report, section: str, filter: str, offset: int, limit: int) -> Answer:
-    """A part of the report as its JSON has it."""
+    """A section of the report, as in its JSON."""
     if section not in SECTIONS:
         raise UsageError(f"no section {section!r}{did_you_mean(section, SECTIONS) or '; sections: ' + ', '.join(SECTIONS)}")
     value = filtered(report.ops, filter) if section == "ops" and filter else getattr(report, section)
@@ -220,7 +220,7 @@ def _section(report: Report, section: str, filter: str, offset: int, limit: int)
 
 
 def _json(value: object) -> Any:
-    """A value as the report's JSON has it."""
+    """A value as in the report's JSON."""
     return msgspec.json.decode(to_json(value))
 
 

@@ -1,4 +1,4 @@
-"""What if: a program after changes, which are words or another function in its place."""
+"""What if: a program after changes, or replaced by another function."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -25,14 +25,14 @@ def what_if(
     kwargs: Mapping[str, Any] | None = None,
     backward: bool = False,
 ) -> Report:
-    """The report on a profile or program after changes: words, or a JAX or PyTorch function that takes its place.
+    """The report on a profile or program after changes (as text), or replaced by a JAX or PyTorch function.
 
     ``what_if("run.xplane.pb", "scale batch=x4 dtype fp8")`` changes the program of a profile; see `docs/whatif.md` for the words. With
-    ``program`` one call of that function, on arguments that may be shapes alone, stands for a step of the changed program: its ops are
-    matched to the measured ones by scope and kind. ``backward`` adds the gradients of a PyTorch function.
+    ``program``, one call of that function, on arguments or their shapes, is a step of the changed program: its ops are matched to the
+    measured ones by scope and kind. ``backward`` adds the gradients of a PyTorch function.
 
-    Every ``time_s`` is predicted, with ``before_s`` beside it; the average step (or the whole) has the 90% interval as
-    ``expected``. A report stands for the file that it was made from.
+    Every ``time_s`` is predicted, ``before_s`` is the time before; the average step (or the whole run) has a 90% interval as ``expected``.
+    For a report, the file that it was made from is used.
     """
     if program is None:
         return change_words(source, changes, machine)
@@ -47,7 +47,7 @@ def what_if(
 
 
 def _is_torch(program: Callable[..., Any], values: Sequence[Any]) -> bool:
-    """Whether a function is PyTorch's: a module, or called on tensors."""
+    """Whether a function uses PyTorch: a module, or called on tensors."""
     loaded = sys.modules.get("torch")
     if loaded is None:
         return False

@@ -24,13 +24,13 @@ from ..workload import Op, Recording, Workload
 
 ROWS, WIDTH, WIDER, HEADS = 768, 512, 2048, 8
 STEPS = 4
-REPEATS, MOST_S = 8, 1.0  # executions of an op, and the seconds after which no more are begun
-BLOCK_ROWS = 16  # of the chain at a time, so that its intermediates stay in the L1 and L2 caches
+REPEATS, MOST_S = 8, 1.0  # executions of an op, and the seconds after which no more are started
+BLOCK_ROWS = 16  # rows of the chain at a time, so that its intermediates stay in the L1 and L2 caches
 FORMAT = "fp32"
 
 
 def run_jax(chip: Machine) -> Report:
-    """The program under JAX's profiler, on the CPU: each stage by itself in steps ``unfused``, one program in steps ``fused``."""
+    """The program under JAX's profiler, on the CPU: steps ``unfused`` run each stage separately, steps ``fused`` one program."""
     jax = require_jax()
     stages = _jax_stages(jax)
 
@@ -50,7 +50,7 @@ def run_jax(chip: Machine) -> Report:
 
 
 def fused_and_unfused(report: Report) -> str:
-    """What fusing changed in a report of `run_jax` or `run_numpy`, in one line."""
+    """The effect of fusion in a report of `run_jax` or `run_numpy`, in one line."""
     if report.steps:
         whats = "the program, stage by stage", "as one program"
         unfused, fused = (median(one.span_s or 0.0 for one in report.steps if one.name == name) for name in ("unfused", "fused"))
@@ -98,7 +98,7 @@ def _jax_stages(jax: Any) -> list[Callable[[Any], Any]]:
 
 
 class _Timed(Struct, frozen=True, kw_only=True):
-    """An op of the NumPy program: its label, where it belongs, what it needs by formula, and how it is run."""
+    """An op of the NumPy program: its label, its scope, its formula's ledger, and the function that runs it."""
 
     label: str
     scope: str
@@ -129,7 +129,7 @@ _SEVERAL_CALLS = "several NumPy calls, each of which reads and writes whole arra
 
 
 def _attention_ops(q: Any) -> list[_Timed]:
-    """Attention of some heads to themselves, its scores stored."""
+    """Self-attention with stored scores."""
     import numpy as np
 
     head = WIDTH // HEADS
@@ -185,7 +185,7 @@ def _chain_ops(x: Any) -> list[_Timed]:
             np.add(block, half, out=block)
             np.maximum(block, none, out=block)
 
-    # A chain in one piece reads its first array and writes its last.
+    # A fused chain reads its first array and writes its last.
     work = Cost.total(one(count, dtype=FORMAT).work for one in (scale, bias, relu))
     fused = Ledger("chain", work=work, rows=scale(count, dtype=FORMAT).rows)
     singly: list[tuple[str, Ledger, Callable[[], object]]] = [

@@ -1,4 +1,4 @@
-"""Reports on a JAX or PyTorch function, whichever it is, that are the same on every machine: nothing is compiled for the device at hand."""
+"""Reports on a JAX or PyTorch function that are the same on every machine: nothing is compiled for the local device."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ def function_report(
 
 
 def framework_of(function: Any, args: Sequence[Any] = ()) -> str:
-    """``torch`` for a module, a function of tensors, or one of a file that uses PyTorch and not JAX; else ``jax``."""
+    """``torch`` for a module, a function of tensors, or one in a file that imports PyTorch and not JAX; else ``jax``."""
     torch = sys.modules.get("torch")
     if torch is None:
         return "jax"
@@ -52,7 +52,7 @@ def _home(value: Any) -> str:
 
 
 def arguments(framework: str, shapes: Sequence[Shape], number: DType) -> list[Any]:
-    """Arguments without data of these shapes; those without a number format of their own have this one."""
+    """Arguments of these shapes without data; ``number`` is the format of shapes that do not give one."""
     formats = [dtype(own) if own else number for own, _ in shapes]
     if framework == "torch":
         from ..torch import require_torch
@@ -70,7 +70,7 @@ def arguments(framework: str, shapes: Sequence[Shape], number: DType) -> list[An
 
 
 def report_of_shapes(name: str, function: Callable[..., Any], shapes: Sequence[Shape], number: DType, framework: str | None = None) -> Any:
-    """How to get the report on a function of arguments of these shapes for a chip; what it raises is one line about ``name``."""
+    """A function from a chip to the report on ``function`` with arguments of these shapes; errors are one line about ``name``."""
     chosen = framework or framework_of(function)
     made = arguments(chosen, shapes, number)
 

@@ -1,4 +1,4 @@
-"""Functions measured on the device at hand: a few steps under the framework's profiler, after one that compiles."""
+"""Functions measured on the local device: a few steps under the framework's profiler, after one that compiles."""
 
 import tempfile
 import warnings
@@ -17,7 +17,7 @@ NO_DEVICE = "measured conditions need an accelerator, and there is none here"
 
 
 def measured_report(function: Callable[..., Any], chip: str, options: dict[str, Any], args: tuple[Any, ...], kwargs: Any) -> Report | str:
-    """The report on some steps of a function on the device here; why not, where there is none or it is another chip."""
+    """The report on some steps of a function on the local device; the reason as text if there is no device or it is another chip."""
     measure = _torch if framework_of(function, args) == "torch" else _jax
     found = measure(function, options, args, kwargs)
     if isinstance(found, Report) and found.machine.name != load(chip).name:
@@ -37,7 +37,7 @@ def _jax(function: Callable[..., Any], options: dict[str, Any], args: tuple[Any,
     def filled(value: Any) -> Any:
         if isinstance(value, jax.ShapeDtypeStruct):
             return jax.numpy.zeros(value.shape, value.dtype)
-        return jax.numpy.array(value) if isinstance(value, jax.Array) else value  # a copy, which may be donated
+        return jax.numpy.array(value) if isinstance(value, jax.Array) else value  # a copy, because the function may donate it
 
     donates = any(one.donated for one in jax.tree.leaves(call.lower(*args, **kwargs).args_info))
     once = [jax.tree.map(filled, (args, kwargs)) for _ in range(STEPS + 1 if donates else 1)]
@@ -71,10 +71,10 @@ def _torch(function: Callable[..., Any], options: dict[str, Any], args: tuple[An
 
     step()
     torch.cuda.synchronize()
-    # One cycle of steps, of which the first warms the profiler up; PyTorch forgets a cycle when another begins.
+    # One cycle of steps, of which the first is the profiler's warm-up; PyTorch discards a cycle when another begins.
     schedule = torch.profiler.schedule(wait=0, warmup=1, active=STEPS, repeat=1)
     with warnings.catch_warnings(), torch.profiler.profile(record_shapes=True, schedule=schedule) as profile:
-        warnings.simplefilter("ignore")  # of which it warns, too
+        warnings.simplefilter("ignore")  # it also warns about that
         for number in range(STEPS + 1):
             step()
             if number == STEPS:

@@ -1,7 +1,7 @@
 """Reports in notebooks: Jupyter, Colab and VS Code show a `Report` as its page, terminals as its table.
 
-The page runs in a frame with an origin of its own, so that neither can reach into the other, and asks the network for nothing. VS Code
-forbids frames in a notebook the scripts that the page consists of; there a figure and a table stand in its place.
+The page runs in a sandboxed frame with its own origin, isolated from the notebook, and makes no network requests. VS Code does not allow
+scripts in frames of a notebook; there a figure and a table replace the page.
 """
 
 import html
@@ -22,14 +22,14 @@ from ..render.text import report_text
 from ..render.views import save
 from ..report import Report
 
-MOST_OPS = 2000  # of a page in a notebook, which is saved with every output in it
-TABLE_OPS, LONGEST_NAME = 20, 80  # of the table in place of a page
+MOST_OPS = 2000  # most ops of a page in a notebook, because notebooks are saved with their outputs
+TABLE_OPS, LONGEST_NAME = 20, 80  # of the table that replaces the page
 HEIGHT_PX = 760
-_VS_CODE = ("VSCODE_PID", "VSCODE_CWD")  # what VS Code sets for the kernels that it starts
+_VS_CODE = ("VSCODE_PID", "VSCODE_CWD")  # set by VS Code for its kernels
 
 
 def bundle(report: Report, variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What a front end may choose from: HTML, or plain text for a terminal and for those who show no HTML."""
+    """The MIME bundle: HTML, and plain text for terminals and front ends without HTML."""
     return {"text/html": to_html(report, variables), "text/plain": report_text(report, Paper(width=120))}
 
 
@@ -47,13 +47,13 @@ def show(report: Report) -> None:
     if ipython and ipython.get_ipython():
         ipython.display.display(bundle(report), raw=True)
         return
-    folder = tempfile.mkdtemp(prefix="roofline-")  # left behind: the browser reads it after this returns
+    folder = tempfile.mkdtemp(prefix="roofline-")  # not removed, because the browser reads it after this returns
     page = save(report, Path(folder, "report.html"))
     webbrowser.open(page.as_uri())
 
 
 def _shortened(report: Report) -> tuple[Report, str]:
-    """The report with no more ops than a notebook should keep, and a word about those left out."""
+    """The report with at most `MOST_OPS` ops, and a note about those left out."""
     if len(report.ops) <= MOST_OPS:
         return report, ""
     ops = report.ops[:MOST_OPS]
@@ -75,7 +75,7 @@ def _shortened(report: Report) -> tuple[Report, str]:
 def _frame(report: Report) -> str:
     from ..render.page.report_page import report_page, title_of
 
-    # In single quotes an attribute keeps the double ones of JSON, which are most of a page.
+    # A single-quoted attribute needs no escapes for JSON's double quotes, which are most of a page.
     document = report_page(report).replace("&", "&amp;").replace("'", "&#39;")
     return (
         f"<iframe title='{html.escape(title_of(report))}' sandbox='allow-scripts allow-downloads allow-popups' "
@@ -92,7 +92,7 @@ def _static(report: Report) -> str:
 
 
 def _figure(report: Report) -> str:
-    """The chart as SVG; a machine without a roof has none, and says why."""
+    """The chart as SVG, or the reason why the machine has no roofline."""
     from ..render.plot import roofline_chart
     from ..render.plot import save as save_figure
 

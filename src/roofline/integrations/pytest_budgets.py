@@ -1,4 +1,4 @@
-"""What the pytest fixture gives: reports on functions whose budgets are checked, with baselines beside the test."""
+"""The objects of the pytest fixture: reports on functions with budget checks, and baselines stored next to the test."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from .measuring import measured_report
 
 FOLDER = "roofline_baselines"
 UPDATE = "--roofline-update"
-LONGEST_NAME = 100  # characters of a file's name
+LONGEST_NAME = 100  # characters of a file name
 _UNSAFE = re.compile(r"[^\w.,=+\[\]-]+")
 
 
@@ -51,17 +51,17 @@ class ReportMaker:
 
 
 def baseline_file(node: Any, number: int) -> Path:
-    """The baseline of a test's first, second … report: beside the test, named after it and not after its function."""
+    """The baseline file of a test's first, second … report: next to the test, named after the test."""
     name = node.nodeid.partition("::")[2].replace("::", ".") or node.name
     safe = _UNSAFE.sub("-", name)
     if safe != name or len(safe) > LONGEST_NAME:
-        safe = f"{safe[:LONGEST_NAME]}-{crc32(name.encode()):08x}"  # two names stay two
+        safe = f"{safe[:LONGEST_NAME]}-{crc32(name.encode()):08x}"  # so that long names stay distinct
     test: Path = node.path
     return test.parent / FOLDER / test.stem / f"{safe}{f'-{number}' if number > 1 else ''}.json"
 
 
 class BudgetedReport:
-    """A report on a function, with `check`; everything else is that of ``report``."""
+    """A report on a function with a `check` method; all other attributes are those of ``report``."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class BudgetedReport:
 
     @cached_property
     def measured(self) -> Report | str:
-        """The report on the function as it ran on the device here, or why it cannot run."""
+        """The report on the function measured on the local device, or the reason why that is not possible."""
         return measured_report(self._function, self._chip, self._options, self._args, self._kwargs)
 
     def check(self, *conditions: str) -> BudgetCheck:
@@ -105,7 +105,7 @@ class BudgetedReport:
         return found
 
     def _result(self, conditions: Sequence[str]) -> BudgetCheck | str:
-        """Every condition, or the error in one of them; apart, so that pytest shows no chain of errors."""
+        """The checked conditions, or an error in one of them; a separate function, so that pytest shows no chained exceptions."""
         try:
             read = read_conditions(conditions)
             self._checked += read
@@ -116,7 +116,7 @@ class BudgetedReport:
             return str(error).replace("with --update", f"with {UPDATE}")
 
     def _checks(self, conditions: Sequence[Condition]) -> BudgetCheck:
-        """Every condition: measured ones on the report of the run, where there is one."""
+        """The checked conditions: measured ones on the measured report, if there is one."""
         baseline, found = self._baseline(), []
         for one in conditions:
             if one.is_measured and isinstance(self.measured, str):
@@ -124,7 +124,7 @@ class BudgetedReport:
                 continue
             if one.of_baseline and baseline is None:
                 raise UsageError(f"condition {one.text!r} needs the baseline {self._shown}, which does not exist; write it with {UPDATE}")
-            if one.is_measured and isinstance(self.measured, Report):  # whose kernels are those of a compiler, unlike the baseline's
+            if one.is_measured and isinstance(self.measured, Report):  # its kernels are the compiler's, unlike the baseline's
                 found += check(self.measured, one.text, baseline=replace(baseline, ops=()) if baseline else None).checks
             else:
                 found += check(self.report, one.text, baseline=baseline, on_chip=self._on_chip).checks
@@ -134,7 +134,7 @@ class BudgetedReport:
         return replace(read_baseline(self._file), file=self._shown) if self._file.exists() else None
 
     def _write(self) -> None:
-        """The baseline with all conditions so far; what was measured before stays where there is no device now."""
+        """Write the baseline with all conditions so far; without a device, earlier measured values are kept."""
         static, timed = ([one for one in self._checked if one.is_measured == measured] for measured in (False, True))
         new = baseline_of(self.report, static)
         asked = {one.quantity.text for one in timed if one.quantity and one.of_baseline}

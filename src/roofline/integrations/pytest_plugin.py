@@ -4,7 +4,7 @@
         report = roofline_report(layer, chip="h100")(weights, tokens)
         report.check("hbm <= 1.1x baseline", "peak memory < 2 GB")
 
-pytest imports this module in every project that has roofline installed, so it imports nothing else until a test asks for the fixture.
+pytest imports this module in every project with roofline installed, so it imports nothing else until a test uses the fixture.
 """
 
 from typing import TYPE_CHECKING, Any
