@@ -1,7 +1,7 @@
-"""Checking: whether a report keeps its budget, and the ops and causes behind a broken condition.
+"""Checking: whether a report meets its budget, and the ops and causes of a broken condition.
 
-A condition is compared with what the report has per step on one device. What breaks one is looked for among the ops that have the most
-of the quantity, or that grew since the baseline, and the findings about them.
+Conditions apply to amounts per step on one device. The causes of a broken one are searched among the ops with the most of the quantity, or
+with growth since the baseline, and the findings about them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,19 +20,17 @@ from .op_filter import COMPARE
 from .quantities import Amount, amount_of, counted_ops, whole_of
 from .regression_causes import changes_since, more_idle
 
-MOST_OPS = 10  # of those that broke a condition
+MOST_OPS = 10  # ops listed for a broken condition
 MOST_CAUSES = 3
-EXACT = 1e-9  # what rounding makes of equal amounts
-_OVER = {"1": "s", "FLOP/B": "B"}  # what ratios of these dimensions are over
-_TIMED = ("step", "run", "time", "mfu", "hfu")  # quantities whose parts are the measured times of ops
+EXACT = 1e-9  # relative difference of equal amounts from rounding
+_OVER = {"1": "s", "FLOP/B": "B"}  # unit of the denominator of ratios with these dimensions
+_TIMED = ("step", "run", "time", "mfu", "hfu")  # quantities that are sums of measured op times
 
 
 class OpPart(Struct, frozen=True, kw_only=True):
-    """What ``count`` ops with one label have of a quantity, the first of them ``id``; ``before`` is what they had in the baseline.
+    """The amount of a quantity in ``count`` ops with one label, the first of which is ``id``; ``before`` is the amount in the baseline.
 
-    Ops that are only in the baseline have no id.
-
-    Of a ratio it is what the ratio is over: seconds of an efficiency, bytes of an intensity.
+    Ops that are only in the baseline have no id. For a ratio it is the denominator: seconds of an efficiency, bytes of an intensity.
     """
 
     id: int | None
@@ -49,9 +47,9 @@ class OpPart(Struct, frozen=True, kw_only=True):
 class Check(Struct, frozen=True, kw_only=True):
     """One condition and its result on a report.
 
-    ``holds`` is ``None`` where the report cannot tell, and ``why`` says why, or why it holds all the same. ``found`` and ``allowed`` are in
-    base units of ``unit``; ``baseline`` is the baseline's figure. ``ops`` broke the condition, the worst first; ``causes`` say why in
-    words. ``unknown`` ops have parts that are not known and not counted.
+    ``holds`` is ``None`` where the report cannot decide it, and ``why`` is the reason, also for a condition that holds within the noise.
+    ``found`` and ``allowed`` are in base units of ``unit``; ``baseline`` is the baseline's figure. ``ops`` broke the condition, the worst
+    first; ``causes`` explain it. ``unknown`` is the number of ops with unknown amounts, which are not counted.
     """
 
     condition: str
@@ -75,7 +73,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 class BudgetCheck(Struct, frozen=True, kw_only=True):
-    """All conditions of a budget; ``holds`` is whether all hold, ``None`` where none is broken and some are not known."""
+    """All conditions of a budget; ``holds`` is whether all hold, ``None`` where none is broken and some cannot be decided."""
 
     checks: tuple[Check, ...]
 
@@ -149,7 +147,7 @@ def _other_chip(condition: Condition, quantity: Quantity, on_chip: Callable[[str
 
 
 def _figure_of(baseline: Baseline, condition: Condition, quantity: Quantity) -> Number:
-    """What the baseline has of a quantity."""
+    """The baseline's value of a quantity."""
     found = {**baseline.work, **baseline.quantities}.get(quantity.text)
     if found is None:
         named = f"the baseline {baseline.file}" if baseline.file else "the baseline"
@@ -180,7 +178,7 @@ def _holds(condition: Condition, found: float, allowed: float) -> bool:
 
 
 def _absence(report: Report, condition: Condition) -> Check:
-    """The check of a condition that no finding, or none of a kind, is there."""
+    """The check of a condition that there is no finding, or none of a kind."""
     found = [finding for finding in report.findings if not condition.absent or finding.kind == condition.absent]
     labels = {op.id: op for op in report.ops}
     ids = dict.fromkeys(id for finding in found for id in finding.ops if id in labels)
@@ -196,7 +194,7 @@ def _absence(report: Report, condition: Condition) -> Check:
 
 
 def _by_label(by_op: Iterable[tuple[OpInfo, Number]]) -> tuple[OpPart, ...]:
-    """The parts of ops, those with the same label as one: layers repeat, and their names say nothing more."""
+    """The parts of ops, merged by label, because layers repeat."""
     found: dict[str, OpPart] = {}
     for op, part in by_op:
         label = op.label or op.name
@@ -206,7 +204,7 @@ def _by_label(by_op: Iterable[tuple[OpInfo, Number]]) -> tuple[OpPart, ...]:
 
 
 def _parts(by_op: Sequence[tuple[OpInfo, Number]], quantity: Quantity, baseline: Baseline | None, *, fell: bool) -> tuple[OpPart, ...]:
-    """The ops that have the most of a quantity; with a baseline those that grew, or ``fell``, if it knows what they had."""
+    """The ops with the most of a quantity; with a baseline that has their amounts, those that grew, or ``fell``."""
     before = _before(quantity, baseline)
     if before is None:
         return _by_label(by_op)
@@ -214,7 +212,7 @@ def _parts(by_op: Sequence[tuple[OpInfo, Number]], quantity: Quantity, baseline:
     for op, part in by_op:
         now[kind_of(op)] = now.get(kind_of(op), 0) + part
     ids = {kind_of(op): op.id for op, _ in reversed(by_op)}
-    kinds = [*reversed(ids), *(kind for kind in before if kind not in ids and not quantity.of)]  # of a part, what is gone is not known
+    kinds = [*reversed(ids), *(kind for kind in before if kind not in ids and not quantity.of)]  # of some ops, removed ones are unknown
     changed = [OpPart(id=ids.get(kind), label=kind, amount=now.get(kind, 0), before=before.get(kind, 0)) for kind in kinds]
     sign = -1 if fell else 1
     moved = [one for one in changed if sign * one.change > ROUNDING * max(one.amount, one.before or 0)]
@@ -222,7 +220,7 @@ def _parts(by_op: Sequence[tuple[OpInfo, Number]], quantity: Quantity, baseline:
 
 
 def _before(quantity: Quantity, baseline: Baseline | None) -> dict[str, Number] | None:
-    """What each kind of op had of a quantity in the baseline; ``None`` where it does not keep that."""
+    """The amount of a quantity by kind of op in the baseline; ``None`` where the baseline does not contain it."""
     if baseline is None:
         return None
     if not baseline.ops or (quantity.name in _TIMED and not any(row.time_s for row in baseline.ops)):
@@ -246,7 +244,7 @@ def _of_row(name: str, levels: set[str]) -> Callable[[BaselineOp], Number] | Non
 
 
 def _causes(report: Report, quantity: Quantity, baseline: Baseline | None, ops: tuple[OpInfo, ...], ids: Iterable[int]) -> tuple[str, ...]:
-    """Causes in words: findings about the ops with these ids, and what changed since the baseline."""
+    """Causes as text: findings about the ops with these ids, and changes since the baseline."""
     changed = changes_since(report, baseline, ops) if baseline and quantity.name != "idle" else []
     told = explaining(report.findings, quantity, ids)
     new = [one for one in told if not baseline or one.kind not in baseline.findings]
@@ -266,5 +264,5 @@ def _memory(report: Report) -> str:
 
 
 def _is_torch(report: Report) -> bool:
-    """Whether it is on a program of PyTorch, which has no donation."""
+    """Whether the report is about PyTorch, which has no donation."""
     return "torch" in report.input.format

@@ -1,7 +1,7 @@
 """Baselines: the figures of an earlier report that budgets compare with, small enough to review in a diff.
 
-Counts are exact and times have six digits, so that the same program gives the same file on every machine. Ops are summed by what they
-are (scope, operation, shape and number format), without names that compilers number or places in source files.
+Counts are exact and times have six digits, so that the same program gives the same file on every machine. Ops are summed by scope,
+operation, shape and number format, without compiler-generated names and source locations.
 """
 
 from collections.abc import Iterable
@@ -15,15 +15,15 @@ from .conditions import QUANTITIES, Condition, Quantity
 from .quantities import amount_of, counted_ops, part_of_op
 
 SCHEMA = "roofline.baseline/1"
-DIGITS = 6  # of times and ratios
-ROUNDING = 1e-5  # what is left of a time after that
+DIGITS = 6  # significant digits of times and ratios
+ROUNDING = 1e-5  # relative rounding error of a stored time
 MEMORY_PARTS = ("peak_bytes", "arguments", "outputs", "donated", "constants", "temporaries")
 
 
 class BaselineOp(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Ops of one kind, summed; with their measured time where a condition compares times.
 
-    ``executions`` is how often they ran, where that is not the number of their kernels.
+    ``executions`` is how often they ran, if that differs from the number of their kernels.
     """
 
     op: str
@@ -38,7 +38,7 @@ class BaselineOp(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Baseline(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The quantities of a report by their names, its work by resource, its memory by part, its findings and its ops.
 
-    ``file`` is where it was read from, for messages.
+    ``file`` is its file, for messages.
     """
 
     schema: str = SCHEMA
@@ -52,7 +52,7 @@ class Baseline(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def baseline_of(report: Report, conditions: Iterable[Condition] = ()) -> Baseline:
-    """The baseline that a report is: everything that needs no device, and what ``conditions`` compare with it besides."""
+    """The baseline of a report: all quantities that need no device, and the measured ones that ``conditions`` compare."""
     ops = counted_ops(report)
     static = [Quantity(name=name) for name, (_, measured) in QUANTITIES.items() if not measured and name != "findings"]
     levels = sorted({level for op in ops for level in op.bytes})
@@ -74,7 +74,7 @@ def baseline_of(report: Report, conditions: Iterable[Condition] = ()) -> Baselin
 
 
 def summed_ops(ops: Iterable[OpInfo], *, timed: bool = False) -> dict[str, BaselineOp]:
-    """Ops summed by what they are, with their measured times if ``timed``."""
+    """Ops summed by kind, with their measured times if ``timed``."""
     members: dict[str, list[OpInfo]] = {}
     for op in ops:
         members.setdefault(kind_of(op), []).append(op)
@@ -93,7 +93,7 @@ def summed_ops(ops: Iterable[OpInfo], *, timed: bool = False) -> dict[str, Basel
 
 
 def kind_of(op: OpInfo) -> str:
-    """What an op is: its scope, operation, shape and number format, else its name without numbering."""
+    """The kind of an op: its scope, operation, shape and number format, else its name without numbering."""
     what = op.label.partition("  ")[2] or op.label or op.name
     what = stem(what) if what == op.name else what
     return f"{op.scope}: {what}" if op.scope else what

@@ -5,8 +5,8 @@
     operator   = "<" | "<=" | ">" | ">=" | "==" | "=" | "!="
     limit      = amount | [factor] "baseline" [("+" | "-") percentage]
 
-``ops`` is a filter, as on the page (`op_filter`). A percentage is a fraction of a ratio (mfu), and of anything else its part of the whole
-report. A text that cannot be read is an error that names the word.
+``ops`` is a filter, as on the page (`op_filter`). For a ratio (mfu), a percentage is the value itself; for anything else, a share of the
+whole report's amount. A text that cannot be read is an error that names the word.
 """
 
 import re
@@ -74,7 +74,7 @@ _GROWTH = re.compile(r"(?P<quantity>.*\S)\s*(?P<sign>[+-])\s*(?P<more>[\d.,_]+)\
 
 
 class Quantity(Struct, frozen=True, kw_only=True):
-    """What is compared: a quantity of the whole report, or ``of`` the ops that a filter leaves, ``on`` another chip."""
+    """The left side of a condition: a quantity of the whole report, or ``of`` the ops that pass a filter, ``on`` another chip."""
 
     name: str
     of: str = ""
@@ -86,7 +86,7 @@ class Quantity(Struct, frozen=True, kw_only=True):
 
     @property
     def dimension(self) -> str:
-        """``s``, ``FLOP``, ``B``, ``hop``, ``FLOP/B``, ``1`` for a ratio, nothing for a number."""
+        """``s``, ``FLOP``, ``B``, ``hop``, ``FLOP/B``, ``1`` for a ratio, empty for a plain number."""
         if self.name in QUANTITIES:
             return QUANTITIES[self.name][0]
         return "" if self.is_throughput else Resource(self.name).measure
@@ -102,9 +102,10 @@ class Quantity(Struct, frozen=True, kw_only=True):
 
 
 class Condition(Struct, frozen=True, kw_only=True):
-    """One condition. Without a quantity, findings of the kind ``absent`` must not be there; of any kind where that is empty.
+    """One condition.
 
-    The limit is ``number``, in base units; times the baseline's where ``of_baseline``, times the whole report's where ``of_whole``.
+    Without a quantity, there must be no finding of the kind ``absent``, or of any kind if that is empty. The limit is ``number``, in base
+    units; with ``of_baseline`` it is a factor on the baseline's value, with ``of_whole`` on the whole report's.
     """
 
     text: str
@@ -121,14 +122,14 @@ class Condition(Struct, frozen=True, kw_only=True):
 
 
 def parse_conditions(text: str, kinds: tuple[str, ...] = ()) -> tuple[Condition, ...]:
-    """The conditions of a text, all of which must hold; ``kinds`` are the findings that there are, where that is known."""
+    """The conditions of a text, all of which must hold; ``kinds`` are the valid kinds of findings, if given."""
     return tuple(_condition(part, kinds) for part in split_conditions(text))
 
 
 def parse_limits(text: str, time: str = "time", kinds: tuple[str, ...] = ()) -> tuple[Condition, ...]:
-    """Limits of what may change from one report to another, ``time +5%, mfu -2%``; other conditions hold of the later report.
+    """Limits on changes from one report to another, such as ``time +5%, mfu -2%``; other conditions apply to the later report.
 
-    ``time`` is the quantity that this word stands for where it stands alone.
+    ``time`` is the quantity that the word "time" refers to.
     """
     found: list[Condition] = []
     for part in split_conditions(text):
@@ -144,7 +145,7 @@ def parse_limits(text: str, time: str = "time", kinds: tuple[str, ...] = ()) -> 
 
 
 def split_conditions(text: str) -> list[str]:
-    """The conditions in a text: separators inside of parentheses, quotes and regular expressions are none."""
+    """The conditions in a text; separators inside parentheses, quotes and regular expressions are ignored."""
     if len(text) > LONGEST:
         raise UsageError(f"condition {excerpt(text)}: longer than {LONGEST:,} characters")
     hidden = _masked(text)
@@ -165,12 +166,12 @@ def split_conditions(text: str) -> list[str]:
 
 
 def _masked(text: str) -> str:
-    """The text with dots for what is in parentheses, quotes and regular expressions."""
+    """The text with dots in place of parentheses, quotes and regular expressions."""
     return _mask(text)[0]
 
 
 def _mask(text: str) -> tuple[str, int | None]:
-    """The text with dots for what is in parentheses and quotes, and where one of these begins that has no end."""
+    """The text with dots in place of parentheses and quotes, and the position of an unclosed one."""
     made, depth, quote, opened = [], 0, "", 0
     for place, letter in enumerate(text):
         inside = depth or quote
@@ -216,7 +217,7 @@ def _condition(text: str, kinds: tuple[str, ...]) -> Condition:
 
 
 def _check_single(text: str, hidden: str, sign: re.Match[str], signs: list[re.Match[str]]) -> None:
-    """Refuse a second comparison: conditions are joined by "and", and those of a filter have no spaces."""
+    """Raise an error for a second comparison: conditions are joined by "and", and comparisons in a filter have no spaces."""
     either = re.search(r"\sor\s", hidden[sign.end() :], re.IGNORECASE)
     if either:
         _fail(text, "or", sign.end() + either.start() + 1, "conditions are joined by 'and'; 'or' is for the ops after 'of'")
@@ -274,7 +275,7 @@ def _check_resource(text: str, name: str) -> None:
 
 
 def _limit(text: str, right: str, at: int, quantity: Quantity) -> tuple[float, bool, bool]:
-    """The number, and whether it is of the baseline's or of the whole report's."""
+    """The number, and whether it is a factor on the baseline's or on the whole report's value."""
     if "baseline" in right.lower():
         match = _BASELINE.fullmatch(right)
         if match is None:
@@ -296,7 +297,7 @@ def _limit(text: str, right: str, at: int, quantity: Quantity) -> tuple[float, b
 
 
 def _amount(text: str, right: str, at: int, quantity: Quantity) -> tuple[float, bool]:
-    """The number of a limit without a baseline, and whether it is a part of the whole report's."""
+    """The number of a limit without a baseline, and whether it is a share of the whole report's value."""
     dimension = quantity.dimension
     if right.endswith("%"):
         if dimension != "1" and not quantity.of and quantity.name not in SHARES:

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from ..report import Finding
 from .conditions import Quantity
 
-# Findings about the distance to the roofline, which most programs have; the others are causes.
+# Findings about the distance to the roofline, which most programs have; only other kinds count as causes.
 DISTANCE = ("memory", "products", "compute", "communication", "latency", "excess", "low-batch")
-WORK = (  # those that add FLOP
+WORK = (  # kinds that add FLOP
     "one-hot-product",
     "dense-experts",
     "masked-attention",
@@ -32,11 +32,11 @@ KERNELS = ("unfused-chain", "layout-copies", "stored-attention", "missing-donati
 MEMORY = ("out-of-memory", "missing-donation", "stored-attention", "wide-format", "one-hot-product", "dense-experts", "padding")
 _COUNTS = ("launches", "executions", "ops", "fusions")
 _MEMORY = ("peak memory", "donated memory")
-_WAITING = ("step", "run", "mfu", "hfu", "idle", "efficiency", "findings")  # with the time in which no op runs
+_WAITING = ("step", "run", "mfu", "hfu", "idle", "efficiency", "findings")  # quantities that include idle time
 
 
 def explaining(findings: Iterable[Finding], quantity: Quantity, ids: Iterable[int]) -> list[Finding]:
-    """The findings that are causes of too much of a quantity in the ops with these ids, or in any where there are none."""
+    """The findings that explain too much of a quantity in the ops with these ids, or in any op without ids."""
     mine = set(ids)
     told = [one for one in findings if one.kind not in DISTANCE and _explains(one.kind, quantity)]
     return [one for one in told if not mine or not one.ops or mine & set(one.ops)]

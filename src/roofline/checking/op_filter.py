@@ -3,8 +3,8 @@
     expression = any { "or" any }        any = one { ["and"] one }        one = ["not" | "-"] ( "(" expression ")" | condition )
     condition  = field operator value | /regular expression/flags | "quoted words" | pattern with * | word
 
-A word is a part of the name, the label or the scope; a word with ``*`` is a pattern for the scope and all below it (``layer*/attn``).
-Steps and devices are not fields here: `selection.narrow` takes the parts of ops that ran there.
+A word matches a part of the name, the label or the scope; a word with ``*`` is a pattern for the scope and everything below it
+(``layer*/attn``). Steps and devices are not fields here: `selection.narrow` selects the parts of ops that ran there.
 """
 
 import operator
@@ -21,14 +21,14 @@ Totals = Mapping[str, float]
 Test = Callable[[OpInfo, Totals], bool]
 Words = Callable[[str], bool]
 
-# field -> (its value, its dimension, the name of the total that a percentage is of)
+# field -> (its value, its dimension, the name of the total for percentages)
 NUMBERS: dict[str, tuple[Callable[[OpInfo], float | None], str, str]] = {
     "time": (lambda op: op.time_s, "s", "self"),
     "self": (lambda op: op.self_time_s, "s", "self"),
     "minimum": (lambda op: op.floor_s, "s", "minimum"),
     "serial": (lambda op: op.serial_s, "s", "self"),
     "lost": (lambda op: op.lost_s, "s", "lost"),
-    "share": (lambda op: None, "1", ""),  # of the whole: see `_number_test`
+    "share": (lambda op: None, "1", ""),  # computed from the total: see `_number_test`
     "efficiency": (lambda op: op.efficiency, "1", ""),
     "intensity": (lambda op: op.intensity, "FLOP/B", ""),
     "ridge": (lambda op: op.ridge, "FLOP/B", ""),
@@ -59,7 +59,7 @@ TEXTS: dict[str, Callable[[OpInfo], Sequence[str]]] = {
 }
 ALIASES = {"floor": "minimum", "rate": "achieved", "format": "dtype", "module": "program", "source": "location"}
 FIELDS = (*NUMBERS, *TEXTS)
-DEEPEST = 50  # parentheses inside each other
+DEEPEST = 50  # nested parentheses
 _NONE = "none"
 _QUOTED = r'"(?:[^"\\]|\\.)*"?'
 _REGEX = r"/(?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\]?)*(?:/[a-z]*)?"
@@ -84,7 +84,7 @@ COMPARE: dict[str, Callable[[float, float], bool]] = {
 
 
 class FilterError(UsageError):
-    """A filter that cannot be read: the ``reason``, and ``at`` which of its characters, counted from 0."""
+    """A filter with a syntax error: the ``reason``, and the character position ``at``, counted from 0."""
 
     def __init__(self, reason: str, at: int) -> None:
         super().__init__(f"filter, character {at + 1}: {reason}")
@@ -101,7 +101,7 @@ class _Token(NamedTuple):
 
 
 def filtered(ops: Iterable[OpInfo], text: str) -> tuple[OpInfo, ...]:
-    """The ops that pass a filter, in their order; a filter that cannot be read is an error that says where."""
+    """The ops that pass a filter, in their order; a syntax error names the position."""
     test, rows = parse_filter(text), tuple(ops)
     totals = {
         "self": sum(op.weight_s for op in rows),
@@ -115,7 +115,7 @@ def filtered(ops: Iterable[OpInfo], text: str) -> tuple[OpInfo, ...]:
 
 
 def parse_filter(text: str) -> Test:
-    """The test that a filter stands for; an empty one lets everything pass."""
+    """The test function of a filter; an empty filter accepts everything."""
     tokens = _tokens(text)
     if not tokens:
         return lambda op, totals: True
@@ -199,7 +199,7 @@ def _one(tokens: list[_Token], depth: int) -> Test:
 
 
 def _scope_test(pattern: str) -> Test:
-    """The scope is what the pattern says, part by part, or below it."""
+    """A test that the scope, or one of its parents, matches the pattern part by part."""
     parts = [re.compile(translate(part), re.IGNORECASE) for part in pattern.strip("/").split("/")]
 
     def test(op: OpInfo, totals: Totals) -> bool:
@@ -256,7 +256,7 @@ def _text_test(word: str, at: int, exact: bool) -> Words:
 
 
 def _number_test(name: str, token: _Token) -> Test:
-    """A comparison of a number; what is unknown fails it, except that it differs from any value."""
+    """A comparison of a number; an unknown value fails every comparison except "differs"."""
     held, dimension, whole = NUMBERS[name]
     differs, compared = token.operator == "!=", COMPARE[token.operator]
 

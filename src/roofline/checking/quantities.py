@@ -1,4 +1,4 @@
-"""Quantities of a report that budgets compare: per step and device, or of the whole program if it has no steps."""
+"""Quantities of a report that budgets check: per step and device, or of the whole program if it has no steps."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from .op_filter import filtered
 
 
 class Amount(Struct, frozen=True, kw_only=True):
-    """What a report has of a quantity, ``None`` where it has none; the part of each op; how many ops have a part that is not known."""
+    """The value of a quantity in a report (``None`` if not available), the part of each op, and how many ops have an unknown part."""
 
     value: Number | None
     by_op: tuple[tuple[OpInfo, Number], ...] = ()
@@ -33,7 +33,7 @@ def counted_ops(report: Report) -> tuple[OpInfo, ...]:
 
 
 def _with_part_of_prediction(op: OpInfo, share: float) -> OpInfo:
-    """An op of which the predicted times, too, are those of its part."""
+    """An op with its predicted times scaled to its share."""
     if share == 1:
         return op
     expected = replace(op.expected, time_s=op.expected.time_s * share) if op.expected else None
@@ -47,7 +47,7 @@ def main_point(report: Report) -> Point | None:
 
 
 def amount_of(report: Report, quantity: Quantity, ops: tuple[OpInfo, ...] | None = None) -> Amount:
-    """What a report has of a quantity; ``ops`` are its `counted_ops` where they are at hand."""
+    """The value of a quantity in a report; ``ops`` are its `counted_ops`, if already computed."""
     rows = counted_ops(report) if ops is None else ops
     if quantity.of:
         rows = filtered(rows, quantity.of)
@@ -58,7 +58,7 @@ def amount_of(report: Report, quantity: Quantity, ops: tuple[OpInfo, ...] | None
     if quantity.is_throughput:
         return _throughput(report, quantity.name.removesuffix("/s"))
     if quantity.name == "expected step" and report.changes and (point := main_point(report)) and point.time_s is not None:
-        return Amount(value=point.time_s, by_op=_summed(rows, "time").by_op)  # a prediction of the whole, idle time included
+        return Amount(value=point.time_s, by_op=_summed(rows, "time").by_op)  # a prediction of the whole step, including idle time
     if quantity.name in _RATIOS and (quantity.of or quantity.name == "intensity"):
         above, below = (_summed(rows, one) for one in _RATIOS[quantity.name])
         why = below.why or above.why
@@ -71,7 +71,7 @@ def amount_of(report: Report, quantity: Quantity, ops: tuple[OpInfo, ...] | None
 
 
 def whole_of(report: Report, quantity: Quantity, ops: tuple[OpInfo, ...]) -> Number | None:
-    """What a percentage of a quantity is of."""
+    """The total to which a percentage of a quantity refers."""
     if quantity.name in ("excess", "lost", "idle"):
         point = main_point(report)
         return point.time_s if point else None
@@ -79,7 +79,7 @@ def whole_of(report: Report, quantity: Quantity, ops: tuple[OpInfo, ...]) -> Num
 
 
 def part_of_op(op: OpInfo, name: str) -> Number | None:
-    """What one op has of a quantity; the known part where not all is known, ``None`` where nothing is."""
+    """The amount of a quantity in one op; the known part if not all is known, ``None`` if nothing is."""
     if name in _OF_OP:
         return _OF_OP[name](op)
     return sum((_known(op, key, amount) for key, amount in _amounts(op, name).items()), 0)

@@ -1,4 +1,4 @@
-"""Why a program has more of something than its baseline, in words: donation, number formats, repeated products, casts, less fusion."""
+"""Explanations for growth since a baseline, as text: donation, number formats, repeated products, casts, less fusion."""
 
 from collections.abc import Iterable
 
@@ -8,13 +8,13 @@ from ..units import plain, show
 from .baselines import ROUNDING, Baseline, BaselineOp, summed_ops
 from .quantities import part_of_op
 
-PRODUCTS = ("dot ", "convolution ", "mm ", "addmm ", "bmm ")  # how the labels of products begin
-CASTS = ("convert ", "_to_copy ")  # and those of casts
-LISTED = 2  # ops that one cause names
+PRODUCTS = ("dot ", "convolution ", "mm ", "addmm ", "bmm ")  # prefixes of the labels of products
+CASTS = ("convert ", "_to_copy ")  # prefixes of the labels of casts
+LISTED = 2  # ops named in one cause
 
 
 def changes_since(report: Report, baseline: Baseline, ops: Iterable[OpInfo]) -> list[str]:
-    """What is different since the baseline, the surest first; nothing is known of one without ops."""
+    """The changes since the baseline, the most certain first; empty for a baseline without ops."""
     if not baseline.ops:
         return []
     rows, before = summed_ops(ops), {row.op: row for row in baseline.ops}
@@ -24,7 +24,7 @@ def changes_since(report: Report, baseline: Baseline, ops: Iterable[OpInfo]) -> 
 
 
 def more_idle(found: Number, before: Number, ops: Iterable[OpInfo], baseline: Baseline) -> str:
-    """That most of what a step takes longer is idle time, if it is: then no op is the cause."""
+    """The cause that most of a step's additional time is idle time, if so: then no op is the cause."""
     busy, then = sum(part_of_op(op, "time") or 0 for op in ops), sum(row.time_s for row in baseline.ops)
     idle, earlier = found - busy, before - then
     if not then or earlier < 0 or found <= before or idle - earlier <= 0.5 * (found - before):
@@ -81,7 +81,7 @@ def _without_format(what: str) -> str:
 
 
 def _repeated(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> list[str]:
-    """Products that run more often, or are new while none of the old has gone: by operation and shape, wherever they are, in any format."""
+    """Products that run more often, or are new while no old one was removed: by operation and shape, in any scope and format."""
 
     def products(of: dict[str, BaselineOp]) -> dict[str, tuple[Number, Number]]:
         counts: dict[str, tuple[Number, Number]] = {}
@@ -96,7 +96,7 @@ def _repeated(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> lis
     if sum(runs for runs, _ in now.values()) <= sum(runs for runs, _ in then.values()):
         return []
     added = {what: runs - then.get(what, (0, 0))[0] for what, (runs, _) in now.items()}
-    # A product in more kernels than before has no more FLOP: it does not run more often.
+    # A product that is split into more kernels has the same FLOP, so it does not run more often.
     more = sorted((one for one in now if added[one] > 0 and now[one][1] > then.get(one, (0, 0))[1]), key=lambda one: -added[one])
     names = {_without_format(_what(row.op)): _what(row.op) for row in rows.values()}
     return [
@@ -106,7 +106,7 @@ def _repeated(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> lis
 
 
 def _casts(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> list[str]:
-    """Kernels that only cast, and are new."""
+    """New kernels that only cast."""
     new = [_what(key) for key, row in rows.items() if key not in before and _what(key).startswith(CASTS) and not row.flops]
     return [f"cast: {_listed(new)}, not in the baseline"] if new else []
 

@@ -1,7 +1,7 @@
-"""What changed between two versions of a program, of each of which there are one or several runs: for a person who reviews the change.
+"""The changes between two versions of a program, with one or several runs each, for reviewing a change.
 
-Amounts are of one step on one device (`quantities`). Ops are matched by what they are, scope, operation, shape and number format, so that
-compilers may renumber them. With several runs, amounts are means, and a change has its 95% confidence interval by Welch's t-test; one that
+Amounts are of one step on one device (`quantities`). Ops are matched by scope, operation, shape and number format, so that the compiler's
+numbering does not matter. With several runs, amounts are means, and a change has its 95% confidence interval by Welch's t-test; one that
 contains 0 is noise.
 """
 
@@ -21,17 +21,17 @@ from .quantities import amount_of, counted_ops, part_of_op
 
 SCHEMA = "roofline.changes/1"
 ROUNDING = 1e-9
-NOTABLE = 0.01  # of an amount: a smaller change is not given as a reason
+NOTABLE = 0.01  # relative: a smaller change is not given as a reason
 _FORMATS = re.compile(rf"(?<![\w×])(?:{'|'.join(sorted(DTYPES, key=len, reverse=True))})(?![\w×])")
 # Student's t for 95%, two-sided, by degrees of freedom; 1.96 in the limit
 _T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09, 2.09)
 _T_LIMIT = 1.96
-TIMES = ("step", "run", "time", "minimum time")  # what the headline is of, the first that all reports have
-FIGURES = (*TIMES, "idle", "mfu", "flops", "peak memory", "launches", "findings")  # and the bytes of each memory and link
+TIMES = ("step", "run", "time", "minimum time")  # candidates for the headline: the first that all reports have
+FIGURES = (*TIMES, "idle", "mfu", "flops", "peak memory", "launches", "findings")  # in addition to the bytes of each memory and link
 
 
 class Change(Struct, frozen=True, kw_only=True):
-    """One quantity before and after, in its unit; ``interval`` is that of the difference where there are several runs of a side."""
+    """One quantity before and after, in its unit; ``interval`` is that of the difference, if both sides have several runs."""
 
     quantity: str
     unit: str
@@ -46,17 +46,17 @@ class Change(Struct, frozen=True, kw_only=True):
 
     @property
     def ratio(self) -> float | None:
-        """The change as a part of what was before."""
+        """The change relative to the value before."""
         return self.change / self.before if self.before else None
 
     @property
     def is_noise(self) -> bool:
-        """Whether runs of one version differ as much."""
+        """Whether the change is within the variation between runs."""
         return self.interval is not None and self.interval[0] <= 0 <= self.interval[1]
 
 
 class OpChange(Struct, frozen=True, kw_only=True):
-    """Ops of one kind before and after: their time, or minimum time where nothing was measured; ``reasons`` say what changed about them."""
+    """Ops of one kind before and after: their time, or minimum time where nothing was measured; ``reasons`` are what changed about them."""
 
     op: str
     seconds: Change
@@ -88,7 +88,7 @@ class ReportChanges(Struct, frozen=True, kw_only=True):
 
 
 def report_changes(before: Sequence[Report], after: Sequence[Report], files: tuple[str, str] = ("before", "after")) -> ReportChanges:
-    """What changed from the runs of one version to those of another."""
+    """The changes from the runs of one version to those of another."""
     ops = [[counted_ops(report) for report in side] for side in (before, after)]
     figures = []
     for name in _names([*before, *after], [rows for side in ops for rows in side]):
@@ -130,7 +130,7 @@ def difference(before: Sequence[float], after: Sequence[float]) -> tuple[float, 
     parts = [variance(side) / len(side) for side in (before, after)]
     error, change = sqrt(sum(parts)), fmean(after) - fmean(before)
     weights = sum(part**2 / (len(side) - 1) for part, side in zip(parts, (before, after), strict=True))
-    freedom = max(int(sum(parts) ** 2 / weights), 1) if weights else 1  # without weights the error is 0
+    freedom = max(int(sum(parts) ** 2 / weights), 1) if weights else 1  # without variance the error is 0
     around = error * (_T[freedom - 1] if freedom <= len(_T) else _T_LIMIT)
     return change - around, change + around
 
@@ -162,7 +162,7 @@ def _op_changes(before: Sequence[Sequence[OpInfo]], after: Sequence[Sequence[OpI
 
 
 def _in_other_formats(before: Sequence[str], after: Sequence[str]) -> dict[str, str]:
-    """New kinds of ops by what they were before, in other number formats; only where there is one of each."""
+    """New kinds of ops mapped to the same op in another number format before; only where the match is unique."""
     gone, new = ([kind for kind in mine if kind not in set(other)] for mine, other in ((before, after), (after, before)))
     sides = []
     for kinds in (gone, new):
@@ -190,7 +190,7 @@ def _parts(runs: Sequence[Sequence[OpInfo]], name: str) -> list[Number]:
 
 
 def _reasons(mine: Sequence[Sequence[OpInfo]], theirs: Sequence[Sequence[OpInfo]], launches: Change, basis: str) -> tuple[str, ...]:
-    """What is different about ops of one kind: work, bytes, launches, and how well they run."""
+    """What changed about ops of one kind: work, bytes, launches and efficiency."""
     said = []
     levels = sorted({level for side in (mine, theirs) for run in side for op in run for level in op.bytes})
     for name, more, less in (("flops", "more work", "less work"), *((level, "more bytes", "fewer bytes") for level in levels)):
@@ -229,7 +229,7 @@ class Spread(Struct, frozen=True, kw_only=True):
 
 
 class Trend(Struct, frozen=True, kw_only=True):
-    """Versions of a program one after the other; each quantity has one value per version, ``None`` where a report does not have it."""
+    """Successive versions of a program; each quantity has one value per version, ``None`` where a report does not have it."""
 
     schema: str = "roofline.trend/1"
     versions: tuple[str, ...]
@@ -239,7 +239,7 @@ class Trend(Struct, frozen=True, kw_only=True):
 
 
 def trend(versions: Sequence[Sequence[Report]], names: Sequence[str]) -> Trend:
-    """Quantities of several versions of a program, of each of which there are one or several runs."""
+    """Quantities of several versions of a program, with one or several runs each."""
     ops = {id(report): counted_ops(report) for runs in versions for report in runs}
     values, units = {}, {}
     for name in _names([report for runs in versions for report in runs], ops.values()):

@@ -1,1 +1,1 @@
-"""Very many ops, kept in columns: arrays instead of a value for each, made into rows only where one is looked at."""
+"""Very many ops, stored in columns: arrays instead of an object per op; rows are made only when they are read."""

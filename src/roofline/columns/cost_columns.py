@@ -1,7 +1,7 @@
 """Columns: the costs and times of very many ops, as arrays.
 
-The scalar law in `placement` is the definition; `place_columns` applies it to these and is tested against it. Unknown
-amounts and times are marked in masks beside the arrays, never as NaN inside them.
+The scalar model in `placement` is the definition; `place_columns` computes the same for arrays and is tested against it. Unknown amounts
+and times are marked in separate masks, never as NaN.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ Bools = NDArray[np.bool_]
 
 
 class Columns(Struct, frozen=True):
-    """One row per resource, one column per op: known amounts, which of them are not wholly known, measured times, and executions (1)."""
+    """One row per resource, one column per op: known amounts, which of them are not fully known, measured times, and executions (1)."""
 
     resources: tuple[Resource, ...]
     amounts: Floats
@@ -59,9 +59,9 @@ class Columns(Struct, frozen=True):
 
 
 class PlacedColumns(Struct, frozen=True, kw_only=True):
-    """Where each of many ops stands: seconds by unit, T_min, T_max, and the index of the longest unit (−1 for none).
+    """The placements of many ops: seconds by unit, T_min, T_max, and the index of the longest unit (−1 for none).
 
-    ``undecided`` are the ops that an unrated unit may hold back: they have no bound.
+    ``undecided`` are the ops that an unrated unit may limit: they have no bound.
     """
 
     columns: Columns
@@ -99,14 +99,14 @@ class PlacedColumns(Struct, frozen=True, kw_only=True):
 
 
 def words_of(words: Sequence[Any], places: NDArray[np.intp]) -> list[Any]:
-    """The word at each place; −1 is the last."""
+    """The word at each index; −1 is the last."""
     made = np.empty(len(words), dtype=object)
     made[:] = words
     return made[places].tolist()  # type: ignore[no-any-return]
 
 
 def place_columns(columns: Columns, machine: Machine, corrections: Corrections = IDEAL) -> PlacedColumns:
-    """The same law over columns of many ops at once; tested against `place`."""
+    """The placement of many ops at once; tested against `place`."""
     machine = corrections.lower(machine)
     rated = [(index, ceiling) for index, resource in enumerate(columns.resources) if (ceiling := machine.resolve(resource))]
     if columns.resources and not rated:

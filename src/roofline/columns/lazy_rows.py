@@ -1,6 +1,6 @@
-"""Rows in columns: of very many, few are looked at one by one.
+"""Lazy rows: a sequence over columns that makes a row only when it is read.
 
-`column` is how to ask for one field of rows, whether they are kept as rows or in columns:
+`column` returns one field of all rows, whether they are stored as rows or in columns:
 
 >>> squares = LazyRows(range(3), lambda place: complex(place, place**2), lambda name, places: [place**2 for place in places])
 >>> squares[2], column(squares, "imag"), column([1j, 2j], "imag")
@@ -17,15 +17,15 @@ Row = TypeVar("Row")
 Value = TypeVar("Value")
 Entries = dict[str, list[Any]]
 Columns = Callable[[str, Sequence[int]], "list[Any] | Entries | None"]
-ABSENT: Any = object()  # the entry of a row that lacks the key
+ABSENT: Any = object()  # marks a key that a row does not have
 
 
 class LazyRows(Sequence[Row]):
-    """A sequence whose rows are made when they are asked for.
+    """A sequence whose rows are made on demand.
 
-    ``places`` are those of its rows, in order: ``make`` makes the row at a place, and ``columns`` gives one field of the rows at some
-    places, a field that is a mapping by its keys, or ``None`` for a field that takes the rows themselves. ``make_all`` makes the rows at
-    some places, where that is faster than one by one.
+    ``places`` are the indices of its rows in the columns, in order. ``make`` makes the row at an index; ``columns`` returns one field of
+    the rows at some indices (a mapping field by its keys), or ``None`` if that field needs the rows themselves. ``make_all`` makes several
+    rows, where that is faster than one by one.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class LazyRows(Sequence[Row]):
 
     @cached_property
     def unsorted(self) -> "LazyRows[Row]":
-        """The same rows in the order of their places, in which columns cost least."""
+        """The same rows in the order of the columns, in which columns need no reordering."""
         return self._at(range(len(self))) if len(self) == max(self._places, default=-1) + 1 else self
 
     def column(self, name: str) -> list[Any]:
-        """One field of all rows, which is kept: not to be changed."""
+        """One field of all rows. The list is cached: do not modify it."""
         if name not in self._kept:
             self._kept[name] = self._column(name)
         return self._kept[name]
@@ -104,7 +104,7 @@ def column(rows: Sequence[Any], name: str) -> list[Any]:
 
 
 def unsorted(rows: Sequence[Row]) -> Sequence[Row]:
-    """The same rows in whatever order costs least."""
+    """The same rows in the order that is cheapest."""
     return rows.unsorted if isinstance(rows, LazyRows) else rows
 
 
@@ -114,7 +114,7 @@ def take(rows: Sequence[Row], indices: Sequence[int]) -> Sequence[Row]:
 
 
 def at(values: Sequence[Value], places: Sequence[int]) -> Sequence[Value]:
-    """The values at some places; of all places, the values themselves.
+    """The values at some indices; the list itself if those are all.
 
     >>> at("roof", [0, 3]), at("roof", range(4))
     (['r', 'f'], 'roof')
@@ -125,13 +125,13 @@ def at(values: Sequence[Value], places: Sequence[int]) -> Sequence[Value]:
 
 
 def places_of(values: Sequence[int], wanted: Sequence[int]) -> Sequence[int]:
-    """The places of these values, without those that do not occur.
+    """The indices of these values, without values that do not occur.
 
     >>> places_of([7, 5, 6], [6, 8, 7]), places_of([0, 1, 2], [2, 0])
     ([2, 0], [2, 0])
     """
     if values == [*range(len(values))] and min(wanted, default=0) >= 0 and max(wanted, default=-1) < len(values):
-        return wanted  # the usual ids of ops are their places
+        return wanted  # ids of ops are usually their indices
     places = dict(zip(values, count(), strict=False))
     return [place for place in map(places.get, wanted) if place is not None]
 
@@ -147,7 +147,7 @@ def entries(rows: Sequence[Any], name: str) -> Entries:
 
 
 def mappings(found: Entries, count: int) -> list[dict[str, Any]]:
-    """The entries of so many rows as a mapping each, without those that are `ABSENT`."""
+    """The entries of ``count`` rows as one mapping per row, without those that are `ABSENT`."""
     each = zip(*found.values(), strict=True) if found else [()] * count
     if not any(ABSENT in values for values in found.values()):
         return [dict(zip(found, values, strict=True)) for values in each]

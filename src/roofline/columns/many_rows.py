@@ -1,4 +1,4 @@
-"""Very many rows, from arrays: their order, and which of them may be alike, so that only those few are compared word by word."""
+"""Very many rows, from arrays: their order, and which of them may be equal, so that only those few are compared as text."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from .lazy_rows import ABSENT
 
 Codes = NDArray[np.int64]
-DIGITS = 6  # significant digits in which amounts per execution are the same
-NEARLY = 1e-6  # of the last digit: closer than that to the middle between two, a float does not tell which is nearer
-_UNKNOWN, _NONE = -2.0, -1.0  # stand for an unknown and an absent amount, which are like themselves alone
+DIGITS = 6  # significant digits to which equal amounts per execution agree
+NEARLY = 1e-6  # of the last digit: amounts this close to a rounding boundary are formatted as text to decide
+_UNKNOWN, _NONE = -2.0, -1.0  # codes of unknown and absent amounts
 _INFINITE = -3
 _EXPONENTS = 1000  # more than floats have
 
@@ -19,7 +19,7 @@ _EXPONENTS = 1000  # more than floats have
 def same_rows(
     words: Iterable[Sequence[Hashable]], amounts: Iterable[Sequence[Any]], counts: Sequence[float]
 ) -> tuple[list[int], list[int]]:
-    """The places of rows that another has the same words as and the same amounts per execution, and a number for each kind of row.
+    """The indices of rows that have the same words and amounts per execution as another row, and for each the number of its kind.
 
     >>> same_rows([["dot", "dot", "copy"]], [[10.0, 20.0, 10.0]], [1, 2, 1])
     ([0, 1], [0, 0])
@@ -36,13 +36,13 @@ def same_rows(
 
 
 def longest_first(seconds: Sequence[float], ranks: Sequence[int] | None = None) -> list[int]:
-    """The places of seconds, the longest first, those of equal length by rank, or as they came."""
+    """The indices sorted by seconds, the longest first; equal ones by rank, or in their order."""
     keys = [-np.array(seconds)] if ranks is None else [np.array(ranks), -np.array(seconds)]
     return np.lexsort(keys).tolist()  # type: ignore[no-any-return]
 
 
 def ranks_of(order: Sequence[int]) -> list[int]:
-    """The rank of each place, from 1.
+    """The rank of each index, from 1.
 
     >>> ranks_of([2, 0, 1])
     [2, 3, 1]
@@ -53,7 +53,7 @@ def ranks_of(order: Sequence[int]) -> list[int]:
 
 
 def _word_codes(words: Iterable[Sequence[Hashable]], count: int) -> Codes:
-    """A number for all the words of a row; rows with the same words have the same."""
+    """A code for the words of each row; equal words have equal codes."""
     differing = [each for each in words if len({*each}) > 1]
     if not differing:
         return np.zeros(count, dtype=np.int64)
@@ -62,7 +62,7 @@ def _word_codes(words: Iterable[Sequence[Hashable]], count: int) -> Codes:
 
 
 def _amount_codes(amounts: Sequence[Any], counts: Sequence[float], runs: NDArray[np.float64]) -> Codes:
-    """A number for each amount per execution; those that are the same when written with few digits have the same."""
+    """A code for each amount per execution; amounts that are equal when rounded have equal codes."""
     is_plain = {*map(type, amounts)} <= {int, float}
     values = np.array(
         amounts if is_plain else [_UNKNOWN if amount is None else _NONE if amount is ABSENT else amount for amount in amounts],
@@ -71,7 +71,7 @@ def _amount_codes(amounts: Sequence[Any], counts: Sequence[float], runs: NDArray
     codes = np.minimum(values, 0).astype(np.int64)
     places = np.flatnonzero(values > 0)
     each = values[places] / runs[places]
-    with np.errstate(all="ignore"):  # what is out of range here is written out below
+    with np.errstate(all="ignore"):  # out-of-range values are handled as text below
         exponent = np.floor(np.log10(each))
         digits = each / 10.0 ** (exponent - (DIGITS - 1))
         is_sure = (digits >= 10 ** (DIGITS - 1)) & (digits < 10**DIGITS - 1) & (np.abs(digits % 1 - 0.5) > NEARLY)
@@ -84,7 +84,7 @@ def _amount_codes(amounts: Sequence[Any], counts: Sequence[float], runs: NDArray
 
 
 def _written_code(amount: float) -> int:
-    """The number of one amount, from its digits as they are written.
+    """The code of one amount, from its digits as text.
 
     >>> _written_code(1234.5678) == _code(3, 123457)
     True

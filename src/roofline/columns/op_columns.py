@@ -1,4 +1,4 @@
-"""Ops in columns, as tables have them: amounts by resource, other fields by name."""
+"""Ops in columns, as in tables: amounts by resource, other fields by name."""
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -13,7 +13,7 @@ from ..resource import Resource
 from ..workload import Op
 from .lazy_rows import ABSENT, LazyRows, at, column
 
-MANY = 10_000  # ops: more are kept and placed in columns
+MANY = 10_000  # from more ops on, columns are used
 _NONE: frozenset[Resource] = frozenset()
 _USUAL = {
     field.name: field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
@@ -23,7 +23,7 @@ _USUAL = {
 
 
 class OpColumns(LazyRows[Op]):
-    """Ops in columns: some of their fields, the others as usual, and amounts by resource in order of name, where ``None`` is unknown."""
+    """Ops in columns: some of their fields (others have default values), and amounts by resource in order of name; ``None`` is unknown."""
 
     def __init__(self, fields: Mapping[str, Sequence[Any]], amounts: Mapping[Resource, Sequence[Amount | None]]) -> None:
         super().__init__(range(len(fields["name"])), self._op, self._field)
@@ -75,7 +75,7 @@ class OpColumns(LazyRows[Op]):
 
 
 def shared_costs(ops: Sequence[Op]) -> tuple[list[Cost], list[int]]:
-    """The costs of ops, each object once, and which of them each op has: ops of equal layers of a program share theirs."""
+    """The distinct cost objects of ops, and the index of each op's: ops of equal layers of a program share them."""
     costs: list[Cost] = column(ops, "cost")
     ids = list(map(id, costs))
     once = dict(zip(ids, costs, strict=True))

@@ -1,1 +1,1 @@
-"""Files on disk: written whole or not at all, unfinished ones, the folders of the user, and how much an input may hold."""
+"""Files on disk: atomic writes, cleanup of unfinished files, user folders, and limits on input sizes."""

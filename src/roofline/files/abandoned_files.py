@@ -1,6 +1,6 @@
-"""Unfinished files and folders: held by a lock while their writer works on them, removed by the next one if it was killed.
+"""Unfinished files and folders: locked while they are written, and removed by the next writer if theirs was killed.
 
-Locks end with their process. Windows needs none: what is open cannot be removed there.
+Locks end with their process. Windows needs none, because open files cannot be removed there.
 """
 
 import os
@@ -17,7 +17,7 @@ HAS_LOCKS = fcntl is not None
 
 
 def mark_in_use(file: int) -> None:
-    """Say that an open file or folder is in use, for as long as it is open. File systems without locks say nothing."""
+    """Lock an open file or folder for as long as it is open; does nothing on file systems without locks."""
     if fcntl is not None:
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -26,7 +26,7 @@ def mark_in_use(file: int) -> None:
 def remove_abandoned(
     folder: str | os.PathLike[str], name: re.Pattern[str], remove: Callable[[str], object] = os.unlink, flags: int = os.O_RDWR
 ) -> None:
-    """Remove files of such a name that no process has locked; ``flags`` open it, which fails for what is of another kind."""
+    """Remove the files that match ``name`` and that no process has locked. Opening with ``flags`` fails for entries of another kind."""
     try:
         found = [each for each in os.listdir(folder) if name.fullmatch(each)]
     except OSError:
@@ -39,7 +39,7 @@ def remove_abandoned(
                 continue
             file = os.open(path, flags | os.O_NOFOLLOW)
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # an error while its writer is at work
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises an error while the writer holds it
                 remove(path)
             finally:
                 os.close(file)

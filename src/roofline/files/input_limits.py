@@ -1,7 +1,9 @@
-"""How much an input may hold. A file may be small and say much: a gzipped one unpacks to a thousand times its size, a row of four
-bytes becomes an op of four kilobytes. The limits keep memory near a gigabyte unless the user raises them (``--max rows=1M``).
+"""Limits on the size of inputs.
 
-They are one setting of the process. What is read elsewhere (by helper processes, on a cluster) is sent them along.
+A small file can need much memory: a gzipped one may unpack to a thousand times its size, and a row of four bytes becomes an op of four
+kilobytes. The limits keep memory near a gigabyte unless the user raises them (``--max rows=1M``).
+
+They are a setting of the process, and are passed on to helper processes and to a cluster.
 """
 
 from msgspec import Struct
@@ -12,7 +14,7 @@ from ..units import parse, parse_count
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """The most that an input may hold.
+    """The limits on an input.
 
     ``size`` is bytes of a file that is read whole, unpacked; ``values`` are numbers, words and lists in JSON, and cells of a table;
     ``rows`` are those of a table; ``instructions`` are those of a program; ``messages`` are planes, lines and metadata of a profile.
@@ -59,18 +61,18 @@ def parse_limits(words: list[str]) -> Limits:
 
 
 def check_limit(name: str, amount: int, where: str) -> None:
-    """Refuse an input that holds more of something than its limit."""
+    """Raise an error for an input that exceeds a limit."""
     if amount > getattr(_current, name):
         raise too_much(name, where)
 
 
 def too_much(name: str, where: str) -> SourceError:
-    """The error about an input that holds more of something than its limit."""
+    """The error about an input that exceeds a limit."""
     return SourceError(f"{where}: {excess(name)}")
 
 
 def excess(name: str) -> str:
-    """What such an error says, without the place."""
+    """The message of such an error, without the location."""
     limit: int = getattr(_current, name)
     what = f"larger than {limit:,} bytes" if name == "size" else f"more than {limit:,} {name}"
     return f"{what}; if you trust the file, raise the limit: --max {name}={2 * limit}"

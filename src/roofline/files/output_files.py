@@ -1,8 +1,8 @@
-"""Writing files: whole or not at all.
+"""Writing files atomically.
 
-The bytes go to a file beside the target, which takes its place when they are complete and on the disk: a full disk, an interrupt or a
-kill leaves the old file as it was. Where the system can, the new file has no name until it is complete. Then only a kill between naming
-it and replacing an older file leaves a file over (``.NAME.NUMBER.roofline-unfinished``), which the next write of that target removes.
+The bytes are written to a file next to the target, which replaces it when all are on disk: a full disk, an interrupt or a kill leaves the
+old file unchanged. Where the system supports it, the new file has no name until it is complete. Then only a kill between naming it and
+replacing the old file leaves a temporary file (``.NAME.NUMBER.roofline-unfinished``), which the next write of that target removes.
 """
 
 import errno
@@ -15,19 +15,19 @@ from ..errors import OutputError
 from .abandoned_files import HAS_LOCKS, mark_in_use, remove_abandoned
 
 _PIECE = 2**24  # bytes of one write call
-_LONGEST = 200  # bytes of the target's name in that of its draft
+_LONGEST = 200  # bytes of the target's name in the name of its temporary file
 UNFINISHED = ".roofline-unfinished"
-_UNSUPPORTED = (errno.EISDIR, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # what systems say that have no files without a name
+_UNSUPPORTED = (errno.EISDIR, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)  # errors of systems without unnamed files (O_TMPFILE)
 _NO_LINKS = (*_UNSUPPORTED, errno.ENOENT, errno.EPERM, errno.EXDEV)
 
 
 def write_file(path: str | Path, data: bytes, *, sync: bool = True) -> None:
-    """Bytes as a file that replaces what was there. A pipe or a device is written to as it is.
+    """Write bytes to a file, replacing it.
 
-    Without ``sync`` a power failure may leave a part of them.
+    A pipe or a device is written to directly. Without ``sync``, a power failure may leave a partial file.
     """
     try:
-        target = os.path.realpath(path)  # of a link, the file it leads to is replaced
+        target = os.path.realpath(path)  # the target of a symbolic link is replaced, not the link
         mode = _mode(target)
         if mode is not None and not stat.S_ISREG(mode):
             if stat.S_ISDIR(mode):
@@ -35,12 +35,12 @@ def write_file(path: str | Path, data: bytes, *, sync: bool = True) -> None:
             _write(os.open(target, os.O_WRONLY), data)
         else:
             _replace(target, data, mode, sync)
-    except (OSError, ValueError) as error:  # the latter for names that no file can have
+    except (OSError, ValueError) as error:  # ValueError for invalid file names
         raise OutputError(f"{path}: cannot write: {getattr(error, 'strerror', None) or error}") from None
 
 
 def remove_unfinished(folder: str | Path, name: str = "") -> None:
-    """Remove what killed writers left in a folder, of one target or of all."""
+    """Remove the temporary files that killed writers left in a folder, for one target or for all."""
     own = re.escape(_start(name)) if name else r"\..*\."
     remove_abandoned(folder, re.compile(rf"{own}\d+{re.escape(UNFINISHED)}", re.DOTALL))
 
@@ -57,7 +57,7 @@ def _start(name: str) -> str:
 
 
 def _replace(target: str, data: bytes, mode: int | None, sync: bool) -> None:
-    """A new file in place of a plain one, with its permissions."""
+    """Replace a plain file, keeping its permissions."""
     if mode is not None and not os.access(target, os.W_OK):
         raise PermissionError(None, "Permission denied")
     folder, name = os.path.split(target)
@@ -72,7 +72,7 @@ def _replace(target: str, data: bytes, mode: int | None, sync: bool) -> None:
 
 
 def _replace_by_unnamed(target: str, draft: str, data: bytes, mode: int | None, sync: bool) -> bool:
-    """By a file that gets its name when it is complete; false where the system has no such files."""
+    """Replace it by a file that gets its name when it is complete. Returns false where the system has no such files."""
     if not hasattr(os, "O_TMPFILE"):
         return False
     try:
@@ -88,7 +88,7 @@ def _replace_by_unnamed(target: str, draft: str, data: bytes, mode: int | None, 
             try:
                 _link(file, target)
                 return True
-            except FileExistsError:  # by now
+            except FileExistsError:  # created meanwhile
                 pass
         _link(file, draft)
         os.replace(draft, target)
@@ -102,12 +102,12 @@ def _replace_by_unnamed(target: str, draft: str, data: bytes, mode: int | None, 
 
 
 def _link(file: int, name: str) -> None:
-    # The folder's number makes Python follow the link to the file; the path is absolute, so it is not looked at otherwise.
+    # With a folder descriptor Python follows the link to the file; the path is absolute, so the descriptor has no other effect.
     os.link(f"/proc/self/fd/{file}", name, src_dir_fd=file, follow_symlinks=True)
 
 
 def _replace_by_named(target: str, draft: str, data: bytes, mode: int | None, sync: bool) -> None:
-    """By a file that has a name from the start."""
+    """Replace it by a file that has a name from the start."""
     file = _open_held(draft)
     try:
         _fill(file, data, mode, sync)
@@ -115,12 +115,12 @@ def _replace_by_named(target: str, draft: str, data: bytes, mode: int | None, sy
             os.replace(draft, target)
     finally:
         os.close(file)
-    if not HAS_LOCKS:  # Windows renames no open file
+    if not HAS_LOCKS:  # Windows cannot rename an open file
         os.replace(draft, target)
 
 
 def _open_held(draft: str) -> int:
-    """A new file that is held; again where another writer took it for abandoned before it was."""
+    """A new, locked file; retries if another writer removed it as abandoned before it was locked."""
     while True:
         file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         mark_in_use(file)
@@ -130,7 +130,7 @@ def _open_held(draft: str) -> int:
 
 
 def _fill(file: int, data: bytes, mode: int | None, sync: bool) -> None:
-    """Writes all bytes of a new file to the disk."""
+    """Write all bytes of a new file to disk."""
     if mode is not None and hasattr(os, "fchmod"):
         os.fchmod(file, stat.S_IMODE(mode))
     _write_all(file, data)

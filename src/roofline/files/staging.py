@@ -1,4 +1,4 @@
-"""Folders for profiles that are not complete, beside the place where they will be."""
+"""Temporary folders for incomplete profiles, next to their destination."""
 
 import os
 import re
@@ -16,7 +16,7 @@ _START = ".roofline-staging-"
 
 @contextmanager
 def staging_folder(folder: Path) -> Iterator[Path]:
-    """A folder inside another that goes at the end; those of processes that were killed go before."""
+    """A temporary folder inside another, removed at the end; first removes those of killed processes."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if HAS_LOCKS:
@@ -33,7 +33,7 @@ def staging_folder(folder: Path) -> Iterator[Path]:
 
 
 def _held_folder(folder: Path) -> tuple[Path, int | None]:
-    """A new folder and its number; again where another process took it for abandoned before it was held."""
+    """A new, locked folder and its descriptor; retries if another process removed it as abandoned before it was locked."""
     while True:
         made = Path(tempfile.mkdtemp(prefix=_START, dir=folder))
         if not HAS_LOCKS:

@@ -1,4 +1,4 @@
-"""Folders of the user that runs the command: for caches and for data, where each system has them."""
+"""The user's folders for caches and data, by the conventions of each system."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from ..errors import UsageError
 
 
 def user_folder(variable: str, kind: str) -> Path:
-    """The folder for the ``cache`` or the ``data`` of roofline: as the variable says, else where this system keeps such things."""
+    """The folder for the ``cache`` or the ``data`` of roofline: from the environment variable, else the system's default."""
     if told := os.environ.get(variable):
         return Path(told)
     if sys.platform == "win32":

@@ -1,6 +1,6 @@
 """Prediction: the expected time of an op on a chip, its interval, its terms, and the evidence for it.
 
-The roofline is a bound; this is an expectation, fitted to measurements of ops of the same family, and never below the bound. See
+The roofline is a lower bound of the time; a prediction is fitted to measurements of ops of the same family and never below the bound. See
 `docs/prediction.md` for the model of each family and its errors.
 """
 
@@ -23,16 +23,16 @@ from .terms import Estimate, Hardware
 
 __all__ = ["Prediction", "predict"]
 
-SUSTAINED = {"matrix": 0.75, "vector": 0.6, "hbm": 0.8}  # of the peaks, where nothing else is known
-MEASURED_LIMITS = ("held", "matrix product")  # of a machine that was measured: what products sustain
+SUSTAINED = {"matrix": 0.75, "vector": 0.6, "hbm": 0.8}  # default fractions of the peaks
+MEASURED_LIMITS = ("held", "matrix product")  # names of a measured machine's limits that products sustain
 OTHERWISE = 0.7
 
 
 class Prediction(Struct, frozen=True, kw_only=True):
     """The expected seconds of some executions, their 90% interval, their minimum, the terms, and the evidence.
 
-    Terms are seconds each as if alone: they overlap, so they do not add up. ``family`` is that of the calibration, empty where the op is
-    predicted from sustained rates alone; ``borrowed`` is whether that calibration is another chip's.
+    Terms are the seconds of each part alone: the parts overlap, so they do not add up. ``family`` is that of the calibration, empty where
+    the op is predicted from sustained rates alone; ``borrowed`` is whether the calibration is another chip's.
     """
 
     time_s: float
@@ -81,7 +81,7 @@ def predict(
 
 
 def _estimate(operation: Operation | None, cost: Cost, machine: Machine, calibration: Calibration) -> tuple[Family | None, Estimate | None]:
-    """The family of an op and its estimate; none where the chip has no calibration for it."""
+    """The family of an op and its estimate; ``None`` where the chip has no calibration for it."""
     bandwidth = machine.resolve(HBM)
     if not calibration.families or bandwidth is None:
         return None, None
@@ -132,14 +132,14 @@ def _collective(operation: Collective, machine: Machine, calibration: Calibratio
 
 
 def _sustained(placed: Placement, calibration: Calibration, kernels: float) -> Estimate:
-    """Any op: its resources at the share of their rates that programs sustain, overlapped, and a launch for each kernel."""
+    """The estimate for any op: the times of its resources at sustained rates, overlapped, plus a launch per kernel."""
     floor = (placed.machine.launch_latency_s if calibration.floor_s is None else calibration.floor_s) * kernels
     terms = {unit: seconds / (_measured_share(placed, unit) or SUSTAINED.get(unit, OTHERWISE)) for unit, seconds in placed.times}
     return Estimate(floor + max(terms.values(), default=0.0), {"floor": floor, **terms})
 
 
 def _measured_share(placed: Placement, unit: str) -> float | None:
-    """The share of its measured rate that a unit sustains: products over seconds, copies of main memory; ``None`` if not measured."""
+    """The share of its measured rate that a unit sustains (products over seconds, main-memory copies); ``None`` if not measured."""
     machine = placed.machine
     shares = []
     for roof in machine.ceilings:

@@ -1,6 +1,6 @@
 """Attention in one kernel: many queries at once (prefill), or one new token over a cache (decode).
 
-Prefill, in blocks of 128 queries by 128 keys, of which causal leaves half:
+Prefill, in blocks of 128 queries by 128 keys, of which a causal mask leaves half:
 
     block    4·128²·max(d, 64) / share of the sustained peak + 128² exponentials at 16 a clock, which the products do not hide
     core     max(blocks · block / cores, the longest row of blocks) + waves · start of a block
@@ -19,20 +19,20 @@ from .calibration import Calibration, Family
 from .terms import Estimate, Hardware, floor_of, joined
 
 BLOCK = 128
-SMALLEST = 64  # size of a head: kernels take as long for smaller ones (cuDNN 9 on H200)
-EXPONENTIALS = 16  # a clock and SM
+SMALLEST = 64  # size of a head: smaller ones take as long as this (cuDNN 9 on H200)
+EXPONENTIALS = 16  # per clock and SM
 DECODE_SPLITS = (1, 2, 4, 8, 16, 32, 64)
-SHORTEST_PART = 128  # of the cache, where it is split
-# Backward, times the forward pass, as cuDNN 9 takes on H200 (fitted on 11 sizes, 66 to 970 us, mean error 3%): five
-# products instead of two, at 5/8 of its rate; exponentials and more; gradients of queries, which are summed in fp32 and converted after.
+SHORTEST_PART = 128  # positions of a part, where the cache is split
+# Factors of the backward pass over the forward pass, for cuDNN 9 on H200 (fitted on 11 sizes, 66 to 970 us, mean error 3%): five products
+# instead of two, at 5/8 of the rate; exponentials and more; gradients of queries, which are summed in fp32 and converted afterwards.
 BACKWARD_PRODUCTS = 4.0
 BACKWARD_EXPONENTIALS = 1.5
 BACKWARD_BYTES = 3.0
-BACKWARD_KERNELS_S = 18e-6  # what its smaller kernels take, before and after the large one
+BACKWARD_KERNELS_S = 18e-6  # time of the smaller kernels before and after the large one
 
 
 def prefill_time(one: Attention, family: Family, hardware: Hardware, calibration: Calibration) -> Estimate:
-    """How long one execution over many queries takes."""
+    """The time of one execution over many queries."""
     values = family.values
     element = width(one.dtype)
     batch, heads, groups, size = float(one.batch), float(one.heads), float(one.groups), float(one.size)
@@ -54,14 +54,14 @@ def prefill_time(one: Attention, family: Family, hardware: Hardware, calibration
     written = batch * size * element * (2 * float(one.heads) * queries + 2 * groups * cached)
     memory = written * (BACKWARD_BYTES if one.backward else 1.0) / (values["memory"] * hardware.bandwidth)
     terms = {"math": pairs * math, "exponentials": pairs * exponentials, "blocks": waves * values["block"], "memory": memory}
-    if one.causal and "append" in values:  # a serving framework's: its cache is written on the way
+    if one.causal and "append" in values:  # a serving framework's kernel, which also writes the cache
         terms["append"] = 4.0 * batch * groups * queries * size * element / (values["append"] * hardware.bandwidth)
     floor = floor_of(family, calibration, values["block"]) + (BACKWARD_KERNELS_S if one.backward else 0.0)
     return Estimate(floor + sum(terms.values()), {"floor": floor, **terms})
 
 
 def decode_time(one: Attention, family: Family, hardware: Hardware, calibration: Calibration) -> Estimate:
-    """How long one new token a sequence takes."""
+    """The time of one execution with one new token per sequence."""
     values = family.values
     element = width(one.dtype)
     size, keys = float(one.size), float(one.keys)

@@ -24,7 +24,7 @@ from ..placement import place_op
 from . import Prediction, predict
 from .calibration import Calibration
 
-DOUBLINGS = 40  # of the free size that are searched
+DOUBLINGS = 40  # doublings of the free size that are searched
 COMPUTING = (
     "math",
     "feed",
@@ -34,7 +34,7 @@ COMPUTING = (
     "matrix",
     "vector",
     "transcendental",
-)  # terms of computing, with its feed from L2
+)  # compute terms, including loads from L2
 
 
 class SizeTime(Struct, frozen=True):
@@ -46,7 +46,7 @@ class SizeTime(Struct, frozen=True):
 
     @property
     def is_compute_bound(self) -> bool:
-        """Whether the largest term of the expected time is one of computing, not of memory, launch or links."""
+        """Whether the largest term of the expected time is compute, not memory, launch or links."""
         terms = self.prediction.terms
         return max(terms, key=lambda name: terms[name], default="") in COMPUTING
 

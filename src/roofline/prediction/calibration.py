@@ -1,4 +1,4 @@
-"""Calibrations: how long the ops of a chip really take, as a few fitted numbers for each family of ops, with their errors.
+"""Calibrations: fitted parameters of op times on a chip, a few per family of ops, with their errors.
 
 A calibration is data: `machines/calibrations/` has a file for each chip that public measurements support.
 """
@@ -9,15 +9,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 REGIMES = ("latency", "memory", "compute")
-LATENCY_REGIME_S = 3e-6  # of minimum time: below that an op is of the regime "latency"
-WIDE = (0.6, 2.2)  # measured over predicted, where nothing was measured
-BORROWED = 1.6  # how much wider, in logarithms, the interval of another chip's calibration is
+LATENCY_REGIME_S = 3e-6  # ops with a shorter minimum time are in the regime "latency"
+WIDE = (0.6, 2.2)  # interval of measured over predicted time without measurements
+BORROWED = 1.6  # factor on the interval's width, in logarithms, for another chip's calibration
 
 Interval = tuple[float, float]
 
 
 class Family(Struct, frozen=True, kw_only=True):
-    """The fitted numbers of one family of ops, and where they come from.
+    """The fitted parameters of one family of ops, and their source.
 
     ``formats`` are the number formats it is for, any if empty; ``kinds`` the kinds of op, or the library (``cudnn``), likewise.
     ``interval`` has the 5% and 95% quantile of measured over predicted time by regime; ``error`` the mean error of held-out rows.
@@ -38,12 +38,12 @@ class Family(Struct, frozen=True, kw_only=True):
 
 
 class Calibration(Struct, frozen=True, kw_only=True):
-    """What ops take on one chip.
+    """The fitted op times of one chip.
 
-    ``cores`` are its SMs and ``clock_hz`` their clock. ``floor_s`` is the time that its smallest ops take, where that was measured for this
-    machine: it takes the place of every family's own. ``of_kernels`` is whether durations of kernels are wanted, as profiles have them,
-    without what a timer adds from outside (``timer`` among a family's values). ``borrowed`` is the chip that the numbers were fitted on,
-    if another. ``other_card`` is whether they were fitted on other cards of a chip of which this one was measured.
+    ``cores`` are its SMs and ``clock_hz`` their clock. ``floor_s`` is the time of its smallest ops, where that was measured for this
+    machine: it replaces every family's own. ``of_kernels`` is whether to predict kernel durations, as in profiles, without the overhead of
+    a timer around the call (``timer`` among a family's values). ``borrowed`` is the chip on which the parameters were fitted, if another.
+    ``other_card`` is whether they were fitted on other cards than the one that was measured.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Calibration(Struct, frozen=True, kw_only=True):
     other_card: bool = False
 
     def family(self, name: str, kind: str = "", number: str = "") -> Family | None:
-        """The family of ops of a kind, in a number format: one made for both before one for any."""
+        """The family for a kind of op and a number format: the most specific one."""
         mine = [one for one in self.families if one.family == name]
         for one in mine:
             if (not one.kinds or kind in one.kinds) and (not one.formats or number in one.formats):

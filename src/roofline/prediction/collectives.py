@@ -2,18 +2,18 @@
 
     time   floor + hop · (n − 1) + crossing / (share · bandwidth) + hump · bytes / (bytes + middle)
 
-The crossing is (n − 1)/n of the payload, twice that for an all-reduce; switches that add on their way carry less of it in groups of 8.
+The crossing is (n − 1)/n of the payload, twice that for an all-reduce; with in-switch reduction less crosses the links in groups of 8.
 """
 
 from ..operation import Collective
 from .calibration import Calibration, Family
 from .terms import Estimate, floor_of
 
-IN_SWITCH = 8  # devices in a group for which the switch adds
+IN_SWITCH = 8  # devices in a group with in-switch reduction
 
 
 def collective_time(one: Collective, bandwidth: float, family: Family, calibration: Calibration) -> Estimate:
-    """How long an exchange takes over links of so many bytes per second, one way, all links of a device together."""
+    """The time of a collective; ``bandwidth`` is that of all links of a device together, in one direction."""
     values, devices, moved = family.values, float(one.devices), float(one.bytes)
     others = devices - 1
     crossing = others / devices * moved * (2 if one.kind == "all-reduce" else 1)

@@ -1,4 +1,4 @@
-"""Products: tiles of the result spread over the chip's cores, each fed from L2, beside the traffic of main memory.
+"""Products: tiles of the result distributed over the chip's cores, with loads from L2, overlapped with main-memory traffic.
 
 tile time   max(2·bm·bn·k / share of the sustained peak,  e·(bm + bn)·k / (bytes per clock from L2))
 waves       max(1, tiles · split / cores)          not rounded up: a library chooses among many tiles
@@ -6,8 +6,8 @@ chip        waves · (tile time + start of a tile) + [split > 1] · (a second ke
 memory      bytes / sustained bandwidth + ramp
 time        floor + (chip^p + memory^p)^(1/p), of the best tile and split unless the kernel's own are known
 
-Where an operand is narrower than what is computed with, as weights in 8 bits are, the kernel widens its elements on the way, which takes
-longer than reading them; or a kernel before it does, and writes them.
+Where an operand is narrower than the compute format, such as 8-bit weights, the kernel converts its elements, which takes longer than
+reading them; or a separate kernel converts and writes them first.
 """
 
 from functools import lru_cache
@@ -19,15 +19,15 @@ from .terms import Estimate, Hardware, floor_of, joined, sustained_share
 TILES = ((64, 64), (128, 128), (64, 128), (128, 64), (128, 256), (256, 128), (64, 256), (32, 64), (64, 32), (16, 64))
 GROUP_TILES = tuple((rows, columns) for rows in (16, 32, 64, 128) for columns in (64, 128, 256))
 ONCE, ALL_SPLITS = (1,), (1, 2, 4, 8, 16)
-SHORTEST = 64  # of k: a shorter one is padded to it
-SHORTEST_PART = 128  # of k, where it is split
-WIDENED = 10.5  # elements that a core widens a clock (XLA's kernels of int8 weights on H200: 9.3 to 10.9)
-ONE_TILE = 128  # rows that share what is widened once
-TURNED = (1.0, 1.15, 1.7)  # times the mathematics, by how many operands do not lie along k (cuBLAS, tf32 on H200: 1 to 1.3 and 1.3 to 2.1)
+SHORTEST = 64  # a shorter k is padded to it
+SHORTEST_PART = 128  # least part of k where it is split
+WIDENED = 10.5  # elements converted per core and clock (XLA's kernels of int8 weights on H200: 9.3 to 10.9)
+ONE_TILE = 128  # rows that share one conversion of the weights
+TURNED = (1.0, 1.15, 1.7)  # factor on compute time, by operands not contiguous along k (cuBLAS, tf32 on H200: 1 to 1.3 and 1.3 to 2.1)
 
 
 def product_time(product: Product, family: Family, hardware: Hardware, calibration: Calibration, moved: float = 0.0) -> Estimate:
-    """How long one execution of a product takes; with what is fused into it, it may move more bytes than its own operands."""
+    """The time of one execution of a product. ``moved`` is its main-memory traffic, with fused ops possibly more than its operands."""
     values = family.values
     power, ramp, start = values["p"], values.get("ramp", 0.0), values.get("tile", 0.0)
     chip, math, feed = _chip(product, family, hardware, sustained_share(family, calibration, "compute"))
@@ -49,7 +49,7 @@ def product_time(product: Product, family: Family, hardware: Hardware, calibrati
 
 
 def _narrow(product: Product) -> tuple[float, float, float] | None:
-    """The elements of an operand that is narrower than what is computed with, how often each is used, and its bytes when it is wide."""
+    """For an operand narrower than the compute format: its elements, how often each is used, and its bytes after conversion."""
     wide, depth = width(product.compute), float(product.batch) * float(product.k)
     for number, own, others in ((product.left, product.m, product.n), (product.right, product.n, product.m)):
         if width(number) <= 1 < wide:
@@ -58,18 +58,18 @@ def _narrow(product: Product) -> tuple[float, float, float] | None:
 
 
 def quantization(product: Product, family: Family) -> float:
-    """How long the left operand takes to become 8 bits wide, in kernels before the product."""
+    """The time to quantize the left operand to 8 bits, in kernels before the product."""
     values, rows = family.values, float(product.batch) * float(product.m)
     each = values.get("quantize_row", 0.0)
     return values["quantize"] + rows * (each + float(product.k) * values["quantize_element"])
 
 
 def _chip(product: Product, family: Family, hardware: Hardware, sustained: float) -> tuple[float, float, float]:
-    """The time of all tiles, and what of it mathematics and the feed from L2 would take alone, of the best tile and split."""
+    """The time of all tiles, and the parts of compute and of loads from L2 alone, for the best tile and split."""
     values, cores = family.values, hardware.cores
     port = values["feed"] * hardware.clock_hz
     start, second = values.get("tile", 0.0), values["split"]
-    again = start if product.batch == 1 else 0.0  # a batch is one kernel whose cores load the next tile while they compute one
+    again = start if product.batch == 1 else 0.0  # a batch is one kernel that loads the next tile while computing
     m, k, n, copies = float(product.m), float(product.k), float(product.n), float(product.batch)
     parts = 8.0 * copies * m * n / (port * cores)
     if groups := float(product.groups):
@@ -80,7 +80,7 @@ def _chip(product: Product, family: Family, hardware: Hardware, sustained: float
     for bm, bn, math, feed, each in _tiles(tiles, width(product.compute), rate, port):
         count = -(-m // bm) * -(-n // bn) * copies
         if count * each * k / cores >= best:
-            continue  # not even without a rest
+            continue  # slower than the best already without its start-up
         splits = (product.split,) if product.split else ONCE if groups or count >= cores else ALL_SPLITS
         for split in splits:
             depth = k / split
@@ -97,13 +97,13 @@ def _chip(product: Product, family: Family, hardware: Hardware, sustained: float
             if seconds < best:
                 best, used = seconds, (math, feed, waves * depth)
             if waves > 1:
-                break  # every core is busy: splitting further only adds
+                break  # every core is busy: further splits only add work
     math, feed, depths = used
     return best, math * depths, feed * depths
 
 
 @lru_cache(maxsize=64)
 def _tiles(tiles: tuple[tuple[int, int], ...], element: float, rate: float, port: float) -> list[tuple[int, int, float, float, float]]:
-    """Each tile with the seconds that mathematics, the feed from L2 and the longer of both take for each element of k."""
+    """Each tile with the seconds of compute, of loads from L2 and of the longer of both, per element of k."""
     found = [(bm, bn, 2.0 * bm * bn / rate, element * (bm + bn) / port) for bm, bn in tiles]
     return [(*each, max(each[2:])) for each in found]

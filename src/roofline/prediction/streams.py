@@ -1,4 +1,4 @@
-"""Ops that stream through memory: pointwise ones, copies, and those that walk along rows.
+"""Ops that stream through memory: pointwise ops, copies, and row-wise ops.
 
 pointwise   floor + max(bytes / sustained bandwidth, functions / (cores · clock · functions a clock), integers and elements likewise)
             + conversions to 8-bit floats / (cores · clock · conversions a clock)
@@ -9,18 +9,17 @@ from ..operation import RowWise, Streamed
 from .calibration import Calibration, Family
 from .terms import Estimate, Hardware, floor_of, joined
 
-INTEGERS = (
-    100.0  # operations on integers that a core does a clock (XLA's random bits by Threefry on H200: 80 to 115), half of those on fp32
-)
-NARROWED = 9.0  # elements that a core converts to 8-bit floats a clock (XLA's kernels on H200: 7 to 10)
+INTEGERS = 100.0  # operations on integers per core and clock (XLA's random bits by Threefry on H200: 80 to 115), half of those on fp32
+NARROWED = 9.0  # elements converted to 8-bit floats per core and clock (XLA's kernels on H200: 7 to 10)
 
 
 def pointwise_time(
     moved: float, functions: float, integers: float, one: Streamed, family: Family, hardware: Hardware, calibration: Calibration
 ) -> Estimate:
-    """How long an op takes that treats elements alike: so many bytes, beside so many exponentials, roots and the like, and integers.
+    """The time of an elementwise op that moves ``moved`` bytes, and computes ``functions`` exponentials, roots and the like and ``integers``
+    operations on integers.
 
-    A kernel that does not read along rows, as a plain transpose, takes its elements one by one.
+    A kernel that does not read along rows, such as a plain transpose, handles its elements one by one.
     """
     values, clocks = family.values, hardware.cores * hardware.clock_hz
     memory = moved / (values["memory"] * hardware.bandwidth)
@@ -34,7 +33,7 @@ def pointwise_time(
 
 
 def row_time(one: RowWise, moved: float, family: Family, hardware: Hardware, calibration: Calibration) -> Estimate:
-    """How long an op takes that walks along rows."""
+    """The time of a row-wise op."""
     values = family.values
     memory = moved / (values["memory"] * hardware.bandwidth)
     waves = max(1.0, float(one.rows) / (hardware.cores * values["rows"]))

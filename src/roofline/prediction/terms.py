@@ -1,4 +1,4 @@
-"""What a prediction is made of, and the figures that every family of ops needs."""
+"""The terms of a prediction, and the figures that every family of ops needs."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from .calibration import Calibration, Family
 
 
 class Hardware(Struct, frozen=True):
-    """A chip as predictions see it: its rates, cores and clock."""
+    """The figures of a chip that predictions use: its rates, cores and clock."""
 
     flops: float
     bandwidth: float
@@ -17,16 +17,16 @@ class Hardware(Struct, frozen=True):
 
 
 class Estimate(Struct, frozen=True):
-    """The time of one execution in seconds, and its terms, each as if it were alone: they overlap."""
+    """The time of one execution in seconds, and its terms, each alone; they overlap."""
 
     seconds: float
     terms: Mapping[str, float]
 
 
 def floor_of(family: Family, calibration: Calibration, empty_s: float = 0.0) -> float:
-    """The constant term of a family: its own, or what makes the smallest op take the measured floor.
+    """The constant term of a family: its own, or the one with which the smallest op takes the measured floor.
 
-    ``empty_s`` is what the other terms of the smallest op add up to.
+    ``empty_s`` is the sum of the other terms of the smallest op.
     """
     if calibration.floor_s is None:
         return family.values["floor"] - (family.values.get("timer", 0.0) if calibration.of_kernels else 0.0)
@@ -34,13 +34,13 @@ def floor_of(family: Family, calibration: Calibration, empty_s: float = 0.0) -> 
 
 
 def sustained_share(family: Family, calibration: Calibration, unit: str) -> float:
-    """The share of a peak rate that ops of a family sustain: kernels in profiles, or calls that tables time again and again."""
+    """The share of a peak rate that ops of a family sustain: as kernels in profiles, or as repeatedly timed calls."""
     own = family.values.get(f"{unit}_in_profiles") if calibration.of_kernels else None
     return family.values[unit] if own is None else own
 
 
 def joined(power: float, *seconds: float) -> float:
-    """Times that overlap in part: the sum with power 1, the longest with a large one."""
+    """Times that overlap in part: with power 1 their sum, with a large power the longest."""
     longest = max(seconds)
     if not longest:
         return 0.0
