@@ -137,7 +137,7 @@ def test_several_runs_a_side_are_grouped_and_noise_breaks_no_limit(tmp_path: Pat
     assert main([*words, "--runs", "2"]) == 2
     assert "7 files are not 2, 2, 2, 2 runs of 4 versions" in capsys.readouterr().err
     assert main(["compare", files[0]]) == 2
-    assert "is compared with nothing; give two runs or more" in capsys.readouterr().err
+    assert "is the only input; give two runs or more" in capsys.readouterr().err
 
 
 def test_more_than_two_versions_are_a_trend_with_a_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

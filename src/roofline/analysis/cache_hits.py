@@ -5,7 +5,7 @@ that took less time than main memory needs for its bytes proves that some of the
 taken to have served them: all bytes cross it, and each slower memory is charged only with the bytes that do not fit in the cache before it:
 
     bytes over the cache            b
-    bytes over a slower memory max(0, b − capacity of the cache before it) each launch
+    bytes over a slower memory      max(0, b − capacity of the cache before it)      each launch
 """
 
 from collections.abc import Mapping

@@ -119,7 +119,7 @@ def _versions(args: argparse.Namespace) -> list[list[str]]:
     """The files of each version."""
     files, counts = list(args.files), list(args.runs)
     if len(files) < 2:
-        raise UsageError(f"compare: {files[0]} is compared with nothing; give two runs or more: roofline compare before.json after.json")
+        raise UsageError(f"compare: {files[0]} is the only input; give two runs or more: roofline compare before.json after.json")
     if len(counts) == 1:
         counts *= max(-(-len(files) // counts[0]), 2)
     if sum(counts) != len(files) or len(counts) < 2:
