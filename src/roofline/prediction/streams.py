@@ -16,8 +16,9 @@ NARROWED = 9.0  # elements converted to 8-bit floats per core and clock (XLA's k
 def pointwise_time(
     moved: float, functions: float, integers: float, one: Streamed, family: Family, hardware: Hardware, calibration: Calibration
 ) -> Estimate:
-    """The time of an elementwise op that moves ``moved`` bytes, and computes ``functions`` exponentials, roots and the like and ``integers``
-    operations on integers.
+    """The time of an elementwise op.
+
+    It moves ``moved`` bytes and computes ``functions`` exponentials, roots and the like, and ``integers`` operations on integers.
 
     A kernel that does not read along rows, such as a plain transpose, handles its elements one by one.
     """
