@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from roofline.checking.op_filter import FilterError, parse_filter
 from roofline.cost import Cost
 from roofline.errors import UnitError
 from roofline.machine import Machine
@@ -61,6 +62,21 @@ WRITTEN = (
     ".5", "5.", "+3", "0x10", "1 G", "2 x", "7 MiB/s", "1 ks", "1 mB", "1 kmin",
 )
 NAMES = ("fusion.12", "loop_add_fusion.3.clone.1", "conv2d", "fusion", "a.remat2.7", "_1", ".1", "", "x_clone", "dot.1.2.3", "dot.1a")
+FILTERS = (
+    "", "fusion", "DOT", "layer0", '"matmul.1"', "layer*/attn", "*", "model/layer?*", "model/layer[!1]*/mlp", "*/[ab]*", "[*", "/attn*/",
+    "/^fusion/", "/FUSION/i", "-fusion", "not (fusion or bound=hbm)", "fusion or bound=matrix count<5", "(copy or dot) time>1%",
+    "efficiency<0.5", "efficiency<50%", "efficiency!=0.9", "efficiency=none", "time>1%", "time>=10us", "self>1%", "self=none",
+    "minimum>1%", "minimum=0", "serial>5%", "lost>1%", "lost>1us", "share>=2%", "intensity>=1", "intensity=none", "ridge>100", "flops>1G",
+    "flops=none", "flops>1%", "bytes<2MB", "bytes>1MiB", "bytes=none", "bytes>1%", "achieved>1T", "attainable=none", "bandwidth<1G",
+    "bandwidth=none", "count>1", "count>5%", "kernels>1k", "kernels=none", "rank<=5", "id=3", "id!=3", "floor>1us", "rate>1 GFLOP/s",
+    "name:.1", "category:fusion", "category=none", 'category="loop fusion"', "bound=HBM,latency", "bound!=hbm", "bound=none", "dtype=bf16",
+    "format=none", "unit=matrix", "scope:attn", "phase=backward", "phase=none", "program:jit", "module:jit", "location=none", "source:py",
+    "level:hbm", "level=l2,vmem.read", "level=none", "note=none", "roof:hbm", "roof=hbm,ici", "unrated=none", "unrated!=none",
+)
+BROKEN_FILTERS = (
+    "(fusion", "fusion)", "()", "/[/", "/open", '"open', "/a/g", "colour=red", "time>", "time>fast", "time>3MB", "time>-1", "achieved>5%",
+    "share>1s", "bound<3", "or", "fusion or", "fusion and", "not", "-", "bound=,", "count>1e999", "(" * 60, "not " * 60 + "x",
+)
 SPANS = ((0.1, 1000.0), (1.0, 2.0), (1.2, 9.0), (3e-5, 5e3), (1e4, 7e15), (0.9, 11.0), (1.5, 1.6), (1e-9, 1e9), (2.0, 40.0), (1e-3, 1e15))
 # fmt: on
 
@@ -134,6 +150,14 @@ def _parsed(text: str, dimension: str) -> float | None:
         return None
 
 
+def _place_of_error(text: str) -> int | None:
+    try:
+        parse_filter(text)
+    except FilterError as error:
+        return error.at
+    return None
+
+
 def vectors() -> dict[str, Any]:
     """Everything in the file."""
     written = [(text, dimension, _parsed(text, dimension)) for text in WRITTEN for dimension in DIMENSIONS]
@@ -148,6 +172,7 @@ def vectors() -> dict[str, Any]:
         "percent": [[value, percent(value)] for value in (None, *VALUES)],
         "parse": [[text, dimension, value] for text, dimension, value in written],
         "title": [[name, title(name), rate_title(name, 3.2e12)] for name in (*RESOURCES, "xelink", "xgmi", "nvlink.package", "sbuf")],
+        "broken_filters": [[text, _place_of_error(text)] for text in BROKEN_FILTERS],
         "stem": [[name, stem(name)] for name in NAMES],
         "log_ticks": [[low, high, unit, _ticks(log_ticks(low, high, unit))] for low, high in SPANS for unit in ("FLOP/B", "FLOP/s")],
         "linear_ticks": [[0.0, high, "%", _ticks(linear_ticks(0.0, high, "%"))] for high in (1.06, 1.3, 2.0, 7.7)],

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from page_vectors import AMOUNTS, FILE, LAUNCHES, LEVELS, RATES, RESOURCES, TIMES, placed, text
+from page_vectors import AMOUNTS, FILE, FILTERS, LAUNCHES, LEVELS, RATES, RESOURCES, TIMES, placed, text
 from roofline.analysis import analyze, describe
 from roofline.analysis.losses import CAUSES as LOSSES
+from roofline.checking.op_filter import filtered
 from roofline.comparison import compare
 from roofline.cost import Cost
 from roofline.grouping import KEYS, group
@@ -75,7 +76,7 @@ def odd() -> Report:
 
 
 def answers(report: Report) -> dict[str, Any]:
-    """Python's chart, groups and CSV of a report."""
+    """Python's chart, groups, CSV and filters of a report."""
     drawn = chart(report)
     return {
         "report": json.loads(to_json(report)),
@@ -84,6 +85,7 @@ def answers(report: Report) -> dict[str, Any]:
         "groups": {by: json.loads(to_json(group(report.ops, by=by))) for by in KEYS},
         "scopes": json.loads(to_json(group(report.ops, by="scope", depth=2))),
         "csv": to_csv(op_rows(report.ops, report)),
+        "filters": {text: [op.id for op in filtered(report.ops, text)] for text in FILTERS},
         "parts": {str(step): json.loads(to_json(narrow(report, step=[step]))) for step in (0, 1) if report.by_step},
     }
 

@@ -36,7 +36,7 @@ NUMBERS: dict[str, tuple[Callable[[OpInfo], float | None], str, str]] = {
     "bytes": (lambda op: op.bytes.get("hbm", 0), "B", "bytes"),
     "achieved": (lambda op: op.rate, "FLOP/s", ""),
     "attainable": (lambda op: op.attainable, "FLOP/s", ""),
-    "bandwidth": (lambda op: op.bandwidth.get("hbm"), "B/s", ""),
+    "bandwidth": (lambda op: op.bandwidth.get("hbm", 0.0 if op.time_s and "hbm" not in op.bytes else None), "B/s", ""),
     "count": (lambda op: op.count, "", "count"),
     "kernels": (lambda op: op.kernels, "", ""),
     "rank": (lambda op: op.rank, "", ""),

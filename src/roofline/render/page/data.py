@@ -7,6 +7,7 @@ import msgspec
 
 from ...analysis.stragglers import SLOWER
 from ...analysis.summary import WORDS
+from ...checking.op_filter import ALIASES, DEEPEST, NUMBERS, TEXTS
 from ...errors import UNSAFE
 from ...machine import FALLBACKS, LACKING, LATENCY, LATENCY_TIMES, LAUNCH_LATENCY_S, PROVENANCES, TPU_FALLBACKS
 from ...report import CeilingInfo, MachineInfo
@@ -195,6 +196,12 @@ def vocabulary_json() -> bytes:
             "numbering": NUMBERING,
             "unsafe": UNSAFE,
             "feeds": FEEDS,
+            "filter": {
+                "numbers": {name: (dimension, whole) for name, (_, dimension, whole) in NUMBERS.items()},
+                "texts": tuple(TEXTS),
+                "aliases": ALIASES,
+                "deepest": DEEPEST,
+            },
             "columns": {"ops": OPS, "program": PROGRAM, "differences": DIFFERENCES, "levels": LEVELS, "counted": COUNTED},
             "groupings": GROUPINGS,
             "points": POINTS,

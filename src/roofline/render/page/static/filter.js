@@ -1,49 +1,35 @@
 /**
- * The filter language of the table and the chart.
+ * The filter language of the table and the chart: that of `op_filter.py`, here because it is read while it is typed. Tests hold both to the
+ * same answers. Only the page has the fields `step`, `device` and `unknown`, and `bytes` and the like over the level of the x axis.
  *
  *     expression = any { "or" any }        any = one { ["and"] one }        one = ["not" | "-"] ( "(" expression ")" | condition )
- *     condition  = field operator value | /regular expression/flags | "quoted words" | word
+ *     condition  = field operator value | /regular expression/flags | "quoted words" | pattern with * | word
  *
- * Words stand for a part of the name. A broken filter lets everything pass and says what is wrong with it and where.
+ * Words stand for a part of the name, the label or the scope. A broken filter lets everything pass and says what is wrong with it and where.
  */
 
 import { VOCABULARY } from "#page/vocabulary.js";
 
-// field -> [key of the row, dimension of a number, key of the total that a percentage is of]
-const NUMBERS = {
-  time: ["time_s", "s", "self_time_s"], // self times add up to the busy time; times of nested ops would count twice
-  self: ["self_time_s", "s", "self_time_s"],
-  minimum: ["floor_s", "s", "floor_s"],
-  serial: ["serial_s", "s", "self_time_s"],
-  lost: ["lost_s", "s", "lost_s"],
-  share: ["share", "1", null],
-  efficiency: ["efficiency", "1", null],
-  intensity: ["intensity", "FLOP/B", null],
-  ridge: ["ridge", "FLOP/B", null],
-  flops: ["flops", "FLOP", "flops"],
-  bytes: ["bytes", "B", "bytes"],
-  achieved: ["rate", "FLOP/s", null],
-  attainable: ["attainable", "FLOP/s", null],
-  bandwidth: ["bandwidth", "B/s", null],
-  count: ["count", "", "count"],
-  kernels: ["kernels", "", null],
-  rank: ["rank", "", null],
-  id: ["id", "", null],
+const { numbers: NUMBERS, texts, aliases: ALIASES, deepest: DEEPEST } = VOCABULARY.filter; // numbers: field -> [dimension, its total]
+// The key of a row that holds a field, or of the totals; the others have the field's name.
+const KEYS = {
+  time: "time_s", self: "self_time_s", minimum: "floor_s", serial: "serial_s", lost: "lost_s", achieved: "rate",
+  program: "module", note: "notes", roof: "roofs", step: "steps", device: "devices",
 };
-const TEXTS = {
-  name: "name", category: "category", bound: "bound", dtype: "dtype", unit: "unit", scope: "scope", phase: "phase", program: "module",
-  location: "location", level: "level", note: "notes", roof: "roofs", unrated: "unrated", unknown: "unknown",
-};
-const LISTS = { step: "steps", device: "devices" };
-const FIELDS = [...Object.keys(NUMBERS), ...Object.keys(TEXTS), ...Object.keys(LISTS)];
-const ALIASES = { floor: "minimum", rate: "achieved", format: "dtype", module: "program", source: "location" };
+const TOTALS = { self: "weight", minimum: "floor_s", lost: "lost_s" };
+const TEXTS = new Set([...texts, "unknown"]);
+const LISTS = new Set(["step", "device"]);
+const FIELDS = [...Object.keys(NUMBERS), ...TEXTS, ...LISTS];
 const NONE = "none"; // what stands for no value: bound=none
+
+const heldIn = (row, name) => (name === "level" ? Object.keys(row.moved) : row[KEYS[name] ?? name]);
 
 /** Examples of the language and their meaning. */
 export const HELP = [
-  { example: "fusion", meaning: "the name contains this text, ignoring case" },
-  { example: '"layer norm"', meaning: "the name contains this phrase" },
-  { example: "/^fusion\\.\\d+$/i", meaning: "the name matches a regular expression" },
+  { example: "fusion", meaning: "the name or the scope contains this text, ignoring case" },
+  { example: '"layer norm"', meaning: "the name or the scope contains this phrase" },
+  { example: "layer*/attn", meaning: "the scope is this one, or below it" },
+  { example: "/^fusion\\.\\d+$/i", meaning: "the name or the scope matches a regular expression" },
   { example: "efficiency<0.5", meaning: "compare numbers with < <= > >= = !=; 50% is 0.5" },
   { example: "time>1%", meaning: "percentage of the total; also self, minimum, lost, flops, bytes, count" },
   { example: "flops>1G bytes<2MB time>=10us", meaning: "values take units and prefixes; all conditions must hold" },
@@ -57,12 +43,12 @@ const QUANTITIES = new Map(Object.entries(VOCABULARY.quantities));
 const PREFIXES = new Map(Object.entries(VOCABULARY.prefixes));
 const NUMBER = /^\s*([+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)\s*(\S*)\s*$/;
 
-/** A quantity that a person wrote, in base units; its dimension is "" for a bare number or prefix ("1G"). `null` when it is none. */
+/** A quantity of 0 or more that a person wrote, in base units; its dimension is "" for a bare number or prefix ("1G"). `null` when it is none. */
 export function read(text) {
   const [, digits, unit] = NUMBER.exec(text) ?? [];
   const [dimension, many, of] = PREFIXES.has(unit) ? ["", PREFIXES.get(unit), 1] : QUANTITIES.get(unit) ?? [];
   const value = (Number(digits?.replace(/[_,]/g, "")) * many) / of;
-  return Number.isFinite(value) ? { value, dimension } : null;
+  return Number.isFinite(value) && value >= 0 ? { value, dimension } : null;
 }
 
 const QUOTED = /"(?:[^"\\]|\\.)*"?/.source;
@@ -84,11 +70,11 @@ class Wrong extends Error {
 export function parse(text) {
   try {
     const tokens = tokenize(String(text ?? ""));
-    const test = tokens.length ? expression(tokens) : () => true;
+    const test = tokens.length ? expression(tokens, 0) : () => true;
     if (tokens.length) throw new Wrong("unmatched closing parenthesis", tokens[0].at);
     return { test, problem: null };
   } catch (error) {
-    if (!(error instanceof Wrong)) return { test: () => true, problem: { message: "the filter is too long", at: 0 } };
+    if (!(error instanceof Wrong)) throw error;
     return { test: () => true, problem: { message: error.message, at: error.at } };
   }
 }
@@ -121,68 +107,88 @@ function tokenize(text) {
   return tokens;
 }
 
-function expression(tokens) {
-  const tests = [conjunction(tokens)];
+function expression(tokens, depth) {
+  const tests = [conjunction(tokens, depth)];
   while (tokens[0]?.kind === "or") {
     const { at } = tokens.shift();
     if (!tokens.length) throw new Wrong('nothing after "or"', at);
-    tests.push(conjunction(tokens));
+    tests.push(conjunction(tokens, depth));
   }
   return tests.length === 1 ? tests[0] : (row, totals) => tests.some((test) => test(row, totals));
 }
 
-function conjunction(tokens) {
-  const tests = [negation(tokens)];
+function conjunction(tokens, depth) {
+  const tests = [negation(tokens, depth)];
   while (tokens.length && tokens[0].kind !== "or" && tokens[0].kind !== "close") {
     if (tokens[0].kind === "and") {
       const { at } = tokens.shift();
       if (!tokens.length) throw new Wrong('nothing after "and"', at);
     }
-    tests.push(negation(tokens));
+    tests.push(negation(tokens, depth));
   }
   return tests.length === 1 ? tests[0] : (row, totals) => tests.every((test) => test(row, totals));
 }
 
-function negation(tokens) {
+function negation(tokens, depth) {
   const token = tokens.shift();
-  if (!token) throw new Wrong("incomplete filter", 0);
+  if (depth > DEEPEST) throw new Wrong("nested too deeply", token.at);
   if (token.kind === "not" || token.kind === "minus") {
     if (!tokens.length) throw new Wrong(`nothing after "${token.text}"`, token.at);
-    const test = negation(tokens);
+    const test = negation(tokens, depth + 1);
     return (row, totals) => !test(row, totals);
   }
   if (token.kind === "open") {
     if (!tokens.length) throw new Wrong("missing closing parenthesis", token.at);
-    const test = expression(tokens);
+    const test = expression(tokens, depth + 1);
     if (tokens.shift()?.kind !== "close") throw new Wrong("missing closing parenthesis", token.at);
     return test;
   }
   if (token.kind === "condition") return condition(token);
   if (token.kind === "word" || token.kind === "quoted" || token.kind === "regex") {
+    if (token.kind === "word" && token.text.includes("*")) return scopeTest(token.text);
     const matches = textTest(token.text, token.at, false);
-    return (row) => matches(row.name) || (row.label !== undefined && matches(row.label));
+    return (row) => [row.name, row.label, row.scope].some((text) => matches(text ?? ""));
   }
   throw new Wrong(token.kind === "close" ? "unexpected closing parenthesis" : `nothing before "${token.text}"`, token.at);
+}
+
+/** The scope is what the pattern says, part by part, or below it. */
+function scopeTest(pattern) {
+  const parts = pattern.replace(/^\/+|\/+$/g, "").split("/").map(globbed);
+  return (row) => {
+    const there = (row.scope ?? "").split("/");
+    return there.some((_, start) => start + parts.length <= there.length && parts.every((part, place) => part.test(there[start + place])));
+  };
+}
+
+/** A pattern with *, ? and [abc] or [!abc] as a regular expression of a whole text, as Python's `fnmatch` reads it. */
+function globbed(pattern) {
+  const source = pattern.replace(/\[(!?)(\]?[^\]]*)\]|\*|\?|[^]/g, (found, not, set) => {
+    if (found === "*") return "[^]*";
+    if (found === "?") return "[^]";
+    return set ? `[${not && "^"}${set.replace(/[\\^\]]/g, "\\$&")}]` : found.replace(/[.+^${}()|[\]\\]/g, "\\$&");
+  });
+  return new RegExp(`^${source}$`, "i");
 }
 
 function condition({ field, operator, value, at, valueAt }) {
   const word = field.toLowerCase();
   const name = Object.hasOwn(ALIASES, word) ? ALIASES[word] : word;
   if (Object.hasOwn(NUMBERS, name)) return numberTest(name, operator, value, valueAt);
-  if (Object.hasOwn(LISTS, name)) return listTest(name, operator, value, valueAt);
-  if (!Object.hasOwn(TEXTS, name)) throw new Wrong(`unknown field ${field}; fields: ${FIELDS.join(", ")}`, at);
+  if (LISTS.has(name)) return listTest(name, operator, value, valueAt);
+  if (!TEXTS.has(name)) throw new Wrong(`unknown field ${field}; fields: ${FIELDS.join(", ")}`, at);
   if ("<>".includes(operator[0])) throw new Wrong(`${field} is text; compare it with : or =`, at + field.length);
-  return fieldTest(TEXTS[name], operator, value, valueAt);
+  return fieldTest(name, operator, value, valueAt);
 }
 
 /** Whether a text field contains (:) or is (=) one of several words; lists of words match when one of them does. */
-function fieldTest(key, operator, value, at) {
+function fieldTest(name, operator, value, at) {
   const words = /^["/]/.test(value) ? [value] : value.split(",").filter(Boolean);
   if (!words.length) throw new Wrong("missing value", at);
   const tests = words.map((word) => textTest(word, at, operator !== ":"));
   const wantsNone = operator !== ":" && words.some((word) => word.toLowerCase() === NONE);
   const holds = (row) => {
-    const held = row[key];
+    const held = heldIn(row, name);
     const values = Array.isArray(held) ? held : held === null || held === undefined || held === "" ? [] : [held];
     return values.length ? values.some((each) => tests.some((test) => test(String(each)))) : wantsNone;
   };
@@ -203,7 +209,7 @@ function textTest(word, at, exact) {
 }
 
 function compiled(source, flags, at) {
-  if (/[^imsu]/.test(flags)) throw new Wrong(`a regular expression takes the flags i, m, s and u, not ${flags}`, at);
+  if (/[^imsu]/.test(flags)) throw new Wrong(`a regular expression takes the flags i, m, s and u, not ${[...flags].find((flag) => !/[imsu]/.test(flag))}`, at);
   try {
     return new RegExp(source, flags);
   } catch (error) {
@@ -223,16 +229,16 @@ const COMPARE = {
 
 /** A comparison of a number; what is unknown fails it, except that it differs from any value. */
 function numberTest(name, operator, value, at) {
-  const [key, dimension, whole] = NUMBERS[name];
+  const [dimension, whole] = NUMBERS[name];
   const compare = COMPARE[operator];
   if (value.toLowerCase() === NONE && "=:!".includes(operator[0])) {
-    return (row) => (row[key] === null) === (operator !== "!=");
+    return (row) => (heldIn(row, name) === null) === (operator !== "!=");
   }
   const { number, ofTotal } = numberOf(name, value, dimension, whole, at);
   return (row, totals) => {
-    const held = row[key];
+    const held = heldIn(row, name);
     if (held === null || held === undefined) return operator === "!=";
-    return compare(held, ofTotal ? number * (totals?.[whole] ?? Infinity) : number);
+    return compare(held, ofTotal ? number * (totals[TOTALS[whole] ?? whole] ?? 0) : number);
   };
 }
 
@@ -240,7 +246,7 @@ function numberOf(name, value, dimension, whole, at) {
   const found = read(value);
   if (!found) throw new Wrong(`${JSON.stringify(value)} is not a number${dimension && dimension !== "1" ? ` or a quantity in ${dimension}` : ""}`, at);
   if (value.trim().endsWith("%")) {
-    if (dimension !== "1" && whole === null) throw new Wrong(`${name} has no total to take a percentage of`, at);
+    if (dimension !== "1" && !whole) throw new Wrong(`${name} has no total to take a percentage of`, at);
     return { number: found.value, ofTotal: dimension !== "1" };
   }
   if (found.dimension !== "" && found.dimension !== (dimension || "1")) {
@@ -254,6 +260,6 @@ function listTest(name, operator, value, at) {
   const wanted = value.split(",").map(Number);
   if (wanted.some((number) => !Number.isInteger(number))) throw new Wrong(`a ${name} is a whole number`, at);
   const compare = COMPARE[operator === "!=" ? "=" : operator];
-  const holds = (row) => (row[LISTS[name]] ?? []).some((held) => wanted.some((number) => compare(held, number)));
+  const holds = (row) => (heldIn(row, name) ?? []).some((held) => wanted.some((number) => compare(held, number)));
   return operator === "!=" ? (row) => !holds(row) : holds;
 }

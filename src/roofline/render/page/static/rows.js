@@ -298,7 +298,7 @@ export function totals(rows) {
     ops: rows.reduce((all, row) => all + row.ops.length, 0),
     count: sum((row) => row.count) ?? 0,
     time_s,
-    self_time_s: sum((row) => row.self_time_s ?? row.time_s),
+    weight: sum((row) => row.weight),
     floor_s: sum((row) => row.floor_s),
     lost_s: sum((row) => (row.lost_s === null ? null : Math.max(0, row.lost_s))),
     flops: sum((row) => row.flops),
