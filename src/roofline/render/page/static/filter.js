@@ -145,7 +145,7 @@ function negation(tokens, depth) {
   }
   if (token.kind === "condition") return condition(token);
   if (token.kind === "word" || token.kind === "quoted" || token.kind === "regex") {
-    if (token.kind === "word" && token.text.includes("*")) return scopeTest(token.text);
+    if (token.kind === "word" && token.text.includes("*")) return scopeTest(token.text, token.at);
     const matches = textTest(token.text, token.at, false);
     return (row) => [row.name, row.label, row.scope].some((text) => matches(text ?? ""));
   }
@@ -153,22 +153,21 @@ function negation(tokens, depth) {
 }
 
 /** The scope is what the pattern says, part by part, or below it. */
-function scopeTest(pattern) {
-  const parts = pattern.replace(/^\/+|\/+$/g, "").split("/").map(globbed);
+function scopeTest(pattern, at) {
+  const parts = pattern.replace(/^\/+|\/+$/g, "").split("/").map((part) => compiled(`^${globbed(part)}$`, "i", at));
   return (row) => {
     const there = (row.scope ?? "").split("/");
     return there.some((_, start) => start + parts.length <= there.length && parts.every((part, place) => part.test(there[start + place])));
   };
 }
 
-/** A pattern with *, ? and [abc] or [!abc] as a regular expression of a whole text, as Python's `fnmatch` reads it. */
+/** A pattern with *, ? and [abc] or [!abc] as the source of a regular expression, as Python's `fnmatch` reads it. */
 function globbed(pattern) {
-  const source = pattern.replace(/\[(!?)(\]?[^\]]*)\]|\*|\?|[^]/g, (found, not, set) => {
+  return pattern.replace(/\[(!?)(\]?[^\]]*)\]|\*|\?|[^]/g, (found, not, set) => {
     if (found === "*") return "[^]*";
     if (found === "?") return "[^]";
     return set ? `[${not && "^"}${set.replace(/[\\^\]]/g, "\\$&")}]` : found.replace(/[.+^${}()|[\]\\]/g, "\\$&");
   });
-  return new RegExp(`^${source}$`, "i");
 }
 
 function condition({ field, operator, value, at, valueAt }) {
