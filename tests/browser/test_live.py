@@ -83,7 +83,7 @@ def test_two_runs_are_ticked_and_compared(watch: Watch, server: httpx.Client) ->
     page.get_by_role("button", name="Swap").click()
     page.get_by_role("link", name="Compare").click()
     at(page, "tab-compare").click()
-    expect(at(page, "difference-summary")).to_contain_text("less by 500 µs")
+    expect(at(page, "difference-summary")).to_contain_text("−500 µs")
 
 
 def test_a_run_that_is_written_appears_by_itself(watch: Watch, server: httpx.Client, folder: Path) -> None:

@@ -36,8 +36,9 @@ def test_the_differences_are_those_of_the_command(show: Opener) -> None:
     page = show("compare")
     at(page, "tab-compare").click()
     found = report(page, "comparison")
-    summary = at(page, "difference-summary")
-    expect(summary).to_contain_text("more by" if found["change_s"] > 0 else "less by")
+    figures = at(page, "difference-summary").locator("tbody tr")
+    expect(figures.locator("th")).to_have_text([one["quantity"] for one in found["figures"]])
+    expect(figures.first.locator("td").last).to_contain_text("+" if found["figures"][0]["change"] > 0 else "−")
     expect(rows(page, "difference-table").first).to_be_visible()
     # What became slower comes first.
     changes = [delta for delta in found["deltas"] if (delta["change_s"] or 0) > 0] or found["deltas"]

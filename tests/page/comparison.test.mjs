@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { DIFFERENCE_COLUMNS } from "../../src/roofline/render/page/static/columns.js";
-import { differenceColumns, differences, labelsOf, verdict } from "../../src/roofline/render/page/static/comparison.js";
+import { differenceColumns, differences } from "../../src/roofline/render/page/static/comparison.js";
 import { cases } from "./cases.mjs";
 
 test("differences are Python's deltas, what became slower first, with a value for every column", () => {
@@ -38,23 +38,4 @@ test("without measured times the columns are those of minimum times and costs", 
     assert.deepEqual([row.before_floor_s, row.after_flops], [before.ops.length ? before.floor_s : null, after.ops.length ? after.flops : null]);
     assert.equal(row.floor_change_s, comparison.deltas[row.id].floor_change_s);
   }
-});
-
-test("the verdict says how much faster, from what to what, and which ops changed most", () => {
-  const { before, after, comparison } = cases("pair").find((pair) => pair.comparison.speedup && Math.abs(pair.comparison.speedup - 1) > 0.1);
-  const said = verdict(comparison, labelsOf(before, after));
-  assert.match(said, comparison.speedup > 1 ? /times as fast per|times as fast:/ : /times as long/);
-  assert.match(said, /: [\d.]+ [mµ]?s → [\d.]+ [mµ]?s\./);
-  // A long name loses its middle, so that its brackets still close.
-  const long = { ...comparison, speedup_of: "step", deltas: [{ ...comparison.deltas[0], change_s: comparison.after.time_s, after: { ...comparison.deltas[0].after, ops: [7] } }] };
-  const named = verdict(long, { before: new Map(), after: new Map([[7, `attention${"x".repeat(80)} bf16[4,16,4096,128]`]]) });
-  assert.match(named, /Largest increase: attention.*….*4096,128\], [\d.]+ [mµ]?s over the whole run\./);
-});
-
-test("ops of one label count together in the verdict", () => {
-  const side = (ops, time_s) => ({ ops, time_s, efficiency: 0.5, bound: "hbm" });
-  const row = (label, change_s) => ({ name: label, matched: "new", change_s, before: side([], 0), after: side([], 1) });
-  const deltas = [row("one", 3), row("layers", 2), row("layers", 2), row("less", -1)];
-  const said = verdict({ before: { time_s: 4 }, after: { time_s: 10 }, speedup: 0.4, speedup_of: "ops", deltas }, null);
-  assert.equal(said, "Takes 2.5 times as long: 4 s → 10 s. Largest increase: layers, 4 s. Largest decrease: less, 1 s.");
 });

@@ -15,6 +15,7 @@ from .tables import Cell, Paper, facts, table
 from .text import notes_text
 
 TOP = 20
+SAME = 0.005  # of the time: runs that differ by less are as fast as each other
 _NUMBER = re.compile(r"\d+")
 _SOURCE_LINE = re.compile(r":\d+$")
 _OF = {"step": "per step", "run": "by the run's wall clock", "ops": "by op time"}
@@ -35,15 +36,15 @@ def changes_text(found: Comparison, paper: Paper, top: int = TOP) -> str:
     more = f"\n… and {len(deltas) - top:,} more; show them with --top" if len(deltas) > top else ""
     parts = [
         head,
-        facts([("change", _verdict(found))], paper),
-        table(["", "before", "after", "change"], [_figure(one) for one in found.figures], paper),
+        facts([("change", verdict_text(found))], paper),
+        table(["", "before", "after", "change"], [figure_cells(one) for one in found.figures], paper),
         table(headers, rows, paper, left=2, elastic=0) + more,
         notes_text(list(found.notes), paper),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def _verdict(found: Comparison) -> str:
+def verdict_text(found: Comparison) -> str:
     """The change in one line: of the time, or of the minimum time where nothing was timed on both sides."""
     before, after = found.before, found.after
     if found.basis == TIME:
@@ -59,9 +60,11 @@ def _verdict(found: Comparison) -> str:
 def speed_text(speedup: float) -> str:
     """The speed-up or slow-down, in words.
 
-    >>> speed_text(1.5), speed_text(0.25)
-    ('1.5x as fast', '4x as long')
+    >>> speed_text(1.5), speed_text(0.25), speed_text(1.001)
+    ('1.5x as fast', '4x as long', 'as fast as before')
     """
+    if abs(speedup - 1) < SAME:
+        return "as fast as before"
     return f"{plain(speedup, 3)}x as fast" if speedup >= 1 else f"{plain(1 / speedup, 3)}x as long"
 
 
@@ -105,7 +108,8 @@ def _side(sides: Sequence[Side]) -> Side:
     )
 
 
-def _figure(one: Figure) -> list[str | Cell]:
+def figure_cells(one: Figure) -> list[str | Cell]:
+    """One quantity of both reports and its change: green is better, red is worse."""
     change = one.change
     shown = [_amount(one.before, one.unit), _amount(one.after, one.unit)]
     if not change:

@@ -57,7 +57,7 @@ def _findings(report: Report) -> str:
     told = [finding for finding in report.findings if not (fine and is_fine(finding))]
     lines = []
     for number, finding in enumerate(told[:FINDINGS], start=1):
-        saving = saving_text(finding).rstrip(": ")
+        saving = saving_text(finding)
         lead = f"**{with_escapes(saving)}**: " if saving else ""
         lever = f" *{with_escapes(finding.levers[0])}*" if finding.levers else ""
         lines.append(f"{number}. {lead}{with_escapes(finding.message)}{lever}")

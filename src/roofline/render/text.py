@@ -185,7 +185,7 @@ def findings_text(findings: Sequence[Finding], paper: Paper = PLAIN, *, levers: 
         return paper.paragraph(fine) if fine else ""
     blocks = [paper.paint("What to do next", "bold")]
     for number, finding in enumerate(told[:FINDINGS], start=1):
-        blocks.append(paper.paragraph(f"{saving_text(finding)}{finding.message}", f"{number:>2}. ", "    "))
+        blocks.append(paper.paragraph(": ".join(filter(None, [saving_text(finding), finding.message])), f"{number:>2}. ", "    "))
         blocks += [paper.paragraph(line, "    - ", "      ") for line in (predicted_text(finding), *finding.levers[:levers]) if line]
     if len(told) > FINDINGS:
         blocks.append(f"    … and {len(told) - FINDINGS} more in --json")
@@ -197,10 +197,10 @@ def saving_text(finding: Finding) -> str:
     if not finding.saving_s:
         return ""
     if finding.saving_per_step_s:
-        return f"saves about {show(rounded(finding.saving_per_step_s, 2), 's')} per step: "
+        return f"saves about {show(rounded(finding.saving_per_step_s, 2), 's')} per step"
     each = finding.saving_per_device_s
     where = "" if each is None or each == finding.saving_s else " per device"
-    return f"saves about {show(rounded(finding.saving_s if each is None else each, 2), 's')}{where}: "
+    return f"saves about {show(rounded(finding.saving_s if each is None else each, 2), 's')}{where}"
 
 
 def predicted_text(finding: Finding) -> str:

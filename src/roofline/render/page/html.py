@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from ...errors import UNSAFE, clean
 from .data import vocabulary_json
+from .words import words_json
 
 STATIC = "static"  # the folder of the page's parts, beside this file
 _MARK = re.compile(r"<!--\{(\w+)\}-->")
@@ -72,6 +73,7 @@ def page(
         "report": _data("report", report),
         "before": _data("before", before),
         "comparison": _data("comparison", comparison),
+        "words": _data("words", words_json(report, comparison)),
         "catalogue": _data("catalogue", catalogue),
         "start": _script(_START, "module", live),
     }

@@ -7,7 +7,7 @@ import { chartBar } from "#page/chart_bar.js";
 import { chartModel, machineOf, programModel, rowsOf } from "#page/chart_model.js";
 import { THEMES, assign } from "#page/colours.js";
 import { opColumns, PAPER_COLUMNS, ROOMY_COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
-import { comparisonView, differenceColumns, labelsOf, verdict } from "#page/comparison.js";
+import { comparisonView, differenceColumns } from "#page/comparison.js";
 import { columnMenu, filterBar } from "#page/controls.js";
 import { details } from "#page/details.js";
 import { device } from "#page/device.js";
@@ -33,6 +33,7 @@ import { plain, show } from "#page/units.js";
 const report = given("report");
 const before = given("before");
 const comparison = given("comparison");
+const words = given("words");
 const catalogue = chipsOf(given("catalogue"));
 const liveTag = document.querySelector("meta[name=roofline-live]");
 const live = liveTag ? { ...liveTag.dataset } : null;
@@ -177,7 +178,7 @@ const reveal = (id) => {
 };
 
 const panels = {
-  findings: { title: "Findings", view: findings({ report, store, reveal }) },
+  findings: { title: "Findings", view: findings({ report, words: words.findings, store, reveal }) },
   lost: { title: "Time lost", view: lost({ store, reveal }) },
   details: { title: "Selection", view: details({ report, store }) },
   device: { title: "Device", view: device({ report }) },
@@ -207,8 +208,7 @@ const bar = chartBar({ report, store, catalogue, comparing: Boolean(before), cha
 const colours = legend({ store });
 const columnChooser = columnMenu({ store, columns: COLUMNS, usual: () => usualOf(derive(store.get()).all, narrow.matches, false) });
 const count = h("p", { class: "quiet", "data-testid": "count", role: "status" });
-const labels = before && labelsOf(before, report);
-const compared = before ? comparisonView({ comparison, labels, select, reveal: (id) => drawing.reveal(id) }) : null;
+const compared = before ? comparisonView({ comparison, figures: words.comparison.figures, select, reveal: (id) => drawing.reveal(id) }) : null;
 const folding = h("input", { type: "checkbox", "data-testid": "folded", onchange: () => store.set({ folded: folding.checked }) });
 const opsBelow = h(
   "section",
@@ -237,7 +237,7 @@ const opsView = h(
   compared?.root,
 );
 const whole = program({ report, store, card: hovering });
-const summary = headline({ report, store, before, verdict: before ? verdict(comparison, labels) : "" });
+const summary = headline({ report, store, before, verdict: words.comparison?.verdict });
 const when = timeline({ report, store });
 
 const files = report.input.files ?? [];

@@ -1,4 +1,4 @@
-/** The findings: each with its saving and what to try; a click selects its ops. They follow the chosen step, devices and chip. */
+/** The findings: each with its saving and what to try; a click selects its ops. They are those of the chosen ops; on another chip there are none. */
 
 import { causeOf } from "#page/chosen.js";
 import { fill, h, named } from "#page/dom.js";
@@ -9,8 +9,8 @@ import { percent, show } from "#page/units.js";
 const WORDY = 3; // levers shown before the rest is folded away
 const LONGEST_LIST = 5; // ops by minimum time, on another chip
 
-/** @returns {{root, update(state, derived)}} */
-export function findings({ report, store, reveal }) {
+/** @returns {{root, update(state, derived)}} `words` are what Python says that each finding saves and that its change would bring */
+export function findings({ report, words, store, reveal }) {
   const root = h("div", { class: "findings", "data-testid": "findings" });
   const about = h("p", { class: "quiet", "data-testid": "findings-about", hidden: true });
   const holder = h("div", {});
@@ -29,29 +29,20 @@ export function findings({ report, store, reveal }) {
         drawn = { key, machine };
         const elsewhere = machine !== ownMachine(report);
         const some = state.step !== null || state.device !== null || state.host !== null;
-        const shown = report.findings.map((finding, index) => [partOf(finding, report, all, some), index]).filter(([finding]) => finding);
-        cards = elsewhere ? [] : shown.map(([finding, index]) => one(finding, index, store, reveal));
+        const ids = new Set(all.map((row) => row.id));
+        const concerns = ({ ops = [] }) => !some || !ops.length || ops.some((id) => ids.has(id));
+        const shown = elsewhere ? [] : [...report.findings.entries()].filter(([, finding]) => concerns(finding));
+        cards = shown.map(([index, finding]) => one(finding, words[index], index, store, reveal));
         about.hidden = !elsewhere && !some;
         about.textContent = elsewhere
           ? `Findings are about times measured on ${report.machine.title || report.machine.name}. On ${machine.title} these ops have the longest minimum times:`
-          : "The part of each finding in the chosen step and on the chosen devices.";
+          : "Findings of the whole run about ops in the chosen step and on the chosen devices.";
         fill(holder, elsewhere ? longest(all, store, reveal) : cards.length ? h("ol", { class: "finding-list" }, cards.map((card) => card.root)) : h("p", { class: "empty", text: "No findings." }));
       }
       const selected = new Set(state.selected);
       for (const card of cards) card.update(selected, state.whatif);
     },
   };
-}
-
-/** A finding as far as it is about the chosen ops: its saving in proportion to their time; `null` where they have no part in it. */
-function partOf(finding, report, all, some) {
-  if (!some || !finding.ops?.length) return finding;
-  const mine = new Set(finding.ops);
-  const before = report.ops.filter((op) => mine.has(op.id)).reduce((sum, op) => sum + (op.time_s ?? 0), 0);
-  const rows = all.filter((row) => mine.has(row.id));
-  if (!rows.length) return null;
-  const share = before ? rows.reduce((sum, row) => sum + (row.time_s ?? 0), 0) / before : 1;
-  return { ...finding, saving_s: finding.saving_s && finding.saving_s * share, saving_per_device_s: null, saving_per_step_s: null, after_s: null };
 }
 
 /** The ops that would take longest on another chip, equal work as one, by their minimum times there. */
@@ -70,19 +61,10 @@ function longest(all, store, reveal) {
   )));
 }
 
-/** What a finding could save: per step where there are steps, else on the clock of each device, and summed over devices where that is more. */
-function saving(finding) {
-  const { saving_s, saving_per_device_s, saving_per_step_s } = finding;
-  if (saving_per_step_s) return `about ${show(saving_per_step_s, "s", 3)} less per step`;
-  const each = saving_per_device_s ?? saving_s;
-  const summed = each === saving_s ? "" : ` per device (${show(saving_s, "s", 3)} summed over devices)`;
-  return `about ${show(each, "s", 3)} less${summed}`;
-}
-
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** What the change that a finding asks for would bring, and a button that shows it on the chart. */
-function whatIf(found, index, store) {
+function whatIf(found, said, index, store) {
   if (!found) return null;
   const button = found.ops?.length ? h("button", {
     type: "button",
@@ -93,18 +75,13 @@ function whatIf(found, index, store) {
     onclick: () => store.set(store.get().whatif === index ? { whatif: null } : { whatif: index, level: "hbm", group: "" }),
     text: "Show on the chart",
   }) : null;
-  return { root: h("p", { class: "predicted", "data-testid": `predicted-${index}` }, h("span", { text: `What if: ${predicted(found)} ` }), button), button };
+  return { root: h("p", { class: "predicted", "data-testid": `predicted-${index}` }, h("span", { text: `What if: ${said} ` }), button), button };
 }
 
-function predicted(found) {
-  const [before, after, low, high] = [found.before_s, found.time_s, found.low_s, found.high_s].map((seconds) => show(seconds, "s", 3));
-  return `${found.change} (roofline whatif): ${before} to ${after} predicted (${low} to ${high})`;
-}
-
-function one(finding, index, store, reveal) {
+function one(finding, [saving, predicted], index, store, reveal) {
   const ops = finding.ops ?? [];
   const levers = finding.levers ?? [];
-  const change = whatIf(finding.predicted, index, store);
+  const change = whatIf(finding.predicted, predicted, index, store);
   const select = () => {
     store.set({ selected: [...ops], panel: "findings" });
     if (ops.length) reveal(ops[0]);
@@ -120,8 +97,8 @@ function one(finding, index, store, reveal) {
       disabled: !ops.length,
       onclick: () => (button.getAttribute("aria-pressed") === "true" ? store.set({ selected: [] }) : select()),
     },
-    h("span", { class: finding.saving_s ? "saving" : "saving none", text: kind }),
-    finding.saving_s ? h("span", { class: "won", text: saving(finding) }) : null,
+    h("span", { class: saving ? "saving" : "saving none", text: kind }),
+    saving ? h("span", { class: "won", text: saving }) : null,
     h("span", { class: "message", dir: "auto", text: finding.message }),
     ops.length > 0 && h("span", { class: "selects", text: `Select ${ops.length === 1 ? "the op" : `${ops.length} ops`}` }),
   );

@@ -28,7 +28,7 @@ export function headline({ report, store, before = null, verdict = "" }) {
   const root = h(
     "section",
     { class: "summary", "aria-label": "Summary" },
-    before && h("p", { class: "sentence verdict", "data-testid": "verdict", text: verdict }),
+    before && h("p", { class: "sentence verdict", "data-testid": "verdict", text: unbroken(verdict) }),
     sentence,
     bar,
     device,

@@ -1,0 +1,69 @@
+"""What Python says of the report on a page, and of two that are compared: sentences and figures that the page shows as they are."""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from ...comparison import TIME, Comparison
+from ...report import Finding
+from ...units import rounded, show
+from ..comparison import figure_cells, folded, verdict_text
+from ..tables import Cell
+from ..text import predicted_text, saving_text
+from .data import NOTABLE_CHANGE
+
+LONGEST_LABEL = 60  # letters of an op's label in a sentence
+
+
+class _Report(Struct, frozen=True):
+    """The parts of a report that sentences are about; reading them skips its ops."""
+
+    findings: tuple[Finding, ...] = ()
+
+
+def words_json(report: bytes, comparison: bytes | None = None) -> bytes:
+    """The words of a page as compact JSON, from the JSON of what it shows."""
+    found = msgspec.json.decode(report, type=_Report)
+    return msgspec.json.encode(
+        {
+            "findings": [(_capital(saving_text(one)), predicted_text(one)) for one in found.findings],
+            "comparison": None if comparison is None else _compared(msgspec.json.decode(comparison, type=Comparison)),
+        }
+    )
+
+
+def _compared(found: Comparison) -> dict[str, object]:
+    """The change in a few sentences, and the quantities of both runs with their tone: green is better, red is worse."""
+    figures = [_toned(figure_cells(one)) for one in found.figures]
+    return {"verdict": " ".join([f"{_capital(verdict_text(found))}.", *_largest_changes(found)]), "figures": figures}
+
+
+def _largest_changes(found: Comparison) -> list[str]:
+    """The ops whose time grew most and shrank most, equal ops as one, where that is a notable part of the time."""
+    if found.basis != TIME or not found.after.time_s:
+        return []
+    changes = [(one.change_s or 0.0, one.label or one.name) for one in folded(found.deltas)]
+    whole = " over the whole run" if found.speedup_of == "step" else ""  # changes of ops are those of whole runs
+    said = []
+    for word, (seconds, label) in (("increase", max(changes, default=(0.0, ""))), ("decrease", min(changes, default=(0.0, "")))):
+        if abs(seconds) > NOTABLE_CHANGE * found.after.time_s and (seconds > 0) == (word == "increase"):
+            said.append(f"Largest {word}: {_short(label)}, {show(rounded(abs(seconds), 2), 's')}{whole}.")
+    return said
+
+
+def _toned(cells: Sequence[str | Cell]) -> tuple[list[str], str]:
+    """The texts of some cells, and the colour of the last."""
+    last = cells[-1]
+    return [one.text if isinstance(one, Cell) else one for one in cells], last.style if isinstance(last, Cell) else ""
+
+
+def _short(label: str) -> str:
+    """A label without its middle, if it is long: both ends tell ops apart."""
+    words = " ".join(label.split())
+    half = (LONGEST_LABEL - 1) // 2
+    return words if len(words) <= LONGEST_LABEL else f"{words[: LONGEST_LABEL - 1 - half]}…{words[-half:]}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

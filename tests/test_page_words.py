@@ -1,0 +1,64 @@
+"""The words of a page: what Python says of the report in it, and of two runs."""
+
+import json
+from typing import Any
+
+from roofline.comparison import compare
+from roofline.render.export import to_json
+from roofline.render.page.words import words_json
+from roofline.report import Finding, InputInfo, MachineInfo, OpInfo, Predicted, Report
+
+
+def report(*ops: OpInfo, **details: Any) -> Report:
+    return Report(input=InputInfo(format="table"), machine=MachineInfo(name="toy", ceilings=()), ops=ops, **details)
+
+
+def op(id: int, label: str, time_s: float) -> OpInfo:
+    return OpInfo(id=id, rank=id + 1, name=f"op.{id}", label=label, time_s=time_s, count=1)
+
+
+def words(after: Report, before: Report | None = None) -> dict[str, Any]:
+    comparison = None if before is None else to_json(compare(before, after))
+    found: dict[str, Any] = json.loads(words_json(to_json(after), comparison))
+    return found
+
+
+def test_a_finding_has_what_it_saves_and_what_its_change_would_bring() -> None:
+    found = Predicted(change="fuse all", before_s=0.02, time_s=0.01, low_s=0.009, high_s=0.012)
+    findings = (
+        Finding(kind="a", message="", saving_s=0.06, saving_per_step_s=0.01234, predicted=found),
+        Finding(kind="b", message="", saving_s=0.06, saving_per_device_s=0.03),
+        Finding(kind="c", message=""),
+    )
+    assert words(report(findings=findings))["findings"] == [
+        ["Saves about 12 ms per step", "fuse all (roofline whatif): 20 ms to 10 ms predicted (9 ms to 12 ms)"],
+        ["Saves about 30 ms per device", ""],
+        ["", ""],
+    ]
+
+
+def test_two_runs_have_a_verdict_with_the_ops_that_changed_most_equal_ones_as_one() -> None:
+    layers = [f"layer{number}/mlp  dot" for number in range(2)]
+    before = report(*(op(id, label, 1.0) for id, label in enumerate([*layers, "less  add", "same  add"])))
+    after = report(op(0, layers[0], 3.0), op(1, layers[1], 3.0), op(2, "less  add", 0.5), op(3, "same  add", 1.001))
+    # 4 s before, 7.501 s after; the layers take 2 s more each.
+    assert words(after, before)["comparison"]["verdict"] == (
+        "1.88x as long by op time: 4 s → 7.501 s. Largest increase: layer*/mlp dot ×2, 4 s. Largest decrease: less add, 500 ms."
+    )
+    assert words(before, before)["comparison"]["verdict"] == "As fast as before by op time: 4 s → 4 s."
+
+
+def test_a_long_label_loses_its_middle_in_the_verdict() -> None:
+    label = f"attention{'x' * 80}  dot bf16[4,16,4096,128]"
+    said = words(report(op(0, label, 3.0)), report(op(0, label, 1.0)))["comparison"]["verdict"]
+    assert "Largest increase: attentionx" in said
+    assert said.endswith("…xxxxx dot bf16[4,16,4096,128], 2 s.")
+
+
+def test_the_figures_of_two_runs_have_their_change_and_whether_it_is_better() -> None:
+    figures = words(report(op(0, "a", 1.0)), report(op(0, "a", 2.0)))["comparison"]["figures"]
+    assert [["op time", "2 s", "1 s", "−1 s (−50%)"], "green"] in figures
+
+
+def test_nothing_to_say_is_no_error() -> None:
+    assert json.loads(words_json(b"{}")) == {"findings": [], "comparison": None}
