@@ -3,10 +3,13 @@
 import json
 from typing import Any
 
+from msgspec.structs import replace
+
 from roofline.comparison import compare
 from roofline.render.export import to_json
 from roofline.render.page.words import words_json
 from roofline.report import Finding, InputInfo, MachineInfo, OpInfo, Predicted, Report
+from roofline.workload import Coverage, PeakMemory
 
 
 def report(*ops: OpInfo, **details: Any) -> Report:
@@ -19,7 +22,7 @@ def op(id: int, label: str, time_s: float) -> OpInfo:
 
 def words(after: Report, before: Report | None = None) -> dict[str, Any]:
     comparison = None if before is None else to_json(compare(before, after))
-    found: dict[str, Any] = json.loads(words_json(to_json(after), comparison))
+    found: dict[str, Any] = json.loads(words_json(to_json(after), before and to_json(before), comparison))
     return found
 
 
@@ -35,6 +38,20 @@ def test_a_finding_has_what_it_saves_and_what_its_change_would_bring() -> None:
         ["Saves about 30 ms per device", ""],
         ["", ""],
     ]
+
+
+def test_peak_memory_and_what_is_known_are_key_figures_of_both_runs() -> None:
+    memory = PeakMemory(peak_bytes=90, capacity_bytes=100, method="buffer assignment")
+    known = report(memory=memory, coverage=Coverage(busy_s=10.0, priced_s=9.97))  # 99.7% reads 100%: not worth a figure
+    assert words(known)["figures"] == [["Peak memory", "90 B", "90% of 100 B", "memory"]]
+    too_much = report(memory=replace(memory, peak_bytes=120), coverage=Coverage(busy_s=10.0, priced_s=5.0))
+    found = words(known, too_much)
+    assert found["before_figures"] == [
+        ["Peak memory", "120 B", "does not fit: 120% of 100 B", "memory"],
+        ["Known cost", "50%", "of busy time", "priced"],
+    ]
+    assert found["figures"] == words(known)["figures"]
+    assert words(report(memory=replace(memory, capacity_bytes=None)))["figures"][0][2] == "buffer assignment"
 
 
 def test_two_runs_have_a_verdict_with_the_ops_that_changed_most_equal_ones_as_one() -> None:
@@ -61,4 +78,4 @@ def test_the_figures_of_two_runs_have_their_change_and_whether_it_is_better() ->
 
 
 def test_nothing_to_say_is_no_error() -> None:
-    assert json.loads(words_json(b"{}")) == {"findings": [], "comparison": None}
+    assert json.loads(words_json(b"{}")) == {"findings": [], "figures": [], "before_figures": [], "comparison": None}

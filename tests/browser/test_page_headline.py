@@ -44,7 +44,7 @@ def test_sentence_bar_figures_and_findings_follow_the_step(show: Opener) -> None
     page = show("train")
     step = next(point for point in report(page)["points"] if point["step"] == 1)
     at(page, "step").fill("2")
-    expect(at(page, "sentence")).to_contain_text(re.compile(rf"^Step 1\strain: {1000 * step['time_s']:.3g}\sms"))
+    expect(at(page, "sentence")).to_have_text(re.compile(r"^Step 1\strain$"))
     expect(at(page, "figure-time")).to_contain_text(f"{1000 * step['time_s']:.3g} ms")
     expect(at(page, "findings-about")).to_be_visible()
 
@@ -62,9 +62,7 @@ def test_time_lost_by_cause_is_that_of_the_bar_above_it(show: Opener) -> None:
 
 def test_another_chip_has_its_own_minimum_time_and_no_share_above_100(show: Opener) -> None:
     page = show("train", "chip=v100-sxm2")
-    expect(at(page, "sentence")).to_contain_text(
-        re.compile(r"^Minimum time .*\sper\sstep on NVIDIA .*V100.*measured: 28.2\sms on NVIDIA H200")
-    )
+    expect(at(page, "sentence")).to_have_text(re.compile(r"^On NVIDIA .*V100"))
     expect(at(page, "figure-floor")).to_contain_text("measured: 28.2 ms")
     expect(at(page, "figure-efficiency")).to_have_count(0)
     for part in ("sentence", "time-bar", "figures", "findings"):
@@ -77,7 +75,7 @@ def test_another_chip_has_its_own_minimum_time_and_no_share_above_100(show: Open
 def test_a_device_of_several_has_its_own_bar(show: Opener) -> None:
     page = show("hosts", "device=1")
     both = widths(show("hosts"))
-    expect(at(page, "sentence")).to_contain_text("Device 1: ")
+    expect(at(page, "sentence")).to_have_text(re.compile(r"^Device\s1$"))
     assert widths(page) != both
     assert sum(widths(page).values()) == pytest.approx(100, abs=0.1)
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 import msgspec
 
 from ...analysis.stragglers import SLOWER
-from ...analysis.summary import WORDS
+from ...analysis.summary import NOTABLE
 from ...checking.op_filter import ALIASES, DEEPEST, NUMBERS, TEXTS
 from ...errors import UNSAFE
 from ...machine import FALLBACKS, LACKING, LATENCY, LATENCY_TIMES, LAUNCH_LATENCY_S, PROVENANCES, TPU_FALLBACKS
@@ -209,7 +209,7 @@ def vocabulary_json() -> bytes:
             "cause_meanings": CAUSE_MEANINGS,
             "minimum_causes": MINIMUM_CAUSES,
             "host": {kind: words for kind, (_, words) in HOST.items()},
-            "loss_words": WORDS,
+            "notable_loss": NOTABLE,
             "unneeded": UNNEEDED,
             "terms": TERMS,
             "slower": SLOWER,

@@ -73,7 +73,7 @@ def page(
         "report": _data("report", report),
         "before": _data("before", before),
         "comparison": _data("comparison", comparison),
-        "words": _data("words", words_json(report, comparison)),
+        "words": _data("words", words_json(report, before, comparison)),
         "catalogue": _data("catalogue", catalogue),
         "start": _script(_START, "module", live),
     }

@@ -7,8 +7,10 @@ from msgspec import Struct
 
 from ...comparison import TIME, Comparison
 from ...report import Finding
-from ...units import rounded, show
+from ...units import percent, rounded, show
+from ...workload import NO_COVERAGE, Coverage, PeakMemory
 from ..comparison import figure_cells, folded, verdict_text
+from ..program_facts import WHOLE
 from ..tables import Cell
 from ..text import predicted_text, saving_text
 from .data import NOTABLE_CHANGE
@@ -19,18 +21,34 @@ LONGEST_LABEL = 60  # letters of an op's label in a sentence
 class _Report(Struct, frozen=True):
     """The parts of a report that sentences are about; reading them skips its ops."""
 
+    coverage: Coverage = NO_COVERAGE
     findings: tuple[Finding, ...] = ()
+    memory: PeakMemory | None = None
 
 
-def words_json(report: bytes, comparison: bytes | None = None) -> bytes:
-    """The words of a page as compact JSON, from the JSON of what it shows."""
+def words_json(report: bytes, before: bytes | None = None, comparison: bytes | None = None) -> bytes:
+    """The words of a page as compact JSON, from the JSON of what it shows: a report, or two and their comparison."""
     found = msgspec.json.decode(report, type=_Report)
     return msgspec.json.encode(
         {
             "findings": [(_capital(saving_text(one)), predicted_text(one)) for one in found.findings],
+            "figures": _figures(found),
+            "before_figures": [] if before is None else _figures(msgspec.json.decode(before, type=_Report)),
             "comparison": None if comparison is None else _compared(msgspec.json.decode(comparison, type=Comparison)),
         }
     )
+
+
+def _figures(report: _Report) -> list[tuple[str, str, str, str]]:
+    """Key figures of the whole report: the word, the amount, a remark, and the key by which two reports' figures are paired."""
+    found, memory, cover = [], report.memory, report.coverage
+    if memory:
+        capacity = memory.capacity_bytes
+        room = f"{percent(memory.peak_bytes / capacity)} of {show(capacity, 'B')}" if capacity else memory.method
+        found.append(("Peak memory", show(memory.peak_bytes, "B"), room if memory.fits else f"does not fit: {room}", "memory"))
+    if cover.busy_s and cover.priced_s is not None and cover.priced_s < WHOLE * cover.busy_s:
+        found.append(("Known cost", percent(cover.priced_s / cover.busy_s), "of busy time", "priced"))
+    return found
 
 
 def _compared(found: Comparison) -> dict[str, object]:

@@ -237,7 +237,7 @@ const opsView = h(
   compared?.root,
 );
 const whole = program({ report, store, card: hovering });
-const summary = headline({ report, store, before, verdict: words.comparison?.verdict });
+const summary = headline({ report, words, store, before });
 const when = timeline({ report, store });
 
 const files = report.input.files ?? [];

@@ -11,15 +11,12 @@ import { meaning } from "#page/terms.js";
 import { percent, plain, show, unbroken } from "#page/units.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
-const NOTABLE = 0.01; // of the time: smaller losses are not in the sentence
-const MOST_CAUSES = 3;
-const ALL_KNOWN = 0.995;
 
 /**
- * @returns {{root, update(state, derived)}} `before` is an earlier report, whose figures stand before those of this one, and `verdict` the
- *   sentence about the two
+ * @returns {{root, update(state, derived)}} `before` is an earlier report, whose figures stand before those of this one; of `words`, the
+ *   sentences and figures that Python gives, `comparison` is about the two
  */
-export function headline({ report, store, before = null, verdict = "" }) {
+export function headline({ report, words, store, before = null }) {
   const sentence = h("p", { class: "sentence", "data-testid": "sentence" });
   const bar = h("div", { class: "time-bar", "data-testid": "time-bar" });
   const device = h("p", { class: "device-line", "data-testid": "device-line" });
@@ -28,7 +25,7 @@ export function headline({ report, store, before = null, verdict = "" }) {
   const root = h(
     "section",
     { class: "summary", "aria-label": "Summary" },
-    before && h("p", { class: "sentence verdict", "data-testid": "verdict", text: unbroken(verdict) }),
+    before && h("p", { class: "sentence verdict", "data-testid": "verdict", text: unbroken(words.comparison.verdict) }),
     sentence,
     bar,
     device,
@@ -40,13 +37,13 @@ export function headline({ report, store, before = null, verdict = "" }) {
     update: (state, derived) => {
       const { theme, machine } = derived;
       const choice = chosen(report, state, derived);
-      sentence.textContent = unbroken(choice.own && report.summary ? report.summary : sentenceOf(report, choice, machine));
+      sentence.textContent = unbroken(choice.own ? report.summary : titleOfChoice(choice, state, machine, machine !== ownMachine(report)));
       bar.hidden = !choice.parts.length;
       const earlier = before && earlierOf(before, state, machine === ownMachine(report) ? null : machine);
       if (choice.parts.length) fillBars(bar, choice, earlier?.choice, theme);
       fill(device, deviceParts(report, derived, store));
-      const old = new Map((earlier ? figuresOf(before, earlier, earlier.choice) : []).map(([, value, , key]) => [key, value]));
-      fill(list, figuresOf(report, derived, choice).map((one) => figure(one, old.get(one[3]))));
+      const old = new Map((earlier ? figuresOf(before, earlier, earlier.choice, words.before_figures) : []).map(([, value, , key]) => [key, value]));
+      fill(list, figuresOf(report, derived, choice, words.figures).map((one) => figure(one, old.get(one[3]))));
       const changed = changes(report, state, machine);
       notice.hidden = !changed;
       if (changed) fill(
@@ -115,34 +112,14 @@ export function pair(before, after) {
 
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** The sentence of a choice of step, device or chip, in the words of the report's own. */
-export function sentenceOf(report, choice, machine) {
-  const { title, time_s, floor_s, parts, minimum, point } = choice;
-  const where = machine.title || machine.name;
-  const own = report.machine.title || report.machine.name;
-  const about = title ? `${capital(title)}: ` : "";
-  if (minimum) {
-    const taken = point?.measured_s ?? point?.time_s;
-    const measured = taken ? ` (measured: ${show(taken, "s", 3)} on ${own})` : "";
-    return floor_s ? `${about}${about ? "minimum" : "Minimum"} time ${show(floor_s, "s", 3)}${choice.per} on ${where}${measured}.` : "";
-  }
-  const used = [["MFU", choice.mfu], ["HFU", choice.hfu]].filter(([, value]) => value).map(([word, value]) => `${word} ${percent(value)}`);
-  const lost = parts.filter(({ cause, seconds }) => VOCABULARY.loss_words[cause] && seconds >= NOTABLE * time_s).slice(0, MOST_CAUSES);
-  const words = lost.map(({ cause, seconds }) => `${show(seconds, "s", 2)} to ${VOCABULARY.loss_words[cause]}`);
-  const least = floor_s === null ? "" : minimumWords(choice);
-  const first = `${about}${show(time_s, "s", 3)}${choice.per} on ${where}${least}${used.length ? ` (${used.join(", ")})` : ""}.`;
-  return [first, words.length ? `Lost: ${words.join(", ")}.` : ""].filter(Boolean).join(" ");
-}
-
-/** The least time of a choice, as far as the costs of its ops are known. */
-function minimumWords(choice) {
-  if (!hasUnknown(choice)) return `; ${show(choice.floor_s, "s", 3)} is the minimum`;
-  return choice.floor_s ? `; ${show(choice.floor_s, "s", 3)} is the minimum for its ops of known cost` : "; its minimum is not known";
+/** What was chosen; its time and where it goes are in the bar and the figures. */
+function titleOfChoice({ title }, { feeds }, machine, isOther) {
+  return capital([title, feeds ? "" : "without infeed and outfeed", isOther ? `on ${machine.title || machine.name}` : ""].filter(Boolean).join(", "));
 }
 
 /** Whether a notable part of the time is in ops of unknown cost. */
 function hasUnknown({ parts, time_s }) {
-  return parts.some(({ cause, seconds }) => cause === "unpriced" && seconds >= NOTABLE * time_s);
+  return parts.some(({ cause, seconds }) => cause === "unpriced" && seconds >= VOCABULARY.notable_loss * time_s);
 }
 
 /** The chip in one line: name, peaks of the units in use, bandwidth, capacity and ridge point. */
@@ -182,11 +159,10 @@ function changes(report, state, machine) {
   return `Ceilings of ${which}${factors.join("")}. ${times}`;
 }
 
-function figuresOf(report, { program, shown, totals, machine }, choice) {
+/** `fixed` are the figures of the whole report, which Python gives. */
+function figuresOf(report, { shown, totals, machine }, choice, fixed) {
   const { point, time_s, floor_s, mfu, hfu, minimum } = choice;
   const own = machine === ownMachine(report);
-  const whole = program.find((row) => row.scope === "total");
-  const { coverage } = report;
   const found = [];
   if (time_s) {
     const busy = choice.parts.find(({ cause }) => cause === "idle");
@@ -209,16 +185,8 @@ function figuresOf(report, { program, shown, totals, machine }, choice) {
     const ridge = machine.bestMatrix ? machine.ridge(machine.bestMatrix.resource) : null;
     found.push(["Arithmetic intensity", show(point.intensity, "FLOP/B"), `ridge point ${show(ridge, "FLOP/B")}`, "intensity"]);
   }
-  if (report.memory) {
-    const { peak_bytes, capacity_bytes } = report.memory;
-    const room = capacity_bytes ? `${percent(peak_bytes / capacity_bytes)} of ${show(capacity_bytes, "B")}` : report.memory.method;
-    found.push(["Peak memory", show(peak_bytes, "B"), peak_bytes > (capacity_bytes ?? Infinity) ? `does not fit: ${room}` : room, "memory"]);
-  }
   found.push(["Work", show(point?.flops ?? totals.flops, "FLOP"), point?.rate ? `${show(point.rate, "FLOP/s")} achieved` : "", "work"]);
-  // Worth a place only where something is unknown.
-  if (whole && coverage.busy_s && coverage.priced_s !== null && coverage.priced_s < ALL_KNOWN * coverage.busy_s) {
-    found.push(["Known cost", percent(coverage.priced_s / coverage.busy_s), "of busy time", "priced"]);
-  }
+  found.push(...fixed);
   found.push(["Operations", plain(shown.ops), shown.ops === totals.ops ? "" : `of ${plain(totals.ops)} shown`, "ops"]);
   return found;
 }
