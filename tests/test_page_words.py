@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from roofline.comparison import compare
 from roofline.render.export import to_json
 from roofline.render.page.words import words_json
-from roofline.report import Finding, InputInfo, MachineInfo, OpInfo, Predicted, Report
+from roofline.report import Finding, IdleInfo, InputInfo, MachineInfo, OpInfo, Predicted, Report
 from roofline.workload import Coverage, PeakMemory
 
 
@@ -38,6 +38,14 @@ def test_a_finding_has_what_it_saves_and_what_its_change_would_bring() -> None:
         ["Saves about 30 ms per device", ""],
         ["", ""],
     ]
+
+
+def test_a_reason_to_be_idle_is_told_as_in_the_terminal() -> None:
+    reasons = (
+        IdleInfo(reason="input", activity="load_batch", location="data.py:17", gaps=1, time_s=1.0),
+        IdleInfo(reason="latency", activity="", gaps=1, time_s=1.0),
+    )
+    assert words(report(idle=reasons))["idle"] == ["host in Python: load_batch (data.py:17)", "between kernels"]
 
 
 def test_peak_memory_and_what_is_known_are_key_figures_of_both_runs() -> None:
@@ -78,4 +86,4 @@ def test_the_figures_of_two_runs_have_their_change_and_whether_it_is_better() ->
 
 
 def test_nothing_to_say_is_no_error() -> None:
-    assert json.loads(words_json(b"{}")) == {"findings": [], "figures": [], "before_figures": [], "comparison": None}
+    assert json.loads(words_json(b"{}")) == {"findings": [], "idle": [], "figures": [], "before_figures": [], "comparison": None}

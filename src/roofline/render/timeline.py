@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from ..report import LaneInfo, Report
+from ..report import IdleInfo, LaneInfo, Report
 from ..units import percent, show
 from .tables import PLAIN, Paper
 from .time_bar import LOOKS, NEEDED
@@ -53,10 +53,14 @@ def timeline_text(report: Report, paper: Paper = PLAIN, devices: Sequence[int] |
     whole = sum(lane.time_s for lane in lanes[:MOST_DEVICES])
     for place in sorted(waits, key=lambda place: -waits[place]):
         reason = report.idle[place]
-        said = " ".join(filter(None, [reason.activity, f"({reason.location})" if reason.location else ""]))
-        mark, words = HOST[reason.reason]
-        lines += paper.paragraph(f"{mark} {': '.join(filter(None, [words, said]))}, {percent(waits[place] / whole)}").splitlines()
+        lines += paper.paragraph(f"{HOST[reason.reason][0]} {reason_text(reason)}, {percent(waits[place] / whole)}").splitlines()
     return "\n".join(lines)
+
+
+def reason_text(reason: IdleInfo) -> str:
+    """Why a device was idle, what the host did then and where: ``host in Python: load_batch (data.py:17)``."""
+    said = " ".join(filter(None, [reason.activity, f"({reason.location})" if reason.location else ""]))
+    return ": ".join(filter(None, [HOST[reason.reason][1] if reason.reason in HOST else reason.reason, said]))
 
 
 def _columns(buckets: int, width: int) -> list[range]:

@@ -17,7 +17,7 @@ from ...units import BINARY, DECIMAL, UNITS
 from ...workload import FEEDS
 from ..export import COLUMNS
 from ..geometry import title
-from ..timeline import HOST
+from ..time_bar import NEEDED
 from .terms import TERMS, UNNEEDED
 
 # Columns of the page's tables: key of a row, heading, how a cell is written (a dimension, or one of text, unit, number, share, ratio),
@@ -140,17 +140,18 @@ POINTS = {
     "step": "step",
     "before": "before the first step",
 }
-CAUSES = {  # of `losses.CAUSES`
+CAUSES = {  # what a time goes into, and `losses.CAUSES`, in the order of a bar
+    NEEDED: "minimum for the needed work",
+    "unneeded": "work that was not needed",
     "memory": "lost to memory",
     "compute": "lost to compute",
     "communication": "lost to communication",
     LATENCY: "lost to launches",
     "unpriced": "ops of unknown cost",
     "idle": "idle",
-    "unneeded": "work that was not needed",
 }
 CAUSE_MEANINGS = {
-    "needed": "minimum time of the work that the model needs",
+    NEEDED: "minimum time of the work that the model needs",
     "memory": "time of memory-bound ops above their minimum time",
     "compute": "time of compute-bound ops above their minimum time",
     "communication": "time of communication-bound ops above their minimum time",
@@ -208,7 +209,6 @@ def vocabulary_json() -> bytes:
             "causes": CAUSES,
             "cause_meanings": CAUSE_MEANINGS,
             "minimum_causes": MINIMUM_CAUSES,
-            "host": {kind: words for kind, (_, words) in HOST.items()},
             "notable_loss": NOTABLE,
             "unneeded": UNNEEDED,
             "terms": TERMS,

@@ -6,13 +6,14 @@ import msgspec
 from msgspec import Struct
 
 from ...comparison import TIME, Comparison
-from ...report import Finding
+from ...report import Finding, IdleInfo
 from ...units import percent, rounded, show
 from ...workload import NO_COVERAGE, Coverage, PeakMemory
 from ..comparison import figure_cells, folded, verdict_text
 from ..program_facts import WHOLE
 from ..tables import Cell
 from ..text import predicted_text, saving_text
+from ..timeline import reason_text
 from .data import NOTABLE_CHANGE
 
 LONGEST_LABEL = 60  # letters of an op's label in a sentence
@@ -23,6 +24,7 @@ class _Report(Struct, frozen=True):
 
     coverage: Coverage = NO_COVERAGE
     findings: tuple[Finding, ...] = ()
+    idle: tuple[IdleInfo, ...] = ()
     memory: PeakMemory | None = None
 
 
@@ -32,6 +34,7 @@ def words_json(report: bytes, before: bytes | None = None, comparison: bytes | N
     return msgspec.json.encode(
         {
             "findings": [(_capital(saving_text(one)), predicted_text(one)) for one in found.findings],
+            "idle": [reason_text(one) for one in found.idle],
             "figures": _figures(found),
             "before_figures": [] if before is None else _figures(msgspec.json.decode(before, type=_Report)),
             "comparison": None if comparison is None else _compared(msgspec.json.decode(comparison, type=Comparison)),

@@ -238,7 +238,7 @@ const opsView = h(
 );
 const whole = program({ report, store, card: hovering });
 const summary = headline({ report, words, store, before });
-const when = timeline({ report, store });
+const when = timeline({ report, idle: words.idle, store });
 
 const files = report.input.files ?? [];
 const fileName = (path) => path.split(/[\\/]/).pop() || path;

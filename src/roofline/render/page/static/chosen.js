@@ -12,6 +12,8 @@ import { ownMachine, per, stepTitle } from "#page/rows.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
 export const NEEDED = "needed"; // the part of a time that is not a loss
+/** What a time goes into, in the order of a bar: what is needed first, idle last. */
+export const CAUSES = Object.keys(VOCABULARY.causes);
 const LEAST = 1e-6; // of the time: less than this is rounding
 
 /** The cause that an op's time above its minimum is lost to, as `losses.cause_of`. */
@@ -76,21 +78,21 @@ function ofDevices(all, point, devices, machine, overlap) {
   const wall = point.time_s * devices;
   const spent = total(all.map((row) => row.weight)) ?? 0;
   const share = Math.min(overlap, spent > wall ? wall / spent : 1);
-  const lost = Object.fromEntries(Object.keys(VOCABULARY.causes).map((cause) => [cause, 0]));
-  let [needed, matrix, useful] = [0, 0, 0];
+  const sums = Object.fromEntries(CAUSES.map((cause) => [cause, 0]));
+  let [matrix, useful] = [0, 0];
   for (const row of all) {
     const mine = row.weight * share;
     const ran = Math.min(row.floor_s ?? 0, mine);
     const least = Math.min(row.needed_s ?? ran, ran);
-    needed += least;
-    lost.unneeded += ran - least;
-    lost[causeOf(row)] += mine - ran;
+    sums[NEEDED] += least;
+    sums.unneeded += ran - least;
+    sums[causeOf(row)] += mine - ran;
     matrix += productSeconds(row.work, machine);
     useful += productSeconds(row.needed ?? row.work, machine);
   }
-  lost.idle = wall - spent * share;
-  const parts = Object.entries({ [NEEDED]: needed, ...lost }).map(([cause, seconds]) => ({ cause, seconds: seconds / devices }));
-  return { minimum: false, time_s: point.time_s, floor_s: needed / devices, mfu: useful / wall, hfu: matrix / wall, parts: ordered(parts, point.time_s) };
+  sums.idle = wall - spent * share;
+  const parts = Object.entries(sums).map(([cause, seconds]) => ({ cause, seconds: seconds / devices }));
+  return { minimum: false, time_s: point.time_s, floor_s: sums[NEEDED] / devices, mfu: useful / wall, hfu: matrix / wall, parts: ordered(parts, point.time_s) };
 }
 
 /** The share of the ops' self times in which the device was busy: less than 1 where streams overlap. */

@@ -3,7 +3,6 @@
 import { hostColour } from "#page/colours.js";
 import { h, named } from "#page/dom.js";
 import { percent } from "#page/units.js";
-import { VOCABULARY } from "#page/vocabulary.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const TALL = 100; // units of the drawing, whatever its pixels
@@ -11,13 +10,6 @@ const LEAST = 1e-3; // of the time shown, for a place in the legend
 
 /** What the host did in a bucket: the place of the reason in the report, or `null`. */
 export const hostAt = (lane, bucket) => lane.host?.[bucket] ?? null;
-
-/** A reason in words: "host in Python: load_batch (data.py:17)". */
-export function hostWords({ reason, activity, location }) {
-  const kind = VOCABULARY.host[reason] ?? reason;
-  const said = [activity, location && `(${location})`].filter(Boolean).join(" ");
-  return said ? `${kind}: ${said}` : kind;
-}
 
 /** The strip of one device. */
 export function hostStrip(lane, theme, height) {
@@ -44,7 +36,7 @@ export function hostStrip(lane, theme, height) {
 }
 
 /** The reasons that occur in some lane, with their shares of the time shown, the longest first. */
-export function hostLegend(report, lanes, theme) {
+export function hostLegend(words, lanes, theme) {
   const whole = lanes.reduce((sum, { time_s }) => sum + time_s, 0);
   const sums = new Map();
   for (const lane of lanes) {
@@ -56,6 +48,6 @@ export function hostLegend(report, lanes, theme) {
   return shown.map(([place, seconds]) => {
     const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
     swatch.style.background = hostColour(theme, place);
-    return h("li", { class: "entry", "data-reason": String(place) }, swatch, named(hostWords(report.idle[place])), h("span", { class: "quiet", text: percent(seconds / whole) }));
+    return h("li", { class: "entry", "data-reason": String(place) }, swatch, named(words[place]), h("span", { class: "quiet", text: percent(seconds / whole) }));
   });
 }

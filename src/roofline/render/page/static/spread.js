@@ -1,6 +1,6 @@
 /** How time spreads: steps as bars by cause, then devices and hosts, with those that are slower than the others marked. */
 
-import { chosen, NEEDED } from "#page/chosen.js";
+import { CAUSES, chosen } from "#page/chosen.js";
 import { fill, h, named } from "#page/dom.js";
 import { ownMachine, select } from "#page/rows.js";
 import { stack, stackLegend, VISIBLE } from "#page/stack.js";
@@ -77,16 +77,15 @@ function told(bars, what) {
 
 function list(heading, remark, bars, theme, testid, choose) {
   const whole = Math.max(...bars.map((bar) => bar.time_s ?? bar.floor_s ?? 0));
-  // The same order in every bar, idle last, so that bars compare; what has no room in any of them is left out.
-  const order = [NEEDED, ...Object.keys(VOCABULARY.causes).filter((cause) => cause !== "idle"), "idle"];
+  // The same order in every bar, so that bars compare; what has no room in any of them is left out.
   const visible = new Set(bars.flatMap(({ parts }) => parts.filter(({ seconds }) => seconds >= VISIBLE * whole).map(({ cause }) => cause)));
-  const causes = order.filter((cause) => visible.has(cause)).map((cause) => ({ cause, seconds: null }));
+  const causes = CAUSES.filter((cause) => visible.has(cause)).map((cause) => ({ cause, seconds: null }));
   return h(
     "div",
     { class: "spread-list" },
     h("div", { class: "table-head" }, h("h3", { text: heading }), h("p", { class: "quiet", text: remark })),
     h("ol", { class: "spread-bars", "data-testid": testid }, bars.map((bar) => {
-      const parts = bar.parts.toSorted((one, other) => order.indexOf(one.cause) - order.indexOf(other.cause));
+      const parts = bar.parts.toSorted((one, other) => CAUSES.indexOf(one.cause) - CAUSES.indexOf(other.cause));
       const row = stack({ parts, whole, theme });
       return h(
         "li",

@@ -1,7 +1,6 @@
 /** A time as one bar, stacked by cause: the minimum of the needed work, then what is lost to what. */
 
 import { causeColour } from "#page/colours.js";
-import { NEEDED } from "#page/chosen.js";
 import { fill, h } from "#page/dom.js";
 import { percent, show } from "#page/units.js";
 import { VOCABULARY } from "#page/vocabulary.js";
@@ -9,9 +8,8 @@ import { VOCABULARY } from "#page/vocabulary.js";
 export const VISIBLE = 1e-3; // of the whole: a smaller part has no room in the bar, so none in the legend
 
 /** What a part of a time is: "lost to memory", "the minimum", or, of minimum times, "memory-bound". */
-export function partTitle(cause, minimum) {
-  if (minimum) return VOCABULARY.minimum_causes[cause] ?? cause;
-  return cause === NEEDED ? "minimum for the needed work" : VOCABULARY.causes[cause] ?? cause;
+export function partTitle(cause, minimum = false) {
+  return (minimum ? VOCABULARY.minimum_causes : VOCABULARY.causes)[cause] ?? cause;
 }
 
 /** One bar: `parts` are [{cause, seconds}], `whole` the seconds of its full width. */

@@ -5,6 +5,8 @@
  * bucket of the longest lane. An op ran in a bucket if it is among the longest there, which is what the report lists.
  */
 
+import { CAUSES, NEEDED } from "#page/chosen.js";
+
 /** Whether a report's timeline has a step to show, and whether it has the run: the keys of `state.timeline`. */
 export function spansOf(report) {
   const lanes = report.timeline ?? [];
@@ -41,10 +43,9 @@ export function opsIn(report, state) {
 
 /** The parts of one bucket in seconds: [{cause, seconds}], what the work needs at least first, idle last. */
 export function partsOf(lane, bucket) {
-  const parts = CAUSES.map((cause) => ({ cause, seconds: (cause === NEEDED ? lane.at_roof_s : lane.causes[cause])?.[bucket] ?? 0 }));
+  const parts = CAUSES.map((cause) => ({ cause, seconds: secondsOf(lane, cause)?.[bucket] ?? 0 }));
   return parts.filter(({ seconds }) => seconds > 0);
 }
 
-export const NEEDED = "needed";
-/** From the bottom of a lane to its top. */
-export const CAUSES = ["needed", "unneeded", "memory", "compute", "communication", "latency", "unpriced", "idle"];
+/** The seconds of a cause in each bucket of a lane; `undefined` where it has none. */
+export const secondsOf = (lane, cause) => (cause === NEEDED ? lane.at_roof_s : lane.causes[cause]);

@@ -1,12 +1,13 @@
 /** The timeline: one strip per device, one column per bucket, stacked by cause. Dragging over it keeps the ops that ran in a stretch. */
 
+import { CAUSES } from "#page/chosen.js";
 import { causeColour } from "#page/colours.js";
 import { announce, elided, fill, h, named, shortName } from "#page/dom.js";
-import { hostAt, hostLegend, hostStrip, hostWords } from "#page/host_lane.js";
+import { hostAt, hostLegend, hostStrip } from "#page/host_lane.js";
 import { stepTitle } from "#page/rows.js";
-import { CAUSES, NEEDED, bucketIn, lanesOf, longestOf, opsIn, partsOf, spansOf } from "#page/stretch.js";
+import { partTitle } from "#page/stack.js";
+import { bucketIn, lanesOf, longestOf, opsIn, partsOf, secondsOf, spansOf } from "#page/stretch.js";
 import { percent, plain, show } from "#page/units.js";
-import { VOCABULARY } from "#page/vocabulary.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const HEIGHTS = [[1, 44], [4, 28], [8, 20], [16, 14], [Infinity, 8]]; // pixels of a lane, by how many there are
@@ -16,10 +17,8 @@ const [DRAGGED, GAP, FAR, TICKS] = [4, 16, 50, 8]; // pixels, pixels, buckets, s
 const NEAR_END = 0.94; // of the time shown: a later tick has its words before it
 const LONGEST = 56; // letters of an op's name
 
-const titleOf = (cause) => (cause === NEEDED ? "minimum for the needed work" : VOCABULARY.causes[cause] ?? cause);
-
-/** @returns {{root, update(state, derived)}} */
-export function timeline({ report, store }) {
+/** @returns {{root, update(state, derived)}} `idle` are the reasons of the report's idle times in Python's words */
+export function timeline({ report, idle, store }) {
   const spans = spansOf(report);
   const names = new Map(report.ops.map((op) => [op.id, op.label ? elided(op.label, LONGEST) : shortName(op.name, LONGEST)]));
   const devices = new Map((report.input.devices ?? []).map((one) => [one.id, one]));
@@ -98,12 +97,12 @@ export function timeline({ report, store }) {
     const bucket = bucketIn(lane, longest, at);
     const parts = partsOf(lane, bucket);
     const length = parts.reduce((sum, { seconds }) => sum + seconds, 0);
-    const idle = parts.find(({ cause }) => cause === "idle")?.seconds ?? 0;
+    const waited = parts.find(({ cause }) => cause === "idle")?.seconds ?? 0;
     const ops = (lane.ops[bucket] ?? []).map((id, place) => ({ name: names.get(id) ?? `op ${id}`, seconds: lane.ops_s[bucket][place] }));
-    const rest = length - idle - ops.reduce((sum, { seconds }) => sum + seconds, 0);
+    const rest = length - waited - ops.reduce((sum, { seconds }) => sum + seconds, 0);
     const when = length ? `${show(within(lane, bucket), "s")}, for ${show(length, "s", 3)}` : "after the end";
     const place = hostAt(lane, bucket);
-    const host = place === null ? "" : `while idle: ${hostWords(report.idle[place])}`;
+    const host = place === null ? "" : `while idle: ${idle[place]}`;
     return { when, device: lanes.length > 1 ? laneName(lane) : "", length, parts, ops, rest: rest > 0.01 * length ? rest : 0, host };
   }
 
@@ -119,7 +118,7 @@ export function timeline({ report, store }) {
       tip,
       h("p", { class: "card-name", text: [when, device].filter(Boolean).join(", ") }),
       ops.length > 0 && h("table", { class: "facts" }, ops.map(({ name, seconds }) => row(named(name), seconds)), rest > 0 && row("other ops", rest)),
-      h("table", { class: "facts" }, parts.map(({ cause, seconds }) => row(titleOf(cause), seconds))),
+      h("table", { class: "facts" }, parts.map(({ cause, seconds }) => row(partTitle(cause), seconds))),
       host && h("p", { class: "host-words" }, named(host)),
     );
     tip.hidden = false;
@@ -138,7 +137,7 @@ export function timeline({ report, store }) {
     const largest = [...parts].sort((one, other) => other.seconds - one.seconds)[0];
     const words = ops.slice(0, 3).map(({ name, seconds }) => `${name} ${show(seconds, "s", 3)}`);
     plot.setAttribute("aria-valuenow", String(place.bucket + 1));
-    plot.setAttribute("aria-valuetext", [when, device, ...words, largest ? `mostly ${titleOf(largest.cause)}` : "", host].filter(Boolean).join(", "));
+    plot.setAttribute("aria-valuetext", [when, device, ...words, largest ? `mostly ${partTitle(largest.cause)}` : "", host].filter(Boolean).join(", "));
   }
 
   function leave() {
@@ -231,7 +230,7 @@ export function timeline({ report, store }) {
           label.style.paddingTop = `${host}px`;
           return label;
         }));
-        fill(colours, legendOf(lanes, theme), hostLegend(report, lanes, theme));
+        fill(colours, legendOf(lanes, theme), hostLegend(idle, lanes, theme));
         fill(axis, ticks(longest.time_s));
         plot.setAttribute("aria-valuemin", "1");
         plot.setAttribute("aria-valuemax", String(count()));
@@ -261,7 +260,7 @@ function strip(lane, theme, height, name) {
   const tops = new Array(count).fill(0);
   const areas = [];
   for (const cause of CAUSES) {
-    const seconds = cause === NEEDED ? lane.at_roof_s : lane.causes[cause];
+    const seconds = secondsOf(lane, cause);
     if (cause === "idle" || !seconds?.some((one) => one > 0)) continue;
     for (const [bucket, one] of seconds.entries()) tops[bucket] += (TALL * one) / lane.bucket_s;
     const area = document.createElementNS(SVG, "path");
@@ -290,11 +289,11 @@ function outline(tops) {
 function legendOf(lanes, theme) {
   const whole = lanes.reduce((sum, { time_s }) => sum + time_s, 0);
   return CAUSES.map((cause) => {
-    const seconds = lanes.flatMap((lane) => (cause === NEEDED ? lane.at_roof_s : lane.causes[cause]) ?? []).reduce((sum, one) => sum + one, 0);
+    const seconds = lanes.flatMap((lane) => secondsOf(lane, cause) ?? []).reduce((sum, one) => sum + one, 0);
     if (seconds < 1e-3 * whole) return null;
     const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
     swatch.style.background = causeColour(theme, cause);
-    return h("li", { class: "entry", "data-cause": cause }, swatch, h("span", { text: titleOf(cause) }), h("span", { class: "quiet", text: percent(seconds / whole) }));
+    return h("li", { class: "entry", "data-cause": cause }, swatch, h("span", { text: partTitle(cause) }), h("span", { class: "quiet", text: percent(seconds / whole) }));
   });
 }
 
