@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from roofline.comparison import compare
 from roofline.render.export import to_json
 from roofline.render.page.words import words_json
-from roofline.report import Finding, IdleInfo, InputInfo, MachineInfo, OpInfo, Predicted, Report
+from roofline.report import DeviceInfo, DeviceShare, Finding, IdleInfo, InputInfo, MachineInfo, OpInfo, Predicted, Report
 from roofline.workload import Coverage, PeakMemory
 
 
@@ -46,6 +46,19 @@ def test_a_reason_to_be_idle_is_told_as_in_the_terminal() -> None:
         IdleInfo(reason="latency", activity="", gaps=1, time_s=1.0),
     )
     assert words(report(idle=reasons))["idle"] == ["host in Python: load_batch (data.py:17)", "between kernels"]
+
+
+def test_devices_and_hosts_that_are_slower_than_the_others_are_stragglers() -> None:
+    devices = tuple(DeviceInfo(id=id, name="chip", host="ab"[id // 2]) for id in range(4))
+    shares = tuple(DeviceShare(op=0, device=id, count=1, time_s=seconds) for id, seconds in enumerate((1.0, 1.0, 1.0, 2.0)))
+    found = report(op(0, "dot", 5.0), by_device=shares)
+    several = replace(found, input=replace(found.input, devices=devices))
+    # The median device takes 1 s; the hosts take 2 s and 3 s, with a median of 2.5 s.
+    assert words(several)["stragglers"] == {
+        "devices": [["3", "straggler: takes 2 times as long as the median"]],
+        "hosts": [["b", "straggler: takes 1.2 times as long as the median"]],
+    }
+    assert words(found)["stragglers"] == {}
 
 
 def test_peak_memory_and_what_is_known_are_key_figures_of_both_runs() -> None:
@@ -86,4 +99,11 @@ def test_the_figures_of_two_runs_have_their_change_and_whether_it_is_better() ->
 
 
 def test_nothing_to_say_is_no_error() -> None:
-    assert json.loads(words_json(b"{}")) == {"findings": [], "idle": [], "figures": [], "before_figures": [], "comparison": None}
+    assert json.loads(words_json(b"{}")) == {
+        "findings": [],
+        "idle": [],
+        "stragglers": {},
+        "figures": [],
+        "before_figures": [],
+        "comparison": None,
+    }

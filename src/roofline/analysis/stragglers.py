@@ -101,12 +101,25 @@ def straggler(ops: Sequence[OpInfo], shares: Sequence[DeviceShare], devices: Seq
     return None
 
 
+def slower_devices(ops: Sequence[OpInfo], shares: Sequence[DeviceShare], devices: Sequence[DeviceInfo], by: str) -> dict[str, float]:
+    """The devices (or hosts) that are slower than the others throughout: how many times as long as the median they take."""
+    labels = _labels(devices, by)
+    mine = [op for op in ops if not is_exchange(op)]
+    return {place: one.ratio for place, one in _slower(_against_medians(mine, _table(shares, labels))).items()}
+
+
+def _slower(standing: Mapping[str, "_AgainstMedian"]) -> dict[str, "_AgainstMedian"]:
+    """The places that are slower than the others in most of their time, unless most of them are."""
+    slow = {place: one for place, one in standing.items() if one.ratio >= SLOWER and one.slower >= CONSISTENT * one.seconds}
+    return slow if len(slow) <= len(standing) // 2 else {}
+
+
 def _slow(ops: Sequence[OpInfo], table: Mapping[int, Mapping[str, tuple[float, float]]], by: str) -> Finding | None:
     """The host or device that is slower in its own work."""
     mine = [op for op in ops if not is_exchange(op)]
     standing = _against_medians(mine, table)
-    slow = {place: one for place, one in standing.items() if one.ratio >= SLOWER and one.slower >= CONSISTENT * one.seconds}
-    if not slow or len(slow) > len(standing) // 2:
+    slow = _slower(standing)
+    if not slow:
         return None
     place = max(sorted(slow), key=lambda name: slow[name].ratio)
     others = f" ({', '.join(name for name in sorted(slow) if name != place)} too)" if len(slow) > 1 else ""

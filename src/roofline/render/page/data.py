@@ -5,7 +5,6 @@ from functools import lru_cache
 
 import msgspec
 
-from ...analysis.stragglers import SLOWER
 from ...analysis.summary import NOTABLE
 from ...checking.op_filter import ALIASES, DEEPEST, NUMBERS, TEXTS
 from ...errors import UNSAFE
@@ -212,7 +211,6 @@ def vocabulary_json() -> bytes:
             "notable_loss": NOTABLE,
             "unneeded": UNNEEDED,
             "terms": TERMS,
-            "slower": SLOWER,
             "notable_change": NOTABLE_CHANGE,
             "csv": COLUMNS,
         }

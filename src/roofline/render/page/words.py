@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from ...analysis.stragglers import slower_devices
 from ...comparison import TIME, Comparison
-from ...report import Finding, IdleInfo
-from ...units import percent, rounded, show
+from ...report import DeviceShare, Finding, IdleInfo, InputInfo, OpInfo
+from ...units import percent, plain, rounded, show
 from ...workload import NO_COVERAGE, Coverage, PeakMemory
 from ..comparison import figure_cells, folded, verdict_text
 from ..program_facts import WHOLE
@@ -22,10 +24,19 @@ LONGEST_LABEL = 60  # letters of an op's label in a sentence
 class _Report(Struct, frozen=True):
     """The parts of a report that sentences are about; reading them skips its ops."""
 
+    input: InputInfo | None = None
     coverage: Coverage = NO_COVERAGE
     findings: tuple[Finding, ...] = ()
     idle: tuple[IdleInfo, ...] = ()
     memory: PeakMemory | None = None
+
+
+class _Devices(Struct, frozen=True):
+    """The parts of a report that say how its devices differ."""
+
+    input: InputInfo
+    ops: tuple[OpInfo, ...] = ()
+    by_device: tuple[DeviceShare, ...] = ()
 
 
 def words_json(report: bytes, before: bytes | None = None, comparison: bytes | None = None) -> bytes:
@@ -35,11 +46,24 @@ def words_json(report: bytes, before: bytes | None = None, comparison: bytes | N
         {
             "findings": [(_capital(saving_text(one)), predicted_text(one)) for one in found.findings],
             "idle": [reason_text(one) for one in found.idle],
+            "stragglers": _stragglers(report) if found.input and len(found.input.devices) > 1 else {},
             "figures": _figures(found),
             "before_figures": [] if before is None else _figures(msgspec.json.decode(before, type=_Report)),
             "comparison": None if comparison is None else _compared(msgspec.json.decode(comparison, type=Comparison)),
         }
     )
+
+
+def _stragglers(report: bytes) -> dict[str, list[tuple[str, str]]]:
+    """What is said of each device, by its number, and of each host, by its name, that is slower than the others."""
+    found = msgspec.json.decode(report, type=_Devices)
+    numbered = [replace(one, host="") for one in found.input.devices]  # devices without a host are called by their numbers
+    slower = {
+        "devices": slower_devices(found.ops, found.by_device, numbered, "device"),
+        "hosts": slower_devices(found.ops, found.by_device, found.input.devices, "host"),
+    }
+    said = "straggler: takes {} times as long as the median"
+    return {kind: [(place, said.format(plain(ratio, 3))) for place, ratio in places.items()] for kind, places in slower.items()}
 
 
 def _figures(report: _Report) -> list[tuple[str, str, str, str]]:

@@ -236,7 +236,7 @@ const opsView = h(
   opsBelow,
   compared?.root,
 );
-const whole = program({ report, store, card: hovering });
+const whole = program({ report, stragglers: words.stragglers, store, card: hovering });
 const summary = headline({ report, words, store, before });
 const when = timeline({ report, idle: words.idle, store });
 

@@ -33,7 +33,7 @@ const OPTIONAL = ["busy_s", "span_s", "link_utilization", "memory_utilization", 
 const SEVERAL = ["slowest_s", "device_seconds"]; // the time again where there is one device
 
 /** @returns {{root, update(state, derived)}} */
-export function program({ report, store, card }) {
+export function program({ report, stragglers, store, card }) {
   let view = null; // the program's own window; the address holds that of the ops
   const drawing = chart({
     testid: "program-chart",
@@ -74,7 +74,7 @@ export function program({ report, store, card }) {
     "data-testid": "program-zoom-reset",
     onclick: () => drawing.reset(),
   });
-  const bars = spread({ report, store });
+  const bars = spread({ report, stragglers, store });
   const counted = modelAgainstCounters({ report, select: (ids) => store.set({ selected: [...ids] }) });
   const aside = h("aside", { class: "side", "aria-label": "Time lost by cause" });
   const root = h(

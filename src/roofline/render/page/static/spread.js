@@ -4,14 +4,13 @@ import { CAUSES, chosen } from "#page/chosen.js";
 import { fill, h, named } from "#page/dom.js";
 import { ownMachine, select } from "#page/rows.js";
 import { stack, stackLegend, VISIBLE } from "#page/stack.js";
-import { percent, show } from "#page/units.js";
-import { VOCABULARY } from "#page/vocabulary.js";
+import { show } from "#page/units.js";
 
 const [MOST_STEPS, MOST_DEVICES] = [200, 64]; // bars; a table has the rest
 const WAITING = new Set(["idle", "communication"]); // what a device does while another one works
 
-/** @returns {{root, update(state, derived)}} */
-export function spread({ report, store }) {
+/** @returns {{root, update(state, derived)}} `stragglers` are what Python says of devices and hosts that are slower than the others */
+export function spread({ report, stragglers, store }) {
   const root = h("section", { class: "spread", "aria-label": "Steps and devices" });
   let drawn = null;
   return {
@@ -24,7 +23,7 @@ export function spread({ report, store }) {
         fill(root, h("p", { class: "quiet", text: `Steps and devices were measured on ${report.machine.title || report.machine.name}.` }));
         return;
       }
-      fill(root, stepBars(report, state, program, machine, theme, store), deviceBars(report, state, program, machine, theme, store));
+      fill(root, stepBars(report, state, program, machine, theme, store), deviceBars(report, stragglers, state, program, machine, theme, store));
     },
   };
 }
@@ -40,32 +39,29 @@ function stepBars(report, state, program, machine, theme, store) {
   return list("Steps by cause", more, bars, theme, "step-bars", ({ key, on }) => store.set({ step: on ? null : key }));
 }
 
-function deviceBars(report, state, program, machine, theme, store) {
+function deviceBars(report, stragglers, state, program, machine, theme, store) {
   const devices = report.input.devices ?? [];
   if (devices.length < 2) return null;
+  const slow = { devices: new Map(stragglers.devices), hosts: new Map(stragglers.hosts) };
   const timed = new Set((report.by_device ?? []).map((share) => share.device));
   const of = (patch) => {
     const part = { ...state, device: null, host: null, ...patch };
     return chosen(report, part, { all: select(report, part), program, machine });
   };
-  const bars = devices.filter(({ id }) => timed.has(id)).slice(0, MOST_DEVICES).map(({ id, name, host }) => ({
-    ...of({ device: id }), title: `${id}: ${name}${host ? ` on ${host}` : ""}`, key: id, on: state.device === id,
-  }));
+  const bars = working(devices.filter(({ id }) => timed.has(id)).slice(0, MOST_DEVICES).map(({ id, name, host }) => ({
+    ...of({ device: id }), title: `${id}: ${name}${host ? ` on ${host}` : ""}`, key: id, on: state.device === id, slower: slow.devices.get(String(id)),
+  })));
   const hosts = [...new Set(devices.map((one) => one.host).filter(Boolean))];
-  const ofHosts = hosts.length > 1 ? hosts.slice(0, MOST_DEVICES).map((host) => ({ ...of({ host }), title: host, key: host, on: state.host === host })) : [];
+  const ofHosts = hosts.length > 1 ? working(hosts.slice(0, MOST_DEVICES).map((host) => ({ ...of({ host }), title: host, key: host, on: state.host === host, slower: slow.hosts.get(host) }))) : [];
   return [
-    list("Devices by cause", told(marked(bars), "devices"), bars, theme, "device-bars", ({ key, on }) => store.set({ device: on ? null : key })),
-    ofHosts.length > 0 && list("Hosts by cause", told(marked(ofHosts), "hosts"), ofHosts, theme, "host-bars", ({ key, on }) => store.set({ host: on ? null : key })),
+    list("Devices by cause", told(bars, "devices"), bars, theme, "device-bars", ({ key, on }) => store.set({ device: on ? null : key })),
+    ofHosts.length > 0 && list("Hosts by cause", told(ofHosts, "hosts"), ofHosts, theme, "host-bars", ({ key, on }) => store.set({ host: on ? null : key })),
   ];
 }
 
-/** Marks the bars that work longer than the median does; devices that wait for them idle or communicate. */
-function marked(bars) {
-  for (const bar of bars) bar.works = bar.parts.reduce((sum, { cause, seconds }) => (WAITING.has(cause) ? sum : sum + seconds), 0);
-  const order = bars.map(({ works }) => works).sort((one, other) => one - other);
-  const median = (order[Math.floor((order.length - 1) / 2)] + order[Math.ceil((order.length - 1) / 2)]) / 2;
-  for (const bar of bars) bar.slower = median && bar.works > VOCABULARY.slower * median ? bar.works / median - 1 : 0;
-  return bars;
+/** The bars with the time that each works, in which it does not wait for another. */
+function working(bars) {
+  return bars.map((bar) => ({ ...bar, works: bar.parts.reduce((sum, { cause, seconds }) => (WAITING.has(cause) ? sum : sum + seconds), 0) }));
 }
 
 function told(bars, what) {
@@ -96,7 +92,7 @@ function list(heading, remark, bars, theme, testid, choose) {
           h("span", { class: "bar-name" }, named(bar.title, { most: 48 })),
           row,
           h("span", { class: "bar-figure", text: show(bar.time_s ?? bar.floor_s, "s", 4) }),
-          h("span", { class: "bar-remark quiet", text: bar.slower ? `straggler: ${percent(bar.slower)} more work time` : bar.works === undefined ? "" : `works ${show(bar.works, "s", 3)}` }),
+          h("span", { class: "bar-remark quiet", text: bar.slower ? bar.slower : bar.works === undefined ? "" : `works ${show(bar.works, "s", 3)}` }),
         ),
       );
     })),
