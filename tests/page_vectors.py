@@ -6,6 +6,7 @@
 import json
 import random
 from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from roofline.errors import UnitError
 from roofline.machine import Machine
 from roofline.placement import place_op
 from roofline.render.geometry import linear_ticks, log_ticks, rate_title, title
+from roofline.report import InputInfo, MachineInfo, Report, StepInfo
 from roofline.resource import Resource
-from roofline.selection import stem
+from roofline.selection import averaged_steps, stem
 from roofline.units import parse, percent, plain, show
 
 FILE = Path(__file__).parent / "data" / "law_vectors.json"
@@ -150,6 +152,18 @@ def _parsed(text: str, dimension: str) -> float | None:
         return None
 
 
+def step_cases() -> Iterator[list[Any]]:
+    """Steps that are complete, steady and followed or not, with those that the average is of."""
+    for flags in product((True, False), repeat=6):
+        steps = [
+            dict(zip(("complete", "steady", "followed"), part, strict=True), step=step) for step, part in enumerate((flags[:3], flags[3:]))
+        ]
+        report = Report(
+            input=InputInfo(format=""), machine=MachineInfo(name="", ceilings=()), steps=tuple(StepInfo(**one) for one in steps)
+        )
+        yield [steps, [one.step for one in averaged_steps(report)]]
+
+
 def _place_of_error(text: str) -> int | None:
     try:
         parse_filter(text)
@@ -173,6 +187,7 @@ def vectors() -> dict[str, Any]:
         "parse": [[text, dimension, value] for text, dimension, value in written],
         "title": [[name, title(name), rate_title(name, 3.2e12)] for name in (*RESOURCES, "xelink", "xgmi", "nvlink.package", "sbuf")],
         "broken_filters": [[text, _place_of_error(text)] for text in BROKEN_FILTERS],
+        "averaged_steps": list(step_cases()),
         "stem": [[name, stem(name)] for name in NAMES],
         "log_ticks": [[low, high, unit, _ticks(log_ticks(low, high, unit))] for low, high in SPANS for unit in ("FLOP/B", "FLOP/s")],
         "linear_ticks": [[0.0, high, "%", _ticks(linear_ticks(0.0, high, "%"))] for high in (1.06, 1.3, 2.0, 7.7)],

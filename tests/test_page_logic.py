@@ -35,7 +35,13 @@ HERE = Path(__file__).parent
 STATIC = HERE.parent / "src" / "roofline" / "render" / "page" / "static"
 CAPTURES = (
     *("h200/jax_train.xplane.pb.gz", "h200/jax_mix.xplane.pb.gz", "h200/jax_offload.xplane.pb.gz", "h200/jax_custom.xplane.pb.gz"),
-    *("h200/jax_attention.xplane.pb.gz", "h200/jax_scan.xplane.pb.gz", "ncu_torch_eager.csv.gz", "ncu_jax_fusion.csv.gz"),
+    *(
+        "h200/jax_attention.xplane.pb.gz",
+        "h200/jax_scan.xplane.pb.gz",
+        "cpu/jax_four.xplane.pb.gz",
+        "ncu_torch_eager.csv.gz",
+        "ncu_jax_fusion.csv.gz",
+    ),
 )
 TESTS = sorted(path.name for path in (HERE / "page").glob("*.test.mjs"))
 
@@ -87,8 +93,21 @@ def answers(report: Report) -> dict[str, Any]:
         "scopes": json.loads(to_json(group(report.ops, by="scope", depth=2))),
         "csv": to_csv(op_rows(report.ops, report)),
         "filters": {text: [op.id for op in filtered(report.ops, text)] for text in FILTERS},
-        "parts": {str(step): json.loads(to_json(narrow(report, step=[step]))) for step in (0, 1) if report.by_step},
+        "parts": [[choice, json.loads(to_json(narrow(report, **_as_given(choice))))] for choice in _choices(report)],
     }
+
+
+def _choices(report: Report) -> list[dict[str, int | str]]:
+    """Two steps, the devices, their hosts, and a step on a device where a report has the times of both at once."""
+    steps = [0, 1] if report.by_step else []
+    devices = sorted({share.device for share in report.by_device})[:2]
+    hosts = dict.fromkeys(one.host for one in report.input.devices if one.host and report.by_device)
+    both = [{"step": step, "device": device} for step in steps for device in devices] if report.by_step_and_device else []
+    return [*({"step": step} for step in steps), *({"device": id} for id in devices), *({"host": host} for host in hosts), *both]
+
+
+def _as_given(choice: dict[str, int | str]) -> dict[str, Any]:
+    return {key: value if key == "host" else [value] for key, value in choice.items()}
 
 
 @pytest.fixture(scope="session")

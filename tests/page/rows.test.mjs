@@ -4,7 +4,7 @@ import test from "node:test";
 import { opColumns, PROGRAM_COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "../../src/roofline/render/page/static/columns.js";
 import { group, stem } from "../../src/roofline/render/page/static/groups.js";
 import { machine, scaled } from "../../src/roofline/render/page/static/law.js";
-import { programRows } from "../../src/roofline/render/page/static/program_rows.js";
+import { averagedSteps, programRows } from "../../src/roofline/render/page/static/program_rows.js";
 import { choices, complete, levels, ownMachine, select, sort, totals } from "../../src/roofline/render/page/static/rows.js";
 import { cases, VECTORS } from "./cases.mjs";
 import { close } from "./close.mjs";
@@ -46,22 +46,30 @@ test("steps and devices share out every op", () => {
   }
 });
 
-test("the part of an op in a step is Python's", () => {
+test("the part of an op in a step, on a device or on a host is Python's", () => {
   let compared = 0;
+  const keys = [
+    "count", "kernels", "time_s", "self_time_s", "flops", "rate", "floor_s", "serial_s", "expected_s", "bound", "efficiency", "work", "times",
+    "hops", "utilization", "needed", "needed_s", "unneeded", "lost_s",
+  ];
   for (const { name, report, parts } of REPORTS) {
-    for (const [step, expected] of Object.entries(parts)) {
-      const rows = new Map(select(report, { step: Number(step) }).map((row) => [row.id, row]));
-      assert.equal(rows.size, expected.length);
+    for (const [choice, expected] of parts) {
+      const where = `${name} ${JSON.stringify(choice)}`;
+      const rows = new Map(select(report, choice).map((row) => [row.id, row]));
+      assert.equal(rows.size, expected.length, where);
       for (const op of expected) {
         const row = rows.get(op.id);
-        for (const key of ["count", "kernels", "time_s", "self_time_s", "flops", "rate", "floor_s", "serial_s", "expected_s", "bound", "efficiency", "work", "times"]) {
-          close(row[key], op[key], `${name} step ${step} ${op.name} ${key}`);
-        }
+        for (const key of keys) close(row[key], op[key], `${where} ${op.name} ${key}`, 1e-9);
+        close(row.moved, op.bytes, `${where} ${op.name} bytes`, 1e-9);
         compared += 1;
       }
     }
   }
   assert.ok(compared > 100);
+});
+
+test("the average step is of Python's steps", () => {
+  for (const [steps, averaged] of VECTORS.averaged_steps) assert.deepEqual(averagedSteps({ steps }), averaged, JSON.stringify(steps));
 });
 
 test("a step has the share of its executions of the work, and its own time", () => {

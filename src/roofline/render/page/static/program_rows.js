@@ -67,19 +67,24 @@ function pointRow(point, level, titles) {
   };
 }
 
+/** The keys of the steps that the average step is of, as `selection.averaged_steps` has them. */
+export function averagedSteps({ steps = [] }) {
+  const complete = steps.filter((one) => one.complete ?? true);
+  const steady = complete.filter((one) => one.steady ?? true);
+  const followed = steady.filter((one) => one.followed ?? true);
+  return [followed, steady, complete].find((some) => some.length)?.map(({ step }) => step) ?? [];
+}
+
 /** The sum of the ops' minimum times on another machine, for any point; counters say nothing of single ops. */
 function opFloors(report, feeds, machine) {
   const rows = select(report, { feeds }, machine);
   const each = new Map(rows.map((row) => [row.id, row.floor_s / row.count]));
   const steps = new Map();
   for (const { op, step, count } of report.by_step ?? []) steps.set(step, (steps.get(step) ?? 0) + (each.get(op) ?? 0) * count);
-  const complete = report.points.filter((point) => point.scope === "step" && point.infeed_outfeed === feeds);
-  const last = new Set((report.steps ?? []).filter(({ followed = true }) => !followed).map(({ step }) => step));
-  const followed = complete.filter(({ step }) => !last.has(step));
-  const averaged = followed.length ? followed : complete;
+  const averaged = averagedSteps(report);
   const sums = {
     total: rows.reduce((sum, row) => sum + row.floor_s, 0),
-    average: averaged.reduce((sum, point) => sum + (steps.get(point.step) ?? 0), 0) / (averaged.length || 1),
+    average: averaged.reduce((sum, step) => sum + (steps.get(step) ?? 0), 0) / (averaged.length || 1),
   };
   return ({ scope, step }) => (scope === "step" ? steps.get(step) : sums[scope]) || null;
 }

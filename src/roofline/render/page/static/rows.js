@@ -226,7 +226,7 @@ function crosses(amounts, level) {
 
 const NO_ARITHMETIC = { unit: null, kind: null };
 
-/** Some executions of an op, as `selection.narrow` gives them: what binds an op stays what binds it in all. */
+/** Some executions of an op, as `selection.narrow` gives them, here for the slider of steps: what binds an op stays what binds it in all. */
 function cut(op, { fraction, time }) {
   const of = (value) => (value === null ? null : value * fraction);
   const all = (amounts) => Object.fromEntries(Object.entries(amounts).map(([name, amount]) => [name, of(amount)]));
