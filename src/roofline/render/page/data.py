@@ -14,6 +14,7 @@ from ...resource import COMPUTE_UNITS, LINK_UNITS, MEMORY_UNITS
 from ...selection import NUMBERING
 from ...units import BINARY, DECIMAL, UNITS
 from ...workload import FEEDS
+from ..counters import DIFFERS
 from ..export import COLUMNS
 from ..geometry import title
 from ..time_bar import NEEDED
@@ -212,6 +213,7 @@ def vocabulary_json() -> bytes:
             "unneeded": UNNEEDED,
             "terms": TERMS,
             "notable_change": NOTABLE_CHANGE,
+            "counters_differ": DIFFERS,
             "csv": COLUMNS,
         }
     )
