@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from roofline.analysis.losses import cause_of
 from roofline.checking.op_filter import FilterError, parse_filter
 from roofline.cost import Cost
 from roofline.errors import UnitError
@@ -17,7 +18,7 @@ from roofline.machine import Machine
 from roofline.placement import place_op
 from roofline.render.geometry import linear_ticks, log_ticks, rate_title, title
 from roofline.report import InputInfo, MachineInfo, Report, StepInfo
-from roofline.resource import Resource
+from roofline.resource import Resource, bound_words
 from roofline.selection import averaged_steps, stem
 from roofline.units import parse, percent, plain, show
 
@@ -187,6 +188,9 @@ def vectors() -> dict[str, Any]:
         "parse": [[text, dimension, value] for text, dimension, value in written],
         "title": [[name, title(name), rate_title(name, 3.2e12)] for name in (*RESOURCES, "xelink", "xgmi", "nvlink.package", "sbuf")],
         "broken_filters": [[text, _place_of_error(text)] for text in BROKEN_FILTERS],
+        "bounds": [
+            [name, bound_words(name), cause_of(name)] for name in (None, "latency", *sorted({Resource(one).unit for one in RESOURCES}))
+        ],
         "averaged_steps": list(step_cases()),
         "stem": [[name, stem(name)] for name in NAMES],
         "log_ticks": [[low, high, unit, _ticks(log_ticks(low, high, unit))] for low, high in SPANS for unit in ("FLOP/B", "FLOP/s")],

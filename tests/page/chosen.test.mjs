@@ -3,11 +3,13 @@ import test from "node:test";
 
 import { chipsOf } from "../../src/roofline/render/page/static/catalogue.js";
 import { machineOf, rowsOf } from "../../src/roofline/render/page/static/chart_model.js";
-import { chosen, NEEDED } from "../../src/roofline/render/page/static/chosen.js";
+import { causeOf, chosen, NEEDED } from "../../src/roofline/render/page/static/chosen.js";
+import { boundTitle } from "../../src/roofline/render/page/static/facts.js";
 import { pair } from "../../src/roofline/render/page/static/headline.js";
 import { programRows } from "../../src/roofline/render/page/static/program_rows.js";
 import { DEFAULTS } from "../../src/roofline/render/page/static/state.js";
-import { cases } from "./cases.mjs";
+import { title } from "../../src/roofline/render/page/static/law.js";
+import { cases, VECTORS } from "./cases.mjs";
 import { close } from "./close.mjs";
 
 const REPORTS = cases("report");
@@ -63,4 +65,11 @@ test("a unit that stays is written once", () => {
   assert.equal(pair("48%", "61%"), "48% → 61%");
   assert.equal(pair("5 ms", "5 ms"), "5 ms");
   assert.equal(pair(undefined, "5 ms"), "5 ms");
+});
+
+test("what bounds an op has Python's words and Python's cause", () => {
+  for (const [bound, words, cause] of VECTORS.bounds) {
+    assert.equal(boundTitle(bound), bound && bound !== "latency" ? words.replace(bound, title(bound)) : words);
+    assert.equal(causeOf({ bound, efficiency: 0.5, time_s: 1 }), cause, bound);
+  }
 });

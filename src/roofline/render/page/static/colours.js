@@ -74,4 +74,4 @@ export function assign(marks, by, theme) {
   return { colours, colourOf: (mark) => colours.get(mark[by] ?? "") ?? theme.muted, roofColour, legend };
 }
 
-const NAMELESS = { bound: "unknown bound", category: "no category", dtype: "no arithmetic", unit: "no arithmetic", phase: "unknown phase" };
+const NAMELESS = { bound: "no known bound", category: "no category", dtype: "no arithmetic", unit: "no arithmetic", phase: "unknown phase" };

@@ -5,7 +5,7 @@ import { LATENCY, resource, title as resourceTitle } from "#page/law.js";
 import { meaning } from "#page/terms.js";
 import { percent, plain, show } from "#page/units.js";
 
-/** What bounds an op: ["memory-bound", "HBM"]. */
+/** What bounds an op, as `resource.bound_words`: ["memory-bound", "HBM"]. It is needed here because another chip may bind otherwise. */
 export function boundWords(bound) {
   if (!bound) return ["", "unknown"];
   const { isCompute, isLink } = resource(bound);
@@ -13,9 +13,9 @@ export function boundWords(bound) {
 }
 
 /** The same as one phrase: "memory-bound (HBM)". */
-function boundTitle(bound) {
+export function boundTitle(bound) {
   const [kind, unit] = boundWords(bound);
-  return kind ? `${kind} (${unit})` : bound ? `${unit}-bound` : "unknown bound";
+  return kind ? `${kind} (${unit})` : bound ? `${unit}-bound` : "no known bound";
 }
 
 /** An op or group, or a point of the program, in full: [[word, figure, remark], …]; what is not known is left out. */
