@@ -142,3 +142,16 @@ def test_the_strip_fits_a_phone(show: Opener) -> None:
     assert box["x"] >= 0
     assert box["x"] + box["width"] <= 390
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+@pytest.mark.parametrize("name", ["timeline", "slow_input"])
+def test_the_times_along_a_narrow_strip_have_room(show: Opener, name: str) -> None:
+    page = show(name, viewport={"width": 320, "height": 844})
+    axis = page.locator(".lane-axis").bounding_box()
+    ticks = page.locator(".lane-tick").evaluate_all(
+        "ticks => ticks.map(tick => tick.getBoundingClientRect()).map(box => [box.left, box.right])"
+    )
+    assert axis is not None
+    assert len(ticks) >= 2
+    ends = [left for left, _ in ticks[1:]] + [axis["x"] + axis["width"]]
+    assert all(right <= end for (_, right), end in zip(ticks, ends, strict=True))

@@ -14,7 +14,7 @@ const HEIGHTS = [[1, 44], [4, 28], [8, 20], [16, 14], [Infinity, 8]]; // pixels 
 const HOST = 0.3; // of a lane's height, for the host above it
 const TALL = 100; // units of a lane's drawing, whatever its pixels
 const [DRAGGED, GAP, FAR, TICKS] = [4, 16, 50, 8]; // pixels, pixels, buckets, so many ticks at most
-const NEAR_END = 0.94; // of the time shown: a later tick has its words before it
+const TICK_WIDTH = 60; // pixels of a tick's words, with some room
 const LONGEST = 56; // letters of an op's name
 
 /** @returns {{root, update(state, derived)}} `idle` are the reasons of the report's idle times in Python's words */
@@ -204,6 +204,11 @@ export function timeline({ report, idle, store }) {
   }
   for (const [place, span] of spans.entries()) buttons[place].textContent = buttonText(span);
 
+  function drawAxis() {
+    if (longest && axis.clientWidth) fill(axis, ticks(longest.time_s, axis.clientWidth));
+  }
+  new ResizeObserver(drawAxis).observe(axis);
+
   return {
     root,
     update: (state, { theme }) => {
@@ -231,7 +236,7 @@ export function timeline({ report, idle, store }) {
           return label;
         }));
         fill(colours, legendOf(lanes, theme), hostLegend(idle, lanes, theme));
-        fill(axis, ticks(longest.time_s));
+        drawAxis();
         plot.setAttribute("aria-valuemin", "1");
         plot.setAttribute("aria-valuemax", String(count()));
         speak(cursor);
@@ -297,15 +302,15 @@ function legendOf(lanes, theme) {
   });
 }
 
-/** Round times along the axis. */
-function ticks(time_s) {
-  const rough = time_s / TICKS;
+/** Round times along an axis of so many pixels; those whose words have no room before its end are left out. */
+function ticks(time_s, width) {
+  const rough = time_s / Math.max(1, Math.min(TICKS, Math.floor(width / TICK_WIDTH)));
   const power = 10 ** Math.floor(Math.log10(rough));
   const each = [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough);
-  return Array.from({ length: Math.floor(time_s / each) + 1 }, (_, place) => {
+  const last = (time_s * (1 - TICK_WIDTH / width)) / each;
+  return Array.from({ length: Math.max(0, Math.floor(last) + 1) }, (_, place) => {
     const tick = h("span", { class: "lane-tick", text: show(Number((place * each).toPrecision(12)), "s") });
     tick.style.left = `${(100 * place * each) / time_s}%`;
-    tick.classList.toggle("end", place * each > NEAR_END * time_s);
     return tick;
   });
 }
