@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { attainable, box, clamp, extent, flat, gridIndex, linearScale, linearTicks, logScale, logTicks, pan, placeLabels, radius, ridge, slant, zoom } from "../../src/roofline/render/page/static/scale.js";
+import { attainable, box, clamp, extent, fitted, flat, gridIndex, linearScale, linearTicks, logScale, logTicks, pan, placeLabels, radius, ridge, slant, zoom } from "../../src/roofline/render/page/static/scale.js";
 import { VECTORS } from "./cases.mjs";
 import { close } from "./close.mjs";
 
@@ -115,4 +115,14 @@ test("labels lie inside, apart from each other and off the dots", () => {
     assert.ok(one.x >= 0 && one.y >= 0 && one.x + 60 <= 300 && one.y + 14 <= 200);
     for (const other of placed) assert.ok(one === other || Math.abs(one.x - other.x) >= 60 || Math.abs(one.y - other.y) >= 14);
   }
+});
+
+test("a first window leaves out what is very far from any roof, as long as that is little of the time", () => {
+  // The corner is at 10 FLOP/B; 1e-8 FLOP/B is nine decades to the left of it.
+  const spots = (share) => [[1, 9, 1 - share], [20, 90, 1], [1e-8, 1e-7, share]];
+  assert.ok(fitted([TOY], spots(0.1))[0] > 0.1);
+  assert.ok(fitted([TOY], spots(0.1))[2] > 1);
+  assert.ok(fitted([TOY], spots(0.5))[0] < 1e-8);
+  assert.ok(fitted([TOY], [[1e-8, 1e-7, 1]])[0] < 1e-8);
+  assert.ok(fitted([], spots(0.1))[0] < 1e-8, "without a roof nothing is far from it");
 });

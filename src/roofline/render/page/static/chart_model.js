@@ -65,9 +65,9 @@ export function chartModel(report, state, { rows, all, machine = ownMachine(repo
   const twins = twinsOf(dots);
   const spots = every.filter((row) => row.flops && !reasonAgainst(row)).map(spotOf);
   const changed = predictedArrows(report.findings?.[state.whatif]?.predicted, drawn, state.level);
-  const also = [...whole, ...changed.map(({ to }) => to)];
+  const after = changed.map(({ to: [x, y], after: row }) => ({ x, y, row }));
   return {
-    ...framed(report, state, machine, every, [...spots, ...(state.group ? dots.map(({ x, y }) => [x, y]) : []), ...also, ...twins.map(({ x, y }) => [x, y])], [...dots, ...twins], also),
+    ...framed(report, state, machine, every, [...spots, ...(state.group ? dots.map(({ x, y }) => [x, y]) : []), ...whole, ...[...after, ...twins].map(({ x, y }) => [x, y])], [...dots, ...twins, ...after], whole),
     dots,
     strip,
     twins,

@@ -154,22 +154,34 @@ export function extent(roofs, spots) {
 
 const COVERED = 0.99; // of the weight of the spots that a fitted window shows
 const [AROUND_FIT, LEAST_SPAN] = [0.3, 1.5]; // decades: around what is shown, and of a fitted window at least
+// Decades left of the lowest ridge and below the lowest peak from which spots are left out that make up few of the weight: scalar work on
+// large arrays has 1e-8 FLOP/B.
+const [FAR, FEW] = [[4, 6], 0.1];
 
 /**
  * The window that shows what matters: spots [x, y, weight] that make up 99% of the weight, those in `also` ([x, y]), and the ridge of the
- * lowest and highest roof. The rest may be far away, where it would leave the chart empty.
+ * lowest and highest roof. The rest may be far away, where it would leave the chart empty; so may up to a tenth that is very far from any roof.
  */
 export function fitted(roofs, spots, also = []) {
   if (!roofs.length && !spots.length && !also.length) return [0.1, 1000, 1, 10000];
   const left = (1 - COVERED) / 4; // of the weight that each of the four sides may leave out
-  const kept = [0, 1].map((axis) => quantiles(spots.map((spot) => [spot[axis], spot[2]]), left));
   const corners = roofs.map((one) => [ridge(one), one.peak]);
+  const near = nearTo(corners, spots);
+  const kept = [0, 1].map((axis) => quantiles(near.map((spot) => [spot[axis], spot[2]]), left));
   return [0, 1].flatMap((axis) => {
     const values = [...kept[axis], ...also.map((spot) => spot[axis]), ...corners.map((corner) => corner[axis])];
     const [low, high] = [smallest(values), largest(values)];
     const spare = Math.max(AROUND_FIT, (LEAST_SPAN - Math.log10(high / low)) / 2);
     return [low / 10 ** spare, high * 10 ** spare];
   });
+}
+
+/** The spots without those that are very far from any corner, unless these are more than a few. */
+function nearTo(corners, spots) {
+  const [left, bottom] = [0, 1].map((axis) => smallest(corners.map((corner) => corner[axis])) / 10 ** FAR[axis]);
+  const weight = (some) => some.reduce((sum, spot) => sum + spot[2], 0);
+  const near = spots.filter(([x, y]) => x >= left && y >= bottom);
+  return weight(near) >= (1 - FEW) * weight(spots) && near.length ? near : spots;
 }
 
 /** The values between which all but a share of the weight on either side lies; none for no values. */
