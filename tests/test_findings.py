@@ -282,11 +282,11 @@ def test_the_sentence_says_how_long_how_far_why_and_what_next() -> None:
 
 def test_the_sentence_names_no_minimum_for_ops_of_unknown_cost() -> None:
     unknown = an_op("call", {"hbm": None}, 20.0)
-    assert report_on(unknown).summary.startswith("20 s on one toy; its minimum is not known. Lost: 20 s to ops of unknown cost.")
+    assert report_on(unknown).summary.startswith("20 s on one toy; its minimum is not known. Lost: 20 s to ops without a known minimum.")
     # 100 B at the toy's 10 B/s take at least 10 s.
     both = report_on(unknown, an_op("copy", {"hbm": 100}, 20.0))
     assert both.summary.startswith(
-        "40 s on one toy; 10 s is the minimum for its ops of known cost. Lost: 20 s to ops of unknown cost, 10 s to"
+        "40 s on one toy; 10 s is the minimum for the ops that have one. Lost: 20 s to ops without a known minimum, 10 s to"
     )
 
 

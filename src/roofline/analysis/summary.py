@@ -12,7 +12,7 @@ WORDS = {
     "compute": "compute",
     "communication": "communication",
     "latency": "launches",
-    "unpriced": "ops of unknown cost",
+    "unpriced": "ops without a known minimum",
     "idle": "idle time",
     "unneeded": "work that was not needed",
 }
@@ -43,7 +43,7 @@ def _minimum(point: Point, findings: Sequence[Finding]) -> str:
         return ""
     least = show(rounded(point.at_roof_s, 3), "s")
     if point.lost.get("unpriced", 0.0) >= NOTABLE * point.time_s:
-        return f"; {least} is the minimum for its ops of known cost" if point.at_roof_s else "; its minimum is not known"
+        return f"; {least} is the minimum for the ops that have one" if point.at_roof_s else "; its minimum is not known"
     best = next((finding for finding in findings if finding.saving_s), None)
     after_s = point.time_s - (best.saving_per_step_s or best.saving_per_device_s or best.saving_s or 0.0) if best else point.time_s
     written = " as written" if after_s < point.at_roof_s else ""  # the first finding reduces the work below that

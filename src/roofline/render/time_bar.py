@@ -33,7 +33,7 @@ LOOKS = {
     "communication": Look("x", "blue", "communication"),
     "latency": Look("l", "red", "launches"),
     "idle": Look(".", "dim", "idle"),
-    "unpriced": Look("?", "bold", "unknown cost"),
+    "unpriced": Look("?", "bold", "no known minimum"),
 }
 
 

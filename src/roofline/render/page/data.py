@@ -147,7 +147,7 @@ CAUSES = {  # what a time goes into, and `losses.CAUSES`, in the order of a bar
     "compute": "lost to compute",
     "communication": "lost to communication",
     LATENCY: "lost to launches",
-    "unpriced": "ops of unknown cost",
+    "unpriced": "ops without a known minimum",
     "idle": "idle",
 }
 CAUSE_MEANINGS = {
@@ -156,7 +156,7 @@ CAUSE_MEANINGS = {
     "compute": "time of compute-bound ops above their minimum time",
     "communication": "time of communication-bound ops above their minimum time",
     LATENCY: "time of ops whose work takes less than their launch",
-    "unpriced": "time of ops whose FLOP or bytes are unknown: it may be lost or needed",
+    "unpriced": "time of ops whose FLOP or bytes are unknown, or whose resource has no known rate: it may be lost or needed",
     "idle": "time in which the device ran nothing",
     "unneeded": "minimum time of work that the model did not need: recomputed, masked, padded, computed twice, moved to change its layout",
 }

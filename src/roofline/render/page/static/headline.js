@@ -117,7 +117,7 @@ function titleOfChoice({ title }, { feeds }, machine, isOther) {
   return capital([title, feeds ? "" : "without infeed and outfeed", isOther ? `on ${machine.title || machine.name}` : ""].filter(Boolean).join(", "));
 }
 
-/** Whether a notable part of the time is in ops of unknown cost. */
+/** Whether a notable part of the time is in ops without a known minimum. */
 function hasUnknown({ parts, time_s }) {
   return parts.some(({ cause, seconds }) => cause === "unpriced" && seconds >= VOCABULARY.notable_loss * time_s);
 }
@@ -169,7 +169,7 @@ function figuresOf(report, { shown, totals, machine }, choice, fixed) {
     found.push([choice.per ? "Time per step" : "Time", show(time_s, "s", 3), `${percent(1 - (busy?.seconds ?? 0) / time_s)} busy`, "time"]);
     const some = hasUnknown(choice);
     const least_s = some ? floor_s || null : floor_s;
-    found.push(["Minimum time", show(least_s, "s", 3), least_s === null ? "" : some ? "ops of known cost" : `${percent(floor_s / time_s)} of the time`, "floor"]);
+    found.push(["Minimum time", show(least_s, "s", 3), least_s === null ? "" : some ? "of the ops that have one" : `${percent(floor_s / time_s)} of the time`, "floor"]);
   } else {
     const taken = point?.measured_s ?? point?.time_s;
     const measured = taken ? `measured: ${show(taken, "s", 3)}` : "no measured times";
