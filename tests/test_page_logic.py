@@ -25,8 +25,10 @@ from roofline.machines.catalogue import catalogue, load
 from roofline.render.chart import chart
 from roofline.render.export import op_rows, to_csv, to_json
 from roofline.render.page.data import CAUSES, GROUPINGS, catalogue_json, vocabulary_json
+from roofline.render.plot.style import THEMES, Theme
 from roofline.render.time_bar import NEEDED
 from roofline.report import Report
+from roofline.resource import Resource
 from roofline.selection import narrow
 from roofline.sources import read
 from roofline.workload import Device, Op, Recording, Share, Step, Workload
@@ -134,8 +136,16 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "law-hypothesis.json").write_text(json.dumps({"found": _found()}))
     everything = json.loads(catalogue_json(describe(one) for one in catalogue()))
     (folder / "catalogue-all.json").write_text(json.dumps({"packed": everything}))
+    (folder / "themes-all.json").write_text(json.dumps({"themes": [_colours(theme) for theme in THEMES.values()]}))
     (folder / "vocabulary.json").write_bytes(vocabulary_json())
     return folder
+
+
+def _colours(theme: Theme) -> dict[str, Any]:
+    """The colours of a theme of the figures, and those of hardware units in it."""
+    units = (None, "latency", *sorted({Resource(name).unit for name in RESOURCES}))
+    same = {key: getattr(theme, key) for key in ("name", "background", "ink", "muted", "grid", "series")}
+    return {**same, "units": [(unit, theme.of_unit(unit)) for unit in units]}
 
 
 def _found() -> list[dict[str, Any]]:

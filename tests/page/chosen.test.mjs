@@ -32,20 +32,21 @@ test("the parts of a measured time add up to it", () => {
 });
 
 test("the ops of every device give the losses that Python found", () => {
-  let met = 0;
+  const met = [];
   for (const { name, report } of REPORTS) {
     const devices = report.input.devices ?? [];
     const total = report.points.find((point) => point.scope === "total" && point.infeed_outfeed);
-    if (devices.length !== 1 || !report.by_device.length || !total?.time_s) continue;
-    const { parts, mfu, hfu } = choose(report, { device: devices[0].id });
-    const found = Object.fromEntries(parts.map(({ cause, seconds }) => [cause, seconds]));
+    if (!devices.length || !report.by_device.length || !total?.time_s || report.coverage.wall_s === null) continue; // a table has no clock
+    const each = devices.map(({ id }) => choose(report, { device: id }));
+    const mean = (value) => each.reduce((all, one) => all + value(one), 0) / devices.length;
     for (const [cause, seconds] of Object.entries({ ...total.lost, [NEEDED]: total.at_roof_s })) {
-      assert.ok(Math.abs((found[cause] ?? 0) - seconds) < 2e-3 * total.time_s, `${name} ${cause}`);
+      const found = mean(({ parts }) => parts.find((part) => part.cause === cause)?.seconds ?? 0);
+      assert.ok(Math.abs(found - seconds) < 2e-3 * total.time_s, `${name} ${cause} ${found} ${seconds}`);
     }
-    if (total.mfu) close([mfu, hfu], [total.mfu, total.hfu], name, 1e-2);
-    met += 1;
+    if (total.mfu) close([mean(({ mfu }) => mfu), mean(({ hfu }) => hfu)], [total.mfu, total.hfu], name, 1e-2);
+    met.push(devices.length);
   }
-  assert.ok(met >= 3);
+  assert.ok(met.length >= 4 && met.some((devices) => devices > 1));
 });
 
 test("a step has its own time, and a chip its own minimum", () => {

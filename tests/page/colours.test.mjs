@@ -22,10 +22,12 @@ test("text can be read and lines can be seen in both themes", () => {
   }
 });
 
-test("a unit looks the same everywhere", () => {
-  const { light } = THEMES;
-  assert.deepEqual(["hbm", "matrix", "vector", "latency", null, "nvlink", "l2"].map((unit) => ofUnit(light, unit)),
-    [light.memory, light.compute, light.series[3], light.muted, light.muted, light.good, light.series[4]]);
+test("colours are those of the figures, and a unit has the same one in both", () => {
+  const [{ themes }] = cases("themes");
+  for (const { name, units, ...colours } of themes) {
+    for (const [key, colour] of Object.entries(colours)) assert.deepEqual(THEMES[name][key], colour, `${name} ${key}`);
+    for (const [unit, colour] of units) assert.equal(ofUnit(THEMES[name], unit), colour, `${name} ${unit}`);
+  }
 });
 
 test("groups have colours of their own while there are any, then share one grey", () => {

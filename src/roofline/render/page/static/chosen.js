@@ -73,7 +73,7 @@ function least(all, share, devices) {
   return { minimum: true, time_s: null, floor_s, mfu: null, hfu: null, parts: ordered(parts, floor_s) };
 }
 
-/** The ops of some devices, taken apart as `losses.split_losses` does; idle is what they leave of the wall time. */
+/** The ops of some devices, taken apart as `losses.split_losses` does, since devices are chosen here; idle is what they leave of the wall time. */
 function ofDevices(all, point, devices, machine, overlap) {
   const wall = point.time_s * devices;
   const spent = total(all.map((row) => row.weight)) ?? 0;

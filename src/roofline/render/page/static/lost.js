@@ -33,7 +33,7 @@ export function lost({ store, reveal }) {
         worst.length
           ? h("p", {
             class: "quiet",
-            text: `${show(shown.lost_s, "s")} above the minimum time, ${percent(shown.lost_s / shown.time_s)} of the measured time${store.get().step === null && program.some(({ scope }) => scope === "average") ? ", over the whole run" : ""}.`,
+            text: `${show(shown.lost_s, "s")} above the minimum time, ${percent(shown.lost_s / shown.weight)} of the measured time${store.get().step === null && program.some(({ scope }) => scope === "average") ? ", over the whole run" : ""}.`,
           })
           : h("p", {
             class: "empty",

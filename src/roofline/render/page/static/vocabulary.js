@@ -1,2 +1,2 @@
-/** What Python defines and the page only shows: names of hardware units, fallbacks, units of quantities, columns (`page_data.py`). */
+/** What Python defines and the page only shows: names of hardware units, fallbacks, units of quantities, columns (`data.py`). */
 export const VOCABULARY = JSON.parse(document.getElementById("vocabulary").textContent);
