@@ -16,7 +16,7 @@ test("a row of the whole report has the report's own figures", () => {
   for (const { name, report } of REPORTS) {
     const rows = select(report);
     assert.equal(rows.length, report.ops.length);
-    const keys = "id rank name category count kernels time_s self_time_s flops unit dtype intensity ridge attainable floor_s serial_s expected_s bound efficiency lost_s".split(" ");
+    const keys = "id rank name category count kernels time_s self_time_s flops rate unit dtype intensity ridge attainable floor_s serial_s expected_s bound efficiency lost_s".split(" ");
     rows.forEach((row, index) => keys.forEach((key) => close(row[key], report.ops[index][key], `${name} ${row.name} ${key}`)));
   }
 });

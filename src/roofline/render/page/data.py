@@ -17,7 +17,7 @@ from ...workload import FEEDS
 from ..counters import DIFFERS
 from ..export import COLUMNS
 from ..geometry import title
-from ..time_bar import NEEDED
+from ..time_bar import NEEDED, SHOWN
 from .terms import TERMS, UNNEEDED
 
 # Columns of the page's tables: key of a row, heading, how a cell is written (a dimension, or one of text, unit, number, share, ratio),
@@ -210,6 +210,7 @@ def vocabulary_json() -> bytes:
             "cause_meanings": CAUSE_MEANINGS,
             "minimum_causes": MINIMUM_CAUSES,
             "notable_loss": NOTABLE,
+            "named_share": SHOWN,
             "unneeded": UNNEEDED,
             "terms": TERMS,
             "notable_change": NOTABLE_CHANGE,

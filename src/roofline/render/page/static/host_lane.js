@@ -2,11 +2,11 @@
 
 import { hostColour } from "#page/colours.js";
 import { h, named } from "#page/dom.js";
+import { VISIBLE } from "#page/stack.js";
 import { percent } from "#page/units.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const TALL = 100; // units of the drawing, whatever its pixels
-const LEAST = 1e-3; // of the time shown, for a place in the legend
 
 /** What the host did in a bucket: the place of the reason in the report, or `null`. */
 export const hostAt = (lane, bucket) => lane.host?.[bucket] ?? null;
@@ -44,7 +44,7 @@ export function hostLegend(words, lanes, theme) {
       if (place !== null) sums.set(place, (sums.get(place) ?? 0) + (lane.causes.idle?.[bucket] ?? 0));
     }
   }
-  const shown = [...sums].filter(([, seconds]) => seconds >= LEAST * whole).sort(([, one], [, other]) => other - one);
+  const shown = [...sums].filter(([, seconds]) => seconds >= VISIBLE * whole).sort(([, one], [, other]) => other - one);
   return shown.map(([place, seconds]) => {
     const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
     swatch.style.background = hostColour(theme, place);

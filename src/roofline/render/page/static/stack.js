@@ -5,7 +5,7 @@ import { fill, h } from "#page/dom.js";
 import { percent, show } from "#page/units.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
-export const VISIBLE = 1e-3; // of the whole: a smaller part has no room in the bar, so none in the legend
+export const VISIBLE = VOCABULARY.named_share; // of the whole: a smaller part is not in the legend
 
 /** What a part of a time is: "lost to memory", "the minimum", or, of minimum times, "memory-bound". */
 export function partTitle(cause, minimum = false) {

@@ -5,7 +5,7 @@ import { causeColour } from "#page/colours.js";
 import { announce, elided, fill, h, named, shortName } from "#page/dom.js";
 import { hostAt, hostLegend, hostStrip } from "#page/host_lane.js";
 import { stepTitle } from "#page/rows.js";
-import { partTitle } from "#page/stack.js";
+import { partTitle, VISIBLE } from "#page/stack.js";
 import { bucketIn, lanesOf, longestOf, opsIn, partsOf, secondsOf, spansOf } from "#page/stretch.js";
 import { percent, plain, show } from "#page/units.js";
 
@@ -295,7 +295,7 @@ function legendOf(lanes, theme) {
   const whole = lanes.reduce((sum, { time_s }) => sum + time_s, 0);
   return CAUSES.map((cause) => {
     const seconds = lanes.flatMap((lane) => secondsOf(lane, cause) ?? []).reduce((sum, one) => sum + one, 0);
-    if (seconds < 1e-3 * whole) return null;
+    if (seconds < VISIBLE * whole) return null;
     const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
     swatch.style.background = causeColour(theme, cause);
     return h("li", { class: "entry", "data-cause": cause }, swatch, h("span", { text: partTitle(cause) }), h("span", { class: "quiet", text: percent(seconds / whole) }));
