@@ -147,7 +147,7 @@ CAUSES = {  # what a time goes into, and `losses.CAUSES`, in the order of a bar
     "compute": "lost to compute",
     "communication": "lost to communication",
     LATENCY: "lost to launches",
-    "unpriced": "ops without a known minimum",
+    "unpriced": "no known minimum",
     "idle": "idle",
 }
 CAUSE_MEANINGS = {
