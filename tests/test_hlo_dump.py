@@ -107,7 +107,7 @@ def test_bytecode_that_cannot_be_read_is_refused_in_the_same_words_everywhere(tm
 
 def test_a_profile_is_not_called_a_damaged_program(tmp_path: Path) -> None:
     profile = DATA.parent / "cpu" / "jax_one.xplane.pb.gz"
-    with pytest.raises(SourceError, match="a profile, not a program; roofline analyze reads it"):
+    with pytest.raises(SourceError, match="a profile, not a program; use roofline analyze"):
         read_modules(profile)
     run = tmp_path / "plugins" / "profile" / "one"
     run.mkdir(parents=True)

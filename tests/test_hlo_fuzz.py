@@ -174,7 +174,7 @@ def test_a_fragment_written_by_hand_needs_no_entry() -> None:
         found = read(header + "%f (p: f32[2]) -> f32[2] {\n  ROOT %p = f32[2]{0} parameter(0)\n}\n", "fragment")
         assert found is not None
         assert found.entry_computation.name == "f"
-        said = [note for note in prepared(found)[2] if "marks no computation as ENTRY: its last one, f, is read" in note]
+        said = [note for note in prepared(found)[2] if "marks no computation as ENTRY: its last one, f, is used" in note]
         assert len(said) == (1 if header else 0)  # such a text may be what is left of a longer one
 
 

@@ -452,4 +452,4 @@ def test_a_summary_is_every_launch_at_the_average(tmp_path: Path) -> None:
     recording = read(written(tmp_path, rows))
     assert [(op.name, op.count, op.cost["hbm"]) for op in recording.workload] == [("k", 3, 600), ("other", 1, 200)]
     assert [op.time_s for op in recording.workload] == pytest.approx([6e-6, 2e-6])
-    assert "a summary: every launch of a kernel has the average of all of them" in recording.notes
+    assert "a summary: each launch of a kernel has the average over all its launches" in recording.notes

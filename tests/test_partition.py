@@ -72,8 +72,8 @@ def test_a_tensor_parallel_mlp_splits_both_products_and_adds_up_the_second() -> 
     assert cost["matrix/bf16"] == 2 * 2 * 128 * 512 * 512
     assert cost["hbm"] == 2 * 2 * (128 * 512 + 512 * 512 + 128 * 512) + 2 * 2 * 128 * 512
     assert entered == {"all-reduce 4": 128 * 512 * 2}
-    assert "one of 8 devices, split by its shardings (3 annotated, the others followed from them)" in notes[1]
-    assert notes[1].endswith("exchanges estimated as XLA adds them: 1 all-reduce")
+    assert "one of 8 devices, split by its shardings (3 annotated, the others inferred)" in notes[1]
+    assert notes[1].endswith("collectives estimated as XLA would add them: 1 all-reduce")
 
 
 def test_the_number_of_devices_is_that_of_the_shardings_where_the_header_does_not_say() -> None:

@@ -162,4 +162,6 @@ def test_the_three_ways_move_as_many_bytes() -> None:
 
 def test_an_all_reduce_of_which_each_device_keeps_its_part_is_said_to_be_a_reduce_scatter() -> None:
     said = [note for note in counted()["sequence-parallel MLP"]["compiled"][2] if "reduce-scatter" in note]
-    assert said == ["1 all-reduce of which each device keeps its own part counted as reduce-scatter, as XLA compiles it for GPUs and TPUs"]
+    assert said == [
+        "1 all-reduce whose result is then split between devices: counted as reduce-scatter, as XLA compiles it for GPUs and TPUs"
+    ]

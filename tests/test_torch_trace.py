@@ -744,7 +744,7 @@ def test_each_process_of_a_run_has_captures_of_its_own(tmp_path: Path) -> None:
     assert [file.name for file in capture_files(trace)] == ["host_rank0.0001.json.gz", "host_rank0.0002.json.gz"]
     report = analyze(trace)
     assert {op.name for op in report.ops} == {"aten::mm", "aten::relu"}
-    assert "captures of graphs are from host_rank0.0001.json.gz and 1 more beside it" in report.input.notes
+    assert "captures of graphs are from host_rank0.0001.json.gz and 1 more" in report.input.notes
 
 
 def test_what_compiled_code_does_before_its_kernels_is_no_work_of_a_cpu(tmp_path: Path) -> None:

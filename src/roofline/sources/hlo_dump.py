@@ -11,7 +11,7 @@ from .files import all_of, head_of, profiles_in, traces_in
 from .unsupported import describe_contents
 from .xspace.recognition import sniff as is_profile
 
-NOT_A_PROGRAM = "a profile, not a program; roofline analyze reads it, with the programs that it has"
+NOT_A_PROGRAM = "a profile, not a program; use roofline analyze, which also reads the programs in a profile"
 # module_0001.jit_step.sm_9.0_gpu_after_optimizations.hlo.pb: number and name of the module, before or after optimization, format.
 _DUMPED = re.compile(r"(?P<module>module_\d+\.[^.]+)\..*?(?P<when>after|before)_optimizations\.(?P<how>hlo\.pb|pb|txt|hlo)(?:\.gz)?\Z")
 # Prefer the compiled program to the compiler's input, and a protobuf to text, which rounds constants.

@@ -134,7 +134,7 @@ class _Table:
         """Notes on how the numbers were counted, and on what was not counted."""
         notes = [COLD_CACHES]
         if any(entry.launches > 1 for entry in self._entries):
-            notes.append("a summary: every launch of a kernel has the average of all of them")
+            notes.append("a summary: each launch of a kernel has the average over all its launches")
         for level in (L2, L1):
             ways = {caveat for metrics in self._metrics for moved, caveat in (bytes_over(metrics, level),) if moved is not None and caveat}
             notes += [f"{level} bytes: {caveat}" for caveat in sorted(ways)]

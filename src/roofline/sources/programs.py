@@ -37,17 +37,17 @@ FROM_ANOTHER = (
 )
 
 PARTITIONED = (
-    "{name} is not partitioned: one of {devices} devices, split by its shardings ({annotated} annotated, the others followed from them); "
-    "exchanges estimated as XLA adds them: {exchanges}{assumed}"
+    "{name} is not partitioned: one of {devices} devices, split by its shardings ({annotated} annotated, the others inferred); "
+    "collectives estimated as XLA would add them: {exchanges}{assumed}"
 )
 ASSUMED = "; an even share is assumed for {ops}, which roofline cannot split"
-SCATTERS = "{count} all-reduce of which each device keeps its own part counted as reduce-scatter, as XLA compiles it for GPUs and TPUs"
+SCATTERS = "{count} all-reduce whose result is then split between devices: counted as reduce-scatter, as XLA compiles it for GPUs and TPUs"
 SHARED = (
-    "{name} is not partitioned and has no shardings: one of {devices} devices, with 1/{devices} of every op; exchanges between devices and "
-    "work that each repeats are not counted. Compile it, or use roofline.jax.analyze, to count them"
+    "{name} is not partitioned and has no shardings: one of {devices} devices, with 1/{devices} of every op; collectives and work that all "
+    "devices repeat are not counted. Compile it, or use roofline.jax.analyze, to count them"
 )
-NO_ENTRY = "{name} marks no computation as ENTRY: its last one, {computation}, is read; a file that was cut off looks the same"
-MANUAL = "{name} is written for one of its {devices} devices, exchanges included: counted as it is"
+NO_ENTRY = "{name} marks no computation as ENTRY: its last one, {computation}, is used; the file may be cut off"
+MANUAL = "{name} is already written for one of its {devices} devices, with its collectives: counted as it is"
 
 
 def read(path: Path, target: Machine | None = None, *, network: Network | None = None, trips: Mapping[str, int] | None = None) -> Recording:

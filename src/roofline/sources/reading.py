@@ -84,7 +84,7 @@ def _read_cached(file: str, how: Reading, data: Buffer | None, read: Callable[[B
         except OSError:
             return read(None)  # which raises the error
     source = import_module(f"{__package__}.{how.module}")
-    others = source.beside(file) if hasattr(source, "beside") else ()
+    others = source.companion_files(file) if hasattr(source, "companion_files") else ()
     key = key_of(data, file, how.target, how.salvage, how.shared, how.timeline, others)
     part = how.cache.get(key)
     if part is None:

@@ -158,7 +158,7 @@ def _json(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
     except RecursionError:
         raise SourceError(f"{path}: JSON nested too deeply to be a table") from None
     except ValueError:
-        raise SourceError(f"{path}: a number has more digits than any quantity") from None
+        raise SourceError(f"{path}: a number has too many digits") from None
     if isinstance(rows, dict):
         rows = rows.get("ops", [rows] if "name" in rows else None)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
@@ -185,7 +185,7 @@ def _json_lines(text: str, path: Path) -> list[Any]:
             except json.JSONDecodeError:
                 raise
             except ValueError:
-                raise SourceError(f"{path}: line {number:,}: a number has more digits than any quantity") from None
+                raise SourceError(f"{path}: line {number:,}: a number has too many digits") from None
     return rows
 
 
@@ -213,9 +213,7 @@ def _cell(value: object, row: int, path: Path) -> Cell:
         return _without_surrogates(value).strip()
     if value is None or isinstance(value, int | float):
         return value
-    raise SourceError(
-        f"{path}: row {row:,}: {type(value).__name__} where a word or a number belongs; a JSON table has one value per column"
-    )
+    raise SourceError(f"{path}: row {row:,}: {type(value).__name__} instead of text or a number; a JSON table has one value per column")
 
 
 def _without_surrogates(text: str) -> str:

@@ -8,7 +8,7 @@ from ..errors import SourceError
 from .files import files_below, head_of
 
 PROFILE = "record with jax.profiler and name its .xplane.pb file"
-BESIDE = "name the .xplane.pb file that was written beside it"
+BESIDE = "name the .xplane.pb file in the same folder"
 COUNTERS = "collect counters with: ncu --set full --csv --page raw"
 UNPACK = "unpack it with: {} FILE; only gzip is read directly"
 MOST_FILES = 200  # of a folder that are examined
@@ -44,7 +44,7 @@ def recognise(head: bytes, name: str) -> tuple[str, str]:
         if plain.endswith(suffix):
             return what, advice
     if b"brain.Event:" in head[:64]:
-        return "a TensorBoard event file", "profiles lie beside it, under plugins/profile"
+        return "a TensorBoard event file", "profiles are in the folder plugins/profile next to it"
     if head.startswith(b"\x80") and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         return "a Python pickle", ""
     if head.lstrip()[:1] in (b"{", b"[") and (b'"traceEvents"' in head or re.search(rb'"ph"\s*:\s*"[A-Za-z]"', head)):

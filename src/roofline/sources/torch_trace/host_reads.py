@@ -15,7 +15,7 @@ from .linking import Work, used_launches
 from .recording_cost import launching_time
 from .rows import PS
 
-LEAST_IN_ROW, CLOSE = 4, 32  # so many waits with at most so many launches between them keep the host from getting ahead
+LEAST_IN_ROW, CLOSE = 4, 32  # LEAST_IN_ROW waits, each at most CLOSE launches after the last, keep the host from getting ahead
 DELAYED_LAUNCHES = 4  # launches that each read delays
 LEAD = 0.9  # a host that takes less than this share of the device's time gets ahead, unless it waits
 

@@ -50,7 +50,7 @@ def _import_the_rest() -> None:
     known_ops()  # imports all prices
 
 
-def beside(path: Path | str) -> tuple[tuple[str, int, int], ...]:
+def companion_files(path: Path | str) -> tuple[tuple[str, int, int], ...]:
     """The other files that are read with a trace, with their modification times and sizes, for the key of the cache."""
     return tuple((str(file), (state := file.stat()).st_mtime_ns, state.st_size) for file in capture_files(path))
 
