@@ -248,7 +248,7 @@ class _Layout:
         for number, slot in enumerate(planned):
             found = list[_Alignment]()
             for shifted, known in enumerate(best_by_shift):
-                here = self._score(number + shifted if more else number - shifted, slot)
+                here = self._match_score(number + shifted if more else number - shifted, slot)
                 best = _Alignment(known.score + here, slot, known)
                 if shifted and more and found[-1].score >= known.score:  # an extra node, such as a copy, belongs to the next instruction
                     best = _Alignment(found[-1].score + here, slot, found[-1])
@@ -295,7 +295,7 @@ class _Layout:
             after = found[index]
         return [planned[found[index]] for index in range(len(planned))]
 
-    def _score(self, index: int, slot: Slot) -> int:
+    def _match_score(self, index: int, slot: Slot) -> int:
         """How well a node and a slot agree; a single wrong name outweighs all others."""
         fits = self._fit(index, slot) if index >= 0 else WRONG
         return fits if fits != WRONG else -_MOST_FITS
