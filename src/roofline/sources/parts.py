@@ -62,7 +62,7 @@ class Subject(Struct, frozen=True, kw_only=True):
         return self.cost.is_known
 
 
-# What a compiler ran to choose among candidates, which is no work of the program.
+# Kernels and copies that a compiler ran to choose among candidates; they are not part of the program.
 AUTOTUNING = Subject(name="autotuning", category="autotuning", notes=("kernels and copies that the compiler ran for autotuning",))
 
 

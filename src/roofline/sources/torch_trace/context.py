@@ -36,7 +36,7 @@ _GENERATED = re.compile(r"c[a-z2-7]{51}")  # Inductor's files are named by their
 _OPTIMIZER = re.compile(r"Optimizer\.step#(.*)")
 _NORM = re.compile(r"aten::(?:native_)?(?:group|instance)_norm")  # their kernels support one layout only
 _CONVOLUTION = re.compile(r"aten::(?:cudnn_|miopen_|_)?convolution")
-_TRIES = re.compile(  # Inductor, and Triton's own autotuner
+_AUTOTUNING = re.compile(  # of Inductor, and Triton's own
     r"CachingAutotuner\.(?:benchmark|coordinate)|\w*Benchmarker\.benchmark|benchmark_fused_nodes"
     r"|(?:.*/)?(?:torch/_inductor/runtime/benchmarking|triton/testing)\.py\(|(?:.*/)?triton/runtime/autotuner\.py\(\d+\): _bench"
 )
@@ -53,7 +53,7 @@ class Context(Struct, frozen=True):
     recomputed: bool = False  # a forward op that a backward pass runs again
     again: str | None = None  # for an op in a pass that repeats another: the line that calls the pass
     fixed_layout: bool = False  # inside an op whose layout the program does not choose
-    tried: bool = False  # a compiler measures a kernel that it may choose
+    autotuned: bool = False  # a compiler measures a candidate kernel
 
 
 NOWHERE = Context()
@@ -198,8 +198,8 @@ class Contexts:
         name, kind = str(self._names[self._host.name[place]]), self._host.kind[place]
         if outer.backward and not outer.recomputed and self._is_recomputed(place, name):
             outer = replace(outer, recomputed=True)
-        if _TRIES.match(name):
-            return replace(outer, tried=True)
+        if _AUTOTUNING.match(name):
+            return replace(outer, autotuned=True)
         if kind == PYTHON:
             if outer.location and not outer.backward and _CHECKPOINT_CALL.match(name):
                 self.checkpoints[outer.location] = None

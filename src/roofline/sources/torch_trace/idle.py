@@ -54,9 +54,9 @@ _PLANNED = re.compile(r"aten::_?(?:cudnn|miopen)_|aten::_\w+_(?:cudnn|miopen)_")
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")  # torch.compile's name for the rest of a function after a graph break
 _ALLOCATION = re.compile(r"(?:cuda|hip)(?:Malloc|Free)(?!Async|Host)|cuMem(?:Alloc|Free|Create|Map|Unmap|Release|SetAccess)(?!Async|Host)")
 _COMPUTED = re.compile(r"aten::(?!(?:new_)?empty|resize|set_|detach|record_stream)")  # the excluded ops wait for memory if they take long
-_KEEPS_STACK = re.compile(r"torch/fx/traceback\.py\(\d+\): format_stack")  # of each op, for anomaly detection
+_KEEPS_STACK = re.compile(r"torch/fx/traceback\.py\(\d+\): format_stack")  # anomaly detection keeps the stack of each op
 _CHECK = "aten::isnan"
-CHECKED = 0.5  # of the nodes of backward passes that look for NaN: a program's own checks are of a few gradients
+CHECKED = 0.5  # the share of backward nodes that check for NaN under anomaly detection; a program's own checks are of a few gradients
 COMPUTE_NS = 200_000  # an op that launches nothing and takes longer computes on the host; other ops take microseconds
 PLAN_CALLS = 64  # an op with more runtime calls takes its time for those (a recurrent network makes thousands), not for a plan
 PLAN_NS = 2_000_000  # an op of cuDNN or MIOpen that takes longer builds a plan; with a cached plan it takes microseconds
@@ -179,7 +179,7 @@ class _Threads:
 
     @cached_property
     def _checks_gradients(self) -> bool:
-        """Whether backward passes check what their nodes return, as they do to detect anomalies."""
+        """Whether most nodes of backward passes check their results for NaN, as with anomaly detection."""
         numbers = [number for number, name in enumerate(self._names) if str(name).startswith(BACKWARD)]
         nodes = np.isin(self._host.name, numbers)
         checks = [number for number, name in enumerate(self._names) if str(name) == _CHECK]
@@ -187,7 +187,7 @@ class _Threads:
         return len(distinct(around[nodes[around]])) > CHECKED * int(nodes.sum())
 
     def _detects_anomalies(self, stack: tuple[tuple[int, int], ...]) -> bool:
-        """Whether a thread checks a gradient, or keeps the stack of an op, to say later where a NaN came from."""
+        """Whether a thread checks a gradient for NaN, or stores the stack of an op, for anomaly detection."""
         for kind, number in stack:
             name = str(self._names[number])
             if kind == PYTHON and _KEEPS_STACK.search(name):

@@ -11,7 +11,7 @@ from .arrays import Integers
 from .columns import NONE, OP, Columns
 from .host import Host, Launches
 
-TAKEN_TWICE = ("aten::isnan",)
+COMPARED_WITH_ITSELF = ("aten::isnan",)  # runs x != x; the trace does not record that both operands are the same tensor
 
 
 class Work(Struct):
@@ -55,15 +55,15 @@ def work_of(columns: Columns, origin: int, host: Host, launches: Launches) -> Wo
     used = used_launches(launch, launches)
     inside = np.full(len(launches.start) + 1, NONE)  # the last is for `NONE`, which is -1
     inside[used] = host.nearest(host.enclosing(launches.thread[used], launches.start[used]), OP)
-    op = _told_whole(inside, columns, host)[launch]
+    op = _with_whole_comparisons(inside, columns, host)[launch]
     rest = {name: table.take(name)[order] for name in ("device", "queue", "kernel", "extra")}
     kernels = np.array(list(columns.kernels) or [(NONE,) * 4], np.int64)
     return Work(start=start, end=end, launch=launch, op=op, kernels=kernels, **rest)
 
 
-def _told_whole(ops: Integers, columns: Columns, host: Host) -> Integers:
-    """Ops, with the one around them in place of those that get one tensor twice, which a recording does not tell: isnan is x != x."""
-    names = [number for number, name in enumerate(columns.names) if str(name) in TAKEN_TWICE]
+def _with_whole_comparisons(ops: Integers, columns: Columns, host: Host) -> Integers:
+    """The ops; one inside an op of `COMPARED_WITH_ITSELF` is replaced by that."""
+    names = [number for number, name in enumerate(columns.names) if str(name) in COMPARED_WITH_ITSELF]
     inner = np.flatnonzero(ops != NONE)
     outer = host.parent[ops[inner]]
     twice = (outer != NONE) & np.isin(host.name[outer], names)

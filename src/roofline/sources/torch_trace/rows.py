@@ -222,7 +222,7 @@ class DeviceRows:
 
     def _subject(self, one: Execution, priced: PricedOp) -> Subject:
         found, context, lost = priced.priced, one.context, one.launch == NONE
-        if context.tried:
+        if context.autotuned:
             return AUTOTUNING
         name, kind, _, _ = self._prices.kernel(one.events[0])
         if one.replayed and one.op == NONE:
@@ -295,7 +295,7 @@ class DeviceRows:
         return found
 
     def _on_main_queue(self, parts: Sequence[Integers]) -> Flags:
-        """Which events tell when steps begin: those of the busiest queue with work in all of them, else all.
+        """Whether each event is on the main queue, on which steps begin: the busiest queue with work in every step; all, if there is none.
 
         Work on other queues, such as a copy of the next batch, runs when the host launches it, long before the rest of its step.
         """

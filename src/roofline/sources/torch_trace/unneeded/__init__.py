@@ -101,7 +101,9 @@ class Patterns:
         )
 
     def _alone(self, priced: PricedOp) -> Iterator[Avoidable]:
-        """What one op shows by itself. Where some products run in tf32, those in fp32 are no setting: linear algebra rules tf32 out."""
+        """The avoidable work that is seen from one op alone. If some products run in tf32, tf32 is enabled, and those in fp32 cannot use it
+        (linear algebra).
+        """
         allowed = priced.priced.category in self._allow_tf32 and priced.priced.cost is not None and priced.priced.cost.known(FP32)
         for found in avoidable(Call(priced.name, args=priced.args), priced.priced):
             if not (allowed and found.kind == "wide-format"):

@@ -1,7 +1,7 @@
-"""Fused attention with a causal mask as a tensor: the kernel reads it and computes the scores that it removes, half of them.
+"""Fused attention with a causal mask given as a tensor: the kernel reads it, and also computes the half of the scores that it removes.
 
-The mask is known by how the step made it: a triangle (``triu``, ``tril``), or positions compared with each other, of as many rows and
-columns as there are queries and keys.
+The mask is recognised by how the step made it: as a triangle (``triu``, ``tril``), or by comparing positions, with as many rows and columns
+as there are queries and keys.
 """
 
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from .recorded import PricedExecution, Recorded, tensors_of
 from .written_attention import MASKED, TRIANGLES, WHY_MASKED
 
 _COMPARISONS = ("aten::lt", "aten::le", "aten::gt", "aten::ge")
-LEAST = 64  # queries: of fewer, shapes say too little
+LEAST = 64  # queries: with fewer, other tensors may have the same shape
 
 
 def causal_masks(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
-    """Attention with a triangle as its mask, and what it costs without the scores that the mask removes."""
+    """Attention with a triangular mask, and its cost without the scores that the mask removes."""
     triangles: set[tuple[int, ...]] = set()
     for held in recorded.ordered:
         triangles |= _triangles(held)
@@ -32,7 +32,7 @@ def causal_masks(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidabl
 
 
 def _triangles(held: PricedExecution) -> set[tuple[int, ...]]:
-    """The rows and columns of the triangle that an op makes, if it does."""
+    """The shape of the triangle that an op makes; empty if it makes none."""
     tensors = tensors_of(held[1])
     if held[1].name in TRIANGLES:
         return {one.shape[-2:] for one in tensors[:1] if len(one.shape) > 1 and one.shape[-2] >= LEAST}
@@ -44,6 +44,6 @@ def _triangles(held: PricedExecution) -> set[tuple[int, ...]]:
 
 
 def _is_column(one: Tensor) -> bool:
-    """Whether a tensor has whole numbers along its last but one axis alone, as positions of queries do."""
+    """Whether a tensor is a column of integers, as positions of queries are: only its last axis but one is longer than 1."""
     whole = one.dtype is not None and one.dtype.name.startswith("int")
     return whole and len(one.shape) > 1 and one.elements == one.shape[-2] > 1

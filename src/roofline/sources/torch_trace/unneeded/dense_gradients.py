@@ -1,6 +1,6 @@
-"""Dense gradients of tables: of an embedding, a step looks up few rows, but its gradient and its optimizer go through all of them.
+"""Dense gradients of embedding tables: a step looks up few rows, but the gradient and the optimizer go through all of them.
 
-A table that is multiplied too, as that of a language model with tied weights, has gradients everywhere.
+Tables that are also multiplied, as with the tied weights of a language model, are left out: all their rows have gradients.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,11 +14,12 @@ from ..pricing import PricedOp
 from .recorded import PricedExecution, Recorded, all_tensors_of, tensors_of
 
 KIND = "dense-gradient"
-LEAST_ROWS = 16  # of a table for each row that a step looks up
-LEAST = parse("64 MB", "B")  # of a table: the launches of sparse updates take longer than a small one
-SPARSE = 6  # times the bytes for each row: SparseAdam sums equal rows and updates by many operators (PyTorch 2.11: 3.5 GB for 0.59 GB)
+LEAST_ROWS = 16  # rows of a table per row that a step looks up
+LEAST = parse("64 MB", "B")  # of a table: for a smaller one, launching a sparse update takes longer than the dense update
+SPARSE = 6  # a sparse update moves this many times the bytes per row: SparseAdam has many operators (PyTorch 2.11: 3.5 GB for 0.59 GB)
 OPTIMIZER = "optimizer"
-# What makes the dense gradient of a table, by the place of its number of rows; the gradient of the result and the indices come first.
+# Ops that compute the dense gradient of a table, and the place of the table's number of rows among their arguments. Their first arguments
+# are the gradient of the result and the indices.
 _GRADIENTS = {"aten::embedding_dense_backward": 2, "aten::_embedding_bag_dense_backward": 5}
 _WHOLE = frozenset(("elementwise", "cast", "copy", "reduction", OPTIMIZER))
 
@@ -26,7 +27,7 @@ Shape = tuple[int, ...]
 
 
 def dense_gradients(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
-    """The ops of a step that go through all rows of a table of which it looks up few."""
+    """The ops that go through all rows of a table of which their step looks up few."""
     steps: dict[int, list[PricedExecution]] = {}
     for held in recorded.ordered:
         steps.setdefault(held[0].mark, []).append(held)
@@ -38,7 +39,7 @@ def dense_gradients(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoid
 
 
 def _tables(ordered: Sequence[PricedExecution]) -> dict[Shape, float]:
-    """The share of the rows that is looked up, of large tables that have dense gradients and are not multiplied."""
+    """The share of rows that are looked up, for each large table with a dense gradient that is not multiplied."""
     rows: dict[Shape, float] = {}
     for _, priced in ordered:
         tensors, count = tensors_of(priced), _rows(priced)
@@ -52,20 +53,20 @@ def _tables(ordered: Sequence[PricedExecution]) -> dict[Shape, float]:
 
 
 def _rows(priced: PricedOp) -> int:
-    """The rows of the table whose dense gradient an op makes."""
+    """The number of rows of the table whose dense gradient an op computes; 0 for other ops."""
     place = _GRADIENTS.get(priced.name, len(priced.args))
     found = priced.args[place] if place < len(priced.args) else None
     return found if isinstance(found, int) else 0
 
 
 def _of_op(held: PricedExecution, tables: dict[Shape, float], every: Sequence[Shape]) -> Iterator[tuple[PricedExecution, Avoidable]]:
-    """What an op would cost on the rows that were looked up; ``every`` has the shapes of all gradients of the step."""
+    """The cost of an op on only the rows that are looked up; ``every`` has the shapes of all gradients of the step."""
     priced, cost = held[1], held[1].priced.cost
     if cost is None or priced.priced.category not in _WHOLE:
         return
     shapes = [one.shape for one in all_tensors_of(priced)]
     if not any(map(prod, shapes)) and priced.priced.category == OPTIMIZER:
-        shapes = list(every)  # a list that the recording dropped
+        shapes = list(every)  # traces leave out long lists of tensors
     sizes = {shape: prod(shape) * shapes.count(shape) for shape in tables if shape in shapes}
     total = sum(map(prod, shapes))
     if not sizes or not total:

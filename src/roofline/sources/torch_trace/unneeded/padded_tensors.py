@@ -75,7 +75,7 @@ def _of_step(ordered: Sequence[PricedExecution]) -> Iterator[tuple[PricedExecuti
     known: list[Padded] = []
     seen: set[int] = set()  # rows of products so far
     for place, held in enumerate(ordered):
-        # What a backward pass fills up is the gradient of a slice.
+        # In a backward pass, a fill with a partial copy is the gradient of a slice.
         made = None if held[0].context.backward else _padded(ordered[max(place - NEAR, 0) : place], held)
         if made is not None and made.rows not in seen and len(known) < MOST and made not in known:
             known.append(made)

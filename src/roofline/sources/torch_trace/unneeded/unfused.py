@@ -52,7 +52,7 @@ def result_of(priced: PricedOp) -> Tensor | None:
 
 
 def _broadcast(tensors: Sequence[Tensor]) -> tuple[int, ...]:
-    """The shape of tensors that are broadcast to each other; empty where they are not."""
+    """The shape of tensors broadcast together; empty if they cannot be."""
     rank = max(len(one.shape) for one in tensors)
     padded = [(1,) * (rank - len(one.shape)) + one.shape for one in tensors]
     sizes = [set(axis) - {1} for axis in zip(*padded, strict=True)]
