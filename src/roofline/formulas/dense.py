@@ -200,7 +200,7 @@ def tiled_matmul(
 
     With t = ceil(size/tile) tiles a side: FLOP = 2·t_m·t_n·t_k·b_m·b_k·b_n; bytes = t_m·t_n·t_k(b_m·b_k + b_k·b_n) elements read
     and mn written. The intensity b_m·b_n/(b_m + b_n) of bf16 (writes aside) depends on the tile alone. Edge tiles are done in full.
-    Below a level other than hbm lies hbm, which carries the compulsory traffic.
+    If `level` is not hbm, the compulsory traffic of hbm is counted too.
     """
     formats = ProductFormats.of(dtype, activations, weights, out, accumulator, compute)
     t_m, t_k, t_n = tiles(m, tile_m), tiles(k, tile_k), tiles(n, tile_n)

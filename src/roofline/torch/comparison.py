@@ -78,7 +78,7 @@ def _compared(
         raise
     except Exception as error:  # whatever the user's function raises
         raise UsageError(f"torch-compare: {name}: {(str(error).splitlines() or [type(error).__name__])[0]}") from None
-    ours = _ours(found)
+    ours = _our_counts(found)
     flops = _matrix(ours.ran)
     counts = [
         *theory,
@@ -112,7 +112,7 @@ class Ours(Struct, frozen=True):
     uncounted: tuple[str, ...]
 
 
-def _ours(found: Traced) -> Ours:
+def _our_counts(found: Traced) -> Ours:
     ran, needed, square = NOTHING, NOTHING, 0.0
     uncounted = set()
     for seen in found.calls:

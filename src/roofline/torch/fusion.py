@@ -132,21 +132,21 @@ def _kernel(
     if len(group) == 1:
         return first
     inside = set(group)
-    spared = 0
+    avoided = 0
     read: set[tuple[int, int]] = set()
     for index in group:
         node = nodes[index]
         for number, size in node.seen.reads:
             maker = makers[index].get(number, -1)
             if maker in inside or (number, maker) in read:
-                spared += size
+                avoided += size
             read.add((number, maker))
         for number, size in node.seen.writes:
             used_outside = any(user not in inside and makers[user].get(number) == index for user in node.users)
             if not used_outside and not (number in kept and last_writer[number] == index):
-                spared += size
+                avoided += size
     costs = Cost.total(nodes[index].op.cost for index in group)
-    moved = max(0, costs.known(HBM) - spared)
+    moved = max(0, costs.known(HBM) - avoided)
     cost = Cost.of({**{resource: amount for resource, amount in costs.items() if resource != HBM}, HBM: costs[HBM] and moved})
     names = list(dict.fromkeys(nodes[index].op.name for index in group))
     reduces = any(nodes[index].rows is not None for index in group)

@@ -138,7 +138,7 @@ def _widest(formats: list[DType]) -> DType:
     return found
 
 
-def _made(call: Call, rule: Rule, operands: list[Tensor]) -> DType | None:
+def _result_format(call: Call, rule: Rule, operands: list[Tensor]) -> DType | None:
     """The number format of a result: integers become fp32 by division, by a transcendental or with a float operand."""
     number = promoted(*operands)
     if number is None or _kind(number) > 1:
@@ -166,7 +166,7 @@ def pointwise(call: Call, rule: Rule) -> Priced | None:
     elif call.outputs:
         out = call.outputs[0]
     else:
-        out = Tensor(broadcast(call, *(one.shape for one in operands)), BOOL if rule.truth else _made(call, rule, operands))
+        out = Tensor(broadcast(call, *(one.shape for one in operands)), BOOL if rule.truth else _result_format(call, rule, operands))
     read = operands if rule.reads_first else operands[1:]
     work = pointwise_work(out.elements, rule.flops, rule.transcendentals, out.dtype)
     return Priced(cost=work + traffic(read, (out,)), category=ELEMENTWISE, dtype=format_name(out))

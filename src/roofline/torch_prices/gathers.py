@@ -21,7 +21,7 @@ INT64 = dtype("int64")
 _BLOCK = re.compile(r"index_elementwise_kernel<(\d+), (\d+)")
 
 
-def _taken(call: Call, table: Tensor, elements: int, index: Tensor | None) -> Priced:
+def _gathered(call: Call, table: Tensor, elements: int, index: Tensor | None) -> Priced:
     """A gather of some elements: at most the whole table is read."""
     read = Tensor((min(elements, table.distinct),), table.dtype)
     out = result(call, (elements,), table.dtype)
@@ -62,12 +62,12 @@ def gather(call: Call) -> Priced | None:
     if table is None or index is None:
         return None
     if call.op != "aten::index_select":
-        return _taken(call, table, index.elements, index)
+        return _gathered(call, table, index.elements, index)
     axis = int(call.number(1, 0) or 0)
     if not -len(table.shape) <= axis < len(table.shape):
         return None
     size = table.shape[axis]
-    return _taken(call, table, table.elements // size * index.elements if size else 0, index)
+    return _gathered(call, table, table.elements // size * index.elements if size else 0, index)
 
 
 @op("aten::index", "aten::_unsafe_index")
@@ -77,20 +77,20 @@ def index(call: Call) -> Priced | None:
     if table is None:
         return None
     if call.outputs:
-        return _taken(call, table, call.outputs[0].elements, _together(indices))
+        return _gathered(call, table, call.outputs[0].elements, _together(indices))
     for kernel in call.kernels:
         if kernel.grid and "vectorized_gather_kernel" in kernel.name:
-            return _taken(call, table, kernel.grid[0] * prod(table.shape[1:]), Tensor((kernel.grid[0],), INT64))
+            return _gathered(call, table, kernel.grid[0] * prod(table.shape[1:]), Tensor((kernel.grid[0],), INT64))
         if kernel.grid and (found := _BLOCK.search(kernel.name)):
             block = int(found.group(1)) * int(found.group(2))
             least, most = ((kernel.grid[0] - 1) * block + 1, kernel.grid[0] * block)
-            priced = _taken(call, table, most, None)
-            low = _taken(call, table, least, None)
+            priced = _gathered(call, table, most, None)
+            low = _gathered(call, table, least, None)
             bounds = (low.cost or NOTHING).known(HBM), (priced.cost or NOTHING).known(HBM)
             return Priced(cost=priced.cost, category=GATHER, dtype=priced.dtype, interval=bounds, missing=EXECUTION_TRACE)
     if indices is not None:
         elements = max(one.elements for one in indices) * prod(table.shape[len(indices) :])
-        return _taken(call, table, elements, _together(indices))
+        return _gathered(call, table, elements, _together(indices))
     return Priced(cost=None, category=GATHER, missing=EXECUTION_TRACE)
 
 

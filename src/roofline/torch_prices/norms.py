@@ -110,7 +110,7 @@ def backward(call: Call) -> Priced | None:
     wanted = mask if isinstance(mask, tuple) else (True, *(weight is not None for _ in range(1 if kind == _RMS else 2)))
     parameters = Tensor((_channels(call, kind, x, rows),), weight.dtype if weight else x.dtype)
     gradients = (Tensor(x.shape, x.dtype), parameters, parameters)
-    written = [one for one, asked in zip(gradients, wanted, strict=False) if asked]
+    written = [one for one, is_wanted in zip(gradients, wanted, strict=False) if is_wanted]
     saved = [call.tensor(place) for place in places.saved]
     flops = RMS_NORM_BACKWARD if kind == _RMS else LAYER_NORM_BACKWARD
     work = pointwise_work(x.elements, flops, 0, x.dtype)

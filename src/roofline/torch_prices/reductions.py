@@ -67,10 +67,10 @@ def _result_format(call: Call, name: str, own: DType, place: int) -> DType:
         return INT64
     if name in ("any", "all", "_is_all_true", "_is_any_true"):
         return BOOL
-    asked = call.format(place)
-    if asked is None and name in ("sum", "prod") and own.name.startswith(("int", "uint", "bool")):
+    requested = call.format(place)
+    if requested is None and name in ("sum", "prod") and own.name.startswith(("int", "uint", "bool")):
         return INT64
-    return asked or own
+    return requested or own
 
 
 @op("aten::cumsum", "aten::cumprod", "aten::logcumsumexp", "aten::cummax", "aten::cummin")

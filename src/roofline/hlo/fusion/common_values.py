@@ -26,7 +26,8 @@ def with_common_values(module: HloModule) -> HloModule:
 
 
 def _merged(module: HloModule, computation: Computation, busy: set[int]) -> Computation:
-    apart = with_effects(computation, busy).union(*(one.control for one in computation.instructions if one.control))
+    """A computation with equal instructions merged; ``busy`` are the computations with side effects."""
+    ordered = with_effects(computation, busy).union(*(one.control for one in computation.instructions if one.control))
     alike: dict[object, list[int]] = {}  # instructions by a key that is quickly compared
     same: dict[int, int] = {}  # an instruction, and the first that computes the same value
     merged: dict[int, int] = {}  # the entries of `same` that are replaced
@@ -34,7 +35,7 @@ def _merged(module: HloModule, computation: Computation, busy: set[int]) -> Comp
     shapes: dict[int, Shape] = {}  # by id, so that each shape object is compared with others only once
     first_of: dict[Shape, Shape] = {}
     for index, instruction in enumerate(computation.instructions):
-        if instruction.opcode in _NEVER_MERGED or instruction.control or index in apart:
+        if instruction.opcode in _NEVER_MERGED or instruction.control or index in ordered:
             continue
         if constant.issuperset(instruction.operands):  # true of a constant itself, which has no operands
             constant.add(index)

@@ -91,8 +91,8 @@ def _written_over(module: HloModule, instruction: Instruction, in_place: dict[in
         in_place[number] = in_place_parameters(body)
     if not in_place[number]:
         return ()
-    given = dict(zip(body.parameters, instruction.operands, strict=False))
-    return tuple(dict.fromkeys(given[parameter] for parameter in in_place[number] if parameter in given))
+    with_parts_copied = dict(zip(body.parameters, instruction.operands, strict=False))
+    return tuple(dict.fromkeys(with_parts_copied[parameter] for parameter in in_place[number] if parameter in with_parts_copied))
 
 
 def _changed(values: ValuesOf, number: int, index: int) -> list[_Use]:
@@ -137,7 +137,7 @@ def _inserted(computation: Computation, uses: list[_Use], fresh: Callable[[str],
         name = fresh(f"copy_{old.name}")
         return put(replace(old, name=name, opcode="copy", operands=(where[index],), calls=(), control=()))
 
-    def given(index: int, inside: list[tuple[int, ...]]) -> int:
+    def with_parts_copied(index: int, inside: list[tuple[int, ...]]) -> int:
         """The new index of an operand with the parts at some paths copied; only tuples built in this computation are opened."""
         old = computation[index]
         if () in inside:
@@ -145,14 +145,14 @@ def _inserted(computation: Computation, uses: list[_Use], fresh: Callable[[str],
         if old.opcode != "tuple":
             return where[index]
         parts = [
-            given(part, below) if (below := [path[1:] for path in inside if path[0] == place]) else where[part]
+            with_parts_copied(part, below) if (below := [path[1:] for path in inside if path[0] == place]) else where[part]
             for place, part in enumerate(old.operands)
         ]
         return put(replace(old, name=fresh(old.name), operands=tuple(parts)))
 
     def rewritten(user: int, operand: int) -> int:
         inside = [use.path for use in wanted.get(user, ()) if use.operand == operand]
-        return given(operand, inside) if inside else where[operand]
+        return with_parts_copied(operand, inside) if inside else where[operand]
 
     for index, old in enumerate(computation.instructions):
         operands = {operand: rewritten(index, operand) for operand in old.operands}

@@ -119,15 +119,15 @@ class _Narrowing:
 
     def _wanted(self) -> dict[int, str]:
         """The narrow format to which the compiler converts every use of a value, directly or after data movement."""
-        asked: dict[int, set[str]] = {self.old.root: {""}}
+        by_user: dict[int, set[str]] = {self.old.root: {""}}
         found: dict[int, str] = {}
         for index in reversed(range(len(self.old))):
             user = self.old[index]
-            formats = asked.get(index, {""})
+            formats = by_user.get(index, {""})
             if len(formats) == 1 and "" not in formats:
                 (found[index],) = formats
             for place, operand in enumerate(user.operands):
-                asked.setdefault(operand, set()).add(self._wants(user, place, found.get(index, "")))
+                by_user.setdefault(operand, set()).add(self._wants(user, place, found.get(index, "")))
         return found
 
     def _wants(self, user: Instruction, place: int, wanted: str) -> str:
@@ -162,10 +162,10 @@ class _Narrowing:
             self._state(index, one)
         elif one.opcode in _PRODUCTS:
             self._product(index, one)
-        elif kept := self._kept(index, one):
+        elif kept := self._moved_format(index, one):
             self._narrowed(index, one, dict.fromkeys(_data(one), kept), kept)
         else:
-            self._as_it_was(index, one)
+            self._unchanged(index, one)
 
     def _invariants(self, index: int, loop: Instruction) -> Formats:
         """The narrow formats of the parts of a loop's state that were widened before the loop and that it does not change."""
@@ -196,7 +196,8 @@ class _Narrowing:
         operands = tuple(self._in(operand, self.given.get(place, "")) for place, operand in enumerate(one.operands))
         self.where[index] = self.narrow[index] = self._put(one, operands, _with_parts(one.shape, self.given))
 
-    def _as_it_was(self, index: int, one: Instruction) -> None:
+    def _unchanged(self, index: int, one: Instruction) -> None:
+        """Writes an instruction in its own format; notes the narrow format of a value that the compiler widened."""
         if one.opcode == "get-tuple-element" and one.operands[0] in self.narrow:
             whole = self.narrow[one.operands[0]]
             part = self.new[whole].shape.parts[one.integer("index") or 0]
@@ -209,7 +210,7 @@ class _Narrowing:
         if one.opcode == "convert" and _is_compilers(one) and _widens(self.old[one.operands[0]].shape.dtype, one.shape.dtype):
             self.narrow[index] = self.narrow.get(one.operands[0], self.where[one.operands[0]])
 
-    def _kept(self, index: int, one: Instruction) -> str:
+    def _moved_format(self, index: int, one: Instruction) -> str:
         """The narrow format for data movement: that of the operand, or the one the result is converted to."""
         if one.opcode not in _KEEPING and one.opcode not in _REDUCING:
             return ""
@@ -222,7 +223,7 @@ class _Narrowing:
             return wanted or known
         if self._is_promoted(one):
             return wanted or known or _PROMOTED
-        may_be = one.flag(_COMBINED) or (wanted and NUMBERS[wanted].bits <= 8)  # fp8 is widened without a word
+        may_be = one.flag(_COMBINED) or (wanted and NUMBERS[wanted].bits <= 8)  # XLA widens fp8 without renaming anything
         return wanted if may_be and wanted == known else ""
 
     def _product(self, index: int, one: Instruction) -> None:

@@ -172,7 +172,7 @@ def _reduction(module: HloModule, found: Intermediate, producer: _Side, readers:
     return None
 
 
-def _kept(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
+def _needed_in_memory(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
     if found.is_needed:
         return Blocker(
             "explicit materialisation", "it is also a result of the program, or used by the next iteration or another computation"
@@ -200,7 +200,7 @@ _RULES: tuple[Rule, ...] = (
     _layout,
     _product,
     _reduction,
-    _kept,
+    _needed_in_memory,
     _users,
 )
 

@@ -3,7 +3,7 @@
 A boundary is a value that one kernel writes and others of the same computation read. Fusing them would avoid all reads, and the write
 too unless the value is needed in memory anyway. Amounts are totals over all executions; a loop's body counts its trips.
 
-    gain of a boundary   sum of its kernels' floors − floor of their costs together without the avoidable bytes
+    gain of a boundary   sum of its kernels' floors − floor of their costs total without the avoidable bytes
 
 >>> from roofline.hlo.read import parse
 >>> report = fusion_report(parse('''HloModule two
@@ -186,12 +186,12 @@ def _boundary(module: HloModule, found: Intermediate, machine: Machine | None) -
 
 def _gain(found: Intermediate, machine: Machine) -> float:
     """Seconds that fusing the kernels of a boundary would save per execution."""
-    apart = [found.producer.price.cost, *(reader.kernel.price.cost for reader in found.readers)]
-    together: Cost = sum(apart, NOTHING)
-    rest = tuple((resource, amount) for resource, amount in together.amounts if resource != HBM)
-    left = max(0, together.known(HBM) - found.avoidable)
-    fused = Cost(rest, together.unknown) + Cost.of({HBM: left})
-    return max(0.0, sum(_floor(cost, machine) for cost in apart) - _floor(fused, machine))
+    costs = [found.producer.price.cost, *(reader.kernel.price.cost for reader in found.readers)]
+    total: Cost = sum(costs, NOTHING)
+    rest = tuple((resource, amount) for resource, amount in total.amounts if resource != HBM)
+    left = max(0, total.known(HBM) - found.avoidable)
+    fused = Cost(rest, total.unknown) + Cost.of({HBM: left})
+    return max(0.0, sum(_floor(cost, machine) for cost in costs) - _floor(fused, machine))
 
 
 def _floor(cost: Cost, machine: Machine) -> float:

@@ -1,4 +1,4 @@
-"""The kernels of a computation while they are being put together, and which instructions each of them can take in.
+"""The kernels of a computation while they are being built, and which instructions can be fused into each.
 
 The rules are described in `compiler_model`; `grouping` applies them.
 """
@@ -39,7 +39,7 @@ ELEMENT_KINDS = ("loop", "reduce", "row")  # kernels that iterate over elements:
 
 
 class Group(Struct, eq=False):
-    """Instructions that share a kernel while it is being put together.
+    """A kernel while it is being built: instructions that are fused.
 
     ``space`` is the number of elements it iterates over, ``rows`` the number of rows of its reductions over minor dimensions, ``reduced``
     the operand's dimensions and the axes of its other reductions. ``prologue`` are the members between a product and its operands in

@@ -100,7 +100,7 @@ class _Flow:
         for index, kernel in self.kernels.items():
             for operand, path, region in self._reads(kernel.site):
                 self._add_use(uses, index, operand, path, region)
-        outside = {self._origin(index, path)[0] for index, path in self._kept()}
+        outside = {self._origin(index, path)[0] for index, path in self._always_in_memory()}
         depends = self._dependences(uses)
         for key in sorted(uses):
             producer = self.kernels.get(key[0])
@@ -185,7 +185,7 @@ class _Flow:
                 break
         return (index, path), past_barrier
 
-    def _kept(self) -> Iterator[Key]:
+    def _always_in_memory(self) -> Iterator[Key]:
         """Values that must be in memory whatever reads them: the computation's result, and operands of called computations."""
         yield from _leaves(self.computation.root, self.computation.root_instruction.shape)
         for instruction in self.computation:

@@ -24,7 +24,7 @@ def platform_of(machine: Machine) -> Platform:
 
 
 def detect_platform(module: HloModule) -> Platform:
-    """The platform a module was compiled for. If nothing in it tells, a scheduled module is taken for a CPU's, any other for a GPU's."""
+    """The platform a module was compiled for. If nothing in it shows that, a scheduled module counts as a CPU's, any other as a GPU's."""
     return named_platform(module) or ("cpu" if module.is_scheduled else "gpu")
 
 

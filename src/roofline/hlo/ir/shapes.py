@@ -64,10 +64,10 @@ MAX_SIZE = 2**63 - 1  # what an int64 holds; XLA counts with those
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """How an array lies in memory: dimensions from minor to major, tiles, memory space, bits an element takes.
+    """How an array is laid out in memory: dimensions from minor to major, tiles, memory space, bits per element.
 
-    ``memory_space`` is the compiler's number: on TPU 1 is VMEM and 5 the host's memory. ``element_bits`` is 0 when the number
-    format says it all. A tile dimension of -1 stands for ``*``, a dimension combined with the next.
+    ``memory_space`` is the compiler's number: on TPU 1 is VMEM and 5 the host's memory. ``element_bits`` is 0 if elements have the bits of
+    their number format. A tile dimension of -1 is ``*``, a dimension combined with the next.
     """
 
     minor_to_major: tuple[int, ...] = ()

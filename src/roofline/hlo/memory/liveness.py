@@ -108,6 +108,7 @@ class Liveness:
         return found
 
     def _simulate(self, number: int, role: str) -> Held:
+        """Adds up the live memory over the order of execution, with that of called computations, and returns the peak."""
         found = self.values[number]
         slots = self._slots(found, number, role)
         if number == self.module.entry:

@@ -27,6 +27,7 @@ def peak_memory(module: HloModule, platform: Platform) -> PeakMemory | None:
 
 
 def _assigned(module: HloModule, platform: Platform) -> PeakMemory | None:
+    """The peak by the compiler's buffer assignment; ``None`` if that is damaged."""
     try:
         allocations = [
             one for one in read_assignment(module.buffer_assignment) if level_of_space(one.memory_space, platform, "write") == HBM
@@ -62,6 +63,7 @@ def _assigned(module: HloModule, platform: Platform) -> PeakMemory | None:
 
 
 def _by_liveness(module: HloModule, platform: Platform) -> PeakMemory:
+    """The peak by liveness analysis."""
     liveness = Liveness(module, platform)
     values = liveness.values[module.entry]
     entry = module.entry_computation

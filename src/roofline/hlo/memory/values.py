@@ -58,7 +58,7 @@ def leaves(tree: Tree) -> Iterator[Value | None]:
         yield tree
 
 
-def at(tree: Tree, path: tuple[int, ...]) -> Tree:
+def part_at(tree: Tree, path: tuple[int, ...]) -> Tree:
     """The part of a value at a path; ``None`` where there is none."""
     for place in path:
         if not isinstance(tree, tuple) or place >= len(tree):
@@ -148,6 +148,7 @@ class ValuesOf:
         return self._sizes[id(shape)]
 
     def _result(self, found: Values, number: int, index: int, time: int) -> Tree:
+        """The value of an instruction: arrays of its operands, or new ones."""
         instruction = found.computation.instructions[index]
         opcode, operands, trees = instruction.opcode, instruction.operands, found.trees
         if opcode not in _PASSING_ON:
@@ -156,11 +157,11 @@ class ValuesOf:
         if opcode == "tuple":
             return tuple([trees[operand] for operand in operands])
         if opcode == "get-tuple-element":
-            return at(first, (instruction.integer("index") or 0,))
+            return part_at(first, (instruction.integer("index") or 0,))
         if opcode in RENAMING and operands:
             return first
         if opcode in _DONE:
-            return (at(first, (0,)), None) if opcode == "recv-done" else at(first, (_DONE[opcode],))
+            return (part_at(first, (0,)), None) if opcode == "recv-done" else part_at(first, (_DONE[opcode],))
         if opcode == "while" and instruction.called("body") and operands:
             return self._loop(found, number, instruction, index, time)
         return self._fresh(found, index, instruction.shape, time, self._renamed(found, instruction))
@@ -176,7 +177,7 @@ class ValuesOf:
         if opcode not in ("fusion", "custom-call"):
             return {}
         aliases = [one for one in instruction.operand_aliases if one.operand < len(operands)]
-        return {one.output: at(found.trees[operands[one.operand]], one.index) for one in aliases}
+        return {one.output: part_at(found.trees[operands[one.operand]], one.index) for one in aliases}
 
     def _loop(self, found: Values, number: int, instruction: Instruction, index: int, time: int) -> Tree:
         """The result of a loop: its operand, updated in place. An array that must not change is copied if the loop changes it."""

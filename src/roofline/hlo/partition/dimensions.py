@@ -67,7 +67,7 @@ def _elementwise(one: Instruction, operands: list[Shape], results: list[Shape]) 
     return rule
 
 
-def _made(one: Instruction, operands: list[Shape], results: list[Shape]) -> Rule:
+def _without_operands(one: Instruction, operands: list[Shape], results: list[Shape]) -> Rule:
     """Values without array operands."""
     rule = Rule()
     rule.operands = [rule.unsplit(shape) for shape in operands]
@@ -283,7 +283,7 @@ def _scatter(one: Instruction, operands: list[Shape], results: list[Shape]) -> R
 _READERS: dict[str, Reader] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise),
     **dict.fromkeys(("copy", "map", "reduce-precision", "rng", "all-reduce", "collective-permute", "collective-broadcast"), _elementwise),
-    **dict.fromkeys(("constant", "iota", "rng-bit-generator", "partition-id", "replica-id"), _made),
+    **dict.fromkeys(("constant", "iota", "rng-bit-generator", "partition-id", "replica-id"), _without_operands),
     "broadcast": _broadcast,
     "transpose": _transpose,
     "reshape": _reshape,

@@ -101,6 +101,7 @@ def _step(module: HloModule, number: int, index: int, rule: Rule | None, found: 
 
 
 def _through(number: int, index: int, one: Instruction, rule: Rule, found: Shardings) -> bool:
+    """Gives all arrays of an instruction the axes that any of them has for a shared factor; whether any changed."""
     arrays: list[tuple[Key, Dimensions]] = [((number, operand, 0), dims) for operand, dims in zip(one.operands, rule.operands, strict=True)]
     arrays += [((number, index, part), dims) for part, dims in enumerate(rule.results)]
     factors: dict[int, Axes] = {}

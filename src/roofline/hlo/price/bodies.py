@@ -127,6 +127,7 @@ class Bodies:
         return known
 
     def _walk(self, number: int, wanted: Demand, in_place: tuple[int, ...]) -> Body:
+        """Follows the needed elements from the root to the parameters, users before producers, and adds up the arithmetic."""
         computation = self.module.computations[number]
         demand: list[dict[Path, Region]] = [{} for _ in computation.instructions]
         done, constants, opcodes = Sum(), 0, set[str]()

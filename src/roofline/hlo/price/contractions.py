@@ -91,8 +91,8 @@ def unit_of(site: Site, left: DType, right: DType) -> Resource:
     number = wider(left, right)
     if number.rate in _WIDE_INTEGERS or left.name == right.name == "bool":
         return vector(number)  # no matrix unit has these formats
-    asked = [word for word in site.instruction.operand_precision if word in _PRECISIONS]
-    precision = max(asked, key=_PRECISIONS.index, default="default")
+    requested = [word for word in site.instruction.operand_precision if word in _PRECISIONS]
+    precision = max(requested, key=_PRECISIONS.index, default="default")
     return _UNITS[site.platform](number.rate, precision)
 
 

@@ -2,7 +2,7 @@
 
 from math import gcd
 
-Line = tuple[int, int]  # (a, b) stands for a + b·u
+Line = tuple[int, int]  # (a, b) is the line a + b·u
 
 
 def points(stride: int, dilation: int, low: int, base: int, outs: int, taps: int, last: int) -> int:

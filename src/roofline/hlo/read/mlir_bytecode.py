@@ -130,7 +130,7 @@ class Cursor(Struct):
         return self.at >= len(self.data)
 
 
-def at(table: list[T], number: int) -> T:
+def entry_at(table: list[T], number: int) -> T:
     """An entry of a table; raises `Malformed` for a number outside of it."""
     if not 0 <= number < len(table):
         raise Malformed("the bytecode points outside its tables")
@@ -185,18 +185,18 @@ class _Reader(Struct):
     def operation(self, cursor: Cursor, first: int, depth: int) -> tuple[Operation, int]:
         if depth > MAX_DEPTH:
             raise Malformed(f"regions nested deeper than {MAX_DEPTH}")
-        name = at(self.names, cursor.number())
+        name = entry_at(self.names, cursor.number())
         mask = cursor.byte()
         location = cursor.number()
         attributes = cursor.number() if mask & 0x01 else None
-        properties = at(self.properties, cursor.number()) if mask & 0x40 else None
+        properties = entry_at(self.properties, cursor.number()) if mask & 0x40 else None
         results = []
         if mask & 0x02:
             for _ in range(cursor.count()):
                 kind = cursor.number()
                 results.append((self._define(first, kind), kind))
                 first += 1
-        operands = tuple(at(self.scope, number) for number in cursor.numbers()) if mask & 0x04 else ()
+        operands = tuple(entry_at(self.scope, number) for number in cursor.numbers()) if mask & 0x04 else ()
         if mask & 0x08:
             cursor.numbers()  # successors
         if mask & 0x20:
@@ -288,17 +288,17 @@ def _dialects(cursor: Cursor, reader: _Reader) -> list[str]:
     for _ in range(cursor.count()):
         name = cursor.number()
         if reader.version < _DIALECT_VERSIONS:
-            dialects.append(at(reader.strings, name))
+            dialects.append(entry_at(reader.strings, name))
             continue
-        dialects.append(at(reader.strings, name >> 1))
+        dialects.append(entry_at(reader.strings, name >> 1))
         if name & 1:
             cursor.section()
     if reader.version >= _FEWER_LOCATIONS:
         cursor.number()  # operations in all
     while not cursor.is_done:
-        dialect = at(dialects, cursor.number())
+        dialect = entry_at(dialects, cursor.number())
         for name in cursor.numbers():
-            short = at(reader.strings, name >> 1 if reader.version >= _PROPERTIES_APART else name)
+            short = entry_at(reader.strings, name >> 1 if reader.version >= _PROPERTIES_APART else name)
             reader.names.append(printable_text(f"{dialect}.{short}"))
     return dialects
 
@@ -308,6 +308,6 @@ def _entries(data: bytes, offsets: Cursor, dialects: list[str], reader: _Reader)
     contents = Cursor(data)
     for table, count in ((reader.attributes, offsets.number()), (reader.types, offsets.number())):
         while len(table) < count:
-            dialect = at(dialects, offsets.number())
+            dialect = entry_at(dialects, offsets.number())
             for size in offsets.numbers():
                 table.append(Entry(dialect, contents.take(size >> 1), bool(size & 1)))

@@ -1,7 +1,7 @@
 """Locations in MLIR bytecode, as the aliases (``#loc7 = loc("f"(#loc3))``) that text gives them."""
 
 from ..ir.malformed import Malformed
-from .mlir_bytecode import Bytecode, Cursor, at
+from .mlir_bytecode import Bytecode, Cursor, entry_at
 from .mlir_writing import quoted
 
 _CALL_SITE, _FILE_LINE, _FUSED, _FUSED_WITH_METADATA, _NAME, _FILE_RANGE = 10, 11, 12, 13, 14, 22
@@ -46,8 +46,8 @@ def _location(bytecode: Bytecode, cursor: Cursor) -> str:
 
 def _name(bytecode: Bytecode, cursor: Cursor) -> str:
     """The string that a string attribute holds, quoted."""
-    entry = at(bytecode.attributes, cursor.number())
+    entry = entry_at(bytecode.attributes, cursor.number())
     inner = Cursor(entry.data)
     if inner.number() != _STRING:
         raise Malformed("a location whose name is not a string")
-    return quoted(at(bytecode.strings, inner.number()))
+    return quoted(entry_at(bytecode.strings, inner.number()))

@@ -13,7 +13,7 @@ from ..ir.malformed import Malformed, excerpt
 from ..ir.shapes import Shape
 from .literals import MAX_ELEMENTS, decode_elements
 from .mlir_attributes import Typed, parse_value
-from .mlir_bytecode import Bytecode, Cursor, Entry, at
+from .mlir_bytecode import Bytecode, Cursor, Entry, entry_at
 from .mlir_writing import Bare, written
 
 MAX_DEPTH = 50
@@ -70,7 +70,7 @@ class Values:
 
     def type(self, number: int) -> str:
         if number not in self.types:
-            entry = at(self.bytecode.types, number)
+            entry = entry_at(self.bytecode.types, number)
             self.enter()
             self.types[number] = self._type(entry)
             self.depth -= 1
@@ -86,7 +86,7 @@ class Values:
 
     def attribute(self, number: int) -> object:
         if number not in self.attributes:
-            entry = at(self.bytecode.attributes, number)
+            entry = entry_at(self.bytecode.attributes, number)
             self.enter()
             outer, self.size = self.size, 0
             self.attributes[number] = self._attribute(entry)
@@ -103,7 +103,7 @@ class Values:
         return dialect.attribute(self, Cursor(entry.data)) if dialect is not None else Bare(f"#{entry.dialect}")
 
     def string(self, cursor: Cursor) -> str:
-        found = at(self.bytecode.strings, cursor.number())
+        found = entry_at(self.bytecode.strings, cursor.number())
         self.spend(len(found))
         return found
 

@@ -350,11 +350,11 @@ class _Builder:
     def region(self, draft: _Draft, region: Region, name: str) -> tuple[int, list[int]]:
         """A computation with a parameter for each argument of a region, then for each value it captures."""
         inner = _Draft(self.fresh(name))
-        handed, constants = self.captures(draft, [region])
+        captured, constants = self.captures(draft, [region])
         for argument, kind, given in region.arguments:
             self.parameter(inner, argument, self.type(kind), given)
-        extra = [self.value(draft, value) for value in handed]
-        for outer, index in zip(handed, extra, strict=True):
+        extra = [self.value(draft, value) for value in captured]
+        for outer, index in zip(captured, extra, strict=True):
             self.parameter(inner, outer, draft.instructions[index].shape, {})
         self.copy_constants(draft, inner, constants)
         return self.close(inner, self.body(inner, region)), extra
@@ -409,24 +409,24 @@ class _Builder:
                 region.arguments = [(word, kind, {}) for word, kind in zip(_carried(operation), operation.types, strict=False)]
             if len(region.arguments) != len(operands):
                 raise Malformed(f"a while that carries {len(operands)} values into a region of {len(region.arguments)}")
-        handed, constants = self.captures(draft, operation.regions)
-        carried = self.pack(draft, operands + [self.value(draft, value) for value in handed], even_one=True)
+        captured, constants = self.captures(draft, operation.regions)
+        carried = self.pack(draft, operands + [self.value(draft, value) for value in captured], even_one=True)
         shape = draft.instructions[carried].shape
         numbers = []
         at = self.at
         for region, role in zip(operation.regions, ("condition", "body"), strict=True):
             inner = _Draft(self.fresh(f"{role}.{name}"))
             parameter = self.parameter(inner, "", shape, {})
-            for position, taken in enumerate([argument for argument, _, _ in region.arguments] + handed):
+            for position, taken in enumerate([argument for argument, _, _ in region.arguments] + captured):
                 part = self.emit(inner, taken.lstrip("%"), "get-tuple-element", shape.parts[position], (parameter,), {"index": position})
                 self.define(inner, taken, part)
             self.copy_constants(draft, inner, constants)
-            numbers.append(self.close(inner, self.loop_body(inner, region, len(operands), handed, role)))
+            numbers.append(self.close(inner, self.loop_body(inner, region, len(operands), captured, role)))
         self.at = at
         calls = (Call("condition", numbers[0]), Call("body", numbers[1]))
         return self.emit(draft, name, "while", shape, (carried,), raw, calls)
 
-    def loop_body(self, inner: _Draft, region: Region, count: int, handed: list[str], role: str) -> int:
+    def loop_body(self, inner: _Draft, region: Region, count: int, captured: list[str], role: str) -> int:
         root = self.body(inner, region)
         if role == "condition":
             return root
@@ -435,7 +435,7 @@ class _Builder:
             raise Malformed(f"a loop's body returns {len(returned)} values where {count} are carried")
         if count > 1:
             inner.instructions.pop()  # the tuple without the captured values
-        return self.pack(inner, [self.value(inner, value) for value in [*returned, *handed]], even_one=True)
+        return self.pack(inner, [self.value(inner, value) for value in [*returned, *captured]], even_one=True)
 
     def conditional(
         self, draft: _Draft, operation: Operation, operands: list[int], shapes: list[Shape], raw: dict[str, object], name: str
@@ -447,11 +447,11 @@ class _Builder:
         at = self.at
         for region in operation.regions:
             inner = _Draft(self.fresh(f"branch.{name}"))
-            handed, constants = self.captures(draft, [region])
-            taken.append(self.pack(draft, [self.value(draft, value) for value in handed]))
+            captured, constants = self.captures(draft, [region])
+            taken.append(self.pack(draft, [self.value(draft, value) for value in captured]))
             shape = draft.instructions[taken[-1]].shape
-            parameter = self.parameter(inner, handed[0] if len(handed) == 1 else "", shape, {})
-            for position, outer in enumerate(handed if len(handed) > 1 else ()):
+            parameter = self.parameter(inner, captured[0] if len(captured) == 1 else "", shape, {})
+            for position, outer in enumerate(captured if len(captured) > 1 else ()):
                 part = self.emit(inner, outer.lstrip("%"), "get-tuple-element", shape.parts[position], (parameter,), {"index": position})
                 self.define(inner, outer, part)
             self.copy_constants(draft, inner, constants)

@@ -133,9 +133,9 @@ class Program:
 
     def _follow(self, link: Link, marks: Marks, kept: Marks, whole: bool, mixed: bool) -> list[Key]:
         """Propagates marks through a link; returns the arrays with new marks."""
-        stays = {factor for factor, _ in _held(link, kept)} if kept else set[int]()
+        stays = {factor for factor, _ in _marked_factors(link, kept)} if kept else set[int]()
         factors: dict[int, set[Mark]] = {}
-        for factor, inner in _held(link, marks, stays):
+        for factor, inner in _marked_factors(link, marks, stays):
             if mixed or factor not in link.mixed or inner == (link.sizes[factor], 1):
                 factors.setdefault(factor, set()).add(inner)
         changed = []
@@ -159,7 +159,7 @@ class Program:
         return changed
 
 
-def _held(link: Link, marks: Marks, stays: Collection[int] = ()) -> Iterator[tuple[int, Mark]]:
+def _marked_factors(link: Link, marks: Marks, stays: Collection[int] = ()) -> Iterator[tuple[int, Mark]]:
     """The factors of a link that have marks, with the mark inside the factor."""
     for key, dims in link.arrays:
         for held, each in zip(marks.get(key, ()), dims, strict=False):

@@ -38,9 +38,9 @@ def inputs_of(program: Program) -> tuple[Input, ...]:
                 small = leaf.dtype.startswith(FLOATS) and leaf.rank < MATRIX
                 found.append(Input(name, (module.entry, index, part), leaf.dims, index in weights or small, index in own))
     # Arrays in the same container as weights belong to the layer too: stacked gains, tables of positions.
-    beside = {_container(one.name) for one in found if one.key[1] in weights} - {""}
+    containers = {_container(one.name) for one in found if one.key[1] in weights} - {""}
     floats = {index for index in entry.parameters if entry[index].shape.dtype.startswith(FLOATS)}
-    return tuple(replace(one, is_weight=True) if one.key[1] in floats and _container(one.name) in beside else one for one in found)
+    return tuple(replace(one, is_weight=True) if one.key[1] in floats and _container(one.name) in containers else one for one in found)
 
 
 def _container(name: str) -> str:

@@ -132,6 +132,7 @@ def _sorted_along(module: HloModule, numbers: tuple[int, ...]) -> dict[Key, tupl
 def _links(
     module: HloModule, number: int, computation: Computation, index: int, one: Instruction, chosen: dict[Key, tuple[int, ...]]
 ) -> Iterator[Link]:
+    """The links between the operands and the result of an instruction; ``chosen`` are the sorted arrays (see `_sorted_along`)."""
     if one.opcode == "bitcast":
         yield from _of_rule(number, index, one, _bitcast(computation, one))
     elif one.opcode in _CUT:

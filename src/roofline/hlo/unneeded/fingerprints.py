@@ -41,10 +41,10 @@ class Fingerprints:
         key = (made.computation.name, made.index, *(fusion.name for _, fusion in made.inside))
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._made(made, depth) if depth < _DEEPEST else ""
+            known = self._known[key] = self._compute(made, depth) if depth < _DEEPEST else ""
         return known
 
-    def _made(self, made: Value, depth: int) -> str:
+    def _compute(self, made: Value, depth: int) -> str:
         instruction = made.instruction
         if instruction.opcode in _NO_VALUE or not made.shape.is_array:
             return ""

@@ -143,6 +143,7 @@ class Kernels:
 
 
 def product(values: Values, made: Value) -> Product | None:
+    """The product that an instruction computes; ``None`` for other instructions."""
     instruction = made.instruction
     dims = product_dimensions(instruction)
     if dims is None or len(instruction.operands) < 2:
@@ -175,6 +176,7 @@ def _sizes(dims: DotDimensions, ours: tuple[int, ...], theirs: tuple[int, ...]) 
 
 
 def _convolution(values: Values, made: Value) -> Convolution | None:
+    """The convolution that an instruction computes; ``None`` for other instructions."""
     instruction = made.instruction
     labels = instruction.convolution if instruction.opcode in ("convolution", "custom-call") else None
     if labels is None or len(instruction.operands) < 2:
@@ -199,13 +201,13 @@ def product_dimensions(instruction: Instruction) -> DotDimensions | None:
 
 def product_precision(instruction: Instruction) -> str:
     """The precision that a product requests: ``highest``, ``high`` or ``default``."""
-    asked = instruction.operand_precision
-    if not asked and instruction.opcode == "custom-call":
+    requested = instruction.operand_precision
+    if not requested and instruction.opcode == "custom-call":
         try:
-            asked = words(precision_of(_settings(instruction.backend_config_text)), "operand_precision")
+            requested = words(precision_of(_settings(instruction.backend_config_text)), "operand_precision")
         except SourceError:
-            asked = ()
-    return next((one for one in ("highest", "high") if one in [word.lower() for word in asked]), "default")
+            requested = ()
+    return next((one for one in ("highest", "high") if one in [word.lower() for word in requested]), "default")
 
 
 def is_linear(instruction: Instruction) -> bool:

@@ -21,7 +21,7 @@ FEW_IN_LOOPS = 256  # in a loop, whose other iterations have more rows
 _MOVES = LAYOUT | {"convert", "slice", "dynamic-slice", "parameter", "constant"}
 _COUNTERS = frozenset(("s32", "s64", "u32", "u64"))
 _WEIGHTS_SHARE = 0.7  # of an op's bytes
-_MOST_VISITED = 2_000  # values behind an operand
+_MOST_VISITED = 2_000  # values that an operand depends on
 
 
 def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -104,8 +104,8 @@ class _Loop(Struct, frozen=True):
     def sums(self, found: Product, cost: Cost) -> bool:
         """Whether most bytes of a product are its result, which is summed over independent iterations."""
         made = found.made.shape.bytes if found.made.shape.is_array else 0
-        apart = not (self._parts(found.left) | self._parts(found.right)) & self.changing
-        return apart and made >= _WEIGHTS_SHARE / 2 * cost.known(HBM) and min(found.rows, found.columns) > found.depth
+        independent = not (self._parts(found.left) | self._parts(found.right)) & self.changing
+        return independent and made >= _WEIGHTS_SHARE / 2 * cost.known(HBM) and min(found.rows, found.columns) > found.depth
 
     def _parts(self, value: Value) -> set[int]:
         """The parts of the state that a value is computed from; all of them if the search is cut short."""

@@ -18,7 +18,7 @@ DOUBLE = "fp64"  # the group of kernels whose operands are fp64 in the program i
 _WIDE = ("fp64", "fp32", "tf32", "tf32x3", "bf16x3", "bf16x6", "bf16x9")
 _ACCELERATORS = ("gpu", "tpu")
 _STOP = frozenset(("dot", "convolution", "custom-call", "parameter", "constant", "while"))
-_MOST_VISITED = 20  # values behind an operand
+_MOST_VISITED = 20  # values that an operand depends on
 
 
 def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:

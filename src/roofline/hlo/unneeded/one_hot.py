@@ -30,7 +30,7 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     if not kernels.module.opcodes.issuperset(_TRIGGERS):
         return
     makers: dict[int, str] = {}
-    spared: set[int] = set()
+    products: set[int] = set()
     for index, found in kernels.products.items():
         for side, axes in ((found.left, found.dims.lhs_contracting), (found.right, found.dims.rhs_contracting)):
             hot, many = _many_hot(values, side)
@@ -50,12 +50,14 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             instead, words = _instead(found, side, many, looked_up=hot in axes)
             why = f"multiplies by {'one' if many == 1 else 'many'}-hot rows ({found}), where {words} would do"
             yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, factor=None)
-            spared.add(index)
+            products.add(index)
             for maker in _source_kernels(kernels, side):
                 makers.setdefault(maker, "makes one-hot rows for a matmul")
             break
     for index, why in makers.items():
-        if index not in spared and all(_only_for(values, computation, user, spared, makers) for user in values.users(computation, index)):
+        if index not in products and all(
+            _only_for(values, computation, user, products, makers) for user in values.users(computation, index)
+        ):
             yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
 
 
@@ -190,10 +192,10 @@ def _source_kernels(kernels: Kernels, side: Value) -> Iterator[int]:
             yield holder
 
 
-def _only_for(values: Values, computation: Computation, user: int, spared: set[int], makers: dict[int, str]) -> bool:
+def _only_for(values: Values, computation: Computation, user: int, products: set[int], makers: dict[int, str]) -> bool:
     """Whether all uses of a value by ``user`` are in these kernels, directly or through tuples and renamings."""
-    if user in spared or user in makers:
+    if user in products or user in makers:
         return True
     if computation[user].opcode in ("get-tuple-element", *RENAMED):
-        return all(_only_for(values, computation, further, spared, makers) for further in values.users(computation, user))
+        return all(_only_for(values, computation, further, products, makers) for further in values.users(computation, user))
     return False

@@ -31,11 +31,11 @@ def _padded_products(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tupl
     for index, found in kernels.products.items():
         cost = kernels.costs[index]
         left, right = (padded_axes(kernels.values, side, seen) for side in (found.left, found.right))
-        needed, spared = _needed(found, left, right)
+        needed, padding_bytes = _needed(found, left, right)
         if needed > _MOST_NEEDED:
             continue
         amounts = {resource: amount * needed if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
-        amounts[HBM] = max(amounts.get(HBM, 0) - spared, 0)
+        amounts[HBM] = max(amounts.get(HBM, 0) - padding_bytes, 0)
         where = next((f" in {source_line(one.location)}" for one in (*left.values(), *right.values()) if one.location), "")
         why = f"multiplies matrices that were padded{where} ({found}, of which {percent(needed)} is data)"
         yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, factor=1 / needed)
@@ -66,8 +66,8 @@ def _needed(found: Product, left: Shares, right: Shares) -> tuple[float, float]:
     columns = share_of(right, free_axes(found.right, dims.rhs_contracting, dims.rhs_batch))
     depth = min(share_of(left, dims.lhs_contracting), share_of(right, dims.rhs_contracting))
     parts = ((found.left, batch * rows * depth), (found.right, batch * depth * columns), (found.made, batch * rows * columns))
-    spared = sum(side.shape.bytes * (1 - share) for side, share in parts if side.shape.is_array)
-    return batch * rows * columns * depth, spared
+    padding_bytes = sum(side.shape.bytes * (1 - share) for side, share in parts if side.shape.is_array)
+    return batch * rows * columns * depth, padding_bytes
 
 
 def _padded_arrays(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tuple[int, Avoidable]]:

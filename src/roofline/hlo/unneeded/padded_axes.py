@@ -52,10 +52,10 @@ def padded_axes(values: Values, value: Value, seen: dict[Key, Shares], depth: in
 def _find(values: Values, made: Value, seen: dict[Key, Shares], depth: int) -> Shares:
     location = values.module.location(made.instruction) if made.opcode in PADDING_OPS else ""
     if made.opcode == "pad":
-        apart = {axis for axis, side in enumerate(made.instruction.padding) if side.interior}  # another array may be interleaved
+        interleaved = {axis for axis, side in enumerate(made.instruction.padding) if side.interior}  # another array may be interleaved
         found = _less(values.operand(made, 0).shape.dims, made.shape.dims, location)
         starts = [side.low / size for side, size in zip(made.instruction.padding, made.shape.dims, strict=True)]
-        return {axis: padded._replace(place=starts[axis]) for axis, padded in found.items() if axis not in apart}
+        return {axis: padded._replace(place=starts[axis]) for axis, padded in found.items() if axis not in interleaved}
     if made.opcode in _WRITTEN and _is_constant(values, values.operand(made, 0)):
         found = _less(values.operand(made, _WRITTEN[made.opcode]).shape.dims, made.shape.dims, location)
         return {axis: padded._replace(place=_written_at(values, made, axis)) for axis, padded in found.items()}

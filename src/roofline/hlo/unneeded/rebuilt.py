@@ -65,6 +65,7 @@ def _written(values: Values, computation: Computation, index: int) -> list[Value
 
 
 def _replaced(values: Values, loop: Computation, written: Value) -> tuple[int, int, float] | None:
+    """The indices of the new and the old array in the loop's state, and the changed share of a slice, if a value is written so."""
     outer = values.origin(written, _PASSED)
     if outer.opcode != "dynamic-update-slice":
         return None

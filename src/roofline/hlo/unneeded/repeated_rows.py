@@ -45,9 +45,9 @@ def repeated_rows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     shares |= dict(rows.gradients(reported, shares))
     reported = {index for index, (needed, _) in shares.items() if needed <= _MOST_NEEDED}
     for index in sorted(reported):
-        (needed, spared), found = shares[index], kernels.products[index]
+        (needed, repeated_bytes), found = shares[index], kernels.products[index]
         amounts = {unit: amount * needed if unit.unit == "matrix" else amount for unit, amount in kernels.costs[index].amounts}
-        amounts[HBM] = max(amounts.get(HBM, 0) - spared, 0)
+        amounts[HBM] = max(amounts.get(HBM, 0) - repeated_bytes, 0)
         why = f"multiplies rows that are repeated ({found})"
         yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=GROUP, factor=1 / needed)
     for maker in dict.fromkeys(maker for index in sorted(reported) for maker in rows.makers(kernels.products[index])):

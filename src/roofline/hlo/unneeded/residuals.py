@@ -93,7 +93,7 @@ def kept_between_loops(values: Values) -> Iterator[Between]:
         loops = Loop.all_of(values, computation)
         for place, first in enumerate(loops):
             for second in loops[place + 1 :]:
-                found = tuple(_kept(values, computation, first, second))
+                found = tuple(_residuals(values, computation, first, second))
                 if found:
                     yield Between(number, first, second, found, tuple(_carried(values, first)))
 
@@ -137,14 +137,14 @@ class Flow:
                     self.takers.setdefault(source_kernel(computation, made), set()).add(place)
 
 
-def _kept(values: Values, computation: Computation, first: Loop, second: Loop) -> Iterator[Residual]:
+def _residuals(values: Values, computation: Computation, first: Loop, second: Loop) -> Iterator[Residual]:
     for part in range(len(first.body.root_instruction.operands)):
         written = _written(values, first, part)
         if written is None or part >= len(first.start.operands):
             continue
         writer, update = written
         array = (first.index, (part,))
-        slots, moved = _taken(values, computation, array, second)
+        slots, moved = _initial_parts(values, computation, array, second)
         if not slots or any(computation[user] is not second.start for user in _users(values, computation, array, moved)):
             continue
         filled, begun = _moved_from(values, computation, first.start.operands[part])
@@ -172,7 +172,7 @@ def _written(values: Values, loop: Loop, part: int) -> tuple[int, Shape] | None:
     return next(place for place, one in enumerate(loop.body.instructions) if one is writer), update.shape
 
 
-def _taken(values: Values, computation: Computation, array: Key, loop: Loop) -> tuple[list[int], set[int]]:
+def _initial_parts(values: Values, computation: Computation, array: Key, loop: Loop) -> tuple[list[int], set[int]]:
     """The parts of a loop's tuple that are an array of its computation at first, and the kernels that copy it there."""
     slots, moved = [], set[int]()
     for slot, operand in enumerate(loop.start.operands):

@@ -120,6 +120,7 @@ class Values:
         return value
 
     def _across(self, value: Value, instruction: Instruction) -> Value | None:
+        """The value on the other side of the border of a fusion, an asynchronous operation or a tuple; ``None`` if there is none."""
         if instruction.opcode == "async-done" and instruction.operands:
             return Value(value.computation, instruction.operands[0], value.inside)
         if instruction.opcode in ("fusion", "async-start") and instruction.calls:

@@ -21,7 +21,7 @@ from ..contractions import unit_of
 from ..types import Price, Site
 from ..windows import pairs
 from .cublas import PADDED
-from .padding import Extent, Extents, extents, kept, whole
+from .padding import Extent, Extents, extents, used_extents, whole
 from .products import accumulator, each, multiply_adds, pointwise
 from .registry import call
 from .settings import Config, real, section, word
@@ -86,7 +86,7 @@ def backward_filter(site: Site) -> Price:
 def _arrays(site: Site) -> _Convolution:
     first, second, made = operand(site, 0), operand(site, 1), output(site)
     if site.instruction.custom_call_target == BACKWARD_INPUT:
-        return _Convolution(made, second, first, kept(site), extents(site, 1), extents(site, 0))
+        return _Convolution(made, second, first, used_extents(site), extents(site, 1), extents(site, 0))
     if site.instruction.custom_call_target == BACKWARD_FILTER:
         return _Convolution(first, made, second, extents(site, 0), whole(made), extents(site, 1))
     return _Convolution(first, second, made, extents(site, 0), extents(site, 1), whole(made))

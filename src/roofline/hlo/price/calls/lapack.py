@@ -71,8 +71,8 @@ def _eigenvectors(site: Site) -> bool:
 
 
 def _general_vectors(site: Site) -> bool:
-    asked = [_option(site, name, "N") in _YES for name in ("compute_left", "compute_right", "left", "right")]
-    return any(asked) or _option(site, "mode", "N") in _YES
+    computed = [_option(site, name, "N") in _YES for name in ("compute_left", "compute_right", "left", "right")]
+    return any(computed) or _option(site, "mode", "N") in _YES
 
 
 def _singular_vectors(site: Site) -> str:

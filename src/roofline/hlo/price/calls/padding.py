@@ -182,7 +182,7 @@ def _is_zero(value: _Value | None) -> bool:
     return value is not None and value.instruction.literal == (0,)
 
 
-def kept(site: Site) -> Extents:
+def used_extents(site: Site) -> Extents:
     """The extents of a call's first result that the program uses: those of its slices, if all its uses are slices, else all of it."""
     made = output(site)
     slices: list[tuple[range, ...]] = []
