@@ -2,8 +2,8 @@
 
 ``poi`` are pointwise, ``red`` and ``per`` reductions, ``for`` foreach kernels, ``tem`` templates (products, attention). ``addmm`` or
 ``convolution`` in the name of a pointwise kernel or reduction is only the epilogue of a product that ran elsewhere. Without recorded bytes,
-each tensor is read or written at most once for each of the kernel's positions; one that is read and written in place, which a trace
-tells only of a kernel without other tensors, would count twice: hence the interval.
+each tensor is read or written at most once for each of the kernel's positions. A tensor that is updated in place would count twice, but a
+trace shows that only if the kernel has no other tensors: hence the interval.
 """
 
 import re
@@ -22,7 +22,7 @@ from .product_formats import product_format
 from .traffic import format_name, traffic
 
 FUSED = "fused"
-COMPILED_KERNELS = "inductor::compiled kernels "  # and the beginning of their graph's hash
+COMPILED_KERNELS = "inductor::compiled kernels "  # followed by the beginning of their graph's hash
 _NAME = re.compile(r"triton_(poi|red|per|for|tem|spl|sca|mix)_")
 _WORDS = {"poi": "pointwise fusion", "red": "reduction fusion", "per": "reduction fusion", "for": "foreach fusion", "tem": "template"}
 _SCATTERS = re.compile(r"_(?:index_put|index_add|scatter|scatter_add|scatter_reduce|embedding_dense_backward)(?:_|$)")
@@ -59,7 +59,7 @@ def triton(call: Call) -> Priced | None:
 
 @op(f"{COMPILED_KERNELS}*")
 def compiled_for_cpu(call: Call) -> Priced:
-    """The kernels of one compiled graph on the CPU, of which a trace has the time and nothing else."""
+    """The kernels of one compiled graph on the CPU, of which a trace has only the time."""
     return Priced(cost=None, category=FUSED, notes=("kernels that Inductor compiled for the CPU: traces do not have their shapes",))
 
 
@@ -70,7 +70,7 @@ def recorded_bytes(call: Call) -> int | None:
 
 
 def capped(call: Call) -> tuple[int, int] | None:
-    """Bytes by the cap rule, and with the first argument twice, as one that is updated in place counts."""
+    """The least and the most bytes: each argument once, and with the first argument twice, if that is updated in place."""
     tensors = call.all_tensors
     if not tensors:
         return None
@@ -85,7 +85,7 @@ def capped(call: Call) -> tuple[int, int] | None:
 
 
 def _positions(call: Call) -> int | None:
-    """The positions that a kernel works on: the product of its numels; without them, of a pointwise kernel those that its blocks cover."""
+    """The positions of a kernel: the product of its numels; without them, for a pointwise kernel, the positions of its blocks."""
     numels = [one for one in call.args if isinstance(one, int) and not isinstance(one, bool)]
     if numels:
         return prod(numels) if min(numels) > 0 else None
@@ -126,7 +126,7 @@ def _template(call: Call) -> Priced | None:
 
 
 def _multiplied(a: Tensor, b: Tensor, out: Tensor) -> int:
-    """The FLOP of a product of two tensors with this result, the second one transposed or not; 0 where they do not fit.
+    """The FLOP of a product of two tensors with this result, the second one transposed or not; 0 if their shapes do not match.
 
     Rows may be split over several axes; a second operand with as many axes as the first is a batch.
     """

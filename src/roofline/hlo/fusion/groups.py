@@ -25,8 +25,8 @@ from .rules import (
     reduced_dims,
     row_bytes,
     rows_of,
+    swaps_operands,
     traits_of,
-    turns,
 )
 
 Kind = Literal["loop", "reduce", "row", "product", "update"]
@@ -254,8 +254,8 @@ class Groups:
 
     def _can_store(self, product: int, one: Instruction) -> bool:
         """Whether a product can apply an instruction to its result; for views and transpositions its call takes other strides."""
-        turned = one.opcode == "transpose" and one.operands[0] == product and turns(self.computation, one)
-        return one.opcode in VIEWS or turned or self.rules.store(one.opcode)
+        transposed = one.opcode == "transpose" and one.operands[0] == product and swaps_operands(self.computation, one)
+        return one.opcode in VIEWS or transposed or self.rules.store(one.opcode)
 
     def _large_inputs(self, group: Group, index: int) -> set[int]:
         """The arrays at least as large as its result that a product's epilogue would read, with one more member."""

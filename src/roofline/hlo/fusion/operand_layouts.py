@@ -19,13 +19,13 @@ def with_operands_in_order(module: HloModule, running: Iterable[int], fresh: Cal
     computations = list(module.computations)
     for number in running:
         computation = computations[number]
-        turned = {index: sides for index, one in enumerate(computation) if (sides := _turned(computation, one))}
-        if turned:
-            computations[number] = _copied(computation, turned, fresh)
+        copied = {index: sides for index, one in enumerate(computation) if (sides := _operands_to_copy(computation, one))}
+        if copied:
+            computations[number] = _copied(computation, copied, fresh)
     return replace(module, computations=tuple(computations)) if computations != list(module.computations) else module
 
 
-def _turned(computation: Computation, product: Instruction) -> dict[int, Shape]:
+def _operands_to_copy(computation: Computation, product: Instruction) -> dict[int, Shape]:
     """The operands of a product that must be copied: position -> shape of the copy."""
     if product.opcode != "dot":
         return {}
@@ -53,12 +53,12 @@ def _last(computation: Computation, index: int) -> int:
     return last
 
 
-def _copied(computation: Computation, turned: dict[int, dict[int, Shape]], fresh: Callable[[str], str]) -> Computation:
+def _copied(computation: Computation, copied: dict[int, dict[int, Shape]], fresh: Callable[[str], str]) -> Computation:
     new: list[Instruction] = []
     where: dict[int, int] = {}
     for index, old in enumerate(computation.instructions):
         operands = [where[operand] for operand in old.operands]
-        for place, shape in turned.get(index, {}).items():
+        for place, shape in copied.get(index, {}).items():
             raw, made = {"metadata": old.metadata}, Made(old.dialect.where)
             name = fresh(f"transpose_{new[operands[place]].name}")
             new.append(Instruction(name, "copy", shape, (operands[place],), (), (), old.place, raw, made))

@@ -197,7 +197,7 @@ def keeps_rows(computation: Computation, instruction: Instruction, rows: int) ->
     return instruction.opcode == "transpose" and instruction.dimensions[:here] == tuple(range(here))
 
 
-def turns(computation: Computation, transpose: Instruction) -> bool:
+def swaps_operands(computation: Computation, transpose: Instruction) -> bool:
     """Whether a transposition of a dot's result is the same dot with its operands swapped."""
     product = computation[transpose.operands[0]]
     if product.opcode != "dot" or transpose.opcode != "transpose":

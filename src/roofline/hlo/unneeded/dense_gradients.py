@@ -1,4 +1,4 @@
-"""Updates of a whole table, such as an embedding, of which a step looks up a few rows: all other rows have a gradient of zero."""
+"""Updates of a whole table, such as an embedding, although a step uses only a few rows: the gradient of all others is zero."""
 
 from collections.abc import Iterator
 
@@ -12,8 +12,8 @@ from .product_order import users_of
 from .values import LAYOUT, Value
 
 KIND = "dense-gradient"
-_MOST_ROWS = 1 / 8  # of a table: looking more of them up, and writing them back, takes as long as going through all
-_ONE_ARRAY = 3  # operands of a scatter: the array, the places, the updates
+_MOST_ROWS = 1 / 8  # of a table: gathering and scattering more rows takes as long as updating all
+_ONE_ARRAY = 3  # operands of a scatter to one array: the array, the indices, the updates
 _PASSED = LAYOUT | {"convert"}
 
 
@@ -26,11 +26,11 @@ def dense_gradients(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         if scatter is None:
             continue
         share = kernels.values.operand(scatter, 2).shape.elements / scatter.shape.elements
-        reading = _reading(kernels, index, scatter.shape.elements)
-        if not reading or results_of(kernels.computation).isdisjoint(reading):
+        updating = _update_kernels(kernels, index, scatter.shape.elements)
+        if not updating or results_of(kernels.computation).isdisjoint(updating):
             continue
         why = f"updates all rows of a table, of which at most {percent(share)} have a gradient"
-        for place in reading:
+        for place in updating:
             yield place, Avoidable(kind=KIND, instead=kernels.costs[place] * share, why=why)
         filler = kernels.holding(kernels.values.origin(kernels.values.operand(scatter, 0)))
         if filler in kernels.costs and filler != index:
@@ -38,7 +38,7 @@ def dense_gradients(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _sparse(kernels: Kernels, index: int) -> Value | None:
-    """The scatter in a kernel that makes a gradient of a few rows, and zeros elsewhere; ``None`` in others."""
+    """The scatter of a kernel whose result is a gradient of a few rows and zeros elsewhere; ``None`` for other kernels."""
     made = kernels.values.origin(Value(kernels.computation, index), _PASSED)
     if made.opcode != "scatter" or kernels.holding(made) != index or len(made.instruction.operands) != _ONE_ARRAY:
         return None
@@ -50,11 +50,11 @@ def _sparse(kernels: Kernels, index: int) -> Value | None:
     return made if is_constant and few and made.shape.is_bounded else None
 
 
-def _reading(kernels: Kernels, gradient: int, elements: int) -> list[int]:
-    """The kernels that take a gradient, and arguments of its size, and nothing else of that size; none if another kernel takes it too."""
-    entry, found, waiting = kernels.computation, dict.fromkeys((gradient,)), [gradient]
-    while waiting:
-        for user in sorted(users_of(kernels, waiting.pop()) - found.keys()):
+def _update_kernels(kernels: Kernels, gradient: int, elements: int) -> list[int]:
+    """The kernels that compute from a gradient and arguments of its size alone; empty if the gradient has any other use."""
+    entry, found, pending = kernels.computation, dict.fromkeys((gradient,)), [gradient]
+    while pending:
+        for user in sorted(users_of(kernels, pending.pop()) - found.keys()):
             if user not in kernels.costs:
                 if entry[user].opcode == "tuple" and user == entry.root:
                     continue
@@ -65,7 +65,7 @@ def _reading(kernels: Kernels, gradient: int, elements: int) -> list[int]:
             if others or kernels.product(user) is not None or user in kernels.convolutions:
                 return []
             found[user] = None
-            waiting.append(user)
+            pending.append(user)
     return [place for place in found if place != gradient]
 
 

@@ -11,7 +11,7 @@ from ..ir.module import Computation, Instruction
 from ..ir.shapes import Shape
 from ..price.bodies import updated
 from .kernels import Kernels
-from .layout import turns
+from .layout import changes_order
 from .values import Value, Values
 
 KIND, CLASS = "missing-donation", "copied"
@@ -33,7 +33,7 @@ def missing_donations(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         if source.opcode != "parameter" or source.computation is not entry:
             continue
         number = entry.parameters.index(source.index)
-        if (number in donated and turns(entry, instruction)) or not updated_in_place(values, entry, index):
+        if (number in donated and changes_order(entry, instruction)) or not updated_in_place(values, entry, index):
             continue
         name = source.instruction.op_name or f"argument {number}"
         why = f"copies all of {name}, which is then updated in place"

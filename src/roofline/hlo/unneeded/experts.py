@@ -28,7 +28,7 @@ def dense_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             if spread is not None:
                 bytes_less += (side.shape.bytes or 0) * (groups - 1) // groups
                 why = f"spreads rows over {groups} experts"
-                for place in {spread, *_turning(kernels, side)} - {index}:
+                for place in {spread, *_layout_changes(kernels, side)} - {index}:
                     yield place, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=str(groups))
         amounts = {resource: amount / groups if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
         amounts[HBM] = max(amounts.get(HBM, 0) - bytes_less, 0)
@@ -65,8 +65,8 @@ def _spread(kernels: Kernels, side: Value, groups: int) -> int | None:
     return holder
 
 
-def _turning(kernels: Kernels, side: Value) -> Iterator[int]:
-    """The kernels that only change the layout of an operand after it was made."""
+def _layout_changes(kernels: Kernels, side: Value) -> Iterator[int]:
+    """The kernels between an operand's producer and its product that only change the layout."""
     value = kernels.values.made_by(side)
     while value.opcode in _PASSED and value.instruction.operands:
         place = kernels.holding(value)

@@ -1,6 +1,6 @@
-"""Blocks of an array that are gathered into one piece before products read them: the pages of a cache, for attention to each sequence.
+"""Blocks of an array that are gathered into a contiguous array before products read them: the pages of a cache, for attention.
 
-A kernel for attention over pages reads them where they lie.
+A paged attention kernel reads the pages in place.
 """
 
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from .stacked_arguments import CLASS
 from .values import LAYOUT, Value
 
 GROUP = "blocks"
-_LEAST = parse("1 MB", "B")  # of what is gathered
+_LEAST = parse("1 MB", "B")  # bytes gathered
 _MOVED = LAYOUT | {"convert", "parameter", "gather"}
 
 
 def gathered_blocks(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels that only gather blocks of an array, each of them once, where nothing but batched products takes the result."""
+    """The kernels that only gather blocks of an array, each once, if only batched products use the result."""
     if "gather" not in kernels.module.opcodes:
         return
     for index in kernels.costs:
@@ -35,7 +35,7 @@ def gathered_blocks(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _are_blocks(kernels: Kernels, gather: Value) -> bool:
-    """Whether a gather takes blocks of several rows, and no more of them than there are: what it takes several times is repeated."""
+    """Whether a gather takes blocks of several rows, and not more blocks than the array has, which would repeat some."""
     source, sizes = kernels.values.operand(gather, 0).shape, gather.instruction.integers("slice_sizes")
     if not (source.is_array and source.is_bounded and gather.shape.is_bounded) or gather.shape.bytes < _LEAST:
         return False
@@ -43,7 +43,7 @@ def _are_blocks(kernels: Kernels, gather: Value) -> bool:
 
 
 def _only_gathers(kernels: Kernels, index: int) -> bool:
-    """Whether a kernel does nothing but gather, apart from working out where."""
+    """Whether a kernel only gathers, and computes nothing but indices."""
     body = kernels.values.body(kernels.computation[index])
     least = kernels.computation[index].shape.elements
     return body is None or all(one.opcode in _MOVED for one in body if one.shape.is_array and one.shape.elements >= least)

@@ -21,11 +21,11 @@ _ALLOWED = frozenset(
 
 
 _WHY = "moves arrays only to change their layout"
-_SMALL = 1 / 16  # of an array that is turned: what is computed for an update of that size comes with the turn
+_SMALL = 1 / 16  # of a reordered array: the work for an update of at most that size does not count
 
 
 def layout_copies(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels of a computation that only change a layout, those that update a small part on the way, and copies of what they made."""
+    """The kernels that only change a layout, those that also update a small part of the array, and copies of their results."""
     found: set[int] = set()
     for index, cost in kernels.costs.items():
         instruction = kernels.computation[index]
@@ -35,30 +35,30 @@ def layout_copies(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             continue
         parts = body.instructions if body is not None else (instruction,)
         within = body if body is not None else kernels.computation
-        turned = max((one.shape.elements for one in parts if turns(within, one)), default=0)
-        if not turned or 2 * turned < instruction.shape.elements or cost.unknown:
+        reordered = max((one.shape.elements for one in parts if changes_order(within, one)), default=0)
+        if not reordered or 2 * reordered < instruction.shape.elements or cost.unknown:
             continue
         only_moves = [resource for resource, _ in cost.amounts] == [HBM] and (body is None or kernels.values.opcodes(body) <= _ALLOWED)
         if only_moves:
             found.add(index)
             yield index, Avoidable(kind=KIND, instead=NOTHING, why=_WHY, unneeded=CLASS)
-        elif body is not None and (updated := _updated_bytes(body, turned)):
+        elif body is not None and (updated := _updated_bytes(body, reordered)):
             amounts = dict(cost.amounts)
             amounts[HBM] = max(amounts.get(HBM, 0) - 2 * (instruction.shape.bytes - updated), 0)
             yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=_WHY, unneeded=CLASS)
 
 
-def _updated_bytes(body: Computation, turned: int) -> int:
-    """How much of an array that a body turns it updates, if it does nothing else to it; 0 otherwise."""
-    updates = [one for one in body if one.opcode == "dynamic-update-slice" and one.shape.elements == turned]
-    large = [one for one in body if one.shape.is_array and one.shape.elements > _SMALL * turned and one not in updates]
+def _updated_bytes(body: Computation, reordered: int) -> int:
+    """The bytes that a body updates of the array of ``reordered`` elements, if it does nothing else to it; 0 otherwise."""
+    updates = [one for one in body if one.opcode == "dynamic-update-slice" and one.shape.elements == reordered]
+    large = [one for one in body if one.shape.is_array and one.shape.elements > _SMALL * reordered and one not in updates]
     if any(one.opcode not in _ALLOWED for one in large):
         return 0
     return sum(body[one.operands[1]].shape.bytes for one in updates)
 
 
-def turns(computation: Computation, instruction: Instruction) -> bool:
-    """Whether an instruction puts the elements of an array in another order."""
+def changes_order(computation: Computation, instruction: Instruction) -> bool:
+    """Whether an instruction changes the order of an array's elements in memory."""
     if instruction.opcode != "copy" or not instruction.operands:
         return instruction.opcode in _MOVES
     return _order(computation[instruction.operands[0]].shape) != _order(instruction.shape)

@@ -30,9 +30,9 @@ def odd_sizes(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def large_windows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The library's forward convolutions whose window is larger than their result: gradients of weights that the compiler did not know.
+    """The library's forward convolutions whose window is larger than their result: gradients of weights that XLA did not recognise.
 
-    A convolution with dilation or input dilation (a transposed one) has such gradients; those of others run as backward convolutions.
+    The gradients of a dilated or transposed convolution are computed so; those of others run as backward convolutions.
     """
     for index in kernels.convolutions:
         instruction = kernels.computation[index]

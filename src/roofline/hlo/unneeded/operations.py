@@ -55,8 +55,8 @@ def operation(kernels: Kernels, index: int, cost: Cost) -> Operation | None:
         return Streamed(kind=GATHERED)
     if kernels.platform != "gpu" or not _streams(kernels, instruction):
         return None
-    if turned := _turned_bytes(kernels, instruction):
-        return Streamed(kind=BYTE_TRANSPOSE, elements=turned)
+    if moved := _transposed_bytes(kernels, instruction):
+        return Streamed(kind=BYTE_TRANSPOSE, elements=moved)
     body = kernels.values.body(instruction)
     kind = INTERLEAVED if any(_interleaves(one) for one in body or (instruction,)) else "fusion"
     return Streamed(kind=kind, narrowed=_narrowed(instruction, body))
@@ -69,7 +69,7 @@ def _narrowed(instruction: Instruction, body: Computation | None) -> int:
     return sum(shape.elements for shape in instruction.shape.leaves if shape.is_array and shape.number.rate == EIGHT_BITS)
 
 
-def _turned_bytes(kernels: Kernels, instruction: Instruction) -> int:
+def _transposed_bytes(kernels: Kernels, instruction: Instruction) -> int:
     """The elements that a kernel only transposes, if they have 8 bits: XLA's kernels move those one by one."""
     if not instruction.shape.is_array or instruction.shape.number.bits != NARROW or len(instruction.operands) != 1:
         return 0
@@ -77,9 +77,9 @@ def _turned_bytes(kernels: Kernels, instruction: Instruction) -> int:
     parts = [one for one in body if one.opcode not in ("parameter", "bitcast")] if body else [instruction]
     if len(parts) != 1 or parts[0].opcode not in ("copy", "transpose"):
         return 0
-    turned, axis = parts[0], parts[0].shape.minor_axis
-    before = (body or kernels.computation)[turned.operands[0]].shape
-    order = turned.integers("dimensions") if turned.opcode == "transpose" else ()
+    moved, axis = parts[0], parts[0].shape.minor_axis
+    before = (body or kernels.computation)[moved.operands[0]].shape
+    order = moved.integers("dimensions") if moved.opcode == "transpose" else ()
     return instruction.shape.elements if (order[axis] if axis < len(order) else axis) != before.minor_axis else 0
 
 

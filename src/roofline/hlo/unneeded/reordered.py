@@ -1,4 +1,4 @@
-"""Arguments whose rows are put in another order in full: the cache of a beam search, which follows its beams after every token."""
+"""Arguments that are copied in full to reorder their rows: the cache of a beam search, which is reordered after every token."""
 
 from collections.abc import Iterator
 
@@ -15,11 +15,11 @@ from .values import LAYOUT, Value
 GROUP = "reordered"
 _PASSED = LAYOUT | {"convert"}
 _UPDATES = ("dynamic-update-slice", "scatter")
-_MOST_UPDATES = 16  # of an argument before it is reordered
+_MOST_UPDATES = 16  # updates of an argument that are followed before it is reordered
 
 
 def reordered_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels of a program's entry that gather all rows of arguments, which the program returns, and those that copy the result."""
+    """The kernels of a program's entry that gather all rows of an argument to return them, and those that copy the result."""
     if not kernels.are_in_entry or "gather" not in kernels.module.opcodes:
         return
     results = results_of(kernels.computation)
@@ -37,7 +37,7 @@ def reordered_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _written(kernels: Kernels, index: int) -> Iterator[Value]:
-    """What a kernel gathers and writes."""
+    """The gathers whose results a kernel writes."""
     instruction = kernels.computation[index]
     body = kernels.values.body(instruction)
     if body is None:
@@ -52,7 +52,7 @@ def _written(kernels: Kernels, index: int) -> Iterator[Value]:
 
 
 def _is_reordered(kernels: Kernels, gather: Value) -> bool:
-    """Whether a gather takes as many whole rows as an argument has, updated before or not."""
+    """Whether a gather takes as many whole rows as an argument has; the argument may have been updated before."""
     source = kernels.values.origin(kernels.values.operand(gather, 0), _PASSED)
     dims, sizes = source.shape.dims, gather.instruction.integers("slice_sizes")
     if (

@@ -43,7 +43,7 @@ def repeated_operands(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _squared_difference(body: Computation) -> Instruction | None:
-    """The difference of two arrays that are repeated for each other, which a body squares and sums up; ``None`` if there is none."""
+    """The difference of two broadcast arrays that a body squares and sums; ``None`` if there is none."""
     for one in body:
         if one.opcode != "multiply" or one.operands[0] != one.operands[1] or not one.shape.is_bounded:
             continue
@@ -59,7 +59,7 @@ def _is_spread(body: Computation, value: Instruction) -> bool:
 
 
 def _renamed(body: Computation, value: Instruction) -> Instruction:
-    """What a value was before it was only renamed, or given a dimension of 1."""
+    """A value before renamings and added dimensions of size 1."""
     while value.operands:
         before = body[value.operands[0]]
         if value.opcode not in RENAMED and not (value.opcode == "broadcast" and before.shape.elements == value.shape.elements):

@@ -15,36 +15,36 @@ from .kernels import Kernels
 from .repeated import KIND
 from .values import LAYOUT, Value
 
-STORED, GATHERED, PATCHES = "stored", "gathered", "patches"  # the groups: copies in order, copies by index, shifted copies side by side
+STORED, GATHERED, PATCHES = "stored", "gathered", "patches"  # the groups: copies in order, copies by index, concatenated shifted copies
 _LEAST = parse("1 MB", "B")  # of the array that is repeated
-_LEAST_PATCHES = 4  # of 2 by 2
+_LEAST_PATCHES = 4  # shifted copies: a window of 2 by 2
 _PASSED = LAYOUT | {"convert"}
 _FILLED = _PASSED | {"pad"}
 
 
 def stored_repeats(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The products that read an array several times over because it was stored so, and the kernels that store it."""
+    """The products that read several stored copies of an array, and the kernels that store them."""
     if kernels.module.opcodes.isdisjoint(("broadcast", "gather", "concatenate")):
         return
     reported: set[int] = set()
     for index, found in kernels.products.items():
-        spared, group = 0, ""
+        saved_bytes, group = 0, ""
         for side in (found.left, found.right):
             made = kernels.values.origin(side, _PASSED)
             maker = kernels.holding(made)
             matrix = (found.depth, found.rows if side is found.left else found.columns)
             is_stored = maker is not None and maker != index and maker in kernels.costs
-            less = _spared_bytes(kernels, made, found.batch, matrix) if is_stored else 0
+            less = _extra_bytes(kernels, made, found.batch, matrix) if is_stored else 0
             if not less or maker is None:
                 continue
             group = _GROUPS[made.opcode]
-            spared += less if group != PATCHES else 0  # a convolution takes about as long as the matmul
+            saved_bytes += less if group != PATCHES else 0  # a convolution takes about as long as the matmul
             if maker not in reported:
                 reported.add(maker)
                 yield maker, Avoidable(kind=KIND, instead=NOTHING, why=_WHY[group], group=group)
-        if spared:
+        if saved_bytes:
             amounts = dict(kernels.costs[index].amounts)
-            amounts[HBM] = max(amounts.get(HBM, 0) - spared, 0)
+            amounts[HBM] = max(amounts.get(HBM, 0) - saved_bytes, 0)
             yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=_WHY[group], group=group)
 
 
@@ -56,12 +56,12 @@ _WHY = {
 }
 
 
-def _spared_bytes(kernels: Kernels, made: Value, batch: int, matrix: tuple[int, int]) -> int:
+def _extra_bytes(kernels: Kernels, made: Value, batch: int, matrix: tuple[int, int]) -> int:
     return _overlapping_bytes(kernels, made) if made.opcode == "concatenate" else _repeated_bytes(kernels, made, batch, matrix)
 
 
 def _overlapping_bytes(kernels: Kernels, joined: Value) -> int:
-    """By how many bytes an operand is larger than the array whose shifted copies it has side by side; 0 where it has none."""
+    """The bytes by which an operand is larger than the array whose shifted copies it concatenates; 0 if it does not."""
     values = kernels.values
     parts = [values.origin(operand, _PASSED) for operand in values.operands(joined)]
     sources = [values.origin(values.operand(part, 0) if part.opcode == "slice" else part, _FILLED) for part in parts]

@@ -1,4 +1,4 @@
-"""Fourier transforms that cost more than they have to: of real numbers as complex ones, and of lengths with a large prime factor."""
+"""Fourier transforms that cost more than necessary: of real numbers as complex ones, and of lengths with a large prime factor."""
 
 from collections.abc import Iterator
 
@@ -12,20 +12,20 @@ from .odd_sizes import KIND as ODD_SIZES
 from .values import LAYOUT, Value
 
 COMPLEX, LENGTHS = "complex", "transforms"  # the groups
-_LARGEST_FACTOR = 127  # cuFFT has kernels for smaller ones, and computes others as a convolution of at least twice the length
-# What keeps the second half of a real signal's spectrum the mirror image of the first, if all that it takes are such spectra.
+_LARGEST_FACTOR = 127  # cuFFT has kernels for smaller prime factors, and computes others as a convolution of at least twice the length
+# Opcodes that keep the symmetry of spectra of real signals, if all their operands are such spectra.
 _SYMMETRIC = LAYOUT | {"multiply", "divide", "add", "subtract", "negate", "broadcast", "parameter"}
 
 
 def complex_transforms(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The transforms of real numbers that were made complex, what is computed of their spectra, and the way back to real numbers.
+    """The complex transforms of real numbers, the kernels that compute on their spectra, and the transforms back to real numbers.
 
-    Transforms for real numbers take, and give, half of each spectrum.
+    A transform of real numbers computes, and an inverse one needs, only half of each spectrum.
     """
     if "fft" not in kernels.module.opcodes:
         return
     values, computation = kernels.values, kernels.computation
-    spectra: set[int] = set()  # kernels that make the spectrum of a real signal
+    spectra: set[int] = set()  # kernels whose result is the spectrum of a real signal
     for index in kernels.costs:
         instruction = computation[index]
         transform = instruction.word("fft_type").upper() if instruction.opcode == "fft" else ""
@@ -56,8 +56,8 @@ def odd_transforms(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         length = max(lengths, key=largest_prime_factor, default=1)
         factor = largest_prime_factor(length)
         if factor > _LARGEST_FACTOR:
-            said = "which is a prime" if factor == length else f"which has the prime factor {factor}"
-            yield index, Avoidable(kind=ODD_SIZES, instead=cost, why=f"transforms arrays of length {length}, {said}", group=LENGTHS)
+            which = "which is a prime" if factor == length else f"which has the prime factor {factor}"
+            yield index, Avoidable(kind=ODD_SIZES, instead=cost, why=f"transforms arrays of length {length}, {which}", group=LENGTHS)
 
 
 def largest_prime_factor(number: int) -> int:
@@ -84,7 +84,7 @@ def _is_complex(shape: Shape) -> bool:
 
 
 def _is_widened(kernels: Kernels, made: Value) -> bool:
-    """Whether a complex value was made of a real one."""
+    """Whether a complex value was converted from a real one."""
     operands = kernels.values.operands(made)
     if made.opcode == "convert":
         return operands[0].shape.is_array and not _is_complex(operands[0].shape)
@@ -100,7 +100,7 @@ def _source(computation: Computation, index: int) -> int:
 
 
 def _keeps_symmetry(kernels: Kernels, index: int, spectra: set[int]) -> bool:
-    """Whether a kernel computes, element by element, from nothing but spectra of real signals."""
+    """Whether a kernel is elementwise work on spectra of real signals alone."""
     instruction = kernels.computation[index]
     body = kernels.values.body(instruction)
     opcodes = kernels.values.opcodes(body) if body is not None else {instruction.opcode}
@@ -109,6 +109,6 @@ def _keeps_symmetry(kernels: Kernels, index: int, spectra: set[int]) -> bool:
 
 
 def _is_taken_real(kernels: Kernels, value: Value) -> bool:
-    """Whether nothing but the real part of a value is used."""
+    """Whether only the real part of a value is used."""
     uses = list(kernels.values.uses(value))
     return bool(uses) and all(use.opcode == "real" or (use.opcode in (*LAYOUT, "slice") and _is_taken_real(kernels, use)) for use in uses)

@@ -94,7 +94,7 @@ def _is_whole(shape: Shape, wanted: _Demand) -> bool:
 
 
 def _is_undivided(bodies: Bodies, instruction: Instruction) -> bool:
-    """Whether a kernel sorts, transforms, searches for a position (an argmax reduces pairs), or is a call of which nothing is known."""
+    """Whether a kernel sorts, transforms, is an argmax (a reduction of pairs), or is an unknown call: these need their whole operand."""
     if instruction.opcode == "custom-call":
         return not instruction.custom_call_target.startswith("__cublas$")
     bodies_of = [bodies.module.computations[call.computation] for call in instruction.calls]

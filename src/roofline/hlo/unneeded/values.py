@@ -95,7 +95,7 @@ class Values:
         return [Value(value.computation, index, value.inside) for index in value.instruction.operands]
 
     def uses(self, value: Value) -> Iterator[Value]:
-        """The instructions that take a value, in the bodies of fusions those that take their parameter."""
+        """The instructions that use a value, also inside fusions."""
         for place in self.users(value.computation, value.index):
             use = Value(value.computation, place, value.inside)
             body = self.body(use.instruction)
