@@ -10,7 +10,7 @@ from roofline.hlo.fusion.grouping import grouped
 from roofline.hlo.fusion.groups import Group
 from roofline.hlo.fusion.groups_by_layer import equal_layers, groups_in_layers, groups_of
 from roofline.hlo.fusion.rules import RULES
-from roofline.hlo.ir.layers import KEPT, Stretch, lengthened, shortened
+from roofline.hlo.ir.layers import KEPT, LayerRun, lengthened, shortened
 from roofline.hlo.ir.module import Computation, HloModule
 from roofline.hlo.ir.platforms import Platform
 from roofline.hlo.read import parse
@@ -53,7 +53,7 @@ def facts(found: tuple[Group, ...]) -> list[tuple[object, ...]]:
 
 def test_the_layers_of_a_program_are_found() -> None:
     layers = equal_layers(program())
-    assert layers == Stretch(start=13, period=9, count=LAYERS - 1)  # without the first, which reads the parameter
+    assert layers == LayerRun(start=13, period=9, count=LAYERS - 1)  # without the first, which reads the parameter
 
 
 @pytest.mark.parametrize("platform", RULES)
@@ -99,6 +99,6 @@ def test_a_shortened_program_keeps_what_follows_the_layers() -> None:
 
 
 def test_what_is_found_for_the_middle_layer_stands_for_those_left_out() -> None:
-    layers = Stretch(start=0, period=10, count=KEPT + 2)
+    layers = LayerRun(start=0, period=10, count=KEPT + 2)
     every = lengthened(range(0, 10 * KEPT, 10), layers, layers.layer, layers.moved)
     assert sorted(every) == list(range(0, 10 * (KEPT + 2), 10))

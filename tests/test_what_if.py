@@ -17,8 +17,8 @@ from roofline.cli import main
 from roofline.cost import Cost
 from roofline.errors import UsageError
 from roofline.hlo.read import parse
+from roofline.hlo.scaling.batch_of_one import Data
 from roofline.hlo.scaling.growth import Program
-from roofline.hlo.scaling.hidden import Data
 from roofline.hlo.scaling.inputs import inputs_of
 from roofline.hlo.scaling.named_dimensions import dimension_named, dimensions_of, walking
 from roofline.hlo.scaling.scaled import scaled
@@ -653,7 +653,7 @@ def test_of_one_token_the_table_is_no_data_nor_is_what_lies_beside_weights() -> 
     assert {one.name for one in inputs_of(program) if not one.is_weight} == {"cache", "tok"}
     batch = dimension_named(program, "batch")
     assert batch is not None
-    assert batch.is_hidden
+    assert batch.is_dropped
     assert {one.name for one, _ in batch.inputs} == {"cache", "tok"}
 
 

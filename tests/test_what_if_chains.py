@@ -14,8 +14,8 @@ from roofline.cost import NOTHING, Cost
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read import parse
+from roofline.hlo.scaling.batch_of_one import Data
 from roofline.hlo.scaling.growth import Program
-from roofline.hlo.scaling.hidden import Data
 from roofline.hlo.scaling.named_dimensions import dimension_named, dimensions_of
 from roofline.hlo.scaling.scaled import scaled
 from roofline.hlo.unneeded import Review

@@ -9,8 +9,8 @@ from ...cost import NOTHING, Cost
 from ...errors import SourceError, UsageError, did_you_mean
 from ...hlo.ir.module import HloModule
 from ...hlo.price.types import Site
+from ...hlo.scaling.batch_of_one import Data
 from ...hlo.scaling.growth import Program, Times
-from ...hlo.scaling.hidden import Data
 from ...hlo.scaling.inputs import inputs_of
 from ...hlo.scaling.named_dimensions import BATCH, Dimension, dimension_named, dimensions_of, walking
 from ...hlo.scaling.scaled import scaled
@@ -39,7 +39,7 @@ def scale(state: State, words: Words) -> None:
         return
     program, dimension = _dimension(state, "scale", name)
     module, after = program.module, dimension.size * times
-    if after.denominator != 1 or (dimension.is_hidden and times < 1):
+    if after.denominator != 1 or (dimension.is_dropped and times < 1):
         raise UsageError(f"scale {name}=x{times}: {name} is {dimension.size}, which leaves no whole number")
     state.notes.append(f"{name} of {module.name}: {dimension.size} to {after}{_inputs_of_size(dimension, dimension.size)}")
     if longer := _inputs_of_size(dimension, dimension.size + 1 if dimension.length else 0):
@@ -49,12 +49,12 @@ def scale(state: State, words: Words) -> None:
     for other in [one for one in state.programs.values() if one.name != module.name]:
         program = Program(other)
         same = dimension_named(program, name)
-        if same and (same.size, same.is_hidden) == (dimension.size, dimension.is_hidden):
+        if same and (same.size, same.is_dropped) == (dimension.size, dimension.is_dropped):
             _scaled(state, program, same, times)
             others += 1
     if others:
         state.notes.append(f"{name} of {others} other program{'s' if others > 1 else ''} in the same way")
-    state.memory = None if dimension.is_hidden else _memory(state)
+    state.memory = None if dimension.is_dropped else _memory(state)
 
 
 def _inputs_of_size(dimension: Dimension, size: int) -> str:
@@ -65,7 +65,7 @@ def _inputs_of_size(dimension: Dimension, size: int) -> str:
 
 def _scaled(state: State, program: Program, dimension: Dimension, times: Fraction) -> None:
     """Scale a dimension of one program."""
-    if dimension.is_hidden:
+    if dimension.is_dropped:
         _hidden(state, program.module, dimension, int(times))
         return
     _grown(state, program, dimension, times)
@@ -94,7 +94,7 @@ def shard(state: State, words: Words) -> None:
     if devices != asked:
         raise words.wrong(f"shard {name}={asked}: the number of devices must be a whole number")
     program, dimension = _dimension(state, "shard", name)
-    if dimension.is_hidden or dimension.size < devices:
+    if dimension.is_dropped or dimension.size < devices:
         raise UsageError(f"shard {name}={devices}: {name} is {dimension.size}, which cannot be spread over {devices} devices")
     module, review = program.module, state.review(program.module)
     link = next((unit for unit in SCALE_UP if state.after_machine.ceiling(unit)), "")

@@ -32,7 +32,7 @@ class Grouping(Groups):
             return
         fits, outside = self._takers(index)
         takers = [group for group, fit in fits.items() if fit]
-        if instruction.opcode in VIEWS or (self.cuts.least[index] == 0 and self.traits[index].is_cheap):
+        if instruction.opcode in VIEWS or (self.recompute.least[index] == 0 and self.traits[index].is_cheap):
             self._repeat(index, takers)
             if outside or not takers:
                 self._start(index)
@@ -64,7 +64,7 @@ class Grouping(Groups):
                 return
         if self.traits[index].is_cheap:
             # Its operands may be smaller than the value: of a broadcast, or of a conversion to a wider format.
-            self._repeat(index, [group for group in takers if self._reads(group, index) <= self.cuts.size(index)])
+            self._repeat(index, [group for group in takers if self._reads(group, index) <= self.recompute.size(index)])
         self._start(index)
 
     def _start(self, index: int) -> None:
@@ -98,7 +98,7 @@ class Grouping(Groups):
         members.add(index)
         inputs.discard(index)
         for operand in instruction.operands:
-            if operand not in members and (self.cuts.least[operand] or self.fixed[operand]):
+            if operand not in members and (self.recompute.least[operand] or self.fixed[operand]):
                 inputs.add(operand)
         group.needs_memory |= instruction.opcode in NEEDS_MEMORY
         self.kernels[index].append(group)
@@ -121,7 +121,7 @@ class Grouping(Groups):
         """Fuses an instruction into each of several kernels."""
         for group in takers:
             # Views and values made from nothing cost nothing to repeat.
-            group.repeated += len(takers) > 1 and self.cuts.least[index] > 0 and self.instructions[index].opcode not in VIEWS
+            group.repeated += len(takers) > 1 and self.recompute.least[index] > 0 and self.instructions[index].opcode not in VIEWS
             self._join(group, index)
 
     def _merged(self, index: int, takers: list[Group]) -> Group | None:
@@ -190,7 +190,7 @@ class Grouping(Groups):
         convert = outside[0]
         if (
             self.instructions[convert].opcode != "convert"
-            or self.cuts.size(convert) >= self.cuts.size(value)
+            or self.recompute.size(convert) >= self.recompute.size(value)
             or group in self.kernels[convert]
         ):
             return False

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from ..ir.module import Computation, Instruction
 from ..price.bodies import updated
-from .recompute_cost import Cuts
+from .recompute_cost import RecomputeCosts
 from .rules import (
     EPILOGUE,
     PRODUCTS,
@@ -97,7 +97,7 @@ class Groups:
                 self.after.setdefault(before, []).append(index)
                 self.fixed[before] = self.fixed[index] = True
         self.kernels: list[list[Group]] = [[] for _ in computation]  # of each instruction; several where it is repeated
-        self.cuts = Cuts(computation, self.traits, self.fixed)
+        self.recompute = RecomputeCosts(computation, self.traits, self.fixed)
         self.rows: dict[int, int | None] = {}  # reduction -> its rows
 
     @property
@@ -138,7 +138,7 @@ class Groups:
 
     def _new_inputs(self, group: Group, index: int) -> set[int]:
         """The operands of an instruction that a kernel does not compute itself."""
-        members, least, fixed = group.members, self.cuts.least, self.fixed
+        members, least, fixed = group.members, self.recompute.least, self.fixed
         return {operand for operand in self.instructions[index].operands if operand not in members and (least[operand] or fixed[operand])}
 
     def _users_in(self, group: Group, index: int) -> list[int]:
@@ -262,37 +262,39 @@ class Groups:
         inside = group.members | {index}
         late = {one for one in inside if one not in group.prologue and self.instructions[one].opcode not in PRODUCTS}
         read = {operand for one in late for operand in self.instructions[one].operands} - inside
-        return {operand for operand in read if self.cuts.least[operand] and self.instructions[operand].shape.elements >= group.space}
+        return {operand for operand in read if self.recompute.least[operand] and self.instructions[operand].shape.elements >= group.space}
 
     def _reads(self, group: Group, index: int) -> int:
         """Additional bytes that a kernel reads if it computes a value itself."""
         held = group.members | group.inputs - {index}
-        return self.cuts.effort(index) + sum(self.cuts.needed(index, operand) for operand in set(self.instructions[index].operands) - held)
+        return self.recompute.effort(index) + sum(
+            self.recompute.needed(index, operand) for operand in set(self.instructions[index].operands) - held
+        )
 
     def _reads_leaves(self, group: Group, index: int) -> int:
         """Additional bytes that a kernel reads if it computes a value from the arrays in memory that the value is made from."""
         wanted: dict[int, int] = {}
         for operand in set(self.instructions[index].operands) - group.members - group.inputs:
-            wanted |= {leaf: size for leaf, size in (self.cuts.leaves[operand] or {}).items() if leaf not in group.inputs}
+            wanted |= {leaf: size for leaf, size in (self.recompute.leaves[operand] or {}).items() if leaf not in group.inputs}
         return sum(wanted.values())
 
     def _is_cheaper_repeated(self, index: int, takers: list[Group]) -> bool:
         """Whether computing a value in each kernel that needs it moves no more bytes than storing it once."""
-        size = self.cuts.size(index)
+        size = self.recompute.size(index)
         if not self.traits[index].is_repeatable:
             return size <= self.rules.small_bytes and self.traits[index].is_loop
         again = sum(self._reads(group, index) for group in takers)
-        stored = self.cuts.remade(index) + size * (1 + len(takers))
-        leaves = self.cuts.leaves[index]
+        stored = self.recompute.remade(index) + size * (1 + len(takers))
+        leaves = self.recompute.leaves[index]
         if again > stored or leaves is None:
             return False
         # Two ways to repeat it: read all that it is made from again, or store the smallest intermediate value. The alternative is to store
         # the value itself, with everything before it in the kernel that stores it.
         whole = sum(leaves.values())
-        all_again = sum(self.cuts.effort(index) + self._reads_leaves(group, index) for group in takers)
-        halfway = again + whole + self.cuts.least[index]
+        all_again = sum(self.recompute.effort(index) + self._reads_leaves(group, index) for group in takers)
+        halfway = again + whole + self.recompute.least[index]
         written = any(self._can_write(group, index) for group in takers)
-        return min(all_again, halfway) <= whole + self.cuts.effort(index) + size * (len(takers) + (not written))
+        return min(all_again, halfway) <= whole + self.recompute.effort(index) + size * (len(takers) + (not written))
 
     def _can_merge(self, one: Group, other: Group) -> bool:
         """Whether two kernels iterate over equally many elements, and reduce the same dimensions if both reduce."""

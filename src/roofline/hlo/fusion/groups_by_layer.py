@@ -5,7 +5,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from ..ir.layers import MIDDLE, REACH, Stretch, layer_length, lengthened, repeated_layers, shortened, takes_the_same
+from ..ir.layers import MIDDLE, REACH, LayerRun, layer_length, lengthened, repeated_layers, shortened, takes_the_same
 from ..ir.module import Computation, Instruction
 from .grouping import grouped
 from .groups import Copied, Group, in_order
@@ -19,7 +19,7 @@ def groups_of(computation: Computation, rules: Rules) -> tuple[Group, ...]:
     return found if found is not None else grouped(computation, rules).groups
 
 
-def equal_layers(computation: Computation) -> Stretch | None:
+def equal_layers(computation: Computation) -> LayerRun | None:
     """The layers that a computation repeats; loops alone make one kernel."""
     period, middle = layer_length(computation, _is_alike), len(computation) // 2
     if period is None or all(one.opcode in LOOPS for one in computation.instructions[middle : middle + period]):
@@ -36,7 +36,7 @@ def _is_alike(instructions: Sequence[Instruction], index: int, period: int) -> b
     return said is not None and said == other.dialect.unread(other.raw) and one.calls == other.calls
 
 
-def groups_in_layers(computation: Computation, rules: Rules, layers: Stretch) -> tuple[Group, ...] | None:
+def groups_in_layers(computation: Computation, rules: Rules, layers: LayerRun) -> tuple[Group, ...] | None:
     """The kernels of a program of many equal layers, found in one of few; ``None`` where those of its layers differ or reach far."""
     grouping = grouped(shortened(computation, layers), rules)
     by_layer: dict[int, set[Hashable]] = {}
@@ -46,18 +46,18 @@ def groups_in_layers(computation: Computation, rules: Rules, layers: Stretch) ->
             return None
         by_layer.setdefault(number, set()).add(_form(group, layers, number))
     first = by_layer.get(MIDDLE[0])
-    if any(by_layer.get(number) != first for number in MIDDLE) or not grouping.cuts.repeat(layers):
+    if any(by_layer.get(number) != first for number in MIDDLE) or not grouping.recompute.repeat(layers):
         return None
     every = lengthened(grouping.groups, layers, lambda group: _layer(group, layers), partial(_moved, layers))
     return tuple(sorted(every, key=in_order))
 
 
-def _layer(group: Group, layers: Stretch) -> int:
+def _layer(group: Group, layers: LayerRun) -> int:
     """The layer of a kernel, by its first result."""
     return layers.layer(min(group.outputs))
 
 
-def _form(group: Group, layers: Stretch, number: int) -> Hashable:
+def _form(group: Group, layers: LayerRun, number: int) -> Hashable:
     """A kernel as seen from its layer: equal for those that do the same in theirs."""
     base = layers.start + number * layers.period
     parts = (group.members, group.outputs, group.inputs, group.prologue)
@@ -66,7 +66,7 @@ def _form(group: Group, layers: Stretch, number: int) -> Hashable:
     return (group.kind, group.space, group.rows, group.reduced, group.repeated, group.needs_memory, *near, *far)
 
 
-def _moved(layers: Stretch, group: Group, by: int) -> Group:
+def _moved(layers: LayerRun, group: Group, by: int) -> Group:
     """The same kernel some layers further on."""
     parts = (group.members, group.outputs, group.inputs, group.prologue)
     start = layers.start

@@ -6,14 +6,14 @@ counts as a byte, because on accelerators it takes about the time of one.
 
 from collections.abc import Mapping, Sequence
 
-from ..ir.layers import MIDDLE, REACH, Stretch
+from ..ir.layers import MIDDLE, REACH, LayerRun
 from ..ir.module import Computation
 from .rules import TAKES, Traits
 
 MOST_LEAVES = 16  # sources in memory up to which they are listed
 
 
-class Cuts:
+class RecomputeCosts:
     """The values of a computation in which each value precedes its uses.
 
     ``least`` are the fewest bytes from which each can be computed. ``leaves`` are the values in memory that it is computed from, with the
@@ -33,12 +33,12 @@ class Cuts:
                 self.least.append(min(size, self.remade(index)))
                 self.leaves.append(self._joined(index))
 
-    def repeat(self, layers: Stretch) -> bool:
+    def repeat(self, layers: LayerRun) -> bool:
         """Whether the values of each middle layer have the same sources as those one layer later, so that this holds for all layers."""
         start, stop = (layers.start + number * layers.period for number in (MIDDLE[0] - REACH, MIDDLE[-1]))
         return all(self._repeats(layers, index) for index in range(start, stop))
 
-    def _repeats(self, layers: Stretch, index: int) -> bool:
+    def _repeats(self, layers: LayerRun, index: int) -> bool:
         here, later = self.leaves[index], self.leaves[index + layers.period]
         if here is not None:
             here = {layers.moved(leaf, layers.period): size for leaf, size in here.items()}

@@ -1,6 +1,6 @@
 """Equal layers of an unrolled program, found by comparing instructions one layer apart, so that only a few of them need to be analysed.
 
-A `Stretch` is a run of equal layers. `shortened` removes most of them, and `lengthened` copies the results of one remaining layer to the
+A `LayerRun` is a run of equal layers. `shortened` removes most of them, and `lengthened` copies the results of one remaining layer to the
 removed ones.
 """
 
@@ -22,7 +22,7 @@ Found = TypeVar("Found")
 Alike = Callable[[Sequence[Instruction], int, int], bool]  # whether an instruction does the same as the one a period later
 
 
-class Stretch(Struct, frozen=True):
+class LayerRun(Struct, frozen=True):
     """Equal layers of a computation: where the first begins, how many instructions each has, and how many layers there are."""
 
     start: int
@@ -69,7 +69,7 @@ def layer_length(computation: Computation, is_alike: Alike) -> int | None:
     return None
 
 
-def repeated_layers(computation: Computation, period: int, is_alike: Alike) -> Stretch | None:
+def repeated_layers(computation: Computation, period: int, is_alike: Alike) -> LayerRun | None:
     """The equal layers of ``period`` instructions around the middle of a computation; None if they are too few to remove any."""
     instructions = computation.instructions
     start = end = middle = len(instructions) // 2
@@ -78,7 +78,7 @@ def repeated_layers(computation: Computation, period: int, is_alike: Alike) -> S
         start -= 1
     while end + period < len(instructions) and is_alike(instructions, end, period):
         end += 1
-    found = Stretch(start, period, (end - start) // period + 1)
+    found = LayerRun(start, period, (end - start) // period + 1)
     return found if found.count > 2 * KEPT and _is_closed(computation, found) else None
 
 
@@ -102,28 +102,28 @@ def takes_the_same(instructions: Sequence[Instruction], index: int, period: int)
     return not one.control
 
 
-def _is_closed(computation: Computation, stretch: Stretch) -> bool:
+def _is_closed(computation: Computation, layers: LayerRun) -> bool:
     """Whether the instructions after the layers read only the last few layers or what precedes them all, without control dependencies."""
-    start, last = stretch.start, stretch.start + stretch.count * stretch.period
+    start, last = layers.start, layers.start + layers.count * layers.period
     after = computation.instructions[last:]
-    used = [operand for one in after for operand in one.operands if start <= operand < last - REACH * stretch.period]
+    used = [operand for one in after for operand in one.operands if start <= operand < last - REACH * layers.period]
     is_apart = max(computation.parameters, default=-1) < start and computation.root >= last
     return is_apart and not used and not any(one.control for one in after)
 
 
-def shortened(computation: Computation, stretch: Stretch) -> Computation:
+def shortened(computation: Computation, layers: LayerRun) -> Computation:
     """The computation with `KEPT` layers."""
-    gap = stretch.left_out
-    cut = stretch.start + MIDDLE[0] * stretch.period
+    gap = layers.left_out
+    cut = layers.start + MIDDLE[0] * layers.period
     after = [
-        replace(one, operands=tuple([stretch.moved(operand, -gap) for operand in one.operands]))
+        replace(one, operands=tuple([layers.moved(operand, -gap) for operand in one.operands]))
         for one in computation.instructions[cut + gap :]
     ]
     return replace(computation, instructions=(*computation.instructions[:cut], *after), root=computation.root - gap)
 
 
 def lengthened(
-    found: Iterable[Found], stretch: Stretch, layer: Callable[[Found], int], moved: Callable[[Found, int], Found]
+    found: Iterable[Found], layers: LayerRun, layer: Callable[[Found], int], moved: Callable[[Found, int], Found]
 ) -> list[Found]:
     """The results found in a shortened program, for all layers: those of the first middle layer are copied for each removed layer.
 
@@ -135,7 +135,7 @@ def lengthened(
         if number < MIDDLE[0]:
             done.append(one)
         elif number > MIDDLE[0]:
-            done.append(moved(one, stretch.left_out))
+            done.append(moved(one, layers.left_out))
         else:
-            done += [moved(one, distance) for distance in range(0, stretch.left_out + 1, stretch.period)]
+            done += [moved(one, distance) for distance in range(0, layers.left_out + 1, layers.period)]
     return done

@@ -6,7 +6,7 @@ computations, operands in their own layer, and names without their numbers.
 
 from collections.abc import Hashable, Sequence
 
-from ..ir.layers import Stretch, layer_length, repeated_layers, takes_the_same
+from ..ir.layers import LayerRun, layer_length, repeated_layers, takes_the_same
 from ..ir.module import Computation, HloModule, Instruction
 
 MANY = 10_000  # instructions of an entry computation from which on equal layers are searched
@@ -15,7 +15,7 @@ _NAMED = frozenset(("pad", "scatter"))  # opcodes whose framework name says whet
 _DIGITS = b"0123456789"
 
 
-def equal_layers(module: HloModule) -> Stretch | None:
+def equal_layers(module: HloModule) -> LayerRun | None:
     """The equal layers of a program's entry, if it has very many instructions."""
     if len(module.entry_computation) < MANY:
         return None

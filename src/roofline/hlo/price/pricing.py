@@ -16,7 +16,7 @@ from ...errors import FormulaError, SourceError
 from ...resource import HBM, UNNAMED_WORK
 from ...units import show
 from ..ir.amending import Amended
-from ..ir.layers import Stretch
+from ..ir.layers import LayerRun
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.platforms import Platform
 from ..ir.shapes import Shape
@@ -84,7 +84,7 @@ class Pricer:
         return self.price(Site(self.module, computation, computation.instructions[index], self.platform))
 
     @cached_property
-    def layers(self) -> Stretch | None:
+    def layers(self) -> LayerRun | None:
         """The equal layers of the program's entry, where it has very many instructions."""
         return equal_layers(self.module)
 

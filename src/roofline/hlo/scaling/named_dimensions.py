@@ -25,7 +25,7 @@ BATCH, LAYERS, EXPERTS = "batch", "layers", "experts"
 class Dimension(Struct, frozen=True):
     """Dimensions of inputs that grow together, under one name; ``marks`` are all arrays that grow with them.
 
-    ``is_hidden`` is true for one of size 1, which compilers drop: then ``marks`` has the inputs alone. ``grouped`` are data that grow
+    ``is_dropped`` is true for one of size 1, which compilers remove: then ``marks`` has the inputs alone. ``grouped`` are data that grow
     because they are divided into that many groups. Sizes a little above or below ``length`` keep their difference to it.
     """
 
@@ -33,7 +33,7 @@ class Dimension(Struct, frozen=True):
     size: int
     inputs: tuple[tuple[Input, int], ...]
     marks: Marks
-    is_hidden: bool = False
+    is_dropped: bool = False
     grouped: tuple[Input, ...] = ()
     length: int = 0
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from ...workload import Avoidable
-from ..ir.layers import MIDDLE, REACH, Stretch, shortened
+from ..ir.layers import MIDDLE, REACH, LayerRun, shortened
 from ..ir.module import Computation
 from ..price.pricing import Pricer
 from .duplicates import FIRST
@@ -16,7 +16,7 @@ from .values import Values
 Found = Mapping[int, tuple[Avoidable, ...]]
 
 
-def shortened_kernels(pricer: Pricer, layers: Stretch) -> Kernels:
+def shortened_kernels(pricer: Pricer, layers: LayerRun) -> Kernels:
     """The kernels of a program's entry without most of its equal layers."""
     module, entry = pricer.module, pricer.module.entry
     computations = list(module.computations)
@@ -29,7 +29,7 @@ def shortened_kernels(pricer: Pricer, layers: Stretch) -> Kernels:
 class EqualLayers:
     """The kernels of a shortened entry, and their avoidable work for all layers: a duplicate names a kernel of its own layer."""
 
-    def __init__(self, whole: Computation, kernels: Kernels, layers: Stretch, found: Found) -> None:
+    def __init__(self, whole: Computation, kernels: Kernels, layers: LayerRun, found: Found) -> None:
         self._whole, self._layers, self.kernels = whole, layers, kernels
         self._representatives = layers.shortened_places(len(whole))
         places = {one.name: place for place, one in enumerate(kernels.computation)}
