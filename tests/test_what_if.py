@@ -29,6 +29,7 @@ from roofline.operation import Product
 from roofline.prediction import Prediction, predict
 from roofline.report import Expected, Point, Report
 from roofline.workload import Array, Device, IdleReason, Op, Recording, Share, Step, Workload
+from torch_writer import TorchTrace
 
 PAIRS = Path(__file__).parent / "data" / "h200" / "pairs"
 TRAIN, MLP, ATTENTION, EXPERTS = (str(PAIRS / f"{name}.xplane.pb.gz") for name in ("train_b4", "mlp_bf16", "attn_plain", "moe_8"))
@@ -939,3 +940,12 @@ def test_a_dimension_is_followed_through_asynchronous_kernels(start: str) -> Non
     assert dimension is not None
     after = {one.name: one.shape.dims for one in scaled(program, dimension.marks, 8).entry_computation}
     assert (after["done"], after["x"], after["y"]) == ((1, 32, 64), (32, 64), (32, 128))
+
+
+def test_the_table_shows_what_a_step_runs_and_not_what_ran_before_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = TorchTrace(base=1000)
+    for at in (-700, *trace.steps(3, 1000)):  # the first product was launched before the steps
+        trace.product(at + 1, 30, launched=at + 2, ran=at + 20, took=600, tensors=[(4096, 4096), (4096, 4096)])
+    assert main(["whatif", str(trace.write(tmp_path / "trace.json")), "dtype", "fp8"]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("mm 4096x4096"))
+    assert row.split()[4:6] == ["600", "µs"]

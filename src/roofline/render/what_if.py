@@ -1,6 +1,7 @@
 """A predicted report as text: before and after, and the ops that change the most."""
 
 from ..report import OpInfo, Report
+from ..selection import per_step
 from ..units import rounded, show
 from .tables import PLAIN, Paper, table
 from .text import notes_text
@@ -10,12 +11,15 @@ def what_if_text(report: Report, paper: Paper = PLAIN, top: int = 12) -> str:
     """The summary, the ops that change the most with their times before and after, and the evidence."""
     changed = [op for op in report.ops if op.time_s is not None and op.before_s is not None and op.time_s != op.before_s]
     changed.sort(key=lambda op: -abs((op.time_s or 0.0) - (op.before_s or 0.0)))
-    steps = _executions(report)
+    averages = any(point.scope == "average" for point in report.points)
+    shares = _shares(report) if averages else {}
+    mean = 1 / max(len(report.steps) * len(report.input.devices), 1) if averages else 1.0  # of ops that a change adds
     rows = [
-        [op.label or op.name, _seconds(op.before_s, steps), _seconds(op.time_s, steps), _bounds(op, steps), _term(op)]
+        [op.label or op.name, _seconds(op.before_s, share), _seconds(op.time_s, share), _bounds(op, share), _term(op)]
         for op in changed[:top]
+        for share in [shares.get(op.id, mean)]
     ]
-    named = "op, per step" if steps > 1 else "op"
+    named = "op, per step" if averages and len(report.steps) > 1 else "op"
     parts = [
         paper.paint(paper.paragraph(report.summary), "bold"),
         table([named, "before", "predicted", "90% interval", "mostly"], rows, paper) if rows else "No op changes.",
@@ -25,20 +29,20 @@ def what_if_text(report: Report, paper: Paper = PLAIN, top: int = 12) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _executions(report: Report) -> int:
-    """By how much op times are divided: the executions of the average step on all devices, or 1."""
-    averages = any(point.scope == "average" for point in report.points)
-    return max(len(report.steps) * len(report.input.devices), 1) if averages else 1
+def _shares(report: Report) -> dict[int, float]:
+    """How much of each op is in an average step on one device, by the executions there: some ran before the first step."""
+    counts = {op.id: op.count for op in report.ops}
+    return {op.id: op.count / counts[op.id] for op in per_step(report) or () if counts[op.id]}
 
 
-def _seconds(seconds: float | None, steps: int) -> str:
-    return "–" if seconds is None else show(rounded(seconds / steps, 3), "s")
+def _seconds(seconds: float | None, share: float) -> str:
+    return "–" if seconds is None else show(rounded(seconds * share, 3), "s")
 
 
-def _bounds(op: OpInfo, steps: int) -> str:
+def _bounds(op: OpInfo, share: float) -> str:
     if op.expected is None or not op.time_s:
         return ""
-    return f"{_seconds(op.expected.low_s, steps)} to {_seconds(op.expected.high_s, steps)}"
+    return f"{_seconds(op.expected.low_s, share)} to {_seconds(op.expected.high_s, share)}"
 
 
 def _term(op: OpInfo) -> str:
