@@ -243,6 +243,18 @@ def test_the_changes_of_equal_ops_are_one_row_of_the_table() -> None:
     assert len(found.deltas) == 4
 
 
+def test_what_was_recorded_outside_of_steps_is_told_where_it_differs() -> None:
+    def run(outside_s: float) -> Report:
+        shares = tuple(StepShare(op=0, step=key, count=1, time_s=1.0) for key in range(2))
+        return report(
+            op(0, "matmul", 2.0 + outside_s), steps=tuple(StepInfo(step=key, name="s", time_s=1.0) for key in range(2)), by_step=shares
+        )
+
+    assert compare(run(0.5), run(0.5)).notes == ()
+    (note,) = compare(run(0.5), run(0.0)).notes
+    assert note == "20% of op time is outside of steps before, 0% after: times and amounts of ops are those of whole runs"
+
+
 def test_a_profile_is_compared_with_a_program_by_its_average_step_on_one_device() -> None:
     devices = tuple(DeviceInfo(id=number, name="chip") for number in (0, 1))
     # 2 devices x (3 steps, the last of which nothing follows, and 2 executions before the first).

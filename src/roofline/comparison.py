@@ -17,12 +17,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from .report import MachineInfo, Number, OpInfo, Report, Throughput
-from .units import show
+from .units import percent, show
 from .workload import NO_COVERAGE
 
 SCHEMA = "roofline.comparison/1"
 TIME, MINIMUM = "time", "minimum time"  # the quantity whose changes are reported
 ROUNDING = 1e-9  # relative: amounts that differ by less count as equal
+NOTABLE = 0.01  # of the time of all ops, by which the time outside of steps differs between two reports
+WHOLE_RUNS = "times and amounts of ops are those of whole runs"
 PROGRAMS = ("hlo", "jax")  # formats of programs that were not run
 
 Key = Callable[[OpInfo], Hashable]
@@ -155,7 +157,9 @@ def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "
     notes += [f"{one.unknown:,} ops {when} have FLOP or bytes that are not known" for one, when in _sides(mine, theirs) if one.unknown]
     counts = [sum(step.complete for step in report.steps) for report in (before, after)]
     if all(counts) and counts[0] != counts[1]:
-        notes.append(f"{counts[0]:,} steps before, {counts[1]:,} after: times and amounts of ops are those of whole runs")
+        notes.append(f"{counts[0]:,} steps before, {counts[1]:,} after: {WHOLE_RUNS}")
+    elif all(counts):
+        notes += _outside_notes(before, after)
     speedup, speedup_of = _speedup(mine, theirs)
     return Comparison(
         files=files,
@@ -170,6 +174,17 @@ def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "
         speedup_of=speedup_of,
         figures=_figures(mine, theirs),
     )
+
+
+def _outside_notes(before: Report, after: Report) -> list[str]:
+    """A note where more was recorded outside of steps on one side than on the other."""
+    outside = []
+    for report in (before, after):
+        total = sum(op.time_s or 0.0 for op in report.ops)
+        outside.append(1 - sum(share.time_s for share in report.by_step) / total if total and report.by_step else 0.0)
+    if abs(outside[0] - outside[1]) < NOTABLE:
+        return []
+    return [f"{percent(outside[0])} of op time is outside of steps before, {percent(outside[1])} after: {WHOLE_RUNS}"]
 
 
 def _is_program(report: Report) -> bool:
