@@ -69,7 +69,8 @@ def test_a_copy_that_runs_ahead_on_another_queue_does_not_begin_its_step(tmp_pat
         trace.events[-1]["tid"] = trace.events[-1]["args"]["stream"] = 20
     steps = report_on(trace, tmp_path).steps
     assert [round(step.time_s * 1e6) for step in steps] == [100, 100, 52]
-    assert [round(step.busy_s * 1e6) for step in steps] == [36, 36, 36]  # 10 + 10 + 1 + 10, and 5 of the copy
+    # 10 + 10 + 1 + 10, and 5 of the copy; but the device is busy no longer than 31 from the begin of one step to that of the next.
+    assert [round(step.busy_s * 1e6) for step in steps] == [31, 31, 31]
 
 
 def test_modules_and_lines_come_from_the_stack_and_backward_has_those_of_forward(tmp_path: Path) -> None:

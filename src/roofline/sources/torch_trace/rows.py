@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ...cost import Cost
 from ...operation import Streamed
@@ -292,7 +293,15 @@ class DeviceRows:
             busy = int(uncovered(start, end).sum())
             begin = int(start[main[places]].min())
             found[mark] = Extent(begin * PS, int(end.max()) * PS, busy * PS, complete.get(mark, True))
-        return found
+        return self._within(found)
+
+    def _within(self, steps: dict[Mark, Extent]) -> dict[Mark, Extent]:
+        """Steps that are busy no longer than the device is while they last: their work may overlap that of others."""
+        ordered = sorted(steps.items(), key=lambda one: one[1].begin_ps)
+        begins = np.array([extent.begin_ps // PS for _, extent in ordered], np.int64)
+        ends = np.append(begins[1:], [extent.end_ps // PS for _, extent in ordered[-1:]])
+        most = (covered(self.busy, begins, ends) * PS).tolist()
+        return {mark: replace(extent, busy_ps=min(extent.busy_ps, least)) for (mark, extent), least in zip(ordered, most, strict=True)}
 
     def _on_main_queue(self, parts: Sequence[Integers]) -> Flags:
         """Whether each event is on the main queue, on which steps begin: the busiest queue with work in every step; all, if there is none.
