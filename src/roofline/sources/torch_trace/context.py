@@ -34,7 +34,7 @@ _LIBRARIES = re.compile(
 )
 _GENERATED = re.compile(r"c[a-z2-7]{51}")  # Inductor's files are named by their hashes
 _OPTIMIZER = re.compile(r"Optimizer\.step#(.*)")
-_NORM = re.compile(r"aten::(?:native_)?(?:group|instance)_norm")  # their kernels support one layout only
+_NORM = re.compile(r"aten::(?:native_)?(?:group|instance)_norm|NativeGroupNormBackward")  # their kernels support one layout only
 _CONVOLUTION = re.compile(r"aten::(?:cudnn_|miopen_|_)?convolution")
 _AUTOTUNING = re.compile(  # of Inductor, and Triton's own
     r"CachingAutotuner\.(?:benchmark|coordinate)|\w*Benchmarker\.benchmark|benchmark_fused_nodes"
