@@ -144,6 +144,32 @@ def test_copies_for_a_layout_that_the_program_does_not_choose(tmp_path: Path, ou
 
 
 @pytest.mark.parametrize(
+    ("source", "operands", "is_told"),
+    [
+        ("signed char", [(16, 4096), (4096, 4096)], True),
+        ("c10::Float8_e4m3fn", [(16, 4096), (4096, 4096)], True),
+        ("float", [(16, 4096), (4096, 4096)], False),  # no quantized weights
+        ("unsigned char", [(4096, 4096), (4096, 16)], False),  # data, such as images: the first operand
+    ],
+)
+def test_weights_that_are_dequantized_for_every_product(
+    tmp_path: Path, source: str, operands: list[tuple[int, ...]], is_told: bool
+) -> None:
+    weights = (4096, 4096)
+
+    def layer(kernels: Kernels) -> None:
+        kernels.op("aten::copy_", [weights, weights], types=["c10::BFloat16", source])
+        kernels.op("aten::mul", [weights, (4096, 1)])
+        kernels.op("aten::mm", operands)
+
+    mine = [one for one in findings_on(steps_of(layer), tmp_path, "wide-format") if "dequantizes weights" in one.message]
+    assert bool(mine) == is_told
+    if mine:
+        assert mine[0].saving_per_step_s == pytest.approx(200e-6, rel=0.01)
+        assert len(mine[0].ops) == 2
+
+
+@pytest.mark.parametrize(
     ("products", "rows", "chosen", "module", "factor"),
     [
         (4, 8192, 1, "nn.Module: MoE_0", 4),

@@ -51,16 +51,17 @@ class TorchTrace:
         tensors: Sequence[Sequence[int]] = (),
         *,
         dtype: str = "c10::BFloat16",
+        types: Sequence[str] = (),
         strides: Sequence[Sequence[int]] | None = None,
         values: Sequence[str] = (),
         thread: int = MAIN,
         cat: str = "cpu_op",
         **args: Any,
     ) -> None:
-        """An op with tensors of one type, then other arguments by their values."""
+        """An op with tensors of one type, or of a type each, then other arguments by their values."""
         given = {
             "Input Dims": [*map(list, tensors), *([] for _ in values)],
-            "Input type": [*(dtype for _ in tensors), *("Scalar" for _ in values)],
+            "Input type": [*(types or (dtype for _ in tensors)), *("Scalar" for _ in values)],
             "Input Strides": [*map(list, strides or map(_contiguous, tensors)), *([] for _ in values)],
             "Concrete Inputs": [*("" for _ in tensors), *values],
         }

@@ -125,6 +125,11 @@ TORCH_GROUPS = {
         "computes in fp64, or casts to it and back",
         levers=("tensor.float(), or dtype=torch.float32 where tensors are made: fp64 usually comes from NumPy arrays, and propagates",),
     ),
+    ("wide-format", "dequantized"): Kind(
+        "the weights that are dequantized again in every step",
+        "Multiply by them as they are, in a kernel for quantized weights, or keep them in bf16",
+        levers=("torchao's quantize_ with Int8WeightOnlyConfig, or a Marlin kernel; without those, weights in bf16 take less time",),
+    ),
     ("wide-format", "casts"): Kind(
         "the weights that are cast again in every step",
         "Keep a bf16 copy of the weights",

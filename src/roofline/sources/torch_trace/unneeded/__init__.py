@@ -20,6 +20,7 @@ from .all_experts import all_experts
 from .causal_masks import causal_masks
 from .channel_order import channels_first, converted_shares
 from .dense_gradients import dense_gradients
+from .dequantized_weights import dequantized_weights
 from .few_rows import few_rows
 from .frozen_gradients import unused_gradients
 from .one_hot import one_hot_products
@@ -49,6 +50,7 @@ RULES: tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], 
     padded_tensors,
     unused_gradients,
     dense_gradients,
+    dequantized_weights,
 )
 MOST_SHOWN = 2  # lines that call torch.utils.checkpoint
 TF32, FP32 = matrix("tf32"), matrix("fp32")
