@@ -204,3 +204,33 @@ ENTRY %main (x: bf16[256,258,258,16], w: bf16[256,{window.replace("x", ",")},16]
 """
     said = [one.why for one in found(program) if one.group == "windows"]
     assert said == (["computes the gradient of weights of 4×4 as a convolution with a window of 128×128"] if told else [])
+
+
+@pytest.mark.parametrize(("stored", "told"), [("s8", True), ("f8e4m3fn", True), ("u8", False), ("bf16", False)])
+def test_quantized_weights_that_are_stored_wide_before_they_are_multiplied(stored: str, told: bool) -> None:
+    cast = "%wide = bf16[4096,8192]{1,0} convert(%w)" if stored != "bf16" else "%wide = bf16[4096,8192]{1,0} bitcast(%w)"
+    program = f"""HloModule decode
+%dequantized (w: {stored}[4096,8192], s: bf16[8192]) -> bf16[4096,8192] {{
+  %w = {stored}[4096,8192]{{1,0}} parameter(0)
+  %s = bf16[8192]{{0}} parameter(1)
+  {cast}
+  %scale = bf16[4096,8192]{{1,0}} broadcast(%s), dimensions={{1}}
+  ROOT %scaled = bf16[4096,8192]{{1,0}} multiply(%wide, %scale)
+}}
+
+ENTRY %main (x: bf16[16,4096], w: {stored}[4096,8192], s: bf16[8192]) -> bf16[16,8192] {{
+  %x = bf16[16,4096]{{1,0}} parameter(0)
+  %w = {stored}[4096,8192]{{1,0}} parameter(1)
+  %s = bf16[8192]{{0}} parameter(2)
+  %weights = bf16[4096,8192]{{1,0}} fusion(%w, %s), kind=kLoop, calls=%dequantized
+  ROOT %made = bf16[16,8192]{{1,0}} dot(%x, %weights), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+"""
+    found = {
+        op.name: int(one.instead.known(HBM))
+        for op in reviewed_program(parse(program), "gpu")
+        for one in op.avoidable
+        if one.group == "weights"
+    }
+    read_narrow = 16 * 4096 * 2 + 4096 * 8192 + 16 * 8192 * 2  # one byte a weight
+    assert found == ({"made": read_narrow, "weights": 0} if told else {})

@@ -16,6 +16,14 @@ IN_FP64 = Kind(
         "fp64 only where it is needed: a long sum, or one step of iterative refinement of a solution in fp32",
     ),
 )
+WIDENED = Kind(
+    "the quantized weights that are widened before matmuls read them",
+    "Multiply the weights as they are stored, and scale the result",
+    levers=(
+        "(x @ w.astype(x.dtype)) * scale instead of x @ (w.astype(x.dtype) * scale): a kernel for the matmul can widen what it reads",
+        "both operands in fp8, multiplied as they are (jax.lax.dot with preferred_element_type), where there are many rows",
+    ),
+)
 COMPLEX = Kind(
     "the Fourier transforms of real numbers as complex ones",
     "Use the transforms for real numbers, rfft and irfft",
@@ -94,6 +102,7 @@ GROUPS = {
     ("wide-format", "arguments"): CAST_ARGUMENTS,
     ("wide-format", "fp64"): IN_FP64,
     ("wide-format", "complex"): COMPLEX,
+    ("wide-format", "weights"): WIDENED,
     ("odd-sizes", "transforms"): LENGTHS,
     ("odd-sizes", "windows"): WINDOWS,
     ("unused-results", "sorted"): SORTED,

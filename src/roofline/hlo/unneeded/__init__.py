@@ -57,6 +57,7 @@ from .unused import unused_gradients, unused_results
 from .unused_in_loops import unused_in_loops
 from .values import Value, Values
 from .wide_arguments import wide_arguments
+from .widened_weights import widened_weights
 
 __all__ = ["Review", "reviewed_program"]
 
@@ -74,6 +75,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     stored_attention,
     wide_products,
     wide_arguments,
+    widened_weights,
     fp64_kernels,
     complex_transforms,
     unused_gradients,

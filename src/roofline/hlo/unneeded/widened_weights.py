@@ -1,0 +1,60 @@
+"""Quantized weights that are widened in memory before products read them: the narrow format saves memory, and costs time.
+
+A product that reads the narrow weights and scales its result moves a fraction of the bytes.
+"""
+
+from collections.abc import Iterator
+
+from ...cost import NOTHING, Cost
+from ...resource import HBM
+from ...workload import Avoidable
+from .kernels import Kernels
+from .number_formats import CLASS, KIND
+from .product_order import users_of
+from .values import LAYOUT, RENAMED, Value, Values
+
+GROUP = "weights"
+_NARROW_BITS = 8
+_DATA = ("uint8", "bool")  # images and masks
+_MOST_SCALES = 4  # factors of a weight, and what is subtracted from it
+_SCALES = ("multiply", "divide", "subtract")
+_SPREAD = RENAMED | {"broadcast"}
+
+
+def widened_weights(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The kernels that only widen an argument of 8 bits or less for products, and those products, which read the wide format."""
+    if "convert" not in kernels.module.opcodes:
+        return
+    widening: dict[int, str] = {}
+    for index, found in kernels.products.items():
+        for side in (found.left, found.right):
+            narrow = _quantized(kernels.values, side)
+            place = kernels.holding(kernels.values.origin(side, LAYOUT))
+            if narrow is None or place is None or place == index or place not in kernels.costs:
+                continue
+            if not users_of(kernels, place) <= kernels.products.keys():
+                continue
+            why = f"stores {narrow.shape.number} weights as {side.shape.number} before matmuls read them"
+            amounts = dict(kernels.costs[index].amounts)
+            amounts[HBM] = max(amounts.get(HBM, 0) - side.shape.bytes + narrow.shape.bytes, 0)
+            yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=GROUP)
+            widening[place] = why
+    for place, why in widening.items():
+        yield place, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=GROUP)
+
+
+def _quantized(values: Values, side: Value) -> Value | None:
+    """The argument of a few bits that an operand is, widened and scaled; ``None`` if it is none."""
+    value = values.origin(side, LAYOUT)
+    for _ in range(_MOST_SCALES):
+        if value.opcode not in _SCALES:
+            break
+        whole = [one for one in values.operands(value) if values.origin(one, _SPREAD).shape.elements == side.shape.elements]
+        if len(whole) != 1:
+            return None
+        value = values.origin(whole[0], LAYOUT)
+    while value.opcode == "convert":
+        value = values.origin(values.operand(value, 0), LAYOUT)
+    if value.opcode != "parameter" or value.inside or not value.shape.is_array or value.shape.number.name in _DATA:
+        return None
+    return value if value.shape.number.bits <= _NARROW_BITS < side.shape.number.bits else None
