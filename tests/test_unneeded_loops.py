@@ -238,3 +238,24 @@ def test_a_causal_mask_that_is_made_once_before_a_loop_over_layers(scanned: bool
     masked = [op.count for op in ops if {"masked"} == {one.unneeded for one in op.avoidable if one.unneeded}]
     # Of each of three layers two products forward and four back; those that are computed again are spared altogether.
     assert sum(masked) == 3 * (2 + 4)
+
+
+def accumulated(weight: Any, batches: Any, is_cast_before: bool) -> Any:
+    """Rows of each batch times fp32 weights, which are cast in the loop or in front of it."""
+    before = weight.astype("bfloat16") if is_cast_before else weight
+
+    def add(total: Any, batch: Any) -> Any:
+        return total + (batch @ before.astype("bfloat16")).sum(0), None
+
+    return jax.lax.scan(add, jnp.zeros(weight.shape[1], "bfloat16"), batches)[0]
+
+
+@pytest.mark.parametrize("is_cast_before", [False, True])
+def test_what_every_trip_of_a_loop_computes_anew(is_cast_before: bool) -> None:
+    args = of_shape(4096, 8192, dtype="float32"), of_shape(4, 512, 4096)
+    ops = ops_of(lambda weight, batches: accumulated(weight, batches, is_cast_before), *args)
+    told = [(op, one) for op in ops for one in op.avoidable if one.group == "loop"]
+    assert len(told) == (0 if is_cast_before else 1)
+    for op, one in told:  # one trip of four is enough
+        assert one.why == "computes the same in every trip of a loop"
+        assert float(one.instead.known(HBM)) * 4 * 4 == pytest.approx(float(op.cost.known(HBM)))

@@ -43,6 +43,14 @@ WINDOWS = Kind(
         "dilated: plain convolutions of dilation × dilation interleaved images (a reshape and a transpose before and after)",
     ),
 )
+IN_LOOPS = Kind(
+    "the work that every trip of a loop repeats",
+    "Do it once, before the loop",
+    levers=(
+        "a cast or a function of the weights in front of lax.scan or lax.while_loop, whose body closes over the result",
+        "for gradients by the weights: differentiate by the cast ones, and cast the sum of the gradients",
+    ),
+)
 SORTED = Kind(
     "the sort of which few elements are used",
     "Select the largest, without sorting the rest",
@@ -105,6 +113,7 @@ GROUPS = {
     ("wide-format", "weights"): WIDENED,
     ("odd-sizes", "transforms"): LENGTHS,
     ("odd-sizes", "windows"): WINDOWS,
+    ("duplicated-work", "loop"): IN_LOOPS,
     ("unused-results", "sorted"): SORTED,
     ("one-hot-product", "running"): RUNNING_SUM,
 }

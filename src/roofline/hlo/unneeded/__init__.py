@@ -31,6 +31,7 @@ from .gathered_blocks import gathered_blocks
 from .kernels import Kernels, Product
 from .labels import Wording, label, wording
 from .layout import layout_copies
+from .loop_invariants import loop_invariants
 from .low_batch import is_split, low_batches
 from .number_formats import fp64_kernels, wide_products
 from .odd_sizes import large_windows, odd_sizes
@@ -86,6 +87,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     dense_gradients,
     sorted_parts,
     duplicates,
+    loop_invariants,
     stacked_arguments,
     gathered_blocks,
     layout_copies,

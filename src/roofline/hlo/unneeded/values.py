@@ -211,6 +211,10 @@ class Values:
         start = self.made_by(self.operand(caller, 0))
         return self.operand(start, place) if start.opcode == "tuple" and place < len(start.instruction.operands) else None
 
+    def loop_of(self, computation: Computation) -> Value | None:
+        """The loop that a computation is the body of."""
+        return self._loops.get(computation.name)
+
     @cached_property
     def _loops(self) -> dict[str, Value]:
         """The loops of the program, by the names of their bodies."""
