@@ -122,6 +122,15 @@ def recurrence(into: Any, again: Any, xs: Any) -> Any:
     return jax.lax.scan(step, jnp.zeros_like(xs[0]), xs)[1]
 
 
+def accumulated(weights: Any, gain: Any, xs: Any) -> Any:
+    """Microbatches of sequences, of which something is computed before they are multiplied."""
+
+    def one(total: Any, x: Any) -> Any:
+        return total + jnp.tanh(jnp.tanh(gain * x) @ weights).mean((0, 1)), None
+
+    return jax.lax.scan(one, jnp.zeros(weights.shape[1], weights.dtype), xs)[0]
+
+
 def of_images(params: Any, key: Any, img: Any, tok: Any) -> Any:
     patches = jax.lax.conv_general_dilated(img, params["patch"], (4, 4), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
     x = params["table"][tok] + patches.mean((1, 2))[:, None]
@@ -161,6 +170,7 @@ KEY = of_shape(2, dtype="uint32")
         (decoded_with_narrow_weights, lambda batch, length: (NARROW, SCALES, *caches(batch, length))),
         (with_a_mask, lambda batch, length: (MASKED, of_shape(1, length, length), tokens(batch, length))),
         (recurrence, lambda batch, length: (of_shape(WIDTH, WIDTH), of_shape(WIDTH, WIDTH), of_shape(length, batch, WIDTH))),
+        (accumulated, lambda batch, length: (of_shape(WIDTH, WIDTH), of_shape(WIDTH), of_shape(4, batch, length, WIDTH))),
         (of_images, lambda batch, length: (IMAGED, KEY, of_shape(batch, 64, 64, 3), tokens(batch, length))),
     ],
 )

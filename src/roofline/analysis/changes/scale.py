@@ -25,6 +25,7 @@ from .state import State
 from .traced_scale import TRACED, scale_traced
 from .words import Words
 
+LISTED = 8  # dimensions that an error lists when one is not known
 LEAST, MOST = Fraction(1, 2**20), 2**20  # allowed factors
 
 
@@ -155,8 +156,10 @@ def _dimension(state: State, change: str, name: str) -> tuple[Program, Dimension
             return program, dimension
     first = Program(next(iter(state.programs.values())))
     known = [each.name for each in dimensions_of(first)]
-    known += [f"{one.name}[{axis}]" for one in inputs_of(first) for axis in range(len(one.dims))]
-    raise UsageError(f"{change} {name}: no such dimension{did_you_mean(name, known) or '; known: ' + ', '.join(known[:8])}")
+    data_first = sorted(inputs_of(first), key=lambda one: one.is_weight)
+    known += [f"{one.name}[{axis}]" for one in data_first for axis in range(len(one.dims))]
+    more = ", …" if len(known) > LISTED else ""
+    raise UsageError(f"{change} {name}: no such dimension{did_you_mean(name, known) or '; known: ' + ', '.join(known[:LISTED]) + more}")
 
 
 def _grown(state: State, program: Program, dimension: Dimension, times: Times) -> None:

@@ -25,14 +25,17 @@ _Body = tuple[Computation, tuple[tuple[Computation, Instruction], ...]]
 
 class Factor(Struct, frozen=True):
     """An argument that is an operand of a product, or a part of one: the operand's ``place`` in the program, its ``batch`` dimensions, and
-    the arguments that the other operand is made of. ``is_second`` is true if it is contracted along its first dimension, and the other is
-    not; ``is_step`` if the operand is a part of the argument and the other is made of whole arguments: a loop steps along the data.
+    the arguments that the other operand is made of.
+
+    ``is_part`` is true if the operand is a part of the argument; ``is_second`` if it is contracted along its first dimension, and the other
+    is not; ``is_step`` if the operand is a part of the argument and the other is made of whole arguments: a loop steps along the data.
     """
 
     argument: int
     place: Key
     batch: tuple[int, ...]
     others: tuple[int, ...]
+    is_part: bool
     is_second: bool
     is_step: bool
 
@@ -41,7 +44,7 @@ def own_weights(program: Program) -> set[int]:
     """Arguments that loops step along, tables that data index, kernels of convolutions, and operands of products with computed values.
 
     Caches that a loop steps along are not weights: in products they have batch dimensions, a matrix for each sequence. Nor is data that a
-    loop steps along, which is multiplied by the same weights in each step.
+    loop steps along, which is multiplied by the same weights in each step, directly or after other work on it.
     """
     module, values = program.module, Values(program.module)
     walked, factors = walked_by_loops(module), list(_factors(module, values))
@@ -53,7 +56,7 @@ def own_weights(program: Program) -> set[int]:
             caches.add(one.argument)
         elif in_batches or (one.argument not in weights | stacks and _is_weight(module, values, one)):
             weights.add(one.argument)
-    stacks |= walked - (caches - weights)
+    stacks |= walked - (caches - weights) - _stepped(module, values, walked, factors)
     data = _trained_on(module, values, factors, stacks | weights)
     trained = {one.argument for one in factors if one.others and data.issuperset(one.others)}
     return stacks | trained | weights - data
@@ -75,7 +78,29 @@ def _factors(module: HloModule, values: Values) -> Iterator[Factor]:
                 place = (numbers[computation.name], operand.index, 0)
                 for argument in sides[side]:
                     is_step = parts[side] and bool(sides[1 - side]) and not parts[1 - side]
-                    yield Factor(argument, place, batches[side], sides[1 - side], is_second, is_step)
+                    yield Factor(argument, place, batches[side], sides[1 - side], parts[side], is_second, is_step)
+
+
+def _stepped(module: HloModule, values: Values, walked: set[int], factors: Iterable[Factor]) -> set[int]:
+    """The arguments that loops take one part of in each trip, but no product, where all products take whole arguments: microbatches.
+
+    Where products take one part of an argument, the trips are layers, and the parts of others are their gains.
+    """
+    whole = {one.argument for one in factors if not one.is_part}
+    in_parts = {one.argument for one in factors if one.is_part}
+    if not whole & walked or in_parts & walked:
+        return set()
+    found, kept = set[int](), set[int]()
+    for number in values.loop_bodies:
+        body = module.computations[number]
+        for index in range(len(body.instructions)):
+            before = values.before_loop(Value(body, index))
+            argument = values.origin(before) if before is not None else None
+            if argument is None or argument.computation is not module.entry_computation or argument.index not in walked - whole:
+                continue
+            uses = [one for one in values.uses(Value(body, index)) if one.index != body.root or one.computation is not body]
+            (found if uses and all(map(_takes_one, uses)) else kept).update([argument.index] if uses else [])
+    return found - kept
 
 
 def _is_part(module: HloModule, operand: Value, arguments: Iterable[int]) -> bool:

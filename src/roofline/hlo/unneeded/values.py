@@ -95,13 +95,13 @@ class Values:
         return [Value(value.computation, index, value.inside) for index in value.instruction.operands]
 
     def uses(self, value: Value) -> Iterator[Value]:
-        """The instructions that use a value, also inside fusions."""
+        """The instructions that use a value, also inside fusions and asynchronous computations."""
         for place in self.users(value.computation, value.index):
             use = Value(value.computation, place, value.inside)
-            body = self.body(use.instruction)
-            if body is None:
+            if use.opcode not in ("fusion", "async-start") or not use.instruction.calls:
                 yield use
                 continue
+            body = self.module.computations[use.instruction.calls[0].computation]
             inside = (*value.inside, (value.computation, use.instruction))
             for number, operand in enumerate(use.instruction.operands):
                 if operand == value.index and number < len(body.parameters):
