@@ -11,7 +11,7 @@ from roofline.machines import cards, load, names
 from roofline.machines.catalogue import CHIPS
 from roofline.machines.checks import CHECKS
 from roofline.machines.lint import lint
-from roofline.machines.problem import Problem
+from roofline.machines.lint_problem import Problem
 from roofline.resource import Resource
 from roofline.units import parse
 

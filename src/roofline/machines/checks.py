@@ -10,7 +10,7 @@ from .catalogue import cards, identify
 from .chip_specs import Card
 from .citations import source_of
 from .identity import EQUAL, SAME, THOUSAND, catalogued, devices, identities, relative_difference, settled
-from .problem import Problem, problem
+from .lint_problem import Problem, problem
 
 # Allowed ratios of a number format's rate to that of another format, which may have two names.
 RATIOS: tuple[tuple[str, tuple[str, ...], tuple[float, ...]], ...] = (

@@ -18,7 +18,7 @@ from .catalogue import card as look_up
 from .catalogue import read_card
 from .checks import CHECKS
 from .chip_specs import Card
-from .problem import Problem
+from .lint_problem import Problem
 
 
 class LintReport(Struct, frozen=True, kw_only=True):

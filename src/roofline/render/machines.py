@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ..machine import Ceiling, Limit, Machine
 from ..machines import Card
-from ..machines.problem import Problem
+from ..machines.lint_problem import Problem
 from ..resource import SCALE_UP
 from ..units import plain, show
 from .tables import PLAIN, Cell, Paper, facts, table

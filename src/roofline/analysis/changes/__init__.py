@@ -10,8 +10,8 @@ from operator import is_not
 from typing import Protocol
 
 from ...errors import UsageError, did_you_mean
-from ..changes.words import Words
 from .avoided import donate
+from .change_words import Words
 from .chips import chip, set_rate
 from .dtype import dtype
 from .flash import kernel

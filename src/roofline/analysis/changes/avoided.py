@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from ...cost import NOTHING, Cost
 from ...operation import Product, Streamed
 from ..expected_times import predict_op
+from .change_words import Words
 from .state import State
-from .words import Words
 
 FUSED = 0.15  # of the time of removed work: the most by which other kernels get faster, because part of it was fused into them
 STORED = 0.25  # of the time of removed work: the most that storing and reading its results takes instead

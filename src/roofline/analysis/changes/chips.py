@@ -6,8 +6,8 @@ from ...errors import MachineError, UsageError
 from ...machines import load, parse_settings
 from ...machines.calibrations import calibration_for
 from ...machines.catalogue import is_path
+from .change_words import Words
 from .state import State
-from .words import Words
 
 
 def chip(state: State, words: Words) -> None:

@@ -22,8 +22,8 @@ from ...operation import BYTE_TRANSPOSE, Convolution, Product, Streamed, width
 from ...resource import HBM, Resource, matrix
 from ...workload import Op
 from .bf16_scatters import added_in_bf16_s
+from .change_words import Words
 from .state import State
-from .words import Words
 
 WEIGHTS = "-weights"
 HALF = 16  # bits of formats whose operands may have either layout

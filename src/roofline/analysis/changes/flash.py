@@ -15,9 +15,9 @@ from ...hlo.unneeded.recomputed import KIND as RECOMPUTED
 from ...operation import Attention, Product, width
 from ...resource import HBM, matrix
 from ...workload import Op
+from .change_words import Words
 from .state import State
 from .traced_dimensions import JOINED
-from .words import Words
 
 PRODUCTS_PER_KERNEL = {"forward": 2, "again": 2, "backward": 4}  # "again": the forward pass, recomputed
 UNSEEN = 0.1  # of the time of ops removed from a trace: the most that further removed ops take, which a trace does not show

@@ -25,8 +25,8 @@ from ...operation import Streamed, width
 from ...prediction.terms import joined
 from ...resource import HBM, TRANSCENDENTAL
 from ...workload import Op
+from .change_words import Words
 from .state import State
-from .words import Words
 
 OVERLAP = 1.75  # exponent: 1 adds traffic and instructions, ∞ takes the longer (1.6 to 2.5 in three chains that XLA fused, H200)
 # Per core and clock: special functions, other operations, and elements to which a small array (a mask, a gain) is applied row by row; and

@@ -7,8 +7,8 @@ from ...hlo.ir.module import HloModule
 from ...hlo.price.traffic import source
 from ...hlo.unneeded.layout import KIND as LAYOUT
 from .avoided import remove_avoidable
+from .change_words import Words
 from .state import State
-from .words import Words
 
 _SAME_MEMORY = ("bitcast", "get-tuple-element")
 _SMALL = 8  # an operand with less than 1/8 of the bytes of the largest is not an array of rows

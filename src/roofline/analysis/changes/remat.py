@@ -14,10 +14,10 @@ from ...hlo.unneeded.row_chains import Chain
 from ...operation import Product
 from ...workload import Op
 from .avoided import remove_avoidable
+from .change_words import Words
 from .fuse import Indexed, chains_inside, fused_s, grown
 from .residuals import with_residuals, without_residuals
 from .state import State
-from .words import Words
 
 # Bounds of recomputation, as shares of the forward time: compilers fuse it with the gradients, or differently than in the forward pass, and
 # more matmuls may bring the chip to its power limit (on H200 it took 1.0, 1.2 and 1.3 times as long as the ops that it repeats).

@@ -19,11 +19,11 @@ from ...operation import Collective, Product
 from ...resource import HBM, SCALE_UP, matrix
 from ...sources.programs import most_memory
 from ...workload import RECORDED_ALLOCATIONS, PeakMemory
+from .change_words import Words
 from .single_rows import parts_of, split_product
 from .split_depths import add_up_fewer, cost_of, with_fewer_parts
 from .state import State
 from .traced_scale import TRACED, scale_traced
-from .words import Words
 
 LISTED = 8  # dimensions that an error lists when one is not known
 LEAST, MOST = Fraction(1, 2**20), 2**20  # allowed factors

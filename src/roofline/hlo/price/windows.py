@@ -8,7 +8,7 @@ from math import gcd
 
 from ...errors import FormulaError
 from ..ir.attributes import WindowDimension
-from .lattice import points
+from .integer_pairs import points
 
 
 def pairs(window: WindowDimension, size: int, out: int) -> int:

@@ -23,7 +23,6 @@ from .dense_gradients import dense_gradients
 from .diagonals import diagonals_of_products
 from .donation import missing_donations
 from .duplicates import duplicates
-from .exchanged import exchanged, results_of
 from .experts import dense_experts
 from .fingerprints import Fingerprints
 from .gated_experts import gated_experts
@@ -39,6 +38,7 @@ from .one_hot import one_hot_products
 from .operations import operation
 from .padded import padding
 from .product_order import costly_orders
+from .program_arrays import exchanged, results_of
 from .rebuilt import rebuilt_arrays
 from .recomputed import recomputed
 from .reordered import reordered_arguments

@@ -6,9 +6,9 @@ from ...cost import NOTHING
 from ...units import percent
 from ...workload import Avoidable
 from ..ir.module import Instruction
-from .exchanged import results_of
 from .kernels import Kernels
 from .product_order import users_of
+from .program_arrays import results_of
 from .values import LAYOUT, Value
 
 KIND = "dense-gradient"

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from ...cost import NOTHING, Cost
 from ...resource import HBM
 from ...workload import Avoidable
-from .exchanged import results_of
 from .kernels import Kernels
 from .layout import KIND
 from .product_order import users_of
+from .program_arrays import results_of
 from .stacked_arguments import CLASS
 from .values import LAYOUT, Value
 

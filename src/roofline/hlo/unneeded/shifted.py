@@ -6,8 +6,8 @@ from ...cost import Cost
 from ...resource import HBM
 from ...workload import Avoidable
 from .donation import CLASS, KIND, updated_in_place
-from .exchanged import results_of
 from .kernels import Kernels
+from .program_arrays import results_of
 from .values import LAYOUT, Value
 
 GROUP = "shifted"

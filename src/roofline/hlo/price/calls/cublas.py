@@ -15,7 +15,7 @@ from ...ir.platforms import Platform
 from ...ir.shapes import Shape
 from ...read.backend_config import backend_config, parse_config
 from ..types import Price, Site
-from .lawn41 import solve_triangle
+from .linear_algebra_counts import solve_triangle
 from .padding import sizes as real_sizes
 from .products import accumulator, check_dimensions, dimensions, each, free, multiply_adds, pointwise, precision_of, sizes, unit
 from .registry import call

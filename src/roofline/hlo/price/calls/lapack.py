@@ -14,7 +14,7 @@ from ....workload import COUNTED
 from ...ir.shapes import Shape
 from ...read.backend_config import backend_config
 from ..types import Price, Site
-from . import lawn41
+from . import linear_algebra_counts as counts
 from .products import accumulator
 from .registry import call
 from .settings import Config
@@ -96,10 +96,10 @@ def _right_side(site: Site, matrices: Shape) -> int:
     return right.dims[-1] if on_the_left else right.dims[-2]
 
 
-def _applied(site: Site, matrices: Shape) -> lawn41.Count:
+def _applied(site: Site, matrices: Shape) -> counts.Count:
     """Reflections applied to a matrix of the size of the result."""
     rows, columns = _square(output(site))
-    return lawn41.apply_reflections(rows, columns, _reflections(site, matrices))
+    return counts.apply_reflections(rows, columns, _reflections(site, matrices))
 
 
 def _square(shape: Shape) -> tuple[int, int]:
@@ -108,27 +108,27 @@ def _square(shape: Shape) -> tuple[int, int]:
     return shape.dims[-2], shape.dims[-1]
 
 
-def _syrk(site: Site, matrices: Shape) -> lawn41.Count:
+def _syrk(site: Site, matrices: Shape) -> counts.Count:
     order = _square(output(site))[1]
-    return lawn41.symmetric_product(order, matrices.dims[-1] * matrices.dims[-2] // max(1, order))
+    return counts.symmetric_product(order, matrices.dims[-1] * matrices.dims[-2] // max(1, order))
 
 
-_COUNTS: dict[str, Callable[[Site, Shape], lawn41.Count]] = {
-    "potrf": lambda site, a: lawn41.cholesky(_order(a)),
-    "getrf": lambda site, a: lawn41.lu(a.dims[-2], a.dims[-1]),
-    "geqrf": lambda site, a: lawn41.qr(a.dims[-2], a.dims[-1]),
-    "geqp3": lambda site, a: lawn41.qr(a.dims[-2], a.dims[-1]),
-    **dict.fromkeys(("orgqr", "ungqr"), lambda site, a: lawn41.reflections_to_q(a.dims[-2], a.dims[-1], _reflections(site, a))),
+_COUNTS: dict[str, Callable[[Site, Shape], counts.Count]] = {
+    "potrf": lambda site, a: counts.cholesky(_order(a)),
+    "getrf": lambda site, a: counts.lu(a.dims[-2], a.dims[-1]),
+    "geqrf": lambda site, a: counts.qr(a.dims[-2], a.dims[-1]),
+    "geqp3": lambda site, a: counts.qr(a.dims[-2], a.dims[-1]),
+    **dict.fromkeys(("orgqr", "ungqr"), lambda site, a: counts.reflections_to_q(a.dims[-2], a.dims[-1], _reflections(site, a))),
     **dict.fromkeys(("ormqr", "unmqr"), lambda site, a: _applied(site, a)),
-    **dict.fromkeys(("sytrd", "hetrd"), lambda site, a: lawn41.tridiagonalise(_order(a))),
-    "gehrd": lambda site, a: lawn41.hessenberg(_order(a)),
-    "trsm": lambda site, a: lawn41.solve_triangle(_order(a), _right_side(site, a)),
+    **dict.fromkeys(("sytrd", "hetrd"), lambda site, a: counts.tridiagonalise(_order(a))),
+    "gehrd": lambda site, a: counts.hessenberg(_order(a)),
+    "trsm": lambda site, a: counts.solve_triangle(_order(a), _right_side(site, a)),
     "syrk": _syrk,
-    **dict.fromkeys(("syevd", "heevd", "syevj"), lambda site, a: lawn41.symmetric_eigen(_order(a), _eigenvectors(site))),
-    "geev": lambda site, a: lawn41.eigen(_order(a), _general_vectors(site)),
-    "gees": lambda site, a: lawn41.eigen(_order(a), _eigenvectors(site)),
+    **dict.fromkeys(("syevd", "heevd", "syevj"), lambda site, a: counts.symmetric_eigen(_order(a), _eigenvectors(site))),
+    "geev": lambda site, a: counts.eigen(_order(a), _general_vectors(site)),
+    "gees": lambda site, a: counts.eigen(_order(a), _eigenvectors(site)),
     **dict.fromkeys(
-        ("gesdd", "gesvd", "gesvdj", "gesvdp"), lambda site, a: lawn41.singular(a.dims[-2], a.dims[-1], _singular_vectors(site))
+        ("gesdd", "gesvd", "gesvdj", "gesvdp"), lambda site, a: counts.singular(a.dims[-2], a.dims[-1], _singular_vectors(site))
     ),
 }
 _ITERATIVE = {"syevd", "heevd", "syevj", "geev", "gees", "gesdd", "gesvd", "gesvdj", "gesvdp"}
@@ -142,7 +142,7 @@ def tridiagonal(site: Site) -> Price:
         raise Misfit(f"{diagonal} and {right} are not a tridiagonal system")
     columns = right.elements // diagonal.elements if diagonal.elements else 0
     number = diagonal.number
-    each = lawn41.solve_tridiagonal(diagonal.dims[-1], columns).flops(complex_numbers=number.name.startswith("complex"))
+    each = counts.solve_tridiagonal(diagonal.dims[-1], columns).flops(complex_numbers=number.name.startswith("complex"))
     return priced(
         site,
         Cost.of({vector(accumulator(number)): prod(diagonal.dims[:-1]) * each}),
