@@ -25,7 +25,7 @@ from roofline.machines.gpu_plan import Plan, plan, shapes, sizes
 from roofline.machines.gpu_worker_process import Worker
 from roofline.machines.local import local_gpu_file
 from roofline.machines.memory_levels import plateaus
-from roofline.machines.writing import keep
+from roofline.machines.writing import write_machine_file
 from roofline.prediction import predict
 from roofline.prediction.calibration import Calibration
 
@@ -61,7 +61,7 @@ CARD = gpu_card(H200, ANSWERS, SAID)
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("measured") / "h200.toml"
-    keep(CARD, path)
+    write_machine_file(CARD, path)
     return path
 
 
@@ -530,7 +530,7 @@ def test_a_real_framework_is_measured_and_an_interrupted_run_resumes(
     assert any("no products in fp4" in note for note in machine.notes)
     assert framework in dict(machine.conditions)["libraries"]
     assert told[-1][0] == told[-1][1]
-    keep(card, target)
+    write_machine_file(card, target)
     assert load(str(target)).rate("hbm") == pytest.approx(machine.rate("hbm"), rel=1e-4)
     # All is finished, so the same command takes every rate from the file beside the target, until the machine file is written.
     again = measure_gpu(target, quick=True, kind="cpu", framework=framework)

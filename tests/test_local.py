@@ -27,7 +27,7 @@ from roofline.machines.detection import of_device
 from roofline.machines.lint import lint
 from roofline.machines.local import data_folder, local_card, local_file
 from roofline.machines.measurement import Result
-from roofline.machines.writing import keep, machine_toml
+from roofline.machines.writing import machine_toml, write_machine_file
 from roofline.units import percent, show
 from roofline.workload import Device, Op, Recording, Workload
 
@@ -152,7 +152,7 @@ def test_a_computer_too_busy_to_measure_is_an_error_and_no_machine(found: list[R
 
 def test_a_written_machine_reads_back_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    keep(CARD, path)
+    write_machine_file(CARD, path)
     machine = read_card(path).machine
     assert machine.ceilings == CARD.machine.ceilings
     assert machine.conditions == tuple(CONDITIONS.items())
@@ -165,21 +165,21 @@ def test_a_written_machine_reads_back_as_it_was(tmp_path: Path) -> None:
 def test_a_machine_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot write"):
-        keep(CARD, tmp_path / "file" / "mine.toml")
+        write_machine_file(CARD, tmp_path / "file" / "mine.toml")
 
 
 def test_a_measurement_counts_on_its_own_cpu_alone(folder: Path) -> None:
     assert local_card(CPU).machine.ceiling("hbm").provenance == "derived"  # type: ignore[union-attr]
-    keep(CARD, local_file(CPU))
+    write_machine_file(CARD, local_file(CPU))
     assert local_card(CPU).machine.rate("hbm") == 20e9
     for other in (replace(CPU, cores=1), replace(CPU, threads=4), replace(CPU, model="Xeon (R) 6")):
         assert local_card(other).machine.ceiling("hbm").provenance == "derived"  # type: ignore[union-attr]
-    keep(CARD, local_file(replace(CPU, cores=1)))  # a file in the wrong place does not count either
+    write_machine_file(CARD, local_file(replace(CPU, cores=1)))  # a file in the wrong place does not count either
     assert local_card(replace(CPU, cores=1)).machine.ceiling("hbm").provenance == "derived"  # type: ignore[union-attr]
 
 
 def test_a_damaged_measurement_is_said_and_the_estimate_used(folder: Path) -> None:
-    keep(CARD, local_file(CPU))
+    write_machine_file(CARD, local_file(CPU))
     local_file(CPU).write_text("rate = ")
     machine = local_card(CPU).machine
     assert "cannot be read" in machine.notes[0]
@@ -206,7 +206,7 @@ def mine() -> "object":
 @pytest.mark.parametrize("name", ["local", "cpu", "CPU"])
 def test_local_is_this_computer_measured_or_estimated(folder: Path, name: str) -> None:
     assert load(name).ceiling("vector/fp32").provenance == "derived"  # type: ignore[union-attr]
-    keep(mine(), local_file(this_cpu()))  # type: ignore[arg-type]
+    write_machine_file(mine(), local_file(this_cpu()))  # type: ignore[arg-type]
     assert load(name).rate("vector/fp32") == 150e9
 
 
@@ -214,7 +214,7 @@ def test_a_cpu_in_a_profile_is_this_computer_and_the_report_says_so(folder: Path
     estimated = of_device(Device(id=0, name="CPU"))
     assert "does not name its CPU: using this computer's" in estimated.notes[0]
     assert "roofline measure" in estimated.notes[1]
-    keep(mine(), local_file(this_cpu()))  # type: ignore[arg-type]
+    write_machine_file(mine(), local_file(this_cpu()))  # type: ignore[arg-type]
     measured = of_device(Device(id=0, name="CPU"))
     assert "measured on 2026-11-16" in measured.notes[1]
     assert not any("roofline measure" in note for note in measured.notes)
@@ -294,12 +294,12 @@ def test_caches_are_found_in_a_sweep_of_one_thread_beside_what_the_system_says(f
     assert sizes[-1] > 2**24
     rates = {size: 300e9 if size <= 2**15 else 100e9 if size <= 2**20 else 10e9 for size in sizes}
     card = card_of(CPU, MEASURED | results(*(result(f"sweep/{size}", rate) for size, rate in rates.items())), CONDITIONS)
-    keep(card, local_file(CPU))
+    write_machine_file(card, local_file(CPU))
     written = read_card(local_file(CPU))
     assert len(written.sweep) == len(sizes)
     found = {spec.name: (str(spec.value), spec.note) for spec in written.specs}
-    assert found["cache level 1 found"] == ("39 kB at 300 GB/s", "the system says 32.8 kB")  # between 32 KiB and the next size
-    assert found["cache level 2 found"] == ("1.25 MB at 100 GB/s", "the system says 1.05 MB")
+    assert found["cache level 1 found"] == ("39 kB at 300 GB/s", "the system reports 32.8 kB")  # between 32 KiB and the next size
+    assert found["cache level 2 found"] == ("1.25 MB at 100 GB/s", "the system reports 1.05 MB")
     assert "cache level 3 found" not in found
     assert not any(ceiling.resource.name.startswith("sweep") for ceiling in written.machine.ceilings)
 

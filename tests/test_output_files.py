@@ -18,7 +18,7 @@ from roofline.files.abandoned_files import mark_in_use
 from roofline.files.output_files import write_file
 from roofline.files.staging import staging_folder
 from roofline.machines.catalogue import card
-from roofline.machines.writing import keep
+from roofline.machines.writing import write_machine_file
 from roofline.sources.baseline_json import write_baseline
 
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # JAX, where another test imported it, warns of any fork
@@ -117,7 +117,7 @@ def write_with(option: str) -> Callable[[Path], object]:
 WRITERS: dict[str, Callable[[Path], object]] = {
     **{f"report.{suffix}": write_with("--output") for suffix in ("html", "svg", "png", "pdf", "md")},
     **{f"report.{suffix}": write_with(f"--{suffix}") for suffix in ("json", "csv", "parquet")},
-    "machine.toml": lambda target: keep(card("h100"), target),
+    "machine.toml": lambda target: write_machine_file(card("h100"), target),
     "baseline.json": lambda target: write_baseline(target, baseline_of(rl.analyze("ops.csv", "h100"))),
 }
 

@@ -421,7 +421,7 @@ def test_products_of_a_layer_are_computed_again_though_they_have_one_name() -> N
     recording = Recording(format="torch", workload=Workload(ops), steps=(Step(key=0, time_s=1e-3), Step(key=1, time_s=1e-3)))
     state = State(recording, {}, machine, calibration_for(machine).for_kernels())
     change(state, ["remat", "on"])
-    assert [one.beside.label for one in state.added] == ["a", "b"]  # four layers in a row each; the head runs once a step
+    assert [one.runs_with.label for one in state.added] == ["a", "b"]  # four layers in a row each; the head runs once a step
 
 
 def test_the_command_shows_the_step_and_writes_the_same_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -881,7 +881,7 @@ def test_without_scopes_of_layers_the_whole_forward_pass_is_computed_again() -> 
     machine = load("h200")
     state = State(Recording(format="xspace", workload=Workload(ops)), {}, machine, calibration_for(machine).for_kernels())
     change(state, ["remat", "on"])
-    assert [one.beside.name for one in state.added] == ["forward1", "forward2"]
+    assert [one.runs_with.name for one in state.added] == ["forward1", "forward2"]
     assert any("no layers" in note for note in state.notes)
 
 

@@ -265,7 +265,7 @@ def test_where_no_layer_is_named_what_occurs_once_is_not_recomputed() -> None:
     ops = (streamed("a", "layer"), streamed("b", "layer"), streamed("c", "loss"), streamed("d", "layer", "backward"))
     state = state_of(ops, {})
     change(state, ["remat", "on"])
-    assert [one.beside.name for one in state.added] == ["a", "b"]
+    assert [one.runs_with.name for one in state.added] == ["a", "b"]
 
 
 ONE_LAYER = """
@@ -293,7 +293,7 @@ def test_a_program_of_one_layer_recomputes_all_before_the_result_that_its_head_t
         ops[place] = replace(ops[place], operation=Product(m=64, k=64, n=width), label=f"dot {width}")
     state = state_of((*ops, replace(made, name="back", phase="backward")), {"step": ONE_LAYER})
     change(state, ["remat", "on"])
-    assert [one.beside.name for one in state.added] == ["up", "act"]
+    assert [one.runs_with.name for one in state.added] == ["up", "act"]
 
 
 def test_a_chain_that_stores_nothing_for_gradients_is_one_kernel_the_first_time() -> None:
@@ -302,7 +302,7 @@ def test_a_chain_that_stores_nothing_for_gradients_is_one_kernel_the_first_time(
     state = state_of(ops, {"apart": APART.replace("AXIS", "1")})
     change(state, ["remat", "on"])
     (added,) = state.added
-    assert added.beside.name == "third"
+    assert added.runs_with.name == "third"
     assert added.time_s == pytest.approx(1.4 * 2e-5)  # the bytes of one of them instead of three
 
 

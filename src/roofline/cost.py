@@ -65,8 +65,8 @@ class Cost(Struct, frozen=True):
     def known(self, resource: Resource | str) -> Amount:
         """The known part of the amount of one resource."""
         wanted = resource if isinstance(resource, Resource) else named(resource)
-        for held, amount in self.amounts:
-            if held.name == wanted.name:
+        for used, amount in self.amounts:
+            if used.name == wanted.name:
                 return amount
         return 0
 
@@ -134,9 +134,9 @@ def moves(resource: Resource, unit: str) -> bool:
     return (resource.unit == unit or resource.unit.startswith(f"{unit}.")) and resource.measure == "B"
 
 
-def _name(held: tuple[Resource, Amount]) -> str:
+def _name(entry: tuple[Resource, Amount]) -> str:
     """Sort key of amounts: the resource's name."""
-    return held[0].name
+    return entry[0].name
 
 
 def sum_or_unknown(amounts: Iterable[N | None]) -> N | None:

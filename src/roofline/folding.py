@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .columns.lazy_rows import ABSENT, LazyRows, at, by_key, column, entries, take, unsorted
+from .columns.lazy_rows import ABSENT, LazyRows, by_key, column, entries, take, unsorted, values_at
 from .columns.op_columns import MANY
 from .cost import sum_or_unknown
 from .report import Amounts, CounterInfo, FoldInfo, OpInfo, Report
@@ -86,7 +86,7 @@ def _longest_first(ops: Sequence[OpInfo], groups: Iterable[list[int]], alone: It
     if len(leaders) > MANY:
         from .columns.many_rows import longest_first  # numpy, which only very many ops need
 
-        return list(at(leaders, longest_first(at(longest, leaders), at(ranks, leaders)))), members
+        return list(values_at(leaders, longest_first(values_at(longest, leaders), values_at(ranks, leaders)))), members
     leaders.sort(key=ranks.__getitem__)
     return sorted(leaders, key=longest.__getitem__, reverse=True), members
 

@@ -246,7 +246,7 @@ def every_fusion(
     """Every grouping of a short chain, legal or not, for a table."""
     if len(chain) > ENUMERABLE:
         raise UsageError(
-            f"{len(chain)} stages have 2^{len(chain) - 1} groupings; list at most {ENUMERABLE} stages, or ask for the best one only"
+            f"{len(chain)} stages have 2^{len(chain) - 1} groupings; list at most {ENUMERABLE} stages, or request only the best grouping"
         )
     return tuple(fuse(chain, groups, machine, on_chip_bytes=on_chip_bytes, corrections=corrections) for groups in groupings(chain))
 
@@ -291,10 +291,10 @@ def _row_capacity(chain: Chain, machine: Machine, given: float | None) -> tuple[
     if all(stage.row_bytes is None for stage in chain.stages):
         return None, ()
     for level in ON_CHIP:
-        if held := machine.capacity(level):
+        if size := machine.capacity(level):
             whole = level in PER_CORE and machine.cores == 1
-            note = f"{level} of {machine.name} is {show(held, 'B')} in total, but a row must fit in one core: set on_chip_bytes"
-            return held / machine.cores, (note,) if whole else ()
+            note = f"{level} of {machine.name} is {show(size, 'B')} in total, but a row must fit in one core: set on_chip_bytes"
+            return size / machine.cores, (note,) if whole else ()
     return None, (f"on-chip memory of {machine.name} is unknown: assuming every reduced row fits (set it with on_chip_bytes)",)
 
 

@@ -29,8 +29,9 @@ LAUNCH_LATENCY_S = parse("2 µs", "s")
 LATENCY = "latency"  # the bound of work that takes less time than its own launch
 LATENCY_TIMES = 5
 
-# Where work goes when the unit it asks for has no rate. Products in formats of 16 bits and more run on the vector unit if the matrix
-# unit lacks the format (`LACKING`); narrower ones have no such path. A product in fp32 runs as tf32 only where the program says tf32.
+# Resources that execute work whose own resource has no rate, in order of preference. Products in formats of 16 bits and more run on the
+# vector unit if the matrix unit lacks the format (`LACKING`); narrower ones have no such path. A product in fp32 runs as tf32 only where
+# the program says tf32.
 FALLBACKS: dict[str, tuple[str, ...]] = {
     "matrix/tf32": ("matrix/fp32", "vector/fp32"),
     "matrix/fp32": ("vector/fp32",),
@@ -120,7 +121,7 @@ class Capacity(Struct, frozen=True, kw_only=True):
 
 
 class Limit(Struct, frozen=True, kw_only=True):
-    """A named lower roof below the roof: the fraction of a resource's rate that a kind of code can reach."""
+    """A named lower ceiling: the fraction of a resource's rate that a kind of code can reach."""
 
     name: str
     resource: Resource
@@ -242,7 +243,7 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
 
     def capacity(self, level: Resource | str = HBM) -> float | None:
         """Bytes one memory holds, if known."""
-        return next((held.bytes for held in self.capacities if held.level.name == str(level)), None)
+        return next((capacity.bytes for capacity in self.capacities if capacity.level.name == str(level)), None)
 
     @property
     def compute(self) -> tuple[Ceiling, ...]:
@@ -315,7 +316,7 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
             name=f"{self.name}/device",
             scope="device",
             ceilings=tuple(_share(ceiling, share) for ceiling in self.ceilings),
-            capacities=tuple(_capacity_share(held, share) for held in self.capacities),
+            capacities=tuple(_capacity_share(capacity, share) for capacity in self.capacities),
             power_w=self.power_w / share if self.power_w else None,
             notes=(*self.notes, note) if note else self.notes,
         )
@@ -371,6 +372,6 @@ def _share(ceiling: Ceiling, share: int) -> Ceiling:
     return replace(ceiling, rate=ceiling.rate / share, sparse=sparse, others=others, spread=None)
 
 
-def _capacity_share(held: Capacity, share: int) -> Capacity:
-    others = tuple(replace(other, value=other.value / share) for other in held.others)
-    return replace(held, bytes=held.bytes / share, others=others)
+def _capacity_share(capacity: Capacity, share: int) -> Capacity:
+    others = tuple(replace(other, value=other.value / share) for other in capacity.others)
+    return replace(capacity, bytes=capacity.bytes / share, others=others)

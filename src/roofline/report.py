@@ -21,7 +21,7 @@ Amounts = dict[str, Number | None]
 
 
 class _DataclassFields:
-    """The fields of a struct in the form of `dataclasses`, by which pandas and polars tell rows from other objects."""
+    """The fields of a struct in the form of `dataclasses`, by which pandas and polars recognize rows."""
 
     def __get__(self, instance: object, owner: type[Struct]) -> Mapping[str, object]:
         return _dataclass_fields(owner)
@@ -291,7 +291,7 @@ class OpInfo(Row, frozen=True, kw_only=True):
 
     @property
     def amounts(self) -> Amounts:
-        """What it needs of every resource: work, bytes and hops."""
+        """The amounts of all resources: work, bytes and hops."""
         return {**self.work, **self.bytes, **self.hops}
 
     @property
@@ -306,7 +306,7 @@ class StepInfo(Row, frozen=True, kw_only=True):
     """A step of the run: its key in ``by_step`` and ``points``, and its name and number, which are labels and may repeat.
 
     ``time_s`` is from its first device work to that of the next step, idle included: the mean over devices, of which ``slowest_s`` is the
-    longest and ``device_seconds`` the sum. The last step, which none followed, lasts to the end of its own work. ``span_s`` is from its
+    longest and ``device_seconds`` the sum. The last step lasts to the end of its own work. ``span_s`` is from its
     first device work to its last, ``busy_s`` the time in which its own work ran (work of other steps that overlaps it is not counted), both
     as means over devices. ``compiled`` is whether the host compiled in it; averages leave out steps that are not ``steady``: those that
     compiled before the first that did not. ``lead_s`` is the time from the launch of its first device work to that work's start, as the
@@ -458,7 +458,7 @@ class FoldInfo(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """A program compared with a machine's limits; with ``changes``, as it is predicted to run after them."""
+    """A program compared with a machine's limits; with ``changes``, its prediction after them."""
 
     schema: str = SCHEMA
     input: InputInfo

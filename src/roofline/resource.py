@@ -1,4 +1,4 @@
-"""Resources: what work asks for and hardware supplies, in one vocabulary.
+"""Resources: the common vocabulary for what work needs and what hardware supplies.
 
 A resource is a kind of service by one piece of hardware, spelled ``unit`` or ``unit/kind``: ``matrix/bf16``,
 ``vector/transcendental``, ``hbm``, ``vmem.read``, ``nvlink``, ``ici/hop``. The part before the slash is the unit of

@@ -1,4 +1,4 @@
-"""Quantities with units, read and written: the only place where prefixes live.
+"""Parsing and formatting of quantities with units: the only module that handles prefixes.
 
 Inside, everything is in base units: seconds, bytes, FLOP, FLOP/s, B/s, Hz, W. G is 10⁹ and Gi is 2³⁰, always. People write
 the unit with the value (``"3.35 TB/s"``); a bare number is in base units.

@@ -297,7 +297,7 @@ def _findings(
     devices: tuple[DeviceInfo, ...],
     placed: PlacedOps,
 ) -> tuple[Finding, ...]:
-    """The findings about single ops, about ops whose data came from a cache, and about stragglers among the devices."""
+    """The findings, with those about cache hits and about a straggler among the devices added."""
     if placed.moved:
         found = in_order([*found, cache_hits_finding(placed.moved)])
     if len(devices) < 2:
@@ -374,8 +374,8 @@ def describe(machine: Machine) -> MachineInfo:
             for ceiling in machine.ceilings
         ),
         capacities=tuple(
-            CapacityInfo(level=held.level.name, bytes=held.bytes, provenance=held.provenance, citation=held.citation)
-            for held in machine.capacities
+            CapacityInfo(level=capacity.level.name, bytes=capacity.bytes, provenance=capacity.provenance, citation=capacity.citation)
+            for capacity in machine.capacities
         ),
         limits=tuple(LimitInfo(name=limit.name, resource=limit.resource.name, fraction=limit.fraction) for limit in machine.limits),
         notes=machine.notes,

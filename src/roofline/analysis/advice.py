@@ -1,6 +1,6 @@
 """Advice: what limits an op and what to do next, as small pure rules.
 
-What the rules of `advice_rules` find is merged and put in order. Suspect ops come first (faster than the roofline allows: a count or a
+The drafts of `advice_rules` are merged and sorted. Suspect ops come first (faster than the roofline allows: a count or a
 ceiling is wrong), then by the seconds a change could save. Every kind of finding has its levers in `advice_kinds`. Ops that share a kind
 share a finding: a draft's own sentence is used only where it is the only one of its kind.
 

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from msgspec import Struct
 
-from ..columns.lazy_rows import at, column
+from ..columns.lazy_rows import column, values_at
 from ..cost import NOTHING
 from ..machine import LATENCY, Machine
 from ..placement import Corrections, MinimumTimes
@@ -74,7 +74,9 @@ def avoidable_cases(
     """
     others = {one.id: reason for one, reason in unfused_chains(op_times, ids, len(recording.steps))}
     if not any(reason.kind == "callback" for reason in recording.idle):
-        others |= {id: CALLED_BACK for id, category in zip(ids, at(op_times.category, ids), strict=True) if category == "host callback"}
+        others |= {
+            id: CALLED_BACK for id, category in zip(ids, values_at(op_times.category, ids), strict=True) if category == "host callback"
+        }
     avoidable = column(op_times.ops, "avoidable")
     minimum_s = MinimumTimes(machine, corrections)
     options: list[tuple[OpTime, Savings]] = []
@@ -154,7 +156,7 @@ def _saved_s(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:
 def avoidable_draft(case: Case, op_times: OpTimes, clock: Clock, kinds: Kinds) -> FindingDraft:
     """A finding about work that could be avoided."""
     kind = {**TORCH_GROUPS, **GROUPS}.get((case.kind, case.group), kinds[case.kind])
-    case.ops.sort(key=lambda held: -held[1])
+    case.ops.sort(key=lambda entry: -entry[1])
     ids = [one.id for one, _, _ in case.ops]
     reason = next((reason for _, _, reason in case.ops if reason and reason.factor), case.ops[0][2])
     why = (reason.why if reason else "") if not kind.phrase or case.kind == CALLBACK else kind.phrase
@@ -163,6 +165,8 @@ def avoidable_draft(case: Case, op_times: OpTimes, clock: Clock, kinds: Kinds) -
     spent = clock.of(clock.spent(op_times, ids))
     place = at_place(op_times, ids)
     program = f"{place}the program" if place else "The program"
-    seen = f"{program} {why}{factor}: {spent} in {count_and_longest(op_times, ids)}."
+    observation = f"{program} {why}{factor}: {spent} in {count_and_longest(op_times, ids)}."
     saved = StepSaving(saving.whole_s, saving.steps_s / clock.parts if clock.per else saving.whole_s)
-    return FindingDraft(kind=case.kind, title=kind.title, seen=(seen,), change=kind.change, levers=kind.levers, ops=tuple(ids), saved=saved)
+    return FindingDraft(
+        kind=case.kind, title=kind.title, observations=(observation,), change=kind.change, levers=kind.levers, ops=tuple(ids), saved=saved
+    )

@@ -51,8 +51,8 @@ def _against_shapes(report: Report) -> Iterator[Problem]:
         # Short ops count too if they have much of the work, because utilization depends on it.
         if sum(op.weight_s for op, _ in ops) > SHARE * whole or sum(_by_shape(op) for op, _ in ops) > SHARE * work:
             ratio = median(each for _, each in ops)
-            said = f"{plain(ratio, 3)} times {words}{_cause(wrong, ratio)}" if ratio else words
-            yield _problem(wrong, f"{wrong} of {_named([op for op, _ in ops])}: {said}", [op for op, _ in ops])
+            detail = f"{plain(ratio, 3)} times {words}{_cause(wrong, ratio)}" if ratio else words
+            yield _problem(wrong, f"{wrong} of {_named([op for op, _ in ops])}: {detail}", [op for op, _ in ops])
 
 
 def _by_shape(op: OpInfo) -> float:

@@ -42,7 +42,7 @@ def causes(slow: Sequence[OpTime], op_times: Iterable[OpTime], kernels: Iterable
         if use.op_index in wanted:
             names.setdefault(use.op_index, []).append(use.kernel_name)
     found = [_clock(op_times), _counted(slow), _kernel(slow[0], names, capability)]
-    return [seen for seen in found if seen is not None]
+    return [cause for cause in found if cause is not None]
 
 
 def _clock(op_times: Iterable[OpTime]) -> VisibleCause | None:
@@ -57,8 +57,8 @@ def _clock(op_times: Iterable[OpTime]) -> VisibleCause | None:
     slow = sum(seconds for ratio, seconds in ratios if ratio >= THROTTLED)
     if slow < NEARLY_ALL * whole:
         return None
-    said = f"So do nearly all of the {len(ratios)} compute-bound ops: the clock or the power of the device is probably limited."
-    return VisibleCause(said, CLOCK)
+    sentence = f"So do nearly all of the {len(ratios)} compute-bound ops: the clock or the power of the device is probably limited."
+    return VisibleCause(sentence, CLOCK)
 
 
 def _counted(slow: Sequence[OpTime]) -> VisibleCause | None:
@@ -82,10 +82,10 @@ def _kernel(worst: OpTime, names: Mapping[int, Sequence[str]], capability: str) 
         if product.compute not in ("fp32", "fp64") and re.search(_WITHOUT_MATRIX_UNIT, name):
             return VisibleCause(f"Its kernel, {short}, does not use the matrix unit.", KERNEL)
         if (made_for := generation_of(name)) and capability and made_for < int(capability.partition(".")[0]):
-            said = f"Its kernel, {short}, is built for older chips, of compute capability {made_for}; this one has {capability}."
-            return VisibleCause(said, TURN if product.compute.startswith(EIGHT_BITS) else KERNEL)
-        if said := _tiles(product, name):
-            return VisibleCause(said, KERNEL)
+            sentence = f"Its kernel, {short}, is built for older chips, of compute capability {made_for}; this one has {capability}."
+            return VisibleCause(sentence, TURN if product.compute.startswith(EIGHT_BITS) else KERNEL)
+        if sentence := _tiles(product, name):
+            return VisibleCause(sentence, KERNEL)
     return None
 
 

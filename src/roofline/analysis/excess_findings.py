@@ -21,24 +21,24 @@ def excess_findings(
     for one, seconds in slow:
         families.setdefault(one.prediction.family if one.prediction else "", []).append((one, seconds))
     found = []
-    for held in families.values():
-        saving = Saving.of([one.id for one, _ in held], [seconds for _, seconds in held], clock)
+    for members in families.values():
+        saving = Saving.of([one.id for one, _ in members], [seconds for _, seconds in members], clock)
         if saving.steps_s < clock.notable_s:
             continue
-        held.sort(key=lambda each: -each[1])
-        ops = [one for one, _ in held]
+        members.sort(key=lambda each: -each[1])
+        ops = [one for one, _ in members]
         ids = [one.id for one in ops]
         kind = kinds["excess"]
         worst = f"{op_name(ops[0].op)}{f' and {len(ops) - 1} more' if len(ops) > 1 else ''}"
-        times = f"{approximate(ops[0].spent_s / (ops[0].spent_s - held[0][1]), 2)} times"
+        times = f"{approximate(ops[0].spent_s / (ops[0].spent_s - members[0][1]), 2)} times"
         excess = f"{at_place(op_times, ids)}{worst} {'take' if len(ops) > 1 else 'takes'} {times}"
         spent = clock.of(clock.spent(op_times, ids))
-        seen = why(ops)
-        reasons = "".join(f"{one.sentence} " for one in seen)
+        causes = why(ops)
+        reasons = "".join(f"{one.sentence} " for one in causes)
         message = f"{excess} the usual time of such ops on this chip: {spent}. {reasons}{kind.change}: {clock.after(saving.steps_s)}."
         if kind.compiled and ops[0].op.category.endswith(COMPILED):
             kind = replace(kind, levers=kind.compiled)
-        if seen:
-            kind = replace(kind, levers=tuple(one.lever for one in seen))
+        if causes:
+            kind = replace(kind, levers=tuple(one.lever for one in causes))
         found.append(with_saving("excess", kind, message, ids, saving, clock))
     return found

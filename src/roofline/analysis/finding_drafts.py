@@ -25,7 +25,7 @@ class FindingDraft(Struct, frozen=True, kw_only=True):
 
     kind: str
     title: str
-    seen: tuple[str, ...]
+    observations: tuple[str, ...]
     change: str = ""
     levers: tuple[str, ...] = ()
     ops: tuple[int, ...] = ()
@@ -33,17 +33,17 @@ class FindingDraft(Struct, frozen=True, kw_only=True):
 
     def saving(self, saved: StepSaving, *sentences: str) -> "FindingDraft":
         """The same draft with another saving and further observations."""
-        return replace(self, saved=saved, seen=(*self.seen, *sentences))
+        return replace(self, saved=saved, observations=(*self.observations, *sentences))
 
     def finding(self, clock: Clock) -> Finding:
         """The finding, written."""
         if self.saved is None:
-            return Finding(kind=self.kind, title=self.title, message=" ".join(self.seen), ops=self.ops, levers=self.levers)
+            return Finding(kind=self.kind, title=self.title, message=" ".join(self.observations), ops=self.ops, levers=self.levers)
         then = clock.after(self.saved.each_s * clock.parts if clock.per else self.saved.whole_s)
         return Finding(
             kind=self.kind,
             title=self.title,
-            message=" ".join([*self.seen, f"{self.change}: {then}."]),
+            message=" ".join([*self.observations, f"{self.change}: {then}."]),
             ops=self.ops,
             saving_s=self.saved.whole_s,
             saving_per_step_s=self.saved.each_s if clock.per else None,

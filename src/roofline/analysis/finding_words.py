@@ -7,7 +7,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from ..columns.lazy_rows import at
+from ..columns.lazy_rows import values_at
 from ..report import Finding
 from ..workload import Op, source_line
 from .finding_kinds import LEVERS_BY_CATEGORY, Kind
@@ -63,19 +63,19 @@ def places(op_times: OpTimes, ids: Sequence[int]) -> str:
             return ""
     shown = ", ".join(_first_few(map(scope.__getitem__, placed), lambda word: re.sub(r"\d+", "*", word), LISTED))
     lines = _first_few(map(location.__getitem__, placed), source_line, LISTED + 1) if any(location) else []
-    at = ", ".join(lines[:LISTED]) + (" …" if len(lines) > LISTED else "")
-    if shown and at:
-        return f"{shown} ({at})"
-    return shown or at or ", ".join(_first_few(map(module.__getitem__, ids), _program, LISTED))
+    lines_text = ", ".join(lines[:LISTED]) + (" …" if len(lines) > LISTED else "")
+    if shown and lines_text:
+        return f"{shown} ({lines_text})"
+    return shown or lines_text or ", ".join(_first_few(map(module.__getitem__, ids), _program, LISTED))
 
 
-def _first_few(words: Iterable[str], said: Callable[[str], str], most: int) -> list[str]:
-    """The first few distinct words, formatted by ``said``; of very many, only the first few thousand are considered."""
+def _first_few(words: Iterable[str], format_word: Callable[[str], str], most: int) -> list[str]:
+    """The first few distinct words, formatted by ``format_word``; of very many, only the first few thousand are considered."""
     seen, found = {""}, dict[str, None]()
     for word in islice(words, LOCATED):
         if word not in seen:
             seen.add(word)
-            found[said(word)] = None
+            found[format_word(word)] = None
             if len(found) == most:
                 break
     return list(found)
@@ -110,7 +110,7 @@ def fitting(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int], won: S
 
 def categories_of(op_times: OpTimes, ids: Sequence[int]) -> list[str]:
     """The category of each op that decides on its levers: what it does, or that a compiler generated its kernel."""
-    each = list(zip(at(op_times.category, ids), at(op_times.words("label"), ids), strict=True))
+    each = list(zip(values_at(op_times.category, ids), values_at(op_times.words("label"), ids), strict=True))
     known = {one: _category(*one) for one in {*each}}
     return list(map(known.__getitem__, each))
 
@@ -135,7 +135,7 @@ def title_of(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int]) -> st
 
 
 def _matrix_work(op_times: OpTimes, id: int) -> str:
-    """What an op on a matrix unit is called; a TPU's profiler has matmuls in the category of convolutions too."""
+    """The name for an op on a matrix unit; a TPU's profiler has matmuls in the category of convolutions too."""
     category = op_times.category[id]
     if category == "convolution" and "conv" in op_times.words("label")[id].rpartition("  ")[2].partition(" ")[0]:
         return CONVOLUTIONS

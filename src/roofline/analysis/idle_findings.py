@@ -47,20 +47,22 @@ def idle_findings(
         longest = max(mine, key=lambda one: one.each_s).reason
         name = f"idle-{kind_name}" if f"idle-{kind_name}" in kinds else "idle"
         kind = BY_CAUSE.get(longest.cause, kinds[name])
-        said = kind.phrase.format(activity=longest.activity or "code that the profile does not show")
+        phrase = kind.phrase.format(activity=longest.activity or "code that the profile does not show")
         at = f" ({_lines(mine)})" if longest.location else ""
         at += f", called at {', '.join(map(source_line, callbacks[:LISTED]))}" if name == CALLBACK and callbacks else ""
         of_launch = min(RECORDED_LAUNCH_S / each, MOST_RECORDED) if one_program and name == DISPATCH else 0.0
         profiler_s = sum(one.each_s * max(one.recording, of_launch) for one in mine)
         note = LAUNCH_RECORDED.format(seconds=show(rounded(profiler_s, 2), "s")) if of_launch else _recording(mine, profiler_s, clock)
-        seen = tuple(filter(None, (f"The device is idle {clock.of(each * clock.parts)}: {said}{at}.", note)))
+        observations = tuple(filter(None, (f"The device is idle {clock.of(each * clock.parts)}: {phrase}{at}.", note)))
         won, whole = each - profiler_s, sum(one.whole_s * (1 - max(one.recording, of_launch)) for one in mine)
         if won < NOTABLE * clock.each_s:
-            seen = (*seen, "Without the profiler almost none of it would remain.")
-            found.append(FindingDraft(kind=name, title=kind.title, seen=seen))
+            observations = (*observations, "Without the profiler almost none of it would remain.")
+            found.append(FindingDraft(kind=name, title=kind.title, observations=observations))
             continue
         saved = StepSaving(whole, won if clock.per else whole)
-        found.append(FindingDraft(kind=name, title=kind.title, seen=seen, change=kind.change, levers=kind.levers, saved=saved))
+        found.append(
+            FindingDraft(kind=name, title=kind.title, observations=observations, change=kind.change, levers=kind.levers, saved=saved)
+        )
     return found
 
 

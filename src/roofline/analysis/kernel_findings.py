@@ -9,7 +9,7 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..columns.lazy_rows import at
+from ..columns.lazy_rows import values_at
 from ..columns.op_columns import MANY
 from ..machine import LATENCY
 from ..operation import Streamed
@@ -30,7 +30,7 @@ from .program_clock import INHERENT, Clock, Saving
 from .reachable import GOOD, OF_CATEGORIES, OF_STREAMED, OTHERWISE, SEVERAL_KERNELS, SORT_LAUNCHES, reachable
 
 LINEAR_ALGEBRA = "linear algebra"  # factorisations and solves: their FLOP are those of matmuls, but their kernels are not
-CLOSE = 1.7  # times the expected time: a prediction with a lower upper bound is precise enough to limit savings
+CLOSE = 1.7  # times the expected time: a calibrated prediction with a lower upper bound is precise, and the finding excess uses it
 SCATTERED = 0.25  # of the roof: scatters reach less
 # Predicates for one op, and for several.
 WORDS = {
@@ -77,7 +77,7 @@ def kernel_findings(
     kind_of = {one: _kind(*one) for one in {*zip(*alike, strict=True)}}
     kind_of_each = list(map(kind_of.__getitem__, zip(*alike, strict=True)))
     usual = [id for id in ids if id not in slow] if slow else ids
-    kind_of_usual = at(kind_of_each, usual)
+    kind_of_usual = values_at(kind_of_each, usual)
     groups = {kind: list(compress(usual, map(kind.__eq__, kind_of_usual))) for kind in dict.fromkeys(kind_of_usual) if kind}
     why = partial(causes, op_times=predicted, kernels=kernels, capability=capability)
     found = excess_findings(op_times, [(one, slow[one.id]) for one in predicted if one.id in slow], clock, kinds, why)
@@ -120,24 +120,24 @@ def _separate_findings(kind: str, op_times: OpTimes, ids: list[int], clock: Cloc
 
 def _savings(kind: str, op_times: OpTimes, ids: Sequence[int], launch_s: float, clock: Clock) -> list[float]:
     """The seconds of each op that can be saved. Small kernels can be fused with neighbours; others keep their launches."""
-    spent, floor = at(op_times.spent_s, ids), at(op_times.floor_s, ids)
+    spent, floor = values_at(op_times.spent_s, ids), values_at(op_times.floor_s, ids)
     if kind == "host-copies":
         share = _avoidable_share(op_times, ids, clock)
         return [took * share for took in spent]
     if kind == "latency":
         return _excess(spent, _launched_anyway(op_times, ids, launch_s))
-    alike = at(op_times.category, ids), at(op_times.unit, ids)
+    alike = values_at(op_times.category, ids), values_at(op_times.unit, ids)
     shares = {one: reachable(*one) for one in {*zip(*alike, strict=True)}}
     won = _excess(spent, map(truediv, floor, map(shares.__getitem__, zip(*alike, strict=True))))
     return _within_reach(op_times, ids, won, launch_s)
 
 
 def _launched_anyway(op_times: OpTimes, ids: Sequence[int], launch_s: float) -> list[float]:
-    """The launch time that small ops cannot avoid: a product is a kernel of its own, and some categories run several kernels."""
-    floor, launches, categories = at(op_times.floor_s, ids), at(op_times.launches, ids), at(op_times.category, ids)
+    """The least time of small ops: products keep their launches, ops of some categories all of their kernels, others can be fused."""
+    floor, launches, categories = values_at(op_times.floor_s, ids), values_at(op_times.launches, ids), values_at(op_times.category, ids)
     least = [
         max(floor_s, count * launch_s) if multiplies else floor_s
-        for floor_s, count, multiplies in zip(floor, launches, at(op_times.multiplies, ids), strict=True)
+        for floor_s, count, multiplies in zip(floor, launches, values_at(op_times.multiplies, ids), strict=True)
     ]
     if not SEVERAL_KERNELS.isdisjoint(categories):
         for place in [place for place, category in enumerate(categories) if category in SEVERAL_KERNELS]:
@@ -149,12 +149,12 @@ def _launched_anyway(op_times: OpTimes, ids: Sequence[int], launch_s: float) -> 
 def _within_reach(op_times: OpTimes, ids: Sequence[int], won: Sequence[float], launch_s: float) -> list[float]:
     """The part of the seconds above good kernels that can be saved: launches remain, and some ops are as fast as such ops get."""
     spent_s, floor_s, launches, operations = op_times.spent_s, op_times.floor_s, op_times.launches, op_times.operations
-    each = zip(won, at(floor_s, ids), at(spent_s, ids), strict=True)
+    each = zip(won, values_at(floor_s, ids), values_at(spent_s, ids), strict=True)
     slow = [place for place, (left, floor, spent) in enumerate(each) if left and floor < GOOD * spent]
     if op_times.predicted:
         slow = [place for place in slow if not _is_usual(op_times.predicted.get(ids[place]))]
     found = [0.0] * len(ids)
-    for place, category in zip(slow, categories_of(op_times, at(ids, slow)), strict=True):
+    for place, category in zip(slow, categories_of(op_times, values_at(ids, slow)), strict=True):
         id, left = ids[place], won[place]
         operation = operations[id]
         if isinstance(operation, Streamed) and operation.kind in OF_STREAMED:
@@ -168,7 +168,7 @@ def _within_reach(op_times: OpTimes, ids: Sequence[int], won: Sequence[float], l
 
 
 def _is_usual(expected: Prediction | None) -> bool:
-    """Whether a prediction has narrow bounds, so that its lower bound is what such ops reach."""
+    """Whether a calibrated prediction has narrow bounds: the op's excess is then reported by the finding excess instead."""
     return expected is not None and is_calibrated(expected) and expected.high_s < CLOSE * expected.time_s
 
 
@@ -200,7 +200,7 @@ def _merged(
     if not clock.measured:
         if spent < clock.notable_s:
             return None
-        longest = _most_first(ids, at(op_times.spent_s, ids))
+        longest = _most_first(ids, values_at(op_times.spent_s, ids))
         place = at_place(op_times, longest[:LISTED])
         message = f"{place}{subject(op_times, longest)} {_predicate(longest, kind_name)}: minimum time {clock.of(spent)}."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(longest), levers=kind.levers)
@@ -231,7 +231,7 @@ def _merged(
 
 def _spent_and_floor(op_times: OpTimes, ids: Sequence[int], clock: Clock) -> tuple[float, float]:
     """The seconds of some ops, and their minimum time."""
-    spent, floor = at(op_times.spent_s, ids), at(op_times.floor_s, ids)
+    spent, floor = values_at(op_times.spent_s, ids), values_at(op_times.floor_s, ids)
     if clock.shares:
         shares = [clock.share(id) for id in ids]
         spent, floor = ([seconds * share for seconds, share in zip(each, shares, strict=True)] for each in (spent, floor))
@@ -243,7 +243,7 @@ def _most_first(ids: Sequence[int], seconds: Sequence[float]) -> list[int]:
     if len(ids) > MANY:
         from ..columns.many_rows import longest_first  # imports numpy, which only very many ops need
 
-        return list(at(ids, longest_first(seconds)))
+        return list(values_at(ids, longest_first(seconds)))
     return [ids[place] for place in sorted(range(len(ids)), key=seconds.__getitem__, reverse=True)]
 
 

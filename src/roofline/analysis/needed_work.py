@@ -37,11 +37,11 @@ def needed(op: Op, floor_s: float, minimum_s: MinimumTimes) -> Needed | None:
         after = {**least, **moved}
         flops = sum(amount for resource, amount in amounts.items() if resource.is_arithmetic)
         flops_after = sum(amount for resource, amount in after.items() if resource.is_arithmetic)
-        spared = flops - flops_after
-        if spared <= 0:
-            spared = sum(a for r, a in amounts.items() if r.measure == "B") - sum(a for r, a in after.items() if r.measure == "B")
-        if spared > 0:
-            unneeded[reason.unneeded] = unneeded.get(reason.unneeded, 0) + tidy(spared)
+        saved = flops - flops_after
+        if saved <= 0:
+            saved = sum(a for r, a in amounts.items() if r.measure == "B") - sum(a for r, a in after.items() if r.measure == "B")
+        if saved > 0:
+            unneeded[reason.unneeded] = unneeded.get(reason.unneeded, 0) + tidy(saved)
         amounts = after
-    cost = Cost(tuple(sorted(((r, a) for r, a in amounts.items() if a), key=lambda held: held[0].name)), op.cost.unknown)
+    cost = Cost(tuple(sorted(((r, a) for r, a in amounts.items() if a), key=lambda entry: entry[0].name)), op.cost.unknown)
     return Needed(cost, min(minimum_s(cost), floor_s), unneeded)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
-from ..columns.lazy_rows import ABSENT, Entries, at, column, mappings
+from ..columns.lazy_rows import ABSENT, Entries, column, mappings, values_at
 from ..cost import moves
 from ..report import OpInfo
 from ..resource import HBM, Resource, named
@@ -22,7 +22,7 @@ def plain_rows(placed: PlacedOps, ids: Sequence[int], field: Callable[[str], Any
     """The rows of ops that are fully described by columns (`PlacedOps.plain`), by id; ``field`` returns one field of all of them."""
     columns = {name: field(name) for name in _KNOWN}
     works, moved, hops, seconds = (mappings(field(name), len(ids)) for name in ("work", "bytes", "hops", "times"))
-    computes, units = at(placed.compute, ids), at(placed.unit, ids)
+    computes, units = values_at(placed.compute, ids), values_at(placed.unit, ids)
     times, flops, floors = columns["time_s"], columns["flops"], columns["floor_s"]
     ridges = {compute: _ridge(placed, compute) for compute in {*computes}}
     main_memory = _main_memory(field("bytes"), len(ids))
@@ -46,7 +46,9 @@ def plain_rows(placed: PlacedOps, ids: Sequence[int], field: Callable[[str], Any
         "efficiency": [floor_s / time_s if time_s and unit else None for floor_s, time_s, unit in zip(floors, times, units, strict=True)],
         "times": busy,
         "utilization": _over(busy, times),
-        "provenance": mappings({name: list(at(column(placed.ops, f"{name}_provenance"), ids)) for name in ("work", "bytes")}, len(ids)),
+        "provenance": mappings(
+            {name: list(values_at(column(placed.ops, f"{name}_provenance"), ids)) for name in ("work", "bytes")}, len(ids)
+        ),
     }
     names = tuple(columns)
     for row in zip(*columns.values(), strict=True):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from ..columns.lazy_rows import ABSENT, Entries, LazyRows, at, column, take
+from ..columns.lazy_rows import ABSENT, Entries, LazyRows, column, take, values_at
 from ..columns.op_columns import MANY, OpColumns, amounts_of
 from ..report import OpInfo
 from ..resource import Resource
@@ -81,7 +81,7 @@ class _Fields:
         if name not in self._known and (made := self._whole(name)) is not None:
             self._known[name] = made
         values = self._known.get(name)
-        return None if values is None else list(at(values, ids))
+        return None if values is None else list(values_at(values, ids))
 
     def _whole(self, name: str) -> Sequence[Any] | None:
         """A field of all rows."""

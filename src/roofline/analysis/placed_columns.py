@@ -81,8 +81,8 @@ def _heaviest(resources: Sequence[Resource], amounts: Floats, rows: list[int], r
 def _amounts(ops: Sequence[Op]) -> tuple[tuple[Resource, ...], Floats, Bools]:
     """The known amounts of ops, one row per resource in order of name, and which ops have amounts that are not floats."""
     if isinstance(ops, OpColumns):
-        held = np.array([np.array(amounts, dtype=np.float64) for amounts in ops.amounts.values()])  # an unknown one is a NaN
-        return tuple(ops.amounts), np.nan_to_num(held, copy=False, nan=0.0), np.zeros(len(ops), dtype=np.bool_)
+        known = np.array([np.array(amounts, dtype=np.float64) for amounts in ops.amounts.values()])  # an unknown one is a NaN
+        return tuple(ops.amounts), np.nan_to_num(known, copy=False, nan=0.0), np.zeros(len(ops), dtype=np.bool_)
     costs, number_of_each = shared_costs(ops)
     cost_of_each = np.array(number_of_each, dtype=np.intp)
     odd_costs = np.array([not _is_plain(cost) for cost in costs], dtype=np.bool_)

@@ -41,7 +41,7 @@ def unfused_chains(op_times: OpTimes, ids: Sequence[int], steps: int) -> list[tu
     executions = programs_per_step([one.op for one in linked], steps)
     if executions < 2:
         return []
-    spared = (executions - 1) / executions
+    avoided = (executions - 1) / executions
     why = f"passes arrays through memory between {plain(executions, 2)} programs{' per step' if steps > 1 else ''}"
     callers = dict.fromkeys(source_line(one.op.caller) for one in linked if one.op.caller)
     why += f", called at {', '.join(list(callers)[:LISTED])}" if callers else ""
@@ -51,6 +51,6 @@ def unfused_chains(op_times: OpTimes, ids: Sequence[int], steps: int) -> list[tu
         written = {array for array in one.op.gives if array in taken}
         exchanged = sum(array.bytes for array in read) + sum(array.bytes for array in written)
         each = {resource: amount / one.op.count for resource, amount in one.op.cost.amounts}
-        each[HBM] = max(each.get(HBM, 0) - exchanged * spared, 0)
+        each[HBM] = max(each.get(HBM, 0) - exchanged * avoided, 0)
         found.append((one, Avoidable(kind=KIND, instead=Cost.of(each), why=why)))
     return found

@@ -5,7 +5,7 @@ from typing import Self
 
 from msgspec import Struct
 
-from ..columns.lazy_rows import at
+from ..columns.lazy_rows import values_at
 from ..report import Point
 from ..units import rounded, show
 from ..workload import Step
@@ -58,7 +58,7 @@ class Clock(Struct, frozen=True, kw_only=True):
 
     def spent(self, op_times: OpTimes, ids: Sequence[int]) -> float:
         """The seconds of some ops that findings refer to."""
-        spent = at(op_times.spent_s, ids)
+        spent = values_at(op_times.spent_s, ids)
         return sum([seconds * self.share(id) for id, seconds in zip(ids, spent, strict=True)] if self.shares else spent)
 
     def of(self, seconds: float) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from ..columns.lazy_rows import at, column, take
+from ..columns.lazy_rows import column, take, values_at
 from ..columns.op_columns import MANY, OpColumns
 from ..cost import Amount, Cost, part_of, tidy
 from ..machine import Machine
@@ -99,7 +99,7 @@ def _total(recording: Recording, every: OpTimes, whole: bool) -> _Part:
     least = {id: needed.floor_s for id, needed in every.needed.items()}
     return _Part(
         work=_whole_work(every, kept),
-        floors_s=sum(at(every.floor_s, kept)),
+        floors_s=sum(values_at(every.floor_s, kept)),
         time_s=wall,
         busy_s=busy,
         losses=None if wall is None else _losses(every, kept, least, wall, busy),
@@ -116,7 +116,9 @@ def _losses(every: OpTimes, kept: Sequence[int], least: Mapping[int, float], wal
     from .loss_columns import split_loss_columns  # imports numpy, which only very many ops need
 
     needed = {place: least[id] for place, id in enumerate(kept) if id in least} if least else {}
-    return split_loss_columns(at(every.own_s, kept), at(every.floor_s, kept), at(every.cause, kept), needed, wall_s, busy_s)
+    return split_loss_columns(
+        values_at(every.own_s, kept), values_at(every.floor_s, kept), values_at(every.cause, kept), needed, wall_s, busy_s
+    )
 
 
 def _less(seconds: float | None, fed_s: float) -> float | None:
@@ -187,11 +189,11 @@ def _whole_work(ops: OpTimes, kept: Sequence[int]) -> _Work:
     if isinstance(ops.ops, OpColumns):  # all of their work is needed
         cost = ops.ops.total(kept)
         return _Work(cost, cost)
-    return _work([(op, ops.needed.get(id), op.count) for id, op in zip(kept, at(ops.ops, kept), strict=True)])
+    return _work([(op, ops.needed.get(id), op.count) for id, op in zip(kept, values_at(ops.ops, kept), strict=True)])
 
 
 def _sum(parts: Sequence[tuple[Cost, float, float]]) -> Cost:
-    """The sum of costs, each scaled by a number of executions over another. Equal ones, as of equal layers, are added at once."""
+    """The sum of costs, each scaled by the share of its executions. Equal ones, as of equal layers, are added at once."""
     amounts: dict[str, Amount] = {}  # by the name of the resource
     unknown: set[Resource] = set()
     for (cost, count, of), times in _repeated(parts):
@@ -267,11 +269,11 @@ def _hardware(recording: Recording, total: _Part, machine: Machine, corrections:
     Its time is the program's when every op that launches kernels was counted; else that of the ops that were.
     """
     if any(column(recording.workload.ops, "counters")):
-        seen = hardware(recording.workload, launches_kernels(recording) or None)
-        if seen is not None:
-            time_s, busy_s = (total.time_s, total.busy_s) if seen.covers_all else (seen.time_s, seen.time_s)
-            devices = total.devices if seen.covers_all else 1
-            part = _Part(work=_Work(seen.cost, seen.cost), time_s=time_s, busy_s=busy_s, devices=devices)
+        counted = hardware(recording.workload, launches_kernels(recording) or None)
+        if counted is not None:
+            time_s, busy_s = (total.time_s, total.busy_s) if counted.covers_all else (counted.time_s, counted.time_s)
+            devices = total.devices if counted.covers_all else 1
+            part = _Part(work=_Work(counted.cost, counted.cost), time_s=time_s, busy_s=busy_s, devices=devices)
             yield _point("hardware", None, part, machine, corrections, True)
     elif recording.measured and total.time_s:
         yield _measured(recording.measured, total)

@@ -70,10 +70,10 @@ def _number(count: int) -> str:
 
 
 def _utilization(point: Point) -> str:
-    said = [f"{word} {percent(value)}" for word, value in (("MFU", point.mfu), ("HFU", point.hfu)) if value]
-    if len(said) == 2 and said[0].removeprefix("MFU") == said[1].removeprefix("HFU"):
-        said = said[:1]
-    return f" ({', '.join(said)})" if said else ""
+    shares = [f"{word} {percent(value)}" for word, value in (("MFU", point.mfu), ("HFU", point.hfu)) if value]
+    if len(shares) == 2 and shares[0].removeprefix("MFU") == shares[1].removeprefix("HFU"):
+        shares = shares[:1]
+    return f" ({', '.join(shares)})" if shares else ""
 
 
 def _lost(point: Point) -> str:

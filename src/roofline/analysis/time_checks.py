@@ -77,14 +77,14 @@ def _launch(report: Report) -> float:
 def _below(report: Report, timed: Sequence[OpInfo]) -> tuple[list[OpInfo], list[str]]:
     """Ops faster than their minimum, and why some of them are excused: a cache can hold their data, or their roof is an estimate."""
     provenance = {one.resource.partition("/")[0]: one.provenance for one in report.machine.ceilings}
-    held = max((one.bytes for one in report.machine.capacities if one.level in CACHES), default=0.0)
+    cache_bytes = max((one.bytes for one in report.machine.capacities if one.level in CACHES), default=0.0)
     below, estimated, cached = [], [], []
     for op in timed:
         if (op.efficiency or 0.0) <= 1 / BELOW:
             continue
         if report.machine.kind == "cpu" and provenance.get(str(op.bound), "derived") == "derived":
             estimated.append(op)
-        elif op.bound == "hbm" and (op.efficiency or 0.0) < CACHED and (op.bytes.get("hbm") or 0.0) <= held * float(op.count):
+        elif op.bound == "hbm" and (op.efficiency or 0.0) < CACHED and (op.bytes.get("hbm") or 0.0) <= cache_bytes * float(op.count):
             cached.append(op)
         else:
             below.append(op)
@@ -167,17 +167,17 @@ def _steps(report: Report) -> Iterator[Problem]:
     ratios = {step: spent[step] / busy[step] for step in busy}
     if len(ratios) > 1:
         on_cpu = report.machine.kind == "cpu"
-        usual, apart = median(ratios.values()), CPU_STEP_APART if on_cpu else STEP_APART
+        usual, allowed = median(ratios.values()), CPU_STEP_APART if on_cpu else STEP_APART
         ordered = [mine / theirs for mine, theirs in zip(sorted(spent[step] for step in busy), sorted(busy.values()), strict=True)]
         differ = max(ordered) / min(ordered) - 1
         fits = not on_cpu and differ < FITS  # the same times fit in another order
         if fits:
-            usual, apart = median(ordered), 1 + min(max(SWAPPED, TIMES_APART * differ), MOST_SWAPPED)
-        odd = [step for step, ratio in ratios.items() if not usual / apart < ratio < usual * apart]
+            usual, allowed = median(ordered), 1 + min(max(SWAPPED, TIMES_APART * differ), MOST_SWAPPED)
+        odd = [step for step, ratio in ratios.items() if not usual / allowed < ratio < usual * allowed]
         if odd and (fits or len(odd) < len(ratios)):
-            said = ", ".join(f"{_step_name(report, step)} {plain(ratios[step] / usual, 3)} times" for step in odd[:NAMED])
+            listed = ", ".join(f"{_step_name(report, step)} {plain(ratios[step] / usual, 3)} times" for step in odd[:NAMED])
             yield Problem(
-                input="steps", message=f"the op times of a step do not match its busy time: {said} the usual ratio; are steps swapped?"
+                input="steps", message=f"the op times of a step do not match its busy time: {listed} the usual ratio; are steps swapped?"
             )
     short = [one for one in report.steps if one.time_s and one.busy_s and one.busy_s > one.time_s * (1 + ROUNDING)]
     if short:

@@ -164,8 +164,8 @@ def _report(state: State, before: Recording, words: Sequence[str]) -> Report:
         input=replace(report.input, notes=notes),
         findings=(),
     )
-    said = _host_note(done, launched, state.no_idle)
-    return replace(done, summary=_summary(done), input=replace(done.input, notes=(*said, *done.input.notes)))
+    host_notes = _host_note(done, launched, state.no_idle)
+    return replace(done, summary=_summary(done), input=replace(done.input, notes=(*host_notes, *done.input.notes)))
 
 
 def _host_note(report: Report, launched: tuple[float, float] | None, no_idle: bool) -> tuple[str, ...]:
@@ -181,27 +181,27 @@ def _host_note(report: Report, launched: tuple[float, float] | None, no_idle: bo
 
 
 def _added(state: State, changed: Mapping[int, Changed]) -> list[tuple[Op, Changed]]:
-    """The kernels that changes added, each with the shares of steps and devices of the op ``beside`` it."""
+    """The kernels that changes added, each with the shares of steps and devices of the op that it runs with (``runs_with``)."""
     found = []
     for each in state.added:
-        beside = each.beside
-        cost = each.cost * beside.count if each.like is None else state.ops[each.like].cost
+        runs_with = each.runs_with
+        cost = each.cost * runs_with.count if each.like is None else state.ops[each.like].cost
         op = replace(
-            beside,
+            runs_with,
             name=each.name,
-            label=f"{beside.label.partition('  ')[0]}  {each.word} for {beside.name}",
+            label=f"{runs_with.label.partition('  ')[0]}  {each.word} for {runs_with.name}",
             cost=cost,
             operation=each.operation,
             category=each.word,
-            kernels=beside.count,
+            kernels=runs_with.count,
             avoidable=(),
             counters=None,
         )
         predicted = predict_op(op, state.after_machine, state.after_calibration)
         time_s = each.time_s if each.time_s is not None else predicted.time_s if predicted else None
-        if time_s and beside.time_s and each.like is not None and (new := changed.get(each.like)) is not None:
-            time_s *= new.time_s / beside.time_s
-        if time_s is None or not beside.time_s:
+        if time_s and runs_with.time_s and each.like is not None and (new := changed.get(each.like)) is not None:
+            time_s *= new.time_s / runs_with.time_s
+        if time_s is None or not runs_with.time_s:
             continue
         low, high = (share * time_s for share in each.bounds)
         if predicted and each.time_s is None:

@@ -78,10 +78,10 @@ def profile(
     }
     with staging_folder(folder) as staging:
         status = _run(runnable(command), environment(os.environ, {"folder": str(staging.resolve()), **settings}), stdout)
-        said = [json.loads(file.read_text("utf-8")) for file in sorted(staging.glob("*/status.json"))]
+        messages = [json.loads(file.read_text("utf-8")) for file in sorted(staging.glob("*/status.json"))]
         run, files = collect(staging, folder, name)
-    notes = tuple(dict.fromkeys(note for one in said for note in one["notes"]))
-    missing = "" if files else why_no_profile(command, status, said, delayed=bool(asked.delay_s), skipping=bool(asked.skip))
+    notes = tuple(dict.fromkeys(note for one in messages for note in one["notes"]))
+    missing = "" if files else why_no_profile(command, status, messages, delayed=bool(asked.delay_s), skipping=bool(asked.skip))
     return Profiled(status=status, folder=run, files=files, notes=notes, missing=missing)
 
 
@@ -104,7 +104,7 @@ def environment(outer: Mapping[str, str], settings: Mapping[str, object]) -> dic
 
 
 def _run(command: Sequence[str], variables: Mapping[str, str], stdout: IO[Any] | int | None) -> int:
-    with _passed_on() as started:
+    with _forwarded_signals() as started:
         try:
             process = subprocess.Popen(command, env=dict(variables), stdout=stdout)
         except OSError as error:
@@ -115,7 +115,7 @@ def _run(command: Sequence[str], variables: Mapping[str, str], stdout: IO[Any] |
 
 
 @contextmanager
-def _passed_on() -> Iterator[Callable[["subprocess.Popen[bytes]"], None]]:
+def _forwarded_signals() -> Iterator[Callable[["subprocess.Popen[bytes]"], None]]:
     """While the program runs, ignore keyboard interrupts, which the program receives itself, and forward termination signals to it.
 
     Call the yielded function with the process once it runs: signals that came before are forwarded then.

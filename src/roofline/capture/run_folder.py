@@ -24,10 +24,10 @@ def collect(staging: Path, folder: Path, name: str | None = None) -> tuple[Path,
         run.mkdir(parents=True, exist_ok=True)
         files.append(_moved(file, run))
     for file in sorted(staging.glob(f"*/{TRACE}")):
-        said = json.loads((file.parent / "status.json").read_text("utf-8"))
-        if said["recorded"] or _has_work(file):
+        status = json.loads((file.parent / "status.json").read_text("utf-8"))
+        if status["recorded"] or _has_work(file):
             run.mkdir(parents=True, exist_ok=True)
-            files.append(_packed(file, run, said))
+            files.append(_packed(file, run, status))
     return run, tuple(files)
 
 
@@ -57,13 +57,13 @@ def _moved(file: Path, run: Path) -> Path:
         return target
 
 
-def _packed(file: Path, run: Path, said: Mapping[str, Any]) -> Path:
+def _packed(file: Path, run: Path, status: Mapping[str, Any]) -> Path:
     """Move a PyTorch trace to its run folder, with the recordings of its graph captures in a folder next to it."""
-    worker = worker_name(said["rank"], int(file.parent.name.partition("-")[0]))
+    worker = worker_name(status["rank"], int(file.parent.name.partition("-")[0]))
     for capture in sorted((file.parent / CAPTURE_TRACES).glob("*.json")):
         (run / CAPTURE_TRACES).mkdir(exist_ok=True)
         pack(capture, run / CAPTURE_TRACES / f"{worker}.{capture.stem}.json.gz")
-    return pack(file, run / trace_name(worker), said["unfinished"])
+    return pack(file, run / trace_name(worker), status["unfinished"])
 
 
 def _unused_time(runs: Path) -> str:

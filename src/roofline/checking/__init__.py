@@ -246,8 +246,8 @@ def _of_row(name: str, levels: set[str]) -> Callable[[BaselineOp], Number] | Non
 def _causes(report: Report, quantity: Quantity, baseline: Baseline | None, ops: tuple[OpInfo, ...], ids: Iterable[int]) -> tuple[str, ...]:
     """Causes as text: findings about the ops with these ids, and changes since the baseline."""
     changed = changes_since(report, baseline, ops) if baseline and quantity.name != "idle" else []
-    told = explaining(report.findings, quantity, ids)
-    new = [one for one in told if not baseline or one.kind not in baseline.findings]
+    explaining_findings = explaining(report.findings, quantity, ids)
+    new = [one for one in explaining_findings if not baseline or one.kind not in baseline.findings]
     found = [f"{finding.kind}: {finding.message.partition('. ')[0].rstrip('.')}" for finding in new]  # without its advice
     if quantity.name in ("peak memory", "donated memory") and not changed:
         found = [_memory(report), *found]
@@ -259,8 +259,8 @@ def _memory(report: Report) -> str:
     if memory is None:
         return ""
     parts = ((name, getattr(memory, name)) for name in ("arguments", "outputs", "donated", "constants", "temporaries"))
-    said = ", ".join(f"{name} {show(size, 'B')}" for name, size in parts if size)
-    return f"{said}{'; no argument is donated' if memory.outputs and not memory.donated and not _is_torch(report) else ''}"
+    text = ", ".join(f"{name} {show(size, 'B')}" for name, size in parts if size)
+    return f"{text}{'; no argument is donated' if memory.outputs and not memory.donated and not _is_torch(report) else ''}"
 
 
 def _is_torch(report: Report) -> bool:

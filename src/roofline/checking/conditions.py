@@ -199,9 +199,9 @@ def _condition(text: str, kinds: tuple[str, ...]) -> Condition:
     if opened is not None:
         _fail(text, text[opened:].split()[0], opened, f"the {'quote' if text[opened] in _QUOTES else 'parenthesis'} is not closed")
     signs = list(_OPERATOR.finditer(hidden))
-    apart = [one for one in signs if hidden[max(one.start() - 1, 0)].isspace()]
+    spaced = [one for one in signs if hidden[max(one.start() - 1, 0)].isspace()]
     has_filter = re.search(r"\sof\s", hidden, re.IGNORECASE)
-    chosen = (apart or signs)[-1:] if has_filter else signs[:1]
+    chosen = (spaced or signs)[-1:] if has_filter else signs[:1]
     if not chosen:
         hint = "; a filter with 'and' or commas goes into parentheses" if has_filter else ""
         _fail(text, text.split()[-1], text.rindex(text.split()[-1]), f"no comparison; write one like 'step < 30 ms'{hint}")
@@ -243,8 +243,8 @@ def _absence(text: str, kinds: tuple[str, ...]) -> Condition:
 
 def _quantity(text: str, left: str) -> Quantity:
     words = re.fullmatch(r"(?P<name>.*?)(?:\s+of\s+(?P<of>.*?))?(?:\s+on\s+(?P<on>\S+))?", left, re.IGNORECASE | re.DOTALL)
-    said = " ".join((words["name"] if words else left).lower().split())
-    name = ALIASES.get(said, said)
+    word = " ".join((words["name"] if words else left).lower().split())
+    name = ALIASES.get(word, word)
     if not name:
         _fail(text, text.split()[0], 0, "no quantity before it; write it like 'step < 30 ms'")
     if (last := left.split()[-1]).lower() in ("of", "on"):

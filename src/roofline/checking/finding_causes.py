@@ -38,8 +38,8 @@ _WAITING = ("step", "run", "mfu", "hfu", "idle", "efficiency", "findings")  # qu
 def explaining(findings: Iterable[Finding], quantity: Quantity, ids: Iterable[int]) -> list[Finding]:
     """The findings that explain too much of a quantity in the ops with these ids, or in any op without ids."""
     mine = set(ids)
-    told = [one for one in findings if one.kind not in DISTANCE and _explains(one.kind, quantity)]
-    return [one for one in told if not mine or not one.ops or mine & set(one.ops)]
+    explaining_findings = [one for one in findings if one.kind not in DISTANCE and _explains(one.kind, quantity)]
+    return [one for one in explaining_findings if not mine or not one.ops or mine & set(one.ops)]
 
 
 def _explains(kind: str, quantity: Quantity) -> bool:

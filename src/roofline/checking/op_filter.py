@@ -119,7 +119,7 @@ def parse_filter(text: str) -> Test:
     tokens = _tokens(text)
     if not tokens:
         return lambda op, totals: True
-    test = _either(tokens, 0)
+    test = _parse_or(tokens, 0)
     if tokens:
         _fail("unmatched closing parenthesis", tokens[0].at)
     return test
@@ -151,40 +151,40 @@ def _tokens(text: str) -> list[_Token]:
     return tokens
 
 
-def _either(tokens: list[_Token], depth: int) -> Test:
-    tests = [_all(tokens, depth)]
+def _parse_or(tokens: list[_Token], depth: int) -> Test:
+    tests = [_parse_and(tokens, depth)]
     while tokens and tokens[0].kind == "or":
         word = tokens.pop(0)
         if not tokens:
             _fail('nothing after "or"', word.at)
-        tests.append(_all(tokens, depth))
+        tests.append(_parse_and(tokens, depth))
     return tests[0] if len(tests) == 1 else lambda op, totals: any(test(op, totals) for test in tests)
 
 
-def _all(tokens: list[_Token], depth: int) -> Test:
-    tests = [_one(tokens, depth)]
+def _parse_and(tokens: list[_Token], depth: int) -> Test:
+    tests = [_parse_term(tokens, depth)]
     while tokens and tokens[0].kind not in ("or", "close"):
         if tokens[0].kind == "and":
             word = tokens.pop(0)
             if not tokens:
                 _fail('nothing after "and"', word.at)
-        tests.append(_one(tokens, depth))
+        tests.append(_parse_term(tokens, depth))
     return tests[0] if len(tests) == 1 else lambda op, totals: all(test(op, totals) for test in tests)
 
 
-def _one(tokens: list[_Token], depth: int) -> Test:
+def _parse_term(tokens: list[_Token], depth: int) -> Test:
     token = tokens.pop(0)
     if depth > DEEPEST:
         _fail("nested too deeply", token.at)
     if token.kind in ("not", "minus"):
         if not tokens:
             _fail(f'nothing after "{token.text}"', token.at)
-        inner = _one(tokens, depth + 1)
+        inner = _parse_term(tokens, depth + 1)
         return lambda op, totals: not inner(op, totals)
     if token.kind == "open":
         if not tokens:
             _fail("missing closing parenthesis", token.at)
-        inside = _either(tokens, depth + 1)
+        inside = _parse_or(tokens, depth + 1)
         if not tokens or tokens.pop(0).kind != "close":
             _fail("missing closing parenthesis", token.at)
         return inside
@@ -223,12 +223,12 @@ def _condition(token: _Token) -> Test:
     words = [token.value] if token.value[0] in '"/' else [word for word in token.value.split(",") if word]
     if not words:
         _fail("missing value", token.value_at)
-    exact, held = token.operator != ":", TEXTS[name]
+    exact, values_of = token.operator != ":", TEXTS[name]
     tests = [_text_test(word, token.value_at, exact) for word in words]
     wants_none = exact and any(word.lower() == _NONE for word in words)
 
     def holds(op: OpInfo, totals: Totals) -> bool:
-        values = [value for value in held(op) if value]
+        values = [value for value in values_of(op) if value]
         return any(test(value) for value in values for test in tests) if values else wants_none
 
     return (lambda op, totals: not holds(op, totals)) if token.operator == "!=" else holds
@@ -257,13 +257,13 @@ def _text_test(word: str, at: int, exact: bool) -> Words:
 
 def _number_test(name: str, token: _Token) -> Test:
     """A comparison of a number; an unknown value fails every comparison except "differs"."""
-    held, dimension, whole = NUMBERS[name]
+    value_in, dimension, whole = NUMBERS[name]
     differs, compared = token.operator == "!=", COMPARE[token.operator]
 
     def value_of(op: OpInfo, totals: Totals) -> float | None:
         if name == "share":
             return op.weight_s / totals["self"] if totals["self"] else None
-        return held(op)
+        return value_in(op)
 
     if token.value.lower() == _NONE and token.operator in ("=", ":", "!="):
         return lambda op, totals: (value_of(op, totals) is None) != differs

@@ -191,20 +191,20 @@ def _parts(runs: Sequence[Sequence[OpInfo]], name: str) -> list[Number]:
 
 def _reasons(mine: Sequence[Sequence[OpInfo]], theirs: Sequence[Sequence[OpInfo]], launches: Change, basis: str) -> tuple[str, ...]:
     """What changed about ops of one kind: work, bytes, launches and efficiency."""
-    said = []
+    reasons = []
     levels = sorted({level for side in (mine, theirs) for run in side for op in run for level in op.bytes})
     for name, more, less in (("flops", "more work", "less work"), *((level, "more bytes", "fewer bytes") for level in levels)):
         one = _change(name, "", _parts(mine, name), _parts(theirs, name))
         if one.ratio is not None and abs(one.ratio) > NOTABLE:
             what = f" of {name}" if name not in ("flops", "hbm") else ""
-            said.append(f"{more if one.change > 0 else less}{what} ({signed_percent(one.ratio)})")
+            reasons.append(f"{more if one.change > 0 else less}{what} ({signed_percent(one.ratio)})")
     if launches.change:
-        said.append(f"{'more' if launches.change > 0 else 'fewer'} launches ({plain(launches.before)} → {plain(launches.after)})")
+        reasons.append(f"{'more' if launches.change > 0 else 'fewer'} launches ({plain(launches.before)} → {plain(launches.after)})")
     efficiency: list[float | None] = [_ratio(_parts(side, "minimum time"), _parts(side, "time")) for side in (mine, theirs)]
     was, now = efficiency
     if basis == "time" and was and now and abs(now - was) > NOTABLE:
-        said.append(f"{'higher' if now > was else 'lower'} efficiency ({percent(was)} → {percent(now)})")
-    return tuple(said)
+        reasons.append(f"{'higher' if now > was else 'lower'} efficiency ({percent(was)} → {percent(now)})")
+    return tuple(reasons)
 
 
 def _ratio(above: Sequence[Number], below: Sequence[Number]) -> float | None:

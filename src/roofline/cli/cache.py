@@ -31,12 +31,12 @@ def run(words: Sequence[str]) -> int:
     if args.clear:
         gone = cache.clear()
         write_message(f"{gone:,} {'entry' if gone == 1 else 'entries'} removed")
-    held = cache.listing()
-    room = f"{show(held.bytes, 'B')} of at most {show(held.most_bytes, 'B')}"
+    listing = cache.listing()
+    size = f"{show(listing.bytes, 'B')} of at most {show(listing.most_bytes, 'B')}"
     emit(
         args,
-        lambda page: facts([("folder", held.folder), ("entries", f"{held.entries:,}"), ("size", room)], page),
-        held,
-        lambda: [{name: cell for name, cell in asdict(held).items() if name != "schema"}],
+        lambda page: facts([("folder", listing.folder), ("entries", f"{listing.entries:,}"), ("size", size)], page),
+        listing,
+        lambda: [{name: cell for name, cell in asdict(listing).items() if name != "schema"}],
     )
     return 0

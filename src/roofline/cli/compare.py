@@ -153,8 +153,8 @@ def _emit_change(
 
         write_page(args, comparison_page(before, after, written=(_written(args, first), _written(args, last))))
         for name, report in ((first, before), (last, after)):
-            if said := left_out(report):
-                write_message(f"{name}: {said}")
+            if note := left_out(report):
+                write_message(f"{name}: {note}")
     elif args.output and is_markdown(args.output):
         write_page(args, comment())
     elif args.output:

@@ -31,9 +31,9 @@ def add_options(parser: argparse.ArgumentParser, formula: Formula, *, skip: tupl
         if parameter.name in skip:
             continue
         flag = f"--{parameter.name.replace('_', '-')}"
-        said = parameter.meaning or parameter.name.replace("_", " ")
+        meaning = parameter.meaning or parameter.name.replace("_", " ")
         if parameter.kind == "bool":
-            group.add_argument(flag, dest=parameter.name, action=argparse.BooleanOptionalAction, default=parameter.default, help=said)
+            group.add_argument(flag, dest=parameter.name, action=argparse.BooleanOptionalAction, default=parameter.default, help=meaning)
             continue
         default = "" if parameter.default is None else f" (default {parameter.default})"
         group.add_argument(
@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser, formula: Formula, *, skip: tupl
             choices=parameter.choices or None,
             metavar=None if parameter.choices else _metavar(parameter),
             required=parameter.required,
-            help=f"{said}{default}".replace("%", "%%"),
+            help=f"{meaning}{default}".replace("%", "%%"),
         )
 
 

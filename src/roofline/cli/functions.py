@@ -34,8 +34,8 @@ def load_function(command: str, name: str) -> Callable[..., Any]:
     try:
         found: Any = importlib.import_module(module)
     except Exception as error:  # whatever the user's module raises
-        said = (str(error).splitlines() or [""])[0] or type(error).__name__
-        raise UsageError(f"{command}: {name!r} cannot be loaded: {said}") from None
+        message = (str(error).splitlines() or [""])[0] or type(error).__name__
+        raise UsageError(f"{command}: {name!r} cannot be loaded: {message}") from None
     finally:
         sys.path.pop(0)
     for part in function.split("."):

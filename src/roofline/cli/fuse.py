@@ -91,8 +91,8 @@ def _scenarios(found: tuple[Fusion, ...], winner: Fusion) -> list[Fusion]:
     """The groupings to draw: the best for each number of kernels, from unfused to the winner."""
     least: dict[int, Fusion] = {}
     for one in (*found, winner):
-        held = least.get(len(one.kernels))
-        if one.legal and (held is None or one.time_s < held.time_s):
+        fastest = least.get(len(one.kernels))
+        if one.legal and (fastest is None or one.time_s < fastest.time_s):
             least[len(one.kernels)] = one
     return [least[count] for count in sorted(least, reverse=True) if least[count].time_s >= winner.time_s]
 

@@ -13,7 +13,7 @@ from ..machines.cpu_measured import FULL_S, QUICK_S, compare_cpu, measure_cpu
 from ..machines.finished_experiments import finish
 from ..machines.gpu_conditions import conditions
 from ..machines.local import FOLDER_VARIABLE, local_file, local_gpu_file
-from ..machines.writing import keep
+from ..machines.writing import write_machine_file
 from ..render.machines import card_text
 from ..units import show
 from .chips import ceiling_rows, listing
@@ -76,7 +76,7 @@ def _cpu(args: argparse.Namespace, path: Path) -> list[str]:
     """Measure the CPU. Returns a sentence that compares the result with the catalogue's chip."""
     with progress("measuring this computer") as tell:
         card = measure_cpu(this_cpu(), quick=args.quick, target=path, tell=tell)
-    keep(card, path)
+    write_machine_file(card, path)
     finish(path)
     return ["", *compare_cpu(card, this_cpu())]
 
@@ -87,7 +87,7 @@ def _gpu(args: argparse.Namespace, path: Path) -> list[str]:
 
     with progress("measuring this GPU") as tell:
         card = measure_gpu(path, quick=args.quick, framework=args.framework, tell=tell)
-    keep(card, path)
+    write_machine_file(card, path)
     finish(path)
     return ["", *compare_with_catalogue(card, look_up(card.extends))] if card.extends else []
 

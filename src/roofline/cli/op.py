@@ -92,10 +92,10 @@ def _quantized(ledger: Ledger, how: str) -> Ledger:
 
 def _fits_line(needed: float, machine: Machine) -> str:
     """A line on whether the tensors fit in main memory."""
-    held = fit(needed, machine)
-    if held is None or not needed:
+    memory = fit(needed, machine)
+    if memory is None or not needed:
         return ""
-    there = f"{show(held.capacity, 'B')} on {machine.name}"
-    if held.fits:
-        return f"memory: {show(needed, 'B')} of {there}, {show(held.spare, 'B')} free"
-    return f"memory: {show(needed, 'B')} does not fit in {there}; {show(-held.spare, 'B')} too much"
+    there = f"{show(memory.capacity, 'B')} on {machine.name}"
+    if memory.fits:
+        return f"memory: {show(needed, 'B')} of {there}, {show(memory.spare, 'B')} free"
+    return f"memory: {show(needed, 'B')} does not fit in {there}; {show(-memory.spare, 'B')} too much"

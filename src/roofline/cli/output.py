@@ -63,8 +63,8 @@ def emit_report(
         from ..render.page.report_page import report_page  # takes 10 ms to import
 
         write_page(args, report_page(report))
-        if said := left_out(report):
-            write_message(said)
+        if note := left_out(report):
+            write_message(note)
     elif args.output and is_markdown(args.output):
         from ..render.markdown import to_markdown
 

@@ -70,7 +70,7 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: S
     grouped = _grouped(args, rows, groups) if groups is not None else None
 
     def text(page: Paper) -> str:
-        extra = _against(args, workload, shown, page)
+        extra = _counters_comparison(args, workload, shown, page)
         if args.stragglers:
             from ..render.stragglers import stragglers_text
 
@@ -157,7 +157,7 @@ def _groups(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo]) -
     return group(shown, args.by, depth=args.depth) if args.by else None
 
 
-def _against(args: argparse.Namespace, workload: Workload, shown: Sequence[OpInfo], page: Paper) -> list[str]:
+def _counters_comparison(args: argparse.Namespace, workload: Workload, shown: Sequence[OpInfo], page: Paper) -> list[str]:
     """The comparison of the model with the counters, if counters were given."""
     if not args.counters or args.anonymize:  # the comparison contains kernel names
         return []

@@ -139,7 +139,7 @@ class _ProgressMessages:
 
 def _send_summary(report: Report) -> None:
     total = next((point for point in report.points if point.scope == "total" and point.infeed_outfeed), None)
-    told = {
+    summary = {
         "device": ", ".join(dict.fromkeys(device.name for device in report.input.devices)) or None,
         "devices": len(report.input.devices),
         "machine": report.machine.name,
@@ -149,7 +149,7 @@ def _send_summary(report: Report) -> None:
         "ops": len(report.ops),
         "format": report.input.format,
     }
-    _send(f"summary {json.dumps(told)}")
+    _send(f"summary {json.dumps(summary)}")
 
 
 def _send(words: str) -> None:

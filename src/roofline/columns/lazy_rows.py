@@ -70,7 +70,7 @@ class LazyRows(Sequence[Row]):
 
     def take(self, indices: Sequence[int]) -> "LazyRows[Row]":
         """Some of the rows, by their indices."""
-        return self if indices == range(len(self)) else self._at(at(self._places, indices))
+        return self if indices == range(len(self)) else self._at(values_at(self._places, indices))
 
     def _at(self, places: Sequence[int]) -> "LazyRows[Row]":
         return LazyRows(places, self._make, self._columns, self._make_all)
@@ -113,7 +113,7 @@ def take(rows: Sequence[Row], indices: Sequence[int]) -> Sequence[Row]:
     return rows.take(indices) if isinstance(rows, LazyRows) else [rows[index] for index in indices]
 
 
-def at(values: Sequence[Value], places: Sequence[int]) -> Sequence[Value]:
+def values_at(values: Sequence[Value], places: Sequence[int]) -> Sequence[Value]:
     """The values at some indices; the list itself if those are all.
 
     >>> at("roof", [0, 3]), at("roof", range(4))

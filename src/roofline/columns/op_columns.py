@@ -11,7 +11,7 @@ import msgspec
 from ..cost import Amount, Cost
 from ..resource import Resource
 from ..workload import Op
-from .lazy_rows import ABSENT, LazyRows, at, column
+from .lazy_rows import ABSENT, LazyRows, column, values_at
 
 MANY = 10_000  # from more ops on, columns are used
 _NONE: frozenset[Resource] = frozenset()
@@ -31,10 +31,10 @@ class OpColumns(LazyRows[Op]):
         self.amounts = amounts
 
     def total(self, places: Sequence[int]) -> Cost:
-        """The cost of some of the ops together."""
+        """The total cost of some of the ops."""
         known, unknown = [], set()
         for resource, amounts in self.amounts.items():
-            mine = at(amounts, places)
+            mine = values_at(amounts, places)
             if parts := [amount for amount in mine if amount]:
                 known.append((resource, reduce(add, parts)))
             if None in mine:
@@ -70,7 +70,7 @@ class OpColumns(LazyRows[Op]):
             partly = [amounts for amounts in self.amounts.values() if None in amounts]
             return [all(amounts[place] is not None for amounts in partly) for place in places] if partly else [True] * len(places)
         if name in self.fields:
-            return list(at(self.fields[name], places))
+            return list(values_at(self.fields[name], places))
         return [_USUAL[name]] * len(places) if name in _USUAL else None
 
 
@@ -96,8 +96,8 @@ def multiplies(ops: Sequence[Op]) -> list[bool]:
 def amounts_of(ops: Sequence[Op], places: Sequence[int]) -> dict[Resource, list[Any]]:
     """The amounts of some ops by resource: ``None`` where one is not wholly known, `ABSENT` where an op does not use it."""
     if isinstance(ops, OpColumns):
-        return {resource: _used(at(amounts, places)) for resource, amounts in ops.amounts.items()}
-    costs, number_of_each = shared_costs(at(ops, places))
+        return {resource: _used(values_at(amounts, places)) for resource, amounts in ops.amounts.items()}
+    costs, number_of_each = shared_costs(values_at(ops, places))
     found: dict[Resource, list[Any]] = {}
     for number, cost in enumerate(costs):
         for resource, amount in cost.items():
@@ -110,7 +110,9 @@ def amounts_of(ops: Sequence[Op], places: Sequence[int]) -> dict[Resource, list[
 def known_amounts(ops: Sequence[Op], resource: Resource, places: Sequence[int]) -> list[float]:
     """The known amounts of some ops on a resource."""
     if isinstance(ops, OpColumns):
-        return [float(amount or 0) for amount in at(ops.amounts[resource], places)] if resource in ops.amounts else [0.0] * len(places)
+        return (
+            [float(amount or 0) for amount in values_at(ops.amounts[resource], places)] if resource in ops.amounts else [0.0] * len(places)
+        )
     return [float(ops[place].cost.known(resource)) for place in places]
 
 

@@ -21,14 +21,14 @@ def staging_folder(folder: Path) -> Iterator[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         if HAS_LOCKS:
             remove_abandoned(folder, re.compile(rf"{re.escape(_START)}\w+"), shutil.rmtree, os.O_RDONLY | os.O_DIRECTORY)
-        made, held = _held_folder(folder)
+        made, descriptor = _held_folder(folder)
     except OSError as error:
         raise UsageError(f"{folder}: cannot write the profile: {error.strerror}") from None
     try:
         yield made
     finally:
-        if held is not None:
-            os.close(held)
+        if descriptor is not None:
+            os.close(descriptor)
         shutil.rmtree(made, ignore_errors=True)
 
 
@@ -39,8 +39,8 @@ def _held_folder(folder: Path) -> tuple[Path, int | None]:
         if not HAS_LOCKS:
             return made, None
         with suppress(FileNotFoundError):
-            held = os.open(made, os.O_RDONLY)
-            mark_in_use(held)
+            descriptor = os.open(made, os.O_RDONLY)
+            mark_in_use(descriptor)
             if made.exists():
-                return made, held
-            os.close(held)
+                return made, descriptor
+            os.close(descriptor)

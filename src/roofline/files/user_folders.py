@@ -9,8 +9,8 @@ from ..errors import UsageError
 
 def user_folder(variable: str, kind: str) -> Path:
     """The folder for the ``cache`` or the ``data`` of roofline: from the environment variable, else the system's default."""
-    if told := os.environ.get(variable):
-        return Path(told)
+    if path := os.environ.get(variable):
+        return Path(path)
     if sys.platform == "win32":
         local = os.environ.get("LOCALAPPDATA")
         folder = Path(local, "roofline") if local else _home(variable) / "AppData" / "Local" / "roofline"

@@ -80,8 +80,8 @@ def report_of_shapes(name: str, function: Callable[..., Any], shapes: Sequence[S
         except RooflineError:
             raise
         except Exception as error:  # whatever the user's function raises
-            said = (str(error).splitlines() or [""])[0] or type(error).__name__
+            message = (str(error).splitlines() or [""])[0] or type(error).__name__
             hint = "" if shapes else "; give the shapes of its arguments: --args 512x4096"
-            raise UsageError(f"{name}: {said}{hint}") from None
+            raise UsageError(f"{name}: {message}{hint}") from None
 
     return on

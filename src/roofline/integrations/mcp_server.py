@@ -46,8 +46,8 @@ def _with_errors(tool: Callable[..., Answer], kind: type[Exception]) -> Callable
         try:
             return tool(*args, **kwargs)
         except (RooflineError, OSError) as error:
-            said = str(error) if isinstance(error, RooflineError) else error.strerror or type(error).__name__
-            raise kind(" ".join(said.splitlines())) from None
+            message = str(error) if isinstance(error, RooflineError) else error.strerror or type(error).__name__
+            raise kind(" ".join(message.splitlines())) from None
         except (MemoryError, RecursionError, OverflowError) as error:
             raise kind(f"the input is too large: {type(error).__name__}") from None
 

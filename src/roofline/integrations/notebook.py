@@ -105,6 +105,6 @@ def _figure(report: Report) -> str:
     return f"<div>{drawn[drawn.index('<svg') :]}</div>"
 
 
-def _cell(tag: str, held: str | Cell) -> str:
-    text = held.text if isinstance(held, Cell) else held
+def _cell(tag: str, content: str | Cell) -> str:
+    text = content.text if isinstance(content, Cell) else content
     return f"<{tag} style='text-align: right; padding: 0 0.6em'>{html.escape(shorten(text, LONGEST_NAME))}</{tag}>"

@@ -94,11 +94,11 @@ def derive(name: str, hardware: Hardware) -> Machine | None:
         for resource, each in known.per_cycle(name).items()
     ]
     if hardware.bandwidth:
-        said = "the profile's own device description"
+        citation = "the profile's own device description"
         ceilings.append(
-            Ceiling(resource=HBM, rate=hardware.bandwidth, provenance="derived", citation=said, note="memory clock x bus width")
+            Ceiling(resource=HBM, rate=hardware.bandwidth, provenance="derived", citation=citation, note="memory clock x bus width")
         )
-    held = Capacity(level=HBM, bytes=hardware.memory_bytes, provenance="profile") if hardware.memory_bytes else None
+    capacity = Capacity(level=HBM, bytes=hardware.memory_bytes, provenance="profile") if hardware.memory_bytes else None
     says = (
         f"{name or 'the device'} is not in the catalogue: its rates are derived from {describe(hardware)}; "
         "choose another chip with --chip, or describe it in a machine file"
@@ -112,7 +112,7 @@ def derive(name: str, hardware: Hardware) -> Machine | None:
         scope="device",
         matrix_unit=any(resource.startswith("matrix/") for resource in known.per_cycle(name)),
         ceilings=tuple(ceilings),
-        capacities=(held,) if held else (),
+        capacities=(capacity,) if capacity else (),
         notes=(says,),
     )
 

@@ -153,8 +153,8 @@ def slice_of(words: str, cores: int | None = None) -> Card | None:
     if found is None or name is None:
         return None
     chip = _chip(name)
-    held = chip.machine.capacity() or 0
-    memory = min(round(int(found["memory"]) * BINARY["Gi"] / held * _MEMORY_SLICES) or 1, _MEMORY_SLICES) / _MEMORY_SLICES if held else 1.0
+    size = chip.machine.capacity() or 0
+    memory = min(round(int(found["memory"]) * BINARY["Gi"] / size * _MEMORY_SLICES) or 1, _MEMORY_SLICES) / _MEMORY_SLICES if size else 1.0
     compute = cores / chip.cores if cores and chip.cores else int(found["compute"]) / _SLICES.get(name, 7)
     part = chip.machine.sliced(f"{name}-mig-{found['compute']}g-{found['memory']}gb", words, min(compute, 1.0), memory)
     return replace(chip, machine=part, sustained=(), disagreements=(), power=None)

@@ -9,7 +9,7 @@ from . import peers
 from .catalogue import cards, identify
 from .chip_specs import Card
 from .citations import source_of
-from .identity import EQUAL, SAME, THOUSAND, catalogued, devices, identities, relative_difference, settled
+from .identity import EQUAL, SAME, THOUSAND, catalogued, confirmed_by_catalogue, devices, identities, relative_difference
 from .lint_problem import Problem, problem
 
 # Allowed ratios of a number format's rate to that of another format, which may have two names.
@@ -79,14 +79,14 @@ def capacities(card: Card) -> Iterator[Problem]:
     """A memory's capacity is in the range of its peers, and on-chip memories are smaller than main memory."""
     known = identities(card)
     main = card.machine.capacity(HBM)
-    for held in card.machine.capacities:
-        level = held.level
+    for capacity in card.machine.capacities:
+        level = capacity.level
         if any(each.machine.capacity(level) for each in known):
             continue
         among = peers.by_memory if level == HBM else peers.by_maker
-        yield from _within("capacity", card, level, held.bytes, "B", among(card, _capacity_of(level)))
-        if main and level.name not in ("hbm", "host") and held.bytes >= main:
-            yield problem("capacity", card, level, f"{show(held.bytes, 'B')} on chip is not less than main memory's {show(main, 'B')}")
+        yield from _within("capacity", card, level, capacity.bytes, "B", among(card, _capacity_of(level)))
+        if main and level.name not in ("hbm", "host") and capacity.bytes >= main:
+            yield problem("capacity", card, level, f"{show(capacity.bytes, 'B')} on chip is not less than main memory's {show(main, 'B')}")
 
 
 def powers(card: Card) -> Iterator[Problem]:
@@ -124,7 +124,7 @@ def ridges(card: Card) -> Iterator[Problem]:
     """The ridge (peak over bandwidth) is in the range of its peers: it shows a wrong prefix or half a memory."""
     ridge = _ridge(card)
     matrix = _main_matrix(card.machine)
-    if ridge is None or matrix is None or {matrix.resource.name, HBM.name} <= settled(card):
+    if ridge is None or matrix is None or {matrix.resource.name, HBM.name} <= confirmed_by_catalogue(card):
         return
     allowed = peers.by_maker(card, _usual_ridge, peers.RIDGE_MARGIN)
     if allowed and ridge not in allowed:
@@ -149,7 +149,7 @@ def _usual_ridge(card: Card) -> float | None:
 
 def ratios(card: Card) -> Iterator[Problem]:
     """Number formats keep the usual proportions: fp16 as bf16, fp8 and int8 twice that, tf32 half, fp64 no more than fp32."""
-    sure = settled(card)
+    sure = confirmed_by_catalogue(card)
     for name, bases, multiples in RATIOS:
         ceiling, base = card.machine.ceiling(name), _first(card.machine, bases)
         if ceiling is None or base is None or {name, base.resource.name} <= sure:
@@ -182,7 +182,7 @@ def matrix_rates(card: Card) -> Iterator[Problem]:
 
 def sparsity(card: Card) -> Iterator[Problem]:
     """A rate is dense: below its own figure with sparsity, usually half of it, and not some chip's sparse figure."""
-    sure, known = settled(card), identities(card)
+    sure, known = confirmed_by_catalogue(card), identities(card)
     for ceiling in card.machine.compute:
         if ceiling.resource.name in sure:
             continue

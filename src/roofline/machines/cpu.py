@@ -100,21 +100,21 @@ def from_linux(root: Path, usable: Iterable[int]) -> Cpu:
     )
 
 
-def from_sysctl(said: Mapping[str, str]) -> Cpu:
+def from_sysctl(values: Mapping[str, str]) -> Cpu:
     """The CPU that macOS describes."""
 
     def number(name: str) -> int:
-        text = said.get(name, "")
+        text = values.get(name, "")
         return int(text) if text.isdecimal() else 0
 
-    model = said.get("machdep.cpu.brand_string") or "Apple CPU"
+    model = values.get("machdep.cpu.brand_string") or "Apple CPU"
     is_apple = model.startswith("Apple")
     clock = number("hw.cpufrequency_max")
     assumed = APPLE_CLOCK_HZ if is_apple else ASSUMED_CLOCK_HZ
     cores, threads = number("hw.physicalcpu") or 1, number("hw.logicalcpu") or 1
     sharing = {1: 1, 2: number("hw.perflevel0.cpusperl2") or 1, 3: cores}
     sizes = {level: number(f"hw.perflevel0.l{level}{kind}cachesize") or number(f"hw.l{level}{kind}cachesize") for level, kind in _SIZES}
-    has = {name.rpartition(".")[2].lower() for name, value in said.items() if name.startswith("hw.optional.") and value == "1"}
+    has = {name.rpartition(".")[2].lower() for name, value in values.items() if name.startswith("hw.optional.") and value == "1"}
     renamed = {word.removesuffix("_0") for word in has}  # avx2_0
     return Cpu(
         model=model,

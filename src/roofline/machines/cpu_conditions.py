@@ -23,8 +23,8 @@ def cpu_conditions(proc: Path = _PROC, sys: Path = _SYS) -> dict[str, str]:
 def _clock(proc: Path, sys: Path) -> str:
     """The clock of the first core: from its driver (in kHz), else from the kernel (in MHz)."""
     khz = _number(_text(sys / _CPUFREQ / "scaling_cur_freq"))
-    said = re.search(r"^cpu MHz\s*:\s*([\d.]+)", _text(proc / "cpuinfo"), re.MULTILINE)
-    hz = khz * DECIMAL["k"] if khz else float(said[1]) * DECIMAL["M"] if said else 0.0
+    match = re.search(r"^cpu MHz\s*:\s*([\d.]+)", _text(proc / "cpuinfo"), re.MULTILINE)
+    hz = khz * DECIMAL["k"] if khz else float(match[1]) * DECIMAL["M"] if match else 0.0
     return show(hz, "Hz", 3) if hz else ""
 
 

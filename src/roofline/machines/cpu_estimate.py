@@ -78,9 +78,9 @@ def estimate(cpu: Cpu) -> Machine:
     for number, times, how in narrow_products(cpu):
         rate(f"matrix/{number}", round(times * units.flop_per_cycle(FP32_BYTES)), how)
     per_core = {1: 3 * units.bytes, 2: L2_BYTES, 3: L3_BYTES}
-    for held in cpu.caches:
-        if held.level in per_core:
-            rate(f"l{held.level}", per_core[held.level], f"{per_core[held.level]} B per cycle")
+    for cache in cpu.caches:
+        if cache.level in per_core:
+            rate(f"l{cache.level}", per_core[cache.level], f"{per_core[cache.level]} B per cycle")
     channels = max(LEAST_CHANNELS, -(-cpu.cores // CORES_PER_CHANNEL))
     bandwidth = min(channels * CHANNEL, cpu.cores * ONE_CORE)
     assumed = (
@@ -122,18 +122,18 @@ def narrow_products(cpu: Cpu) -> tuple[tuple[str, float, str], ...]:
 
 def capacities(cpu: Cpu) -> tuple[Capacity, ...]:
     """The capacities of caches and memory that the operating system reports; caches are summed over the usable cores."""
-    said = "the operating system"
+    citation = "the operating system"
     caches = [
         Capacity(
-            level=Resource(f"l{held.level}"),
-            bytes=held.total,
+            level=Resource(f"l{cache.level}"),
+            bytes=cache.total,
             provenance="derived",
-            citation=said,
-            note=f"{held.count} x {show(held.bytes, 'B')}" if held.count > 1 else "",
+            citation=citation,
+            note=f"{cache.count} x {show(cache.bytes, 'B')}" if cache.count > 1 else "",
         )
-        for held in cpu.caches
+        for cache in cpu.caches
     ]
-    memory = [Capacity(level=HBM, bytes=cpu.memory_bytes, provenance="derived", citation=said)] if cpu.memory_bytes else []
+    memory = [Capacity(level=HBM, bytes=cpu.memory_bytes, provenance="derived", citation=citation)] if cpu.memory_bytes else []
     return (*memory, *caches)
 
 

@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 
 
 class CpuExperiments:
-    """The experiments of a CPU, the most important first, and the BLAS process, which knows its library."""
+    """The experiments of a CPU, the most important first, and the BLAS process, which reports its library."""
 
     def __init__(self, experiments: Sequence[Experiment], worker: "_Blas") -> None:
         self.experiments, self._worker = experiments, worker
@@ -102,12 +102,12 @@ def working_sets(cpu: Cpu) -> list[tuple[str, str, float]]:
     """
     found = []
     inner = 0.0
-    for held in cpu.caches:
-        share = held.total / cpu.threads
+    for cache in cpu.caches:
+        share = cache.total / cpu.threads
         sizes = {max(part * share, 2 * inner) for part in (0, *SWEEP)} - {0}
-        found += [(f"l{held.level}", pattern, size) for size in sorted(sizes) for pattern in PATTERNS]
+        found += [(f"l{cache.level}", pattern, size) for size in sorted(sizes) for pattern in PATTERNS]
         inner = max(inner, share)
-    last = max((held.total for held in cpu.caches), default=UNKNOWN_CACHE)
+    last = max((cache.total for cache in cpu.caches), default=UNKNOWN_CACHE)
     most = cpu.memory_bytes / 8 if cpu.memory_bytes else float("inf")
     stream = min(max(STREAM_CACHES * last, LEAST_STREAM), most) / cpu.threads
     return [("hbm", pattern, stream) for pattern in PATTERNS] + found
@@ -115,7 +115,7 @@ def working_sets(cpu: Cpu) -> list[tuple[str, str, float]]:
 
 def sweep_sizes(cpu: Cpu) -> list[int]:
     """Working sets of one thread, two for each doubling, from a few kilobytes to beyond the last cache."""
-    last = max((held.bytes for held in cpu.caches), default=UNKNOWN_CACHE)
+    last = max((cache.bytes for cache in cpu.caches), default=UNKNOWN_CACHE)
     most = min(max(2 * last, LEAST_STREAM), cpu.memory_bytes / 16 if cpu.memory_bytes else float("inf"))
     steps = int(2 * math.log2(most / SMALLEST))
     return [round(SMALLEST * 2 ** (step / 2) / LINE) * LINE for step in range(steps + 1)]

@@ -63,7 +63,7 @@ def measure_cpu(
             keep=(lambda key, rates, spent_s: kept.add(key, {"rates": list(rates), "spent_s": spent_s})) if kept else lambda *_: None,
         )
         blas = setup.blas
-        under_load = {f"{name} under load" if name in ("clock", "temperature") else name: said for name, said in cpu_conditions().items()}
+        under_load = {f"{name} under load" if name in ("clock", "temperature") else name: value for name, value in cpu_conditions().items()}
     conditions = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpu": cpu.model,
@@ -98,7 +98,7 @@ def card_of(cpu: Cpu, results: Mapping[str, Result], conditions: Mapping[str, st
         ceilings.append(Ceiling(resource=Resource(f"matrix/{number}"), rate=fp32 * times, provenance="derived", note=note))
     if found := results.get(EXPONENTIALS):
         ceilings.append(replace(_ceiling(TRANSCENDENTAL.name, found), note="each exponential counts as one"))
-    for level in ("hbm", *(f"l{held.level}" for held in cpu.caches)):
+    for level in ("hbm", *(f"l{cache.level}" for cache in cpu.caches)):
         ceilings += _memory(level, results)
     if fp32 < TOO_BUSY * guess.rate("vector/fp32") or not any(each.resource == HBM for each in ceilings):
         raise MachineError("this computer is too busy to be measured; try again when nothing else runs")
@@ -134,10 +134,10 @@ def card_of(cpu: Cpu, results: Mapping[str, Result], conditions: Mapping[str, st
 
 def _found_levels(cpu: Cpu, sweep: Sequence[Sweep]) -> Iterator[Spec]:
     """The caches that the sweep of one thread shows, with their sizes according to the system."""
-    said = {held.level: held.bytes for held in cpu.caches}
-    found = plateaus([(one.bytes, one.rate) for one in sweep], len(said) + 1 if said else None)
+    system_sizes = {cache.level: cache.bytes for cache in cpu.caches}
+    found = plateaus([(one.bytes, one.rate) for one in sweep], len(system_sizes) + 1 if system_sizes else None)
     for number, level in enumerate(found[:-1], start=1):
-        system = f"the system says {show(said[number], 'B', 3)}" if number in said else "unknown to the system"
+        system = f"the system reports {show(system_sizes[number], 'B', 3)}" if number in system_sizes else "unknown to the system"
         yield Spec(
             name=f"cache level {number} found",
             value=f"{show(level.holds, 'B', 3)} at {show(level.rate, 'B/s', 3)}",
@@ -228,8 +228,8 @@ def compare_cpu(card: Card, cpu: Cpu) -> list[str]:
     if base is None or base.kind != "cpu":
         guess = estimate(cpu)
         rated = [(one, guess.ceiling(one.resource)) for one in card.machine.ceilings if one.provenance == "measured"]
-        said = [f"{one.resource}: {_share(one, paper.rate)}, {paper.citation}" for one, paper in rated if paper]
-        return [f"{cpu.model} is not in the catalogue; compared with what its units could do:", *said]
+        lines = [f"{one.resource}: {_share(one, paper.rate)}, {paper.citation}" for one, paper in rated if paper]
+        return [f"{cpu.model} is not in the catalogue; compared with what its units could do:", *lines]
     part = cpu.cores / base.cores if base.cores and cpu.cores < base.cores else 1.0
     lines = []
     for one in card.machine.ceilings:

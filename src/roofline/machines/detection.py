@@ -99,8 +99,8 @@ def _with_cores(card: Card, device: Device) -> Machine:
     derived = derive(device.name, device.hardware)
     if derived is None:
         return machine
-    said = f"{machine.name} has {card.cores}: its rates are derived from {describe(device.hardware)}; choose another chip with --chip"
-    return replace(derived, notes=(f"{device.name} has {cores} cores and the catalogue's {said}",))
+    difference = f"{machine.name} has {card.cores}: its rates are derived from {describe(device.hardware)}; choose another chip with --chip"
+    return replace(derived, notes=(f"{device.name} has {cores} cores and the catalogue's {difference}",))
 
 
 def _identified(device: Device) -> Machine | None:
@@ -111,11 +111,11 @@ def _identified(device: Device) -> Machine | None:
     alike = [card for card in cards() if _alike(card, hardware) and _same_market(card, device)]
     if not alike:
         return _partitioned(device)
-    apart = {card.machine.name: _clock_apart(card, hardware) for card in alike}
-    best = min(alike, key=lambda card: (apart[card.machine.name], not card.usual, card.machine.name)).machine
-    if not _is_nameless(device.name) and apart[best.name] > SAME_CLOCK:
+    clock_distance = {card.machine.name: _clock_distance(card, hardware) for card in alike}
+    best = min(alike, key=lambda card: (clock_distance[card.machine.name], not card.usual, card.machine.name)).machine
+    if not _is_nameless(device.name) and clock_distance[best.name] > SAME_CLOCK:
         return None
-    others = [name for name, distance in apart.items() if name != best.name and distance <= apart[best.name]]
+    others = [name for name, distance in clock_distance.items() if name != best.name and distance <= clock_distance[best.name]]
     doubt = f" (as is {' and '.join(others)})" if others else ""
     who = f"{device.name!r} is not in the catalogue" if not _is_nameless(device.name) else "the profile does not name its device"
     note = f"{who}: identified as {best.name}{doubt} by its hardware ({describe(hardware)}); choose another chip with --chip"
@@ -128,12 +128,12 @@ def _partitioned(device: Device) -> Machine | None:
     whole = [card for card in cards() if capability_of(card.machine) == hardware.capability and may_be_part(card, hardware)]
     if not whole or not _is_nameless(device.name):
         return None
-    best = min(whole, key=lambda card: (_clock_apart(card, hardware), not card.usual, card.machine.name))
+    best = min(whole, key=lambda card: (_clock_distance(card, hardware), not card.usual, card.machine.name))
     part = partition(best, hardware)
     others = [card.machine.name for card in whole if card is not best]
     doubt = f" (or of {' or '.join(others)})" if others else ""
-    said = f"by its hardware ({describe(hardware)}); choose another chip with --chip"
-    note = f"the profile does not name its device: identified as a partition of {best.machine.name}{doubt} {said}"
+    how = f"by its hardware ({describe(hardware)}); choose another chip with --chip"
+    note = f"the profile does not name its device: identified as a partition of {best.machine.name}{doubt} {how}"
     return replace(part, notes=(*part.notes, note)) if part else None
 
 
@@ -160,7 +160,7 @@ def _same_market(card: Card, device: Device) -> bool:
     return near and all((word in title) == (word in name) for word in MARKETS)
 
 
-def _clock_apart(card: Card, hardware: Hardware) -> float:
+def _clock_distance(card: Card, hardware: Hardware) -> float:
     clock = card.spec("clock")
     return abs(clock_of(clock) / hardware.clock_hz - 1) if clock and hardware.clock_hz else SAME_CLOCK
 
@@ -191,13 +191,15 @@ def _with_reported(machine: Machine, device: Device) -> Machine:
     return replace(machine.override(believed, "profile", CITATION), notes=(*machine.notes, *notes))
 
 
-def _with_memory(machine: Machine, seen: float | None) -> tuple[Machine, list[str]]:
+def _with_memory(machine: Machine, reported: float | None) -> tuple[Machine, list[str]]:
     """The machine with the device's main memory size, if that is another version of the chip."""
-    held = next((each for each in machine.capacities if each.level == HBM), None)
-    if not seen or held is None or abs(seen / held.bytes - 1) <= SAME_SIZE:
+    capacity = next((each for each in machine.capacities if each.level == HBM), None)
+    if not reported or capacity is None or abs(reported / capacity.bytes - 1) <= SAME_SIZE:
         return machine, []
-    kept = Figure(held.bytes, held.citation, f"{held.provenance}, of another version")
-    own = Capacity(level=HBM, bytes=seen, provenance="profile", citation=CITATION, others=(kept, *held.others))
-    capacities = tuple(own if each is held else each for each in machine.capacities)
-    note = f"the device has {show(seen, 'B')} of memory, {machine.name} in the catalogue {show(held.bytes, 'B')}; using the device's"
+    kept = Figure(capacity.bytes, capacity.citation, f"{capacity.provenance}, of another version")
+    own = Capacity(level=HBM, bytes=reported, provenance="profile", citation=CITATION, others=(kept, *capacity.others))
+    capacities = tuple(own if each is capacity else each for each in machine.capacities)
+    note = (
+        f"the device has {show(reported, 'B')} of memory, {machine.name} in the catalogue {show(capacity.bytes, 'B')}; using the device's"
+    )
     return replace(machine, capacities=capacities), [note]

@@ -52,14 +52,14 @@ def memory(table: Table) -> Found:
             raise table.error(key, f"{str(named)!r} is not a memory; write compute under [[compute]] and links under [[link]]")
     others, errors = _others(table, resource)
     ceiling = _ceiling(table, resource, others, table.text("per_unit"))
-    held = table.quantity("capacity", "B")
-    if ceiling is None and held is None:
+    size = table.quantity("capacity", "B")
+    if ceiling is None and size is None:
         raise table.error("", "neither rate nor capacity; give one, like rate = '3.35 TB/s' or capacity = '80 GiB'")
     capacity = None
-    if held is not None:
+    if size is not None:
         capacity = Capacity(
             level=level,
-            bytes=held,
+            bytes=size,
             provenance=table.provenance("capacity_provenance"),
             citation=table.citation("capacity_source"),
             note=_note(table, table.text("per_unit")),

@@ -24,19 +24,19 @@ def conditions() -> dict[str, str]:
         return {}
     words = [tool, f"--query-gpu={','.join(QUERY.values())}", "--format=csv,noheader", "--id=0"]
     try:
-        said = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S, check=True).stdout
+        output = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return {}
-    return parsed(said)
+    return parsed(output)
 
 
-def parsed(said: str) -> dict[str, str]:
+def parsed(output: str) -> dict[str, str]:
     """One line of ``nvidia-smi`` as conditions by name; unknown values are left out.
 
     >>> parsed("580.1, 700.00 W, 71.5 W, 31, 345 MHz, [N/A], [N/A]")
     {'driver': '580.1', 'power limit': '700.00 W', 'power': '71.5 W', 'temperature': '31 °C', 'clock': '345 MHz'}
     """
-    row = next(csv.reader([said.partition("\n")[0]], skipinitialspace=True), [])
+    row = next(csv.reader([output.partition("\n")[0]], skipinitialspace=True), [])
     found = {name: value for name, value in zip(QUERY, row, strict=False) if value and "N/A" not in value and "Not" not in value}
     if "temperature" in found:
         found["temperature"] += " °C"

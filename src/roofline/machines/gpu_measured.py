@@ -39,7 +39,7 @@ def measure_gpu(target: Path, *, quick: bool = False, kind: str = "gpu", framewo
         resumed = len(kept.answers)
         found = run_plan(worker, kept, plan(worker.device, quick), tell, until=began + QUICK_S if quick else math.inf)
         device = worker.device
-    said = {
+    conditions = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": str(device["device"]),
         "libraries": ", ".join(str(device[key]) for key in ("framework", "libraries") if key in device)
@@ -51,7 +51,7 @@ def measure_gpu(target: Path, *, quick: bool = False, kind: str = "gpu", framewo
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
     }
-    return gpu_card(device, found["answers"], said)
+    return gpu_card(device, found["answers"], conditions)
 
 
 def chip_of(device: Mapping[str, Any]) -> Machine | None:
@@ -189,11 +189,11 @@ def _main_memory(streams: Mapping[str, Any]) -> Ceiling:
     largest = max(found["bytes"] for found in streams.values())
     big = [found for rest, found in streams.items() if not rest.startswith("per_core") and found["bytes"] >= min(BIG, largest) * 0.99]
     best = max(big, key=_middle)
-    others, seen = [], {next(rest.partition("/")[0] for rest, found in streams.items() if found is best)}
+    others, patterns = [], {next(rest.partition("/")[0] for rest, found in streams.items() if found is best)}
     for rest, found in sorted(streams.items(), key=lambda each: -each[1]["bytes"]):
         pattern = rest.partition("/")[0]
-        if found in big and found is not best and pattern not in seen:
-            seen.add(pattern)
+        if found in big and found is not best and pattern not in patterns:
+            patterns.add(pattern)
             others.append(Figure(spread_of(found["rates"]).p50, f"{found['how']} of {show(found['bytes'], 'B', 3)}: median", pattern))
     return _of_size("hbm", [best], "bytes read and written", others)
 
@@ -304,12 +304,12 @@ def compare_with_catalogue(card: Card, base: Card) -> list[str]:
             if known.resource == each.resource and known.rate <= (paper.peak or paper.rate) * (paper.count or 1)
         ]
         words = f"{each.resource}: {percent(share)} of the catalogue's {show(paper.peak or paper.rate, each.resource.per, 4)}"
-        held = next((one for one in card.sustained if one.resource == each.resource and one.limit == "held"), None)
-        if held:
-            words += f" in bursts, {percent(held.rate / paper.rate)} held"
+        sustained = next((one for one in card.sustained if one.resource == each.resource and one.limit == "held"), None)
+        if sustained:
+            words += f" in bursts, {percent(sustained.rate / paper.rate)} held"
         if typical:
             low, high = min(typical), max(typical)
-            said = percent(low) if high - low < 0.005 else f"{percent(low)} to {percent(high)}"
-            words += f"; others measured {said}"
+            measured = percent(low) if high - low < 0.005 else f"{percent(low)} to {percent(high)}"
+            words += f"; others measured {measured}"
         lines.append(words)
     return lines

@@ -132,13 +132,13 @@ def run_plan(worker: Worker, kept: FinishedExperiments, wanted: Plan, tell: Tell
 
 def _with_best_shape(key: str, request: Mapping[str, Any], answers: Mapping[str, Any]) -> dict[str, Any]:
     """The request; for products after the first burst in a format, with the shape that was fastest there."""
-    settled = dict(request)
+    with_shape = dict(request)
     kind, _, rest = key.partition("/")
     if kind == "product" and not rest.endswith("/burst/random"):
         number = rest.partition("/")[0]
         if shape := answers.get(f"product/{number}/burst/random", {}).get("shape"):
-            settled |= {"shapes": [shape], "layout": answers[f"product/{number}/burst/random"].get("layout")}
-    return settled
+            with_shape |= {"shapes": [shape], "layout": answers[f"product/{number}/burst/random"].get("layout")}
+    return with_shape
 
 
 def _lacking(key: str, answers: Mapping[str, Any]) -> str:

@@ -52,7 +52,7 @@ def _agrees(ceiling: Ceiling, known: Card) -> bool:
     return any(relative_difference(ceiling.rate, value) <= SAME for value in accepted)
 
 
-def settled(card: Card) -> set[str]:
+def confirmed_by_catalogue(card: Card) -> set[str]:
     """Resources whose figure is the catalogue's own and so needs no further check."""
     known = identities(card)
     return {ceiling.resource.name for ceiling in card.machine.ceilings if any(_agrees(ceiling, each) for each in known)}
@@ -67,12 +67,14 @@ def catalogued(card: Card) -> Iterator[Problem]:
             distance = min(relative_difference(ceiling.rate, value) for each in rated for value in _accepted(each, ceiling))
             severity = "error" if distance > FAR else "warning"
             yield problem("catalogue", card, ceiling.resource, _explain(ceiling, rated[0]), severity)
-    for held in card.machine.capacities:
-        stored = [each for each in known for own in each.machine.capacities if own.level == held.level]
-        values = [value for each in stored for own in each.machine.capacities if own.level == held.level for value in _sizes(own)]
-        if values and not any(relative_difference(held.bytes, value) <= FAR for value in values):
-            message = f"{show(held.bytes, 'B')} is {_times(held.bytes / values[0])} {show(values[0], 'B')} for {stored[0].machine.name}"
-            yield problem("capacity", card, held.level, message)
+    for capacity in card.machine.capacities:
+        stored = [each for each in known for own in each.machine.capacities if own.level == capacity.level]
+        values = [value for each in stored for own in each.machine.capacities if own.level == capacity.level for value in _sizes(own)]
+        if values and not any(relative_difference(capacity.bytes, value) <= FAR for value in values):
+            message = (
+                f"{show(capacity.bytes, 'B')} is {_times(capacity.bytes / values[0])} {show(values[0], 'B')} for {stored[0].machine.name}"
+            )
+            yield problem("capacity", card, capacity.level, message)
 
 
 def devices(card: Card) -> Iterator[Problem]:
@@ -84,8 +86,8 @@ def devices(card: Card) -> Iterator[Problem]:
         yield problem("devices", card, "devices", message)
 
 
-def _sizes(held: Capacity) -> tuple[float, ...]:
-    return (held.bytes, *(other.value for other in held.others))
+def _sizes(capacity: Capacity) -> tuple[float, ...]:
+    return (capacity.bytes, *(other.value for other in capacity.others))
 
 
 def _explain(ceiling: Ceiling, known: Card) -> str:

@@ -179,7 +179,7 @@ class JaxDevice(JaxTimer):
         run = self._streams[pattern, block]
         blocks = max(1, words // elements)
         moved = WORD * blocks * elements * (2 if pattern == "copy" else 1)
-        return self._again_and_again(run, source, blocks, moved, seconds, VERBS[pattern])
+        return self._repeated_passes(run, source, blocks, moved, seconds, VERBS[pattern])
 
     def _per_core_stream(self, words: int, seconds: float) -> dict[str, Any]:
         if self.kernels is None:
@@ -189,11 +189,11 @@ class JaxDevice(JaxTimer):
             self._own_shares = self.kernels.per_core(PER_CORE_PALLAS, self.cores)
         at_once = self.cores * programs
         blocks = max(1, words // elements // at_once) * at_once
-        return self._again_and_again(
+        return self._repeated_passes(
             self._own_shares, self._source_buffer(), blocks, WORD * blocks * elements, seconds, "read by each core of its own share"
         )
 
-    def _again_and_again(self, run: Callable[..., Any], source: Any, blocks: int, moved: int, seconds: float, verb: str) -> dict[str, Any]:
+    def _repeated_passes(self, run: Callable[..., Any], source: Any, blocks: int, moved: int, seconds: float, verb: str) -> dict[str, Any]:
         """B/s of a kernel that takes the number of blocks of its buffer and the number of passes as arguments."""
 
         def work(passes: int) -> Work:

@@ -47,7 +47,7 @@ def local_card(cpu: "Cpu | None" = None) -> Card:
     mine = cpu or this_cpu()
     problem = ""
     try:
-        if (kept := kept_card(mine)) is not None:
+        if (kept := measured_card(mine)) is not None:
             return kept
     except MachineError as error:
         problem = f"the saved measurement cannot be read ({error}): measure again with: {MEASURE}"
@@ -56,7 +56,7 @@ def local_card(cpu: "Cpu | None" = None) -> Card:
     return Card(machine=replace(machine, notes=notes), where=machine.name)
 
 
-def kept_card(cpu: "Cpu") -> Card | None:
+def measured_card(cpu: "Cpu") -> Card | None:
     """The measurement of this CPU; ``None`` when there is none."""
     try:
         path = local_file(cpu)
@@ -65,6 +65,6 @@ def kept_card(cpu: "Cpu") -> Card | None:
     if not path.is_file():
         return None
     card = build(parse_file(path))
-    said = dict(card.machine.conditions)
-    same = (said.get("cpu"), said.get("cores"), said.get("threads")) == (cpu.model, str(cpu.cores), str(cpu.threads))
+    conditions = dict(card.machine.conditions)
+    same = (conditions.get("cpu"), conditions.get("cores"), conditions.get("threads")) == (cpu.model, str(cpu.cores), str(cpu.threads))
     return card if same else None

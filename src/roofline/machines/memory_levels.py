@@ -14,7 +14,7 @@ from statistics import median
 
 from msgspec import Struct
 
-PRICE = 0.02  # penalty of a segment, in squared logarithms: three sizes that are 8% off
+PENALTY = 0.02  # penalty of a segment, in squared logarithms: three sizes that are 8% off
 LEAST = 3  # sizes in a segment
 APART = 1.25  # least ratio of a level's rate to that of the next slower level
 HALF = 0.5  # of a working set
@@ -45,9 +45,9 @@ def plateaus(points: Sequence[tuple[float, float]], most: int | None = None) -> 
     [(9000000000000.0, 47453132.81212578), (4000000000000.0, None)]
     """
     ordered = sorted(dict(points).items())  # unique sizes
-    stretches = _stretches([math.log(rate) for _, rate in ordered])
+    segments = _segments([math.log(rate) for _, rate in ordered])
     levels: list[tuple[int, int, float]] = []
-    for start, end in reversed(stretches):  # from the largest sizes inwards: each level is faster than all larger ones
+    for start, end in reversed(segments):  # from the largest sizes inwards: each level is faster than all larger ones
         rate = median(each for _, each in ordered[start:end])
         if not levels or (rate > APART * levels[0][2] and _slope(ordered[start:end]) < STEEP):
             levels.insert(0, (start, end, rate))
@@ -57,9 +57,9 @@ def plateaus(points: Sequence[tuple[float, float]], most: int | None = None) -> 
         levels[closest : closest + 2] = [(start, end, median(each for _, each in ordered[start:end]))]
     found = []
     for place, (start, end, rate) in enumerate(levels):
-        behind = levels[place + 1] if place + 1 < len(levels) else None
-        holds = _falls(ordered, start, math.sqrt(rate * behind[2])) if behind else None
-        serves = _serves(ordered[start:], rate, behind[2]) if behind else None
+        slower = levels[place + 1] if place + 1 < len(levels) else None
+        holds = _falls(ordered, start, math.sqrt(rate * slower[2])) if slower else None
+        serves = _serves(ordered[start:], rate, slower[2]) if slower else None
         found.append(Plateau(rate, ordered[start][0], ordered[end - 1][0], holds, serves))
     return tuple(found)
 
@@ -73,7 +73,7 @@ def _slope(points: Sequence[tuple[float, float]]) -> float:
     return abs(math.log(next_rate / rate)) / math.log2(next_size / size)
 
 
-def _stretches(values: Sequence[float]) -> list[tuple[int, int]]:
+def _segments(values: Sequence[float]) -> list[tuple[int, int]]:
     """The segmentation with the least squared deviation plus penalties."""
     best = [0.0] + [math.inf] * len(values)
     came_from = [0] * (len(values) + 1)
@@ -82,9 +82,9 @@ def _stretches(values: Sequence[float]) -> list[tuple[int, int]]:
             if end - start < min(LEAST, len(values)):
                 continue
             middle = median(values[start:end])
-            price = best[start] + PRICE + sum((value - middle) ** 2 for value in values[start:end])
-            if price < best[end]:
-                best[end], came_from[end] = price, start
+            penalized = best[start] + PENALTY + sum((value - middle) ** 2 for value in values[start:end])
+            if penalized < best[end]:
+                best[end], came_from[end] = penalized, start
     cuts, end = [], len(values)
     while end:
         cuts.append((came_from[end], end))
@@ -102,10 +102,10 @@ def _falls(points: Sequence[tuple[float, float]], start: int, half_way: float) -
     return float(size * (next_size / size) ** share)
 
 
-def _serves(points: Sequence[tuple[float, float]], rate: float, behind: float) -> float:
+def _serves(points: Sequence[tuple[float, float]], rate: float, next_rate: float) -> float:
     """The most bytes of a working set that a level with this rate serves, while the rest comes from the next level.
 
     Only sets with at least half from this level count: for far larger ones, noise would dominate.
     """
-    shares = [(size, min(1.0, (1 / behind - 1 / seen) / (1 / behind - 1 / rate))) for size, seen in points]
+    shares = [(size, min(1.0, (1 / next_rate - 1 / measured) / (1 / next_rate - 1 / rate))) for size, measured in points]
     return max(share * size for size, share in shares if share >= HALF)

@@ -33,10 +33,10 @@ def partition(card: Card, hardware: Hardware) -> Machine | None:
 
 def may_be_part(card: Card, hardware: Hardware) -> bool:
     """Whether a device may be a partition of a chip: its CUs are an equal part of the chip's, its memory all or an equal part."""
-    parts, whole, seen = _parts(card, hardware), card.machine.capacity(HBM), hardware.memory_bytes
-    if parts is None or not whole or not seen:
+    parts, whole, memory = _parts(card, hardware), card.machine.capacity(HBM), hardware.memory_bytes
+    if parts is None or not whole or not memory:
         return False
-    return any(abs(seen * split / whole - 1) <= SAME_SIZE for split in range(1, parts + 1) if parts % split == 0)
+    return any(abs(memory * split / whole - 1) <= SAME_SIZE for split in range(1, parts + 1) if parts % split == 0)
 
 
 def _parts(card: Card, hardware: Hardware) -> int | None:

@@ -54,12 +54,12 @@ class TorchDevice(TorchTimer):
     def describe(self) -> dict[str, Any]:
         found: dict[str, Any] = {"framework": f"torch {torch.__version__}", "device": "CPU", "cores": self.cores, "count": 1}
         if self.is_gpu:
-            seen = torch.cuda.get_device_properties(0)
+            properties = torch.cuda.get_device_properties(0)
             found |= {
-                "device": seen.name,
-                "memory": seen.total_memory,
-                "l2": getattr(seen, "L2_cache_size", None),
-                "capability": f"{seen.major}.{seen.minor}",
+                "device": properties.name,
+                "memory": properties.total_memory,
+                "l2": getattr(properties, "L2_cache_size", None),
+                "capability": f"{properties.major}.{properties.minor}",
                 "count": torch.cuda.device_count(),
                 "libraries": f"CUDA {torch.version.cuda}" if torch.version.cuda else f"ROCm {torch.version.hip}",
             }

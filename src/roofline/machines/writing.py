@@ -17,7 +17,7 @@ DIGITS = 6
 def machine_toml(card: Card) -> str:
     """The machine file of a card: its rates with their spread, capacities, sustained rates and the conditions of the measurement."""
     machine = card.machine
-    held = {each.level.name: each for each in machine.capacities}
+    capacities = {each.level.name: each for each in machine.capacities}
     lines = [f"schema = {_text(SCHEMA)}", f"name = {_text(machine.name)}", f"title = {_text(machine.title)}"]
     lines += [f"extends = {_text(card.extends)}"] if card.extends else []
     lines += [f"{key} = {_text(text)}" for key in ("vendor", "kind", "arch") if (text := getattr(machine, key))]
@@ -39,9 +39,9 @@ def machine_toml(card: Card) -> str:
         resource = ceiling.resource
         kind, key = ("compute", "resource") if resource.is_compute else ("link", "resource") if resource.is_link else ("memory", "level")
         lines += ["", f"[[{kind}]]", f"{key} = {_text(resource.name)}", *_rate(ceiling)]
-        if kind == "memory" and (capacity := held.pop(resource.name, None)):
+        if kind == "memory" and (capacity := capacities.pop(resource.name, None)):
             lines += _capacity(capacity)
-    for name, capacity in held.items():
+    for name, capacity in capacities.items():
         lines += ["", "[[memory]]", f"level = {_text(name)}", *_capacity(capacity)]
     for each in card.sustained:
         lines += ["", "[[sustained]]", *_sustained(each)]
@@ -55,7 +55,7 @@ def _rate(ceiling: Ceiling) -> Iterable[str]:
         percentiles = ", ".join(f"{name} = {_quantity(getattr(spread, name), per)}" for name in ("p5", "p50", "p95"))
         yield f"spread = {{ {percentiles} }}"
     yield f"provenance = {_text(ceiling.provenance)}"
-    yield from _said(ceiling.citation, ceiling.note)
+    yield from _citation_and_note(ceiling.citation, ceiling.note)
     if ceiling.others:
         yield "others = ["
         yield from (f"    {{ {_other(other, per)} }}," for other in ceiling.others)
@@ -64,7 +64,7 @@ def _rate(ceiling: Ceiling) -> Iterable[str]:
 
 def _spec(each: Spec) -> str:
     value = _text(each.value) if isinstance(each.value, str) else str(each.value)
-    return ", ".join((f"value = {value}", f"provenance = {_text(each.provenance)}", *_said(each.citation, each.note)))
+    return ", ".join((f"value = {value}", f"provenance = {_text(each.provenance)}", *_citation_and_note(each.citation, each.note)))
 
 
 def _point(each: Sweep) -> str:
@@ -72,7 +72,7 @@ def _point(each: Sweep) -> str:
 
 
 def _other(other: Figure, per: str) -> str:
-    return ", ".join((f"rate = {_quantity(other.value, per)}", *_said(other.citation, other.note)))
+    return ", ".join((f"rate = {_quantity(other.value, per)}", *_citation_and_note(other.citation, other.note)))
 
 
 def _capacity(capacity: Capacity) -> Iterable[str]:
@@ -90,10 +90,10 @@ def _sustained(each: Sustained) -> Iterable[str]:
     if each.fraction is not None:
         yield f"fraction = {each.fraction:.{DIGITS}g}"
     yield f"limit = {_text(each.limit)}"
-    yield from _said(each.citation, each.note)
+    yield from _citation_and_note(each.citation, each.note)
 
 
-def _said(citation: str, note: str) -> Iterable[str]:
+def _citation_and_note(citation: str, note: str) -> Iterable[str]:
     if citation:
         yield f"source = [{_text(citation)}]"
     if note:
@@ -109,7 +109,7 @@ def _text(words: str) -> str:
     return json.dumps(words, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def keep(card: Card, path: Path) -> None:
+def write_machine_file(card: Card, path: Path) -> None:
     """Write a machine file atomically."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

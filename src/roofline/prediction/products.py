@@ -80,7 +80,7 @@ def _chip(product: Product, family: Family, hardware: Hardware, sustained: float
     for bm, bn, math, feed, each in _tiles(tiles, width(product.compute), rate, port):
         count = -(-m // bm) * -(-n // bn) * copies
         if count * each * k / cores >= best:
-            continue  # slower than the best already without its start-up
+            continue  # not faster than the best even without start-up
         splits = (product.split,) if product.split else ONCE if groups or count >= cores else ALL_SPLITS
         for split in splits:
             depth = k / split

@@ -37,11 +37,11 @@ def _row(part: OpPart, unit: str, compared: bool) -> list[str]:
 
 def without_repeated_causes(checks: Iterable[Check]) -> list[Check]:
     """The same checks without causes that an earlier one already gives, for texts that list them one after the other."""
-    told: set[str] = set()
+    earlier: set[str] = set()
     found = []
     for one in checks:
-        new = tuple(cause for cause in one.causes if cause not in told)
-        told.update(new)
+        new = tuple(cause for cause in one.causes if cause not in earlier)
+        earlier.update(new)
         found.append(replace(one, causes=new or ("as above",)) if one.causes else one)
     return found
 
@@ -63,14 +63,14 @@ def found_text(one: Check) -> str:
     if one.holds is None:
         return f"{one.condition}: not known: {one.why}"
     if not one.operator or (one.unit == "" and one.condition.lower().startswith("no")):
-        said = f"{one.condition}: found {plain(one.found or 0)}" if not one.holds else f"{one.condition}: none found"
+        text = f"{one.condition}: found {plain(one.found or 0)}" if not one.holds else f"{one.condition}: none found"
     else:
         found, allowed = _distinct_values(one)
-        said = f"{one.condition}: found {found}, allowed {_WORDS[one.operator]} {allowed}"
+        text = f"{one.condition}: found {found}, allowed {_WORDS[one.operator]} {allowed}"
     if one.baseline is not None:
-        said += f" (baseline {amount_text(one.baseline, one.unit)}{f', {one.baseline_file}' if one.baseline_file else ''})"
-    said += f", without unknown parts of {one.unknown} ops" if one.unknown else ""
-    return f"{said}; {one.why}" if one.why else said
+        text += f" (baseline {amount_text(one.baseline, one.unit)}{f', {one.baseline_file}' if one.baseline_file else ''})"
+    text += f", without unknown parts of {one.unknown} ops" if one.unknown else ""
+    return f"{text}; {one.why}" if one.why else text
 
 
 def _distinct_values(one: Check) -> tuple[str, str]:
@@ -87,8 +87,8 @@ def _part_text(part: OpPart, one: Check) -> str:
     if part.before is None:
         among = f"{part.count} ops" if part.count > 1 and (one.ops_unit or part.amount != part.count) else ""
         amount = "" if one.operator == "==" and one.unit == "" else amount_text(part.amount, one.ops_unit)
-        said = " in ".join(filter(None, (amount, among)))
-        return f"{part.label} ({said})" if said else part.label
+        detail = " in ".join(filter(None, (amount, among)))
+        return f"{part.label} ({detail})" if detail else part.label
     word = "new, " if not part.before else "gone, " if not part.amount else ""
     return f"{part.label} ({word}{change_text(part, one.ops_unit)})"
 

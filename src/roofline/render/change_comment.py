@@ -25,8 +25,8 @@ def change_comment(found: ReportChanges, checks: Sequence[Check] = (), notes: It
         markdown_table(["", "before", "after", "change"], [_cells(one) for one in found.figures]),
         _timed_list("Slower", found, found.slower, 1, top),
         _timed_list("Faster", found, found.faster, -1, top),
-        _list("New ops", [_apart(one, one.seconds.after) for one in found.unmatched("new")], top),
-        _list("Ops gone", [_apart(one, one.seconds.before) for one in found.unmatched("gone")], top),
+        _list("New ops", [_unmatched_line(one, one.seconds.after) for one in found.unmatched("new")], top),
+        _list("Ops gone", [_unmatched_line(one, one.seconds.before) for one in found.unmatched("gone")], top),
         _list("Notes", [with_escapes(one) for one in notes], top=20),
         f"<sub>{with_escapes(' → '.join(found.files))}{'; per step on one device' if 'step' in names else ''}</sub>",
     ]
@@ -43,15 +43,15 @@ def change_sentence(found: ReportChanges) -> str:
     one = found.headline
     if one is None:
         return "No time, measured or minimum, in both reports."
-    said = f"{_WORDS[one.quantity]} {amount_text(one.before, 's')} → {amount_text(one.after, 's')}"
+    times = f"{_WORDS[one.quantity]} {amount_text(one.before, 's')} → {amount_text(one.after, 's')}"
     if not one.change:
-        return f"{said}: the same."
+        return f"{times}: the same."
     how = _how(one)
     if one.interval is None:
-        return f"{said}: {how}."
+        return f"{times}: {how}."
     low, high = (signed_percent(end / one.before) if one.before else "" for end in one.interval)
     runs = f"{found.runs[0]} and {found.runs[1]} runs"
-    return f"{said}: {how}, {'within the noise' if one.is_noise else 'beyond the noise'} of {runs} ({low} to {high})."
+    return f"{times}: {how}, {'within the noise' if one.is_noise else 'beyond the noise'} of {runs} ({low} to {high})."
 
 
 def _how(one: Change) -> str:
@@ -89,7 +89,7 @@ def _arrow(one: Change) -> str:
     return f"{amount_text(one.before, one.unit)} → {amount_text(one.after, one.unit)}"
 
 
-def _apart(one: OpChange, seconds: float) -> str:
+def _unmatched_line(one: OpChange, seconds: float) -> str:
     count = one.launches.after or one.launches.before
     return f"{_code(one.op)} {amount_text(seconds, 's')}, {amount_text(count, '')} launch{'es' if count != 1 else ''}"
 
@@ -105,11 +105,11 @@ def _timed_list(title: str, found: ReportChanges, ops: Sequence[OpChange], sign:
     if idle and sign * idle.change > 0 and not idle.is_noise:
         lines.append((idle.change, _idle(idle)))
     least = SMALL * max(found.headline.before, found.headline.after) if found.headline else 0
-    told = sorted((one for one in lines if abs(one[0]) >= least), key=lambda one: -abs(one[0]))
-    more = [f"… and {len(told) - top:,} more"] if len(told) > top else []
-    small = len(lines) - len(told)
+    listed = sorted((one for one in lines if abs(one[0]) >= least), key=lambda one: -abs(one[0]))
+    more = [f"… and {len(listed) - top:,} more"] if len(listed) > top else []
+    small = len(lines) - len(listed)
     more += [f"{small:,} op{'s' if small > 1 else ''} by less than {percent(SMALL)} of the time each"] if small else []
-    return _list(title, [*(line for _, line in told[:top]), *more], top + 2)
+    return _list(title, [*(line for _, line in listed[:top]), *more], top + 2)
 
 
 def _list(title: str, lines: Sequence[str], top: int = TOP) -> str:

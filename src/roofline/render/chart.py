@@ -69,10 +69,10 @@ class Chart(Struct, frozen=True, kw_only=True):
     def caption(self) -> str:
         """How much of busy time is matched to ops and has a known cost, and what is not drawn."""
         shares = [f"{percent(share)} of {'it' if index else 'busy time'} {what}" for index, (what, share) in enumerate(self.covered)]
-        said = [f"{'; '.join(shares)}."] if shares else []
+        sentences = [f"{'; '.join(shares)}."] if shares else []
         if self.left_out:
-            said.append(f"Not drawn: {', '.join(f'{_ops(number)} {why}' for why, number in self.left_out)}.")
-        return " ".join(said)
+            sentences.append(f"Not drawn: {', '.join(f'{_ops(number)} {why}' for why, number in self.left_out)}.")
+        return " ".join(sentences)
 
 
 def _ops(number: int) -> str:

@@ -146,12 +146,12 @@ def _untimed(delta: Delta) -> list[str | Cell]:
     before, after = delta.before, delta.after
     return [
         *_named(delta),
-        _of(before, show(before.floor_s, "s")),
-        _of(after, show(after.floor_s, "s")),
+        _if_any(before, show(before.floor_s, "s")),
+        _if_any(after, show(after.floor_s, "s")),
         *_changed(delta.floor_change_s, delta.share),
-        _turned(_of(before, show(before.flops, "FLOP")), _of(after, show(after.flops, "FLOP"))),
-        _turned(_of(before, show(before.bytes.get("hbm", 0), "B")), _of(after, show(after.bytes.get("hbm", 0), "B"))),
-        _turned(_of(before, plain(before.launches)), _of(after, plain(after.launches))),
+        _turned(_if_any(before, show(before.flops, "FLOP")), _if_any(after, show(after.flops, "FLOP"))),
+        _turned(_if_any(before, show(before.bytes.get("hbm", 0), "B")), _if_any(after, show(after.bytes.get("hbm", 0), "B"))),
+        _turned(_if_any(before, plain(before.launches)), _if_any(after, plain(after.launches))),
         _turned(before.bound, after.bound),
     ]
 
@@ -160,9 +160,9 @@ def _named(delta: Delta) -> Sequence[str]:
     return delta.label or delta.name, delta.matched.replace("module", "program")
 
 
-def _of(side: Side, said: str) -> str:
+def _if_any(side: Side, text: str) -> str:
     """A text about one side; empty if it has no ops."""
-    return said if side.ops else "–"
+    return text if side.ops else "–"
 
 
 def _changed(seconds: float | None, share: float | None) -> tuple[Cell, str]:

@@ -71,7 +71,7 @@ def op_rows(ops: Sequence[OpInfo], report: Report | None = None) -> list[Row]:
     """
     levels = sorted(_keys(ops, "bytes"))
     resources = sorted({*levels, *_keys(ops, "work"), *_keys(ops, "hops")})
-    counted = sorted({name for seen in column(ops, "counters") if seen for name in (*seen.work, *seen.bytes)})
+    counted = sorted({name for counters in column(ops, "counters") if counters for name in (*counters.work, *counters.bytes)})
     steps = places((share.op, share.step) for share in report.by_step) if report else {}
     devices = places((share.op, share.device) for share in report.by_device) if report else {}
     return [
@@ -104,13 +104,13 @@ def _op_cells(op: OpInfo, resources: Sequence[str]) -> Row:
 
 
 def _counter_cells(op: OpInfo, resources: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    seen = op.counters
-    yield "counted:launches", seen.launches if seen else None
-    yield "counted:of", seen.of if seen else None
-    yield "counted:time_s", seen.time_s if seen else None
-    amounts = {**seen.work, **seen.bytes} if seen else {}
+    counters = op.counters
+    yield "counted:launches", counters.launches if counters else None
+    yield "counted:of", counters.of if counters else None
+    yield "counted:time_s", counters.time_s if counters else None
+    amounts = {**counters.work, **counters.bytes} if counters else {}
     for resource in resources:
-        yield f"counted:{resource}", amounts.get(resource, 0) if seen else None
+        yield f"counted:{resource}", amounts.get(resource, 0) if counters else None
 
 
 def group_rows(groups: Sequence[Group]) -> list[Row]:

@@ -202,8 +202,8 @@ def swarm(heights: Sequence[float], radii: Sequence[float], width: float) -> tup
         near = [other for other in range(index) if abs(heights[other] - height) < radii[other] + radius]
         wanted = [0.0]
         for other in near:
-            apart = math.sqrt((radii[other] + radius) ** 2 - (heights[other] - height) ** 2)
-            wanted += [shifts[other] + apart, shifts[other] - apart]
+            distance = math.sqrt((radii[other] + radius) ** 2 - (heights[other] - height) ** 2)
+            wanted += [shifts[other] + distance, shifts[other] - distance]
         free = [
             shift
             for shift in wanted

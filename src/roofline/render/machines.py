@@ -71,11 +71,11 @@ def card_text(card: Card, paper: Paper = PLAIN) -> str:
     for ceiling in machine.ceilings:
         rows.append([ceiling.resource.name, _rate(ceiling), _other_figures(ceiling), ceiling.provenance, ceiling.citation])
         for other in ceiling.others:
-            said = ["", show(other.value, ceiling.resource.per), other.note, "other source", other.citation]
-            rows.append([Cell(text, "dim") for text in said])
+            cells = ["", show(other.value, ceiling.resource.per), other.note, "other source", other.citation]
+            rows.append([Cell(text, "dim") for text in cells])
     rates = table(["resource", "rate", "details", "provenance", "source"], rows, paper, left=5, elastic=4)
-    held = [[each.level.name, show(each.bytes, "B"), each.provenance, each.citation] for each in machine.capacities]
-    memories = table(["memory", "capacity", "provenance", "source"], held, paper, left=4, elastic=3) if held else ""
+    sizes = [[each.level.name, show(each.bytes, "B"), each.provenance, each.citation] for each in machine.capacities]
+    memories = table(["memory", "capacity", "provenance", "source"], sizes, paper, left=4, elastic=3) if sizes else ""
     roofs = [
         [limit.name, limit.resource.name, f"{limit.fraction:.3g}", _limited(machine, limit), limit.citation] for limit in machine.limits
     ]
@@ -101,7 +101,7 @@ def _sweep_table(card: Card, paper: Paper) -> str:
 
 def _quoted(machine: Machine) -> list[str]:
     """The meaning of ``quoted``, if some of the figures are."""
-    figures = [ceiling.provenance for ceiling in machine.ceilings] + [held.provenance for held in machine.capacities]
+    figures = [ceiling.provenance for ceiling in machine.ceilings] + [capacity.provenance for capacity in machine.capacities]
     quoted = figures.count("quoted")
     whose = "are the vendor's as other projects repeat them; the vendor's own document was not read for them"
     return [f"quoted figures ({quoted} of {len(figures)}) {whose}"] if quoted else []
@@ -113,24 +113,24 @@ def _limited(machine: Machine, limit: Limit) -> str:
 
 
 def _other_figures(ceiling: Ceiling) -> str:
-    said = []
+    parts = []
     if ceiling.sparse:
-        said.append(f"{show(ceiling.sparse, ceiling.resource.per)} sparse")
+        parts.append(f"{show(ceiling.sparse, ceiling.resource.per)} sparse")
     if ceiling.peak:
-        said.append(f"{show(ceiling.peak, ceiling.resource.per)} vendor peak")
+        parts.append(f"{show(ceiling.peak, ceiling.resource.per)} vendor peak")
     if ceiling.count > 1:
-        said.append(f"x {ceiling.count} links")
+        parts.append(f"x {ceiling.count} links")
     if ceiling.spread:
         percentiles = zip(("p5", "p50", "p95"), (ceiling.spread.p5, ceiling.spread.p50, ceiling.spread.p95), strict=True)
-        said += [f"{name} {show(rate, ceiling.resource.per, 3)}" for name, rate in percentiles]
-    return ", ".join(said)
+        parts += [f"{name} {show(rate, ceiling.resource.per, 3)}" for name, rate in percentiles]
+    return ", ".join(parts)
 
 
 def comparison_text(machines: Sequence[Machine], paper: Paper = PLAIN) -> str:
     """Several chips side by side, one row per figure."""
     resources = dict.fromkeys(ceiling.resource for machine in machines for ceiling in machine.ceilings)
     rows = [[str(resource), *(_rate(machine.ceiling(resource)) for machine in machines)] for resource in resources]
-    levels = dict.fromkeys(held.level for machine in machines for held in machine.capacities)
+    levels = dict.fromkeys(capacity.level for machine in machines for capacity in machine.capacities)
     rows += [[f"capacity {level}", *(show(machine.capacity(level), "B") for machine in machines)] for level in levels]
     rows.append(["links", *(_scale_up(machine) for machine in machines)])
     rows.append(["framework devices", *(str(machine.devices) for machine in machines)])

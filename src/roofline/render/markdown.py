@@ -32,7 +32,7 @@ def to_markdown(
     rows = rows or table_rows(report)
     listed_rows = len(rows.rows) if grouped is None else len(grouped[1])
     cells = (headers(names, rows.per), op_cells(report, rows, names, top)) if grouped is None else group_cells(*grouped, top, rows.whole_s)
-    told = [(label, text) for label, text in program_facts(report, devices=rows.devices) if text]
+    facts = [(label, text) for label, text in program_facts(report, devices=rows.devices) if text]
     parts = [
         f"**{with_escapes(report.summary or report.heading)}**",
         _bar(time_parts(main_point(report))),
@@ -40,7 +40,7 @@ def to_markdown(
         "### Ops" if grouped is None else f"### Ops by {grouped[0]}",
         markdown_table(*cells, code=True),
         f"{listed_rows - top:,} more rows" if listed_rows > top else "",
-        listed("Program", (f"{label}: {text}" for label, text in told), level=3),
+        listed("Program", (f"{label}: {text}" for label, text in facts), level=3),
         listed("Notes", dict.fromkeys((*report.input.notes, *report.machine.notes)), level=3),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -54,15 +54,15 @@ def _bar(parts: Sequence[Part]) -> str:
 def _findings(report: Report) -> str:
     """The findings as a numbered list, what each saves in bold."""
     fine = fine_line(report)
-    told = [finding for finding in report.findings if not (fine and is_fine(finding))]
+    shown = [finding for finding in report.findings if not (fine and is_fine(finding))]
     lines = []
-    for number, finding in enumerate(told[:FINDINGS], start=1):
+    for number, finding in enumerate(shown[:FINDINGS], start=1):
         saving = saving_text(finding)
         lead = f"**{with_escapes(saving)}**: " if saving else ""
         lever = f" *{with_escapes(finding.levers[0])}*" if finding.levers else ""
         lines.append(f"{number}. {lead}{with_escapes(finding.message)}{lever}")
     parts = ["### What to do next", "\n".join(lines)] if lines else []
-    parts += [f"{len(told) - FINDINGS} more findings in the JSON report"] if len(told) > FINDINGS else []
+    parts += [f"{len(shown) - FINDINGS} more findings in the JSON report"] if len(shown) > FINDINGS else []
     return "\n\n".join([*parts, *([with_escapes(fine)] if fine else [])])
 
 

@@ -65,12 +65,12 @@ def _mean(op: OpInfo, context: Context) -> str:
 
 
 def _counted(op: OpInfo, context: Context) -> str:
-    seen = op.counters
-    return NOTHING if seen is None else "all" if seen.launches is None else f"{seen.launches:,} of {seen.of:,}"
+    counters = op.counters
+    return NOTHING if counters is None else "all" if counters.launches is None else f"{counters.launches:,} of {counters.of:,}"
 
 
 def label(op: OpInfo, *, phase: bool = False) -> str:
-    """The label of an op, with its ``phase`` where asked for, and how often it ran."""
+    """The label of an op, with its ``phase`` if requested, and its number of executions."""
     often = plain(op.count, 3) if op.count >= OFTEN else ""
     parts = [op.label or op.name, PHASES.get(op.phase, op.phase) if phase else "", f"×{often}" if often else ""]
     return "  ".join(filter(None, parts))
@@ -150,7 +150,7 @@ def _of_resource(word: str) -> Column | None:
     if resource is None:
         return None
     if counted:
-        return Column(f"counted {resource}", lambda op, context: _amount(_seen(op), resource))
+        return Column(f"counted {resource}", lambda op, context: _amount(_counted_amounts(op), resource))
     if intensity:
         return Column(f"FLOP/B {resource}", lambda op, context: _plain(op.intensities.get(resource.name)))
     if rate:
@@ -167,7 +167,7 @@ def _known(name: str) -> Resource | None:
     return resource if resource.is_compute or resource.is_link or resource.unit.partition(".")[0] in MEMORY_UNITS else None
 
 
-def _seen(op: OpInfo) -> dict[str, float | None]:
+def _counted_amounts(op: OpInfo) -> dict[str, float | None]:
     return {**op.counters.work, **op.counters.bytes} if op.counters else {}
 
 
@@ -209,8 +209,8 @@ def ops_text(report: Report, table_of: TableRows, paper: Paper = PLAIN, top: int
 
 def headers(names: Sequence[str], per: str = "") -> list[str]:
     """The headers of these columns, with a mark on those that are per step."""
-    said = [(ALIASES.get(name, name), column(name).header) for name in names]
-    return [f"{header}/{per}" if per and (name in PER_STEP or _is_amount(name)) else header for name, header in said]
+    with_headers = [(ALIASES.get(name, name), column(name).header) for name in names]
+    return [f"{header}/{per}" if per and (name in PER_STEP or _is_amount(name)) else header for name, header in with_headers]
 
 
 def _is_amount(name: str) -> bool:
@@ -228,12 +228,12 @@ def op_cells(report: Report, table_of: TableRows, names: Sequence[str], top: int
     shown = list(table_of.rows[:top])
     phases: dict[str, set[str]] = {op.label: set() for op in shown}
     each = lazy_rows.column(table_of.rows, "phase")
-    for said, phase in zip(lazy_rows.column(table_of.rows, "label"), each, strict=True) if len({*each}) > 1 else ():
-        if said in phases:
-            phases[said].add(phase)
+    for op_label, phase in zip(lazy_rows.column(table_of.rows, "label"), each, strict=True) if len({*each}) > 1 else ():
+        if op_label in phases:
+            phases[op_label].add(phase)
     context = Context(
         whole_s=table_of.whole_s,
-        twofold=frozenset(said for said, found in phases.items() if len(found) > 1),
+        twofold=frozenset(op_label for op_label, found in phases.items() if len(found) > 1),
         steps=places((share.op, share.step) for share in report.by_step) if {"step", "steps"} & {*names} else {},
         devices=places((share.op, share.device) for share in report.by_device) if {"device", "devices"} & {*names} else {},
     )

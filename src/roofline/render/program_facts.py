@@ -43,8 +43,8 @@ def machine_line(report: Report, ops: Sequence[OpInfo]) -> str:
     """The machine and the ceilings that these ops use."""
     used = {roof for roofs in {*column(unsorted(ops), "roofs")} for roof in roofs}
     roofs = [ceiling for ceiling in report.machine.ceilings if ceiling.resource in used]
-    said = ", ".join(f"{roof.resource} {show(roof.rate, roof.per)} ({roof.provenance})" for roof in roofs)
-    return f"{report.machine.name}: {said}" if said else report.machine.name
+    ceilings = ", ".join(f"{roof.resource} {show(roof.rate, roof.per)} ({roof.provenance})" for roof in roofs)
+    return f"{report.machine.name}: {ceilings}" if ceilings else report.machine.name
 
 
 def _op_times(ops: Sequence[OpInfo], devices: int) -> str:
@@ -115,14 +115,14 @@ def amounts_text(point: Point, ops: Sequence[OpInfo] = ()) -> str:
     flops = show(point.flops, "FLOP")
     if point.flops is None and ops:
         flops = f"{show(known_flops(point), 'FLOP')}{_missing(column(unsorted(ops), 'flops').count(None))}"
-    said = [flops]
+    amounts = [flops]
     for level, amount in point.bytes.items():
         if amount is None and ops:
             known = show(point.known.get(level, 0), "B")
-            said.append(f"{known} {level}{_missing(sum(moved.get(level, 0) is None for moved in column(unsorted(ops), 'bytes')))}")
+            amounts.append(f"{known} {level}{_missing(sum(moved.get(level, 0) is None for moved in column(unsorted(ops), 'bytes')))}")
         else:
-            said.append(f"{show(amount, 'B')} {level}")
-    return ", ".join(said)
+            amounts.append(f"{show(amount, 'B')} {level}")
+    return ", ".join(amounts)
 
 
 def _missing(ops: int) -> str:
@@ -158,20 +158,20 @@ def _at_peak(memory: PeakMemory | None) -> str:
     rows = [row for row in memory.at_peak if row.kind == "temporary"] if memory else []
     if not memory or not rows or memory.temporaries * 1000 < memory.peak_bytes:
         return ""
-    said = [f"{row.scope or 'no scope'} {show(row.bytes, 'B')}" for row in rows[:AT_PEAK]]
-    said += [f"{len(rows) - AT_PEAK} more scopes"] if len(rows) > AT_PEAK else []
+    scopes = [f"{row.scope or 'no scope'} {show(row.bytes, 'B')}" for row in rows[:AT_PEAK]]
+    scopes += [f"{len(rows) - AT_PEAK} more scopes"] if len(rows) > AT_PEAK else []
     largest = next((one for one in memory.largest if one.kind == "temporary"), None)
-    return ", ".join(said) + (f"; largest {largest.name} {largest.shape}, {show(largest.bytes, 'B')}" if largest else "")
+    return ", ".join(scopes) + (f"; largest {largest.name} {largest.shape}, {show(largest.bytes, 'B')}" if largest else "")
 
 
 def _hardware(report: Report) -> str:
     """What hardware counters measured, and for how much of the program."""
-    seen = next((point for point in report.points if point.scope == "hardware"), None)
-    if seen is None:
+    hardware = next((point for point in report.points if point.scope == "hardware"), None)
+    if hardware is None:
         return ""
     cover = report.coverage
     if cover.counted_s is None:
-        busy = ", ".join(f"{unit} {percent(share)}" for unit, share in seen.utilization.items())
+        busy = ", ".join(f"{unit} {percent(share)}" for unit, share in hardware.utilization.items())
         return f"busy, from whole-chip counters: {busy}"
     share = f"; covers {percent(cover.counted_s / cover.busy_s)} of busy time" if cover.busy_s else ""
-    return f"{amounts_text(seen)} counted, {bound_words(seen.bound)}, roofline efficiency {percent(seen.efficiency)}{share}"
+    return f"{amounts_text(hardware)} counted, {bound_words(hardware.bound)}, roofline efficiency {percent(hardware.efficiency)}{share}"

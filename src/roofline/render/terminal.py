@@ -148,14 +148,14 @@ def _picture(drawn: Chart, report: Report, paper: Paper, numbered: int, glyphs: 
         yield f"{strip[number]}{y_ticks.get(number, '').rjust(margin)}{axis}{canvas.row(number, paper)}".rstrip()
     yield from _x_axis(canvas, gutter, margin, glyphs, "no FLOP" if drawn.strip else "", f"FLOP/B of {title(drawn.level)}")
     yield from _key(drawn, report, marks, under, paper, glyphs)
-    said = [f"Rooflines: {', '.join(unsaid)}."] if unsaid else []
+    sentences = [f"Rooflines: {', '.join(unsaid)}."] if unsaid else []
     if drawn.strip:
-        said.append("Ops without FLOP are at the left, by the fraction of bandwidth they reach.")
+        sentences.append("Ops without FLOP are at the left, by the fraction of bandwidth they reach.")
     if under:
         hidden, front = next((marks[op], front) for op, front in under.items())
-        said.append(f"{hidden}→{front}: {hidden} is behind {front}.")
-    if told := " ".join(part for part in (*said, drawn.caption) if part):
-        yield paper.paragraph(_one_wide(told))
+        sentences.append(f"{hidden}→{front}: {hidden} is behind {front}.")
+    if caption := " ".join(part for part in (*sentences, drawn.caption) if part):
+        yield paper.paragraph(_one_wide(caption))
 
 
 def _step(share: float, count: int) -> int:
@@ -179,17 +179,17 @@ def _strip(dots: Sequence[StripDot], marks: dict[int, str], rows: int, glyphs: G
         return [""] * rows, 0
     extent = Extent(left=0.0, right=1.0, bottom=-0.04, top=1.06 * max(1.0, *(dot.share for dot in dots)), x_log=False, y_log=False)
     ticks = {row: shorten(label, 6) for row, label in _by_row(linear_ticks(0.0, extent.top, "%"), extent, rows).items()}
-    held: dict[int, list[tuple[str, str]]] = {}
+    dots_by_row: dict[int, list[tuple[str, str]]] = {}
     for dot in sorted(dots, key=lambda dot: dot.op not in marks):  # numbered ones first, because a row has few cells
         row = _step(1 - extent.unit(0.0, dot.share)[1], rows)
-        there = held.setdefault(row, [])
+        there = dots_by_row.setdefault(row, [])
         if len(there) < STRIP - 1:
             there.append((_mark(dot.op, marks) or glyphs.dot, STYLES.get(dot.bound or "", "bold")))
     margin = max(len(label) for label in ticks.values()) if ticks else 0
     lines = []
     for row in range(rows):
-        shown = "".join(paper.paint(text, style) for text, style in held.get(row, ()))
-        room = " " * (STRIP - len(held.get(row, ())))
+        shown = "".join(paper.paint(text, style) for text, style in dots_by_row.get(row, ()))
+        room = " " * (STRIP - len(dots_by_row.get(row, ())))
         lines.append(f"{ticks.get(row, '').rjust(margin)}{glyphs.tick if row in ticks else glyphs.axis}{shown}{room}")
     return lines, margin + 1 + STRIP
 
@@ -290,14 +290,14 @@ def _key(drawn: Chart, report: Report, marks: dict[int, str], under: dict[int, s
 
 def _key_cells(place: Dot | StripDot, share: str, efficiency: float | None, columns: Sequence[str]) -> Iterator[Cell]:
     """The cells of the key for a dot, in these columns, each limited to its column's width."""
-    said = {
+    cells = {
         "share": Cell(share),
         "bound": Cell(shorten(place.bound or "–", 10), STYLES.get(place.bound or "", "")),
         "FLOP/B": Cell(shorten(plain(place.intensity), 9) if isinstance(place, Dot) else "–"),
         "efficiency": Cell(shorten(percent(efficiency), 7)),
     }
     rate = Cell(shorten(show(place.rate, "FLOP/s"), 14) if isinstance(place, Dot) else "–")
-    return (said.get(column, rate) for column in columns)
+    return (cells.get(column, rate) for column in columns)
 
 
 def _one_wide(text: str) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from math import fsum
 
-from ..columns.lazy_rows import at, column, places_of, unsorted
+from ..columns.lazy_rows import column, places_of, unsorted, values_at
 from ..folding import TableRows, table_rows
 from ..grouping import Group
 from ..report import Expected, Finding, OpInfo, Report
@@ -180,15 +180,15 @@ def _share(part: float | None, whole: float) -> str:
 
 def findings_text(findings: Sequence[Finding], paper: Paper = PLAIN, *, levers: int | None = None, fine: str = "") -> str:
     """The first few findings, each with its saving and the first ``levers`` levers; the line about ops that are ``fine`` comes last."""
-    told = [finding for finding in findings if not (fine and is_fine(finding))]
-    if not told:
+    shown = [finding for finding in findings if not (fine and is_fine(finding))]
+    if not shown:
         return paper.paragraph(fine) if fine else ""
     blocks = [paper.paint("What to do next", "bold")]
-    for number, finding in enumerate(told[:FINDINGS], start=1):
+    for number, finding in enumerate(shown[:FINDINGS], start=1):
         blocks.append(paper.paragraph(": ".join(filter(None, [saving_text(finding), finding.message])), f"{number:>2}. ", "    "))
         blocks += [paper.paragraph(line, "    - ", "      ") for line in (predicted_text(finding), *finding.levers[:levers]) if line]
-    if len(told) > FINDINGS:
-        blocks.append(f"    … and {len(told) - FINDINGS} more in --json")
+    if len(shown) > FINDINGS:
+        blocks.append(f"    … and {len(shown) - FINDINGS} more in --json")
     return "\n".join(blocks) + (f"\n\n{paper.paragraph(fine)}" if fine else "")
 
 
@@ -223,16 +223,16 @@ def fine_line(report: Report) -> str:
         return ""
     ids, weights, floors = (column(unsorted(report.ops), name) for name in ("id", "weight_s", "floor_s"))
     whole = fsum(weights)
-    said = []
+    kinds = []
     for finding in fine:
         mine = places_of(ids, finding.ops)
-        spent = sum(at(weights, mine))
+        spent = sum(values_at(weights, mine))
         if spent > FINE * whole:
-            reached = percent(sum(filter(None, at(floors, mine))) / spent)
-            said.append(f"{finding.title} ({percent(spent / whole)} of op time, at {reached} of the roofline)")
-    if not said:
+            reached = percent(sum(filter(None, values_at(floors, mine))) / spent)
+            kinds.append(f"{finding.title} ({percent(spent / whole)} of op time, at {reached} of the roofline)")
+    if not kinds:
         return ""
-    *others, last = said
+    *others, last = kinds
     return f"Only less work helps in {', '.join(others)}{' and ' if others else ''}{last}: such kernels reach no more on this chip."
 
 

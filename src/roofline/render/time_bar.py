@@ -99,7 +99,7 @@ def part_text(part: Part) -> str:
 
 
 def part_name(part: Part) -> str:
-    """What a part is called."""
+    """The name of a part."""
     return _look(part).words
 
 
@@ -108,12 +108,12 @@ def _legend(parts: Sequence[Part], width: int, paper: Paper) -> str:
     lines: list[str] = []
     used = 0
     for part in parts:
-        said = f" {part_name(part)} {part_text(part)}"
-        painted = paper.paint(_mark(part, paper), _look(part).style) + said
-        if lines and used + 3 + 1 + len(said) <= width:
+        label = f" {part_name(part)} {part_text(part)}"
+        painted = paper.paint(_mark(part, paper), _look(part).style) + label
+        if lines and used + 3 + 1 + len(label) <= width:
             lines[-1] += f"   {painted}"
-            used += 3 + 1 + len(said)
+            used += 3 + 1 + len(label)
         else:
             lines.append(painted)
-            used = 1 + len(said)
+            used = 1 + len(label)
     return "\n".join(lines)

@@ -94,7 +94,7 @@ class Site:
             return HTMLResponse(waiting_page(run.name, progress=job.progress, address=f"/run/{run.id}"))
         if job.error is not None:
             return HTMLResponse(error_page(run.name, job.error, events=events, retry=f"/run/{run.id}/retry"), status_code=422)
-        return await self._page(run.name, f"/run/{run.id}.json", events, job.outcome.result().held)
+        return await self._page(run.name, f"/run/{run.id}.json", events, job.outcome.result().for_page)
 
     async def run_json(self, request: Request) -> Response:
         return _answer(request, await self._settled(request.path_params["id"]))
@@ -105,7 +105,7 @@ class Site:
 
     async def run_action(self, request: Request) -> Response:
         run = await self._run(request.path_params["id"])
-        return self._act(request, run.version)
+        return self._cancel_or_retry(request, run.version)
 
     async def compare(self, request: Request) -> Response:
         before, after = await self._pair(request)
@@ -124,8 +124,8 @@ class Site:
             return HTMLResponse(waiting_page(title, progress=_shared_progress(jobs), address=f"/compare/{where}"))
         if both.error is not None:
             return self._failed_comparison(where, title, both.error, before, after)
-        old, new = (job.outcome.result().held for job in jobs)
-        comparison = both.outcome.result().held
+        old, new = (job.outcome.result().for_page for job in jobs)
+        comparison = both.outcome.result().for_page
         return await self._page(title, f"/compare/{where}.json", _events(before, after), new, before=old, comparison=comparison)
 
     async def compare_json(self, request: Request) -> Response:
@@ -141,7 +141,7 @@ class Site:
     async def compare_state(self, request: Request) -> Response:
         before, after = await self._pair(request)
         jobs = (self._jobs.known(before.version), self._jobs.known(after.version))
-        states = [_state(job) for job in (*jobs, self._jobs.known(_both(before, after)))]
+        states = [_state(job) for job in (*jobs, self._jobs.known(_comparison_key(before, after)))]
         words = [str(state["state"]) for state in states[:2]]
         # If both reports are ready, only the comparison remains, which begins when the page is requested.
         word = next((word for word in ("failed", "listed", "waiting", "reading") if word in words), str(states[2]["state"]))
@@ -150,7 +150,7 @@ class Site:
 
     async def compare_action(self, request: Request) -> Response:
         before, after = await self._pair(request)
-        return self._act(request, before.version, after.version, _both(before, after))
+        return self._cancel_or_retry(request, before.version, after.version, _comparison_key(before, after))
 
     async def events(self, request: Request) -> Response:
         """One message if the run is no longer at the version in the address, else none; browsers reconnect by themselves.
@@ -227,7 +227,7 @@ class Site:
             if job.error != CHANGED:
                 return job
 
-    def _act(self, request: Request, *keys: str) -> Response:
+    def _cancel_or_retry(self, request: Request, *keys: str) -> Response:
         """Cancel some jobs, or clear their failures."""
         actions = {"cancel": self._jobs.cancel, "retry": self._jobs.forget_failure}
         act = actions.get(request.path_params["action"])
@@ -249,7 +249,7 @@ class Site:
         if any(job.state != "ready" for job in jobs):
             return None
         old, new = (job.outcome.result().body for job in jobs)
-        return self._jobs.comparison(_both(before, after), (clean(str(before.path)), clean(str(after.path))), old, new)
+        return self._jobs.comparison(_comparison_key(before, after), (clean(str(before.path)), clean(str(after.path))), old, new)
 
     async def _page(
         self, title: str, twin: str, events: str, report: bytes, *, before: bytes | None = None, comparison: bytes | None = None
@@ -330,18 +330,18 @@ def _state(job: Job | None) -> dict[str, object]:
     return {"state": job.state, "progress": job.progress, "error": job.error}
 
 
-def _both(before: Run, after: Run) -> str:
+def _comparison_key(before: Run, after: Run) -> str:
     """The cache key of the comparison of two runs."""
     return f"{before.version}.{after.version}"
 
 
 def _events(before: Run, after: Run) -> str:
-    return f"/events/{before.id}/{after.id}?version={_both(before, after)}"
+    return f"/events/{before.id}/{after.id}?version={_comparison_key(before, after)}"
 
 
 def _shared_progress(jobs: tuple[Job | None, Job | None]) -> float | None:
-    told = [job.progress if job else None for job in jobs]
-    return None if all(one is None for one in told) else sum(one or 0.0 for one in told) / len(told)
+    progress = [job.progress if job else None for job in jobs]
+    return None if all(one is None for one in progress) else sum(one or 0.0 for one in progress) / len(progress)
 
 
 def _answer(request: Request, job: Job) -> Response:

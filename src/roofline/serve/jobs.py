@@ -91,12 +91,12 @@ class Jobs:
     def _evict(self) -> None:
         """Evict finished jobs, least recently used first, until the others fit."""
         finished = [job for job in self._jobs.values() if job.outcome.done()]
-        held = sum(map(_size, finished))
+        total = sum(map(_size, finished))
         # The last one is about to be shown, so it is kept regardless of its size.
         for job in finished[:-1]:
-            if held <= self._room and len(self._jobs) <= MOST_JOBS:
+            if total <= self._room and len(self._jobs) <= MOST_JOBS:
                 break
-            held -= _size(job)
+            total -= _size(job)
             del self._jobs[job.key]
             self.changes += 1
 

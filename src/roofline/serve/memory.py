@@ -41,8 +41,8 @@ def _from_proc(leaders: set[int]) -> list[tuple[int, int]]:
 
 def _from_ps() -> list[tuple[int, int]]:
     try:
-        told = subprocess.run(["ps", "-A", "-o", "pgid=,rss="], capture_output=True, text=True, timeout=5).stdout
+        output = subprocess.run(["ps", "-A", "-o", "pgid=,rss="], capture_output=True, text=True, timeout=5).stdout
     except (OSError, subprocess.SubprocessError):
         return []
-    words = [line.split() for line in told.splitlines()]
+    words = [line.split() for line in output.splitlines()]
     return [(int(pair[0]), int(pair[1]) * KIBIBYTE) for pair in words if len(pair) == 2 and all(word.isdecimal() for word in pair)]

@@ -64,7 +64,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
     died: bool = False
 
     @property
-    def held(self) -> bytes:
+    def for_page(self) -> bytes:
         """The part of the answer that a page shows."""
         return self.page or self.body
 
@@ -89,7 +89,7 @@ class Job(Struct, kw_only=True, eq=False):
     since: float = 0.0
     processor_s: float | None = None
     process: subprocess.Popen[bytes] | None = None
-    gives_way: bool = False
+    low_priority: bool = False
     ending: str = ""
 
     @property
@@ -108,7 +108,7 @@ class Job(Struct, kw_only=True, eq=False):
         return self.has_used(SLICE_S * LONGER**self.times_stopped, now)
 
     def has_used(self, time_s: float, now: float) -> bool:
-        """Whether it used this much processor time, or, where the system does not report that, wall time."""
+        """Whether it used this much processor time (or `ASLEEP` times as much wall time); without processor times, this much wall time."""
         took = now - self.since
         return took >= time_s and (self.processor_s is None or self.processor_s >= time_s or took >= ASLEEP * time_s)
 
@@ -172,7 +172,7 @@ class Workers:
                 old = [job for job in self._running if job.has_used(SLICE_S, now)]
                 if len(old) < len(self._running):
                     for job in old:
-                        _give_way(job)
+                        _lower_priority(job)
                 running = [job for job in self._running if job.process is not None]
                 if now < look_at or not running:
                     self._changed.wait(TICK_S if self._running or self._waiting else None)
@@ -187,7 +187,7 @@ class Workers:
         used = memory_of_groups(set(leaders.values())) if limit is not None else {}
         spent = processor_time_of_groups(set(leaders.values()))
         for job in running:
-            why = _gone(job)
+            why = _missing_file(job)
             job.processor_s = spent.get(leaders.get(job, 0))
             if limit is not None and used.get(leaders.get(job, 0), 0) > limit:
                 why = _too_large(limit)
@@ -238,14 +238,14 @@ class Workers:
             if again:
                 postponed = outcome.error == POSTPONED
                 job.slow, job.times_stopped = job.slow or postponed, job.times_stopped + postponed
-                job.progress, job.ending, job.gives_way = None, "", False
+                job.progress, job.ending, job.low_priority = None, "", False
                 self._waiting.append(job)
             self._changed.notify_all()
         if not again:
             self._done(job, outcome)
 
     def _run(self, job: Job) -> Outcome:
-        if why := _gone(job):
+        if why := _missing_file(job):
             return Outcome(error=why)
         # A separate process group, so that child processes end with it. Not a session: Linux applies priorities only within one.
         process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0)
@@ -256,8 +256,8 @@ class Workers:
             job.process = process
             if job.ending:  # cancelled before the process started
                 _kill(process)
-        said: list[str] = []
-        listener = Thread(target=_listen, args=(process.stderr, job, said), daemon=True)
+        lines: list[str] = []
+        listener = Thread(target=_listen, args=(process.stderr, job, lines), daemon=True)
         with process.stdout, process.stderr:
             listener.start()
             with suppress(BrokenPipeError):  # the worker has already failed
@@ -278,21 +278,21 @@ class Workers:
             return Outcome(error=_too_large(self._limits.memory) if self._limits.memory else "out of memory")
         if status < 0:
             return Outcome(error=f"the worker was killed by {_name(-status)}, possibly out of memory", died=True)
-        return Outcome(error=clean((said[-1] if said else f"the worker failed with exit status {status}").removeprefix("roofline: ")))
+        return Outcome(error=clean((lines[-1] if lines else f"the worker failed with exit status {status}").removeprefix("roofline: ")))
 
 
 def _too_large(limit: int) -> str:
     return f"needs more than {show(limit, 'B')} of memory; raise the limit with --job-memory"
 
 
-def _gone(job: Job) -> str:
+def _missing_file(job: Job) -> str:
     missing = next((file for file in job.files if not file.exists()), None)
     return f"{missing}: no longer exists; reload the list of runs" if missing else ""
 
 
-def _listen(talk: IO[bytes], job: Job, said: list[str]) -> None:
+def _listen(stream: IO[bytes], job: Job, lines: list[str]) -> None:
     """Read the messages of a worker while it runs."""
-    for line in talk:
+    for line in stream:
         text = line.decode("utf-8", "replace").rstrip()
         if match := _PROGRESS.match(text):
             job.progress = min(1.0, float(match[1]))
@@ -302,8 +302,8 @@ def _listen(talk: IO[bytes], job: Job, said: list[str]) -> None:
             with suppress(ValueError, RecursionError):  # part of an error message that only looks like a summary
                 job.summary = json.loads(match[1])
         elif text:
-            del said[:-1]
-            said.append(text)
+            del lines[:-1]
+            lines.append(text)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
@@ -316,10 +316,10 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
                 process.kill()
 
 
-def _give_way(job: Job) -> None:
+def _lower_priority(job: Job) -> None:
     """Give the process of a job and its children the lowest priority."""
-    if job.process is not None and not job.gives_way and hasattr(os, "setpriority"):
-        job.gives_way = True
+    if job.process is not None and not job.low_priority and hasattr(os, "setpriority"):
+        job.low_priority = True
         with suppress(OSError):
             os.setpriority(os.PRIO_PGRP, job.process.pid, LOWEST_PRIORITY)
 

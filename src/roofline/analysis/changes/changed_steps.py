@@ -39,8 +39,8 @@ class _Change(Struct, frozen=True):
         devices, pairs = max(len(recording.devices), 1), changed_pairs(recording, ops)
         idle = () if recording.is_on_host else recording.idle
         return cls(
-            {step.key: _more(step.key, pairs) / devices for step in recording.steps},
-            {step.key: sum(_waiting(one, step.key) for one in idle) / devices for step in recording.steps},
+            {step.key: _additional_device_s(step.key, pairs) / devices for step in recording.steps},
+            {step.key: sum(_launch_wait_s(one, step.key) for one in idle) / devices for step in recording.steps},
             min(_launches(ops) / max(_launches(recording.workload.ops), 1), 1.0),
             HOST_VARIATION_XLA if _launches_programs(recording) else HOST_VARIATION,
         )
@@ -67,15 +67,15 @@ def changed_steps(
     ``waits_for_host`` is false for a device without idle time and for a step that is one graph.
     """
     devices = max(len(recording.devices), 1)
-    gone = _removed(recording.idle, idle, devices)
+    gone = _removed_idle_s(recording.idle, idle, devices)
     change = _Change.of(recording, ops)
     longer = None
     if waits_for_host and any(change.more.values()) and not change.is_host_bound and _waits_for_launches(recording):
         longer = _paced(recording.steps, change)
     if longer is None:
         host_s = median([step.time_s or 0.0 for step in recording.steps] or [0.0]) * change.launches
-        longer = {step.key: _longer_s(step, change, host_s, gone) for step in recording.steps}
-    return tuple(_longer(step, change.more[step.key], longer.get(step.key, change.more[step.key]), devices) for step in recording.steps)
+        longer = {step.key: _additional_s(step, change, host_s, gone) for step in recording.steps}
+    return tuple(_extended(step, change.more[step.key], longer.get(step.key, change.more[step.key]), devices) for step in recording.steps)
 
 
 def host_bounds(recording: Recording, after: Recording) -> tuple[float, float] | None:
@@ -156,10 +156,10 @@ def _paced(steps: Sequence[Step], change: _Change, slower: float = 1.0, of: Aver
     held_up = any(change.waiting[step.key] for step in steady)
     host = change.launches * slower * (1.0 if held_up else recovery(steady))
     for step, before, after in zip(steady, paced(pace, now, now), paced(pace, now, then, host), strict=True):
-        apart = (step.time_s or 0.0) - before
-        if apart > 0:
-            apart = max(apart - abs(change.more[step.key]), 0.0) if slower >= 1 else 0.0
-        found[step.key] = after + apart - (step.time_s or 0.0)
+        disturbance = (step.time_s or 0.0) - before
+        if disturbance > 0:
+            disturbance = max(disturbance - abs(change.more[step.key]), 0.0) if slower >= 1 else 0.0
+        found[step.key] = after + disturbance - (step.time_s or 0.0)
     return found
 
 
@@ -187,7 +187,7 @@ def in_one_graph(recording: Recording, ops: Sequence[Op]) -> tuple[IdleReason, .
     return tuple(left)
 
 
-def _removed(before: tuple[IdleReason, ...], after: tuple[IdleReason, ...], devices: int) -> dict[int, float]:
+def _removed_idle_s(before: tuple[IdleReason, ...], after: tuple[IdleReason, ...], devices: int) -> dict[int, float]:
     """The idle seconds per device that are removed from each step."""
     gone: dict[int, float] = {}
     for idle, sign in ((before, 1), (after, -1)) if before is not after else ():
@@ -196,7 +196,7 @@ def _removed(before: tuple[IdleReason, ...], after: tuple[IdleReason, ...], devi
     return gone
 
 
-def _longer_s(step: Step, change: _Change, host_s: float, gone: Mapping[int, float]) -> float:
+def _additional_s(step: Step, change: _Change, host_s: float, gone: Mapping[int, float]) -> float:
     """The additional seconds of a step where launches are not known.
 
     ``host_s`` is the host's time per step if most steps wait for it. A step in which the host took longer becomes like the others only if
@@ -209,7 +209,7 @@ def _longer_s(step: Step, change: _Change, host_s: float, gone: Mapping[int, flo
     return max(more - waited, min(host_s - time_s, 0.0) if typical else 0.0)  # the longer of device and host
 
 
-def _longer(step: Step, more: float, change: float, devices: int) -> Step:
+def _extended(step: Step, more: float, change: float, devices: int) -> Step:
     """A step extended by some seconds, of which its device is busy for ``more``."""
 
     def longer(seconds: float | None, by: float) -> float | None:
@@ -229,7 +229,7 @@ def host_wait_s(recording: Recording) -> float:
     """How long the device waits for the host in a step, on average."""
     if not recording.steps:
         return 0.0
-    waits = sum(_waiting(one, step.key) for one in recording.idle for step in recording.steps)
+    waits = sum(_launch_wait_s(one, step.key) for one in recording.idle for step in recording.steps)
     return waits / len(recording.steps) / max(len(recording.devices), 1)
 
 
@@ -243,7 +243,7 @@ def _launches_programs(recording: Recording) -> bool:
     return 2 * _launches([op for op in recording.workload.ops if op.module]) > _launches(recording.workload.ops)
 
 
-def _waiting(one: IdleReason, key: int) -> float:
+def _launch_wait_s(one: IdleReason, key: int) -> float:
     """The idle seconds of a step in which the device waited for the host to launch: those of dispatch, and long gaps between kernels."""
     return sum(share.time_s for share in one.by_step if share.key == key and (one.kind == DISPATCH or _is_long(one, share)))
 
@@ -252,7 +252,7 @@ def _is_long(one: IdleReason, share: Share) -> bool:
     return one.kind == "latency" and share.time_s > LONG_GAP_S * max(share.count, 1)
 
 
-def _more(key: int, pairs: Sequence[tuple[Op | None, Op]]) -> float:
+def _additional_device_s(key: int, pairs: Sequence[tuple[Op | None, Op]]) -> float:
     """The additional device-seconds of a step's ops."""
     total = 0.0
     for old, new in pairs:

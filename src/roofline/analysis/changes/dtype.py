@@ -142,7 +142,7 @@ def _product(state: State, index: int, op: Op, old: Product, number: str, weight
     state.put(index, cost * op.count, new, 1.0)
     state.reformatted.add(index)
     if not whole:
-        _arguments(state, op, old, new)
+        _change_producers(state, op, old, new)
     return True
 
 
@@ -158,7 +158,7 @@ def _cost(op: Op, old: Product, new: Product, share: float | None) -> Cost:
     return Cost.of(amounts)
 
 
-def _found(state: State, op: Op) -> tuple[Found | None, int, int]:
+def _product_of(state: State, op: Op) -> tuple[Found | None, int, int]:
     module = state.module_of(op)
     place = module.place(op.name) if module else None
     if module is None or place is None:
@@ -168,7 +168,7 @@ def _found(state: State, op: Op) -> tuple[Found | None, int, int]:
 
 def _is_weight(state: State, op: Op, side: int) -> bool:
     """Whether an operand of a product is an argument of the program, a concatenation of arguments, or a slice of stacked weights."""
-    found, _, _ = _found(state, op)
+    found, _, _ = _product_of(state, op)
     module = state.module_of(op)
     if found is None or module is None:
         return side == 1
@@ -185,9 +185,9 @@ def _are_arguments(module: HloModule, sources: list[Value]) -> bool:
     return all(source.opcode == "parameter" and source.computation is module.entry_computation for source in sources)
 
 
-def _arguments(state: State, op: Op, old: Product, new: Product) -> None:
+def _change_producers(state: State, op: Op, old: Product, new: Product) -> None:
     """Change the kernels that produce a product's operands: they write the new format, or a separate kernel converts it."""
-    found, number, position = _found(state, op)
+    found, number, position = _product_of(state, op)
     module = state.module_of(op)
     if found is None or module is None:
         return
@@ -201,10 +201,10 @@ def _arguments(state: State, op: Op, old: Product, new: Product) -> None:
         is_argument = _are_arguments(module, sources)
         if is_argument and all(source.index in state.weights(module) for source in sources):  # weights are stored in the new format
             for cut in cuts:
-                _narrow(state, op, cut.kernel, 2 * cut.shape.elements, before, after)
+                _change_moved(state, op, cut.kernel, 2 * cut.shape.elements, before, after)
         else:
             maker = None if is_argument else review.values.origin(side, RENAMED | {"get-tuple-element"}).kernel
-            _written(state, op, maker, elements, before, after)
+            _change_result(state, op, maker, elements, before, after)
         if named(after).bits == NARROW and named(after).rate == "fp8" and not _is_last(side.shape, contracted):
             least = 1.0 if made.opcode == "custom-call" else COMPILED
             turned = Streamed(kind=BYTE_TRANSPOSE, elements=elements)
@@ -218,14 +218,14 @@ def _is_last(shape: Shape, contracted: tuple[int, ...]) -> bool:
     return shape.layout.minor_to_major[0] in contracted
 
 
-def _written(state: State, op: Op, maker: str | None, elements: int, before: str, after: str) -> None:
+def _change_result(state: State, op: Op, maker: str | None, elements: int, before: str, after: str) -> None:
     """Write a kernel's result in the new format: fused kernels write it directly, results of others are converted afterwards."""
-    if not _narrow(state, op, maker, elements, before, after):
+    if not _change_moved(state, op, maker, elements, before, after):
         narrowed = elements if named(after).rate == "fp8" else 0
         state.add(op, Cost.of({HBM: elements * (width(before) + width(after))}), Streamed(kind="fusion", narrowed=narrowed), "convert")
 
 
-def _narrow(state: State, op: Op, kernel: str | None, elements: int, before: str, after: str) -> bool:
+def _change_moved(state: State, op: Op, kernel: str | None, elements: int, before: str, after: str) -> bool:
     """Change the format of elements that a kernel of the op's program moves. Returns whether there is such a kernel."""
     narrowed = elements if named(after).rate == "fp8" else 0
     for index, one in state:

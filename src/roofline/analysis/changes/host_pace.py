@@ -33,7 +33,7 @@ REMAINING = 0.5  # part of a host's slowdown, in logarithms, that recurs in anot
 class Pace(Struct, frozen=True, kw_only=True):
     """When the host launches the work of steps.
 
-    ``ahead_s`` is from its first launch to the begin of the first step and ``latency_s`` the least of that over steps; for each step,
+    ``ahead_s`` is from its first launch to the start of the first step and ``latency_s`` the least of that over steps; for each step,
     ``launching_s`` is from its first launch to its last and ``next_s`` to the next step's first. After a step's last launch the device
     takes ``delay_s`` plus the share ``tail`` of the step's work.
     """

@@ -171,11 +171,11 @@ class _Loops:
         """Remove the kernels that write, fill, move or only read residuals; add those for the inputs of layers."""
         first = self.pair.first
         writers = [self.state.ops[index] for one in self.pair.residuals if (index := self.op(first.number, one.writer)) is not None]
-        beside = max(writers, key=lambda op: op.time_s or 0.0, default=None)
-        if beside is None:
+        runs_with = max(writers, key=lambda op: op.time_s or 0.0, default=None)
+        if runs_with is None:
             return
         for shape in self.pair.carried:
-            _keep(self.state, beside, shape, INPUTS)
+            _keep(self.state, runs_with, shape, INPUTS)
         for place in {one.writer for one in self.pair.residuals}:
             kept = [one.part for one in self.pair.residuals if one.writer == place]
             self._remove_parts(first.number, place, kept, len(kept) >= _results(first.body[place].shape))
@@ -221,7 +221,7 @@ class _Loops:
     def _remove_layouts(self, place: int) -> None:
         """Remove copies of an op's result into another layout, which was that of the stored arrays.
 
-        The compiler may still need such copies, so the op's time is an upper bound.
+        The compiler may still need such copies, so the upper bound includes their time.
         """
         body, number = self.pair.second.body, self.pair.second.number
         for user in self.values.users(body, place):
@@ -249,10 +249,10 @@ class _Loops:
                 self._remove_parts(number, place, shapes[:used], used >= len(shapes))
 
 
-def _keep(state: State, beside: Op, shape: Shape, passes: Mapping[str, int], least: float = 1.0, most: float = 1.0) -> None:
-    """Add the kernels that store an array in each iteration of a loop; they run as often as the op ``beside``."""
+def _keep(state: State, runs_with: Op, shape: Shape, passes: Mapping[str, int], least: float = 1.0, most: float = 1.0) -> None:
+    """Add the kernels that store an array in each iteration of a loop; they run as often as the op ``runs_with``."""
     for word, times in passes.items():
-        state.add(beside, Cost.of({HBM: times * shape.bytes}), Streamed(kind="fusion"), word, least, most)
+        state.add(runs_with, Cost.of({HBM: times * shape.bytes}), Streamed(kind="fusion"), word, least, most)
 
 
 def _results(shape: Shape) -> int:

@@ -119,8 +119,8 @@ def shard(state: State, words: Words) -> None:
 def _sums(program: Program, dimension: Dimension, found: Found) -> bool:
     """Whether a product sums over the split dimension."""
     numbers = {computation.name: number for number, computation in enumerate(program.module.computations)}
-    held = dimension.marks.get((numbers[found.left.computation.name], found.left.index, 0), ())
-    return any(axis < len(held) and held[axis] for axis in found.dims.lhs_contracting)
+    marks = dimension.marks.get((numbers[found.left.computation.name], found.left.index, 0), ())
+    return any(axis < len(marks) and marks[axis] for axis in found.dims.lhs_contracting)
 
 
 def _asked(change: str, words: Words) -> tuple[str, Fraction]:

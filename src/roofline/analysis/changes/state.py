@@ -30,11 +30,11 @@ LOAD = 16  # most bytes that one instruction loads
 class Added(Struct, frozen=True):
     """A kernel that a change adds: name, cost and operation, its time where that is known, and bounds as shares of it.
 
-    It runs as often as ``beside``; with ``like``, its time changes like that of the op with this index.
+    It runs as often as ``runs_with``; with ``like``, its time changes like that of the op with this index.
     """
 
     name: str
-    beside: Op
+    runs_with: Op
     cost: Cost
     operation: Operation | None
     word: str
@@ -82,9 +82,9 @@ class State:
         kernels = None if op.kernels is None else op.kernels * float(times)
         self.ops[index] = replace(self.ops[index], count=op.count * float(times), kernels=kernels)
 
-    def add(self, beside: Op, cost: Cost, operation: Operation | None, word: str, least: float = 1.0, most: float = 1.0) -> None:
-        """Add a kernel that runs as often as the op ``beside``; ``cost`` is of one execution, with bounds as shares of it."""
-        self.added.append(Added(f"{beside.name}.{word}.{len(self.added)}", beside, cost, operation, word, bounds=(least, most)))
+    def add(self, runs_with: Op, cost: Cost, operation: Operation | None, word: str, least: float = 1.0, most: float = 1.0) -> None:
+        """Add a kernel that runs as often as the op ``runs_with``; ``cost`` is of one execution, with bounds as shares of it."""
+        self.added.append(Added(f"{runs_with.name}.{word}.{len(self.added)}", runs_with, cost, operation, word, bounds=(least, most)))
 
     def repeat(self, index: int, word: str, bounds: tuple[float, float], time_s: float | None = None) -> None:
         """Run an op once more, in the same time or in ``time_s``; ``bounds`` are shares of it."""

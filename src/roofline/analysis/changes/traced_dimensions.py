@@ -81,14 +81,14 @@ class SequenceLength:
         return rows or ((0,) if shape[:1] == (self.size,) else ())  # rows of tokens, or a table of positions
 
     def _of_data(self, shape: Shape) -> Axes:
-        held = [axis for axis in range(1, len(shape)) if shape[axis] == self.size]
-        if not held and self._is_length(shape[1]) and shape[0] == self.batch:
-            held = [1]
-        last = [axis for axis in held if axis >= len(shape) - 2]
+        axes_found = [axis for axis in range(1, len(shape)) if shape[axis] == self.size]
+        if not axes_found and self._is_length(shape[1]) and shape[0] == self.batch:
+            axes_found = [1]
+        last = [axis for axis in axes_found if axis >= len(shape) - 2]
         is_wide = len(shape) == JOINED and shape[0] == self.batch and self.size in self._widths
         if len(last) == 2 and self._stores_scores and not is_wide:
             return tuple(last)
-        return tuple(held[:1]) or ((0,) if shape[0] == self.size else ())
+        return tuple(axes_found[:1]) or ((0,) if shape[0] == self.size else ())
 
     def _is_length(self, size: int) -> bool:
         return size == self.size or (self.size >= SHIFTED and abs(size - self.size) == 1)

@@ -68,7 +68,7 @@ class JaxRecorder(Recorder):
     def wait_for_devices(self) -> None:
         wait_for_devices(self.jax)
 
-    def strength(self) -> int:
+    def certainty(self) -> int:
         return 9  # a program that compiles with JAX uses it for more than its data loader
 
     def discard(self) -> None:
@@ -78,7 +78,7 @@ class JaxRecorder(Recorder):
         self.meanwhile = 0
         self._watch_calls()
 
-    def remark(self) -> str:
+    def final_note(self) -> str:
         """A note about compilations in the profile: compilers for accelerators run candidate kernels on the device."""
         if not self.meanwhile or self.jax.default_backend() == "cpu":
             return ""
@@ -219,7 +219,7 @@ def wait_for_devices(jax: Any) -> None:
         with contextlib.suppress(Exception):
             array.block_until_ready()
     if jax.default_backend() == "cpu":
-        _quiet()
+        _wait_until_idle()
     with contextlib.suppress(Exception):  # no driver of this name: not NVIDIA's
         _wait_for_gpus([device.local_hardware_id for device in jax.local_devices() if device.platform == "gpu"])
 
@@ -240,18 +240,18 @@ def _wait_for_gpus(numbers: "list[int]") -> None:
             driver.cuDevicePrimaryCtxRelease_v2(number)
 
 
-def _quiet() -> None:
+def _wait_until_idle() -> None:
     """Wait until no other thread of this process runs: a CPU may still compute discarded results, and JAX has no call to wait for them."""
     deadline = time.monotonic() + LONGEST_WAIT_S
     before, pauses = time.process_time(), 0
     while pauses < PAUSES and time.monotonic() < deadline:
         time.sleep(PAUSE_S)
         now = time.process_time()
-        pauses = 0 if now - before > PAUSE_S / 5 or _others_run() else pauses + 1
+        pauses = 0 if now - before > PAUSE_S / 5 or _other_threads_run() else pauses + 1
         before = now
 
 
-def _others_run() -> bool:
+def _other_threads_run() -> bool:
     """Whether another thread is runnable; false where the system does not report it."""
     try:
         mine, tasks = str(threading.get_native_id()), os.listdir("/proc/self/task")

@@ -55,7 +55,7 @@ class Recorder:
         """Called after the framework is imported: watch for steps and for the end of the process."""
         self.process = os.getpid()  # only now, because the importing process may be a fork of another
         self.folder = os.path.join(self.folder, f"{self.process}-{self.module}")
-        self.tell()
+        self.write_message()
         self.watch(framework)
         _watch_exits(self)
 
@@ -79,11 +79,11 @@ class Recorder:
         """Stop the profiler if it runs, and discard the recording."""
         raise NotImplementedError
 
-    def strength(self) -> int:
+    def certainty(self) -> int:
         """How certain it is that the program uses this framework; of two recorders, the more certain one records."""
         return 0
 
-    def remark(self) -> str:
+    def final_note(self) -> str:
         """A note about the complete profile."""
         return ""
 
@@ -103,7 +103,7 @@ class Recorder:
                 self.finish("failed", f"the profiler did not start: {error}")
                 return
             self.state, self.began_s, self.recorded = "recording", time.monotonic(), 0
-            self.tell()
+            self.write_message()
         if self.duration_s is not None:
             began = self.began_s
             later(self.duration_s, lambda: self.time_is_up() if self.began_s == began else None)
@@ -120,7 +120,7 @@ class Recorder:
         if self.state == "recording":
             self.notes = [note for note in self.notes if not note.startswith("recording began")]
             self.notes.append(f"{why}; --from-start records everything")
-            self.tell()
+            self.write_message()
 
     def end(self, note: str = "", settled: bool = True) -> None:
         """Stop the profiler, once; with ``settled``, first wait for the devices, so that all launched work is in the profile.
@@ -131,7 +131,7 @@ class Recorder:
             return
         with self.lock:
             if self.state == "waiting":
-                self.tell()
+                self.write_message()
             if self.state != "recording":
                 return
             self.state = "stopping"
@@ -142,7 +142,7 @@ class Recorder:
             except Exception as error:
                 self.finish("failed", f"the profiler did not stop: {error}")
             else:
-                self.finish("done", note or self.remark())
+                self.finish("done", note or self.final_note())
 
     def restart(self, even_if_done: bool = False) -> bool:
         """Discard the recording and wait again. Returns whether that was possible."""
@@ -156,13 +156,13 @@ class Recorder:
                 self.finish("failed", f"the profiler did not stop: {error}")
                 return False
             self.state, self.notes = "waiting", []
-            self.tell()
+            self.write_message()
             return True
 
     def _is_main_framework(self) -> bool:
         """Whether no other armed recorder is more certain that its framework is the one in use."""
         others = [one for one in _ARMED if one is not self and one.process == self.process and one.state in ("recording", "done")]
-        if any(one.strength() >= self.strength() for one in others):
+        if any(one.certainty() >= self.certainty() for one in others):
             return False
         for one in others:
             one.restart(even_if_done=True)
@@ -173,9 +173,9 @@ class Recorder:
         self.state = state
         if note:
             self.notes.append(note)
-        self.tell()
+        self.write_message()
 
-    def said(self) -> "dict[str, Any]":
+    def message(self) -> "dict[str, Any]":
         """The message for the parent process."""
         return {
             "framework": self.framework,
@@ -187,12 +187,12 @@ class Recorder:
             "notes": self.notes,
         }
 
-    def tell(self) -> None:
+    def write_message(self) -> None:
         """Write a message for the parent process, atomically."""
         os.makedirs(self.folder, exist_ok=True)
         draft = os.path.join(self.folder, "draft")
         with open(draft, "w", encoding="utf-8") as file:
-            json.dump(self.said(), file)
+            json.dump(self.message(), file)
         os.replace(draft, os.path.join(self.folder, "status.json"))
 
 

@@ -65,7 +65,7 @@ class TorchRecorder(Recorder):
         self.torch = framework
         self.profiler = Profiler(framework, self.python is not False)
         self.graphs = GraphCaptures(framework, self)
-        self.profiler.watch_others(self._others_begin, self._others_end)
+        self.profiler.watch_others(self._program_profile_begins, self._program_profile_ends)
         Steps(framework, self).watch()
         if self.from_start:
             self._watch_devices()
@@ -92,14 +92,14 @@ class TorchRecorder(Recorder):
         with contextlib.suppress(FileNotFoundError):
             os.remove(os.path.join(self.folder, TRACE))
 
-    def strength(self) -> int:
+    def certainty(self) -> int:
         return int(self.kind)
 
-    def said(self) -> "dict[str, Any]":
+    def message(self) -> "dict[str, Any]":
         rank = os.environ.get("RANK", "")
-        return {**super().said(), "unfinished": self.unfinished, "rank": int(rank) if rank.isdecimal() else None}
+        return {**super().message(), "unfinished": self.unfinished, "rank": int(rank) if rank.isdecimal() else None}
 
-    def remark(self) -> str:
+    def final_note(self) -> str:
         """A note about how much slower the program was while it was recorded."""
         if self.recorded < 2 or not self.step_s:  # the first one includes the start of the profiler
             return ""
@@ -133,7 +133,7 @@ class TorchRecorder(Recorder):
             self.graphs.steps = True
             return
         if kind > self.kind or anew:
-            self._found(kind, what)
+            self._switch_steps(kind, what)
         now, compiled = time.monotonic(), self._compiled()
         self.step_began_s = now
         self.seen += 1
@@ -171,7 +171,7 @@ class TorchRecorder(Recorder):
             self.begin_warm(f"recording began although each of {self.seen} steps compiled")
         self.step_began_s = time.monotonic()
 
-    def _found(self, kind: int, what: str) -> None:
+    def _switch_steps(self, kind: int, what: str) -> None:
         """A more certain kind of step was found: the recording so far was preparation."""
         if not self.from_start:
             if self.kind >= 0:
@@ -207,7 +207,7 @@ class TorchRecorder(Recorder):
             step, self.step = self.step, None
             step.__exit__(None, None, None)
 
-    def _others_begin(self) -> None:
+    def _program_profile_begins(self) -> None:
         self.own_profile = True
         self.own_profiles += 1
         if self.recorded or not self.restart():  # without a step there is nothing to save
@@ -215,7 +215,7 @@ class TorchRecorder(Recorder):
         if self.state == "waiting":
             self.notes = ["the program takes its own profile; only steps outside of it are recorded"]
 
-    def _others_end(self) -> None:
+    def _program_profile_ends(self) -> None:
         self.own_profile = False
 
     def _watch_devices(self) -> None:

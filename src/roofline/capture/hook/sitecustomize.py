@@ -17,7 +17,7 @@ def _start() -> None:
         import_module("roofline_hook").watch()
 
 
-def _give_way() -> None:
+def _run_shadowed_sitecustomize() -> None:
     """Remove this folder from the path, and import the environment's own sitecustomize, if it has one."""
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != _HERE]
     me = sys.modules.pop("sitecustomize", None)
@@ -32,4 +32,4 @@ def _give_way() -> None:
 
 if __name__ == "sitecustomize":
     _start()
-    _give_way()
+    _run_shadowed_sitecustomize()

@@ -190,8 +190,8 @@ def _draw_gap(sheet: Sheet, one: Roof, x: float, rate: float, colour: str, *, ra
     best = one.at(x)
     sheet.dot(x, best, sheet.theme.ink, filled=False, radius=radius - 0.5, kind="prediction")
     sheet.dot(x, rate, colour, radius=radius, kind="measured", z=6)
-    apart = abs(sheet.spot(x, best)[1] - sheet.spot(x, rate)[1])
-    if apart > 4 * radius + 4:
+    distance = abs(sheet.spot(x, best)[1] - sheet.spot(x, rate)[1])
+    if distance > 4 * radius + 4:
         sheet.arrow((x, best), (x, rate), sheet.theme.muted, both=True, shrink=radius + 1, width=1.0)
-    elif apart > 2 * radius:
+    elif distance > 2 * radius:
         sheet.line(((x, best), (x, rate)), sheet.theme.muted, width=1.0, kind="gap", z=3.5)

@@ -183,7 +183,7 @@ def _without_brackets(name: str) -> str:
 
 
 def wrap(text: str, width: float, points: float, weight: str = "normal") -> list[str]:
-    """Lines no wider than ``width`` points, broken at spaces; a word wider than that stands alone."""
+    """Lines no wider than ``width`` points, broken at spaces; a wider word gets its own line."""
     lines: list[str] = []
     for word in text.split():
         joined = f"{lines[-1]} {word}" if lines else word
