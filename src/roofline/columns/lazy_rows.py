@@ -116,7 +116,7 @@ def take(rows: Sequence[Row], indices: Sequence[int]) -> Sequence[Row]:
 def values_at(values: Sequence[Value], places: Sequence[int]) -> Sequence[Value]:
     """The values at some indices; the list itself if those are all.
 
-    >>> at("roof", [0, 3]), at("roof", range(4))
+    >>> values_at("roof", [0, 3]), values_at("roof", range(4))
     (['r', 'f'], 'roof')
     """
     if places == range(len(values)):
