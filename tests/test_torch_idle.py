@@ -461,6 +461,19 @@ def test_anomaly_detection_checks_what_every_node_returns(tmp_path: Path, checke
         assert "set_detect_anomaly" in found[0].levers[0]
 
 
+@pytest.mark.parametrize(("name", "is_told"), [("aten::cholesky_solve", True), ("aten::to", False), ("aten::item", False)])
+def test_an_operator_that_waits_by_itself_is_named(tmp_path: Path, name: str, is_told: bool) -> None:
+    trace = TorchTrace()
+    for at in trace.steps(4, 1000):
+        trace.product(at + 1, 10, launched=at + 2, ran=at + 5, took=300)
+        trace.op(name, at + 20, 900)
+        trace.op("aten::copy_" if name == "aten::to" else "aten::_helper", at + 21, 890)
+        trace.launch(at + 22, "cudaStreamSynchronize", dur=880)
+    (found,) = findings_on(trace, tmp_path, "idle-sync")
+    assert ("calls cholesky_solve, which waits for the device" in found.message) == is_told
+    assert ("preferred_linalg_library" in found.levers[0]) == is_told
+
+
 def test_compiled_code_that_graph_breaks_cut_into_parts(tmp_path: Path) -> None:
     trace = TorchTrace()
     for begin in trace.steps(4, 1000):

@@ -258,6 +258,13 @@ MASKED = Kind(
     "the host was in {activity}",
     ("masks and torch.where instead of nonzero and boolean indexing",),
 )
+# For idle-sync where an operator waits by itself.
+WAITING_OPERATOR = Kind(
+    "the operators that wait for the device themselves",
+    "Call an operator that does not wait, or call it less often",
+    "the host was in {activity}",
+    ("linear algebra: torch.backends.cuda.preferred_linalg_library('cusolver'); cholesky_ex, inv_ex, solve_ex, which check nothing",),
+)
 # For idle-sync where every gradient is checked.
 CHECKED = Kind(
     "anomaly detection, which checks every gradient while the device waits",

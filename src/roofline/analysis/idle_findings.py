@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from ..machine import LATENCY
 from ..units import parse, rounded, show
-from ..workload import ALLOCATES, BY_A_MASK, CHECKS_GRADIENTS, GRAPH_BREAK, UNSEEN, source_line
+from ..workload import ALLOCATES, BY_A_MASK, BY_AN_OPERATOR, CHECKS_GRADIENTS, GRAPH_BREAK, UNSEEN, source_line
 from .finding_drafts import FindingDraft, StepSaving
-from .finding_kinds import ALLOCATED, BROKEN, CHECKED, MASKED, ONE_PROGRAM, UNSEEN_CODE, Kinds
+from .finding_kinds import ALLOCATED, BROKEN, CHECKED, MASKED, ONE_PROGRAM, UNSEEN_CODE, WAITING_OPERATOR, Kinds
 from .finding_words import LISTED
 from .idle_time import Waiting
 from .program_clock import NOTABLE, Clock
@@ -20,6 +20,7 @@ BY_CAUSE = {
     BY_A_MASK: MASKED,
     ALLOCATES: ALLOCATED,
     CHECKS_GRADIENTS: CHECKED,
+    BY_AN_OPERATOR: WAITING_OPERATOR,
     UNSEEN: UNSEEN_CODE,
     GRAPH_BREAK: BROKEN,
 }  # more specific kinds, by the cause of the idle time

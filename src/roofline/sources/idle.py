@@ -14,7 +14,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from ..units import parse
-from ..workload import ALLOCATES, BY_A_MASK, CHECKS_GRADIENTS, GRAPH_BREAK, UNSEEN
+from ..workload import ALLOCATES, BY_A_MASK, BY_AN_OPERATOR, CHECKS_GRADIENTS, GRAPH_BREAK, UNSEEN
 from .host_activity import ANOMALY, INSIDE, MASK, MEMORY, Activity, loads_data
 from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
 from .xspace.scan import gaps
@@ -271,7 +271,7 @@ def _key(kind: str, gap: Gap, seen: Sequence[Activity], waited: Activity, thread
 def _cause(kind: str, one: Activity) -> str:
     """The cause of a reason, if more is known than its kind."""
     if kind == "sync":
-        return {MASK: BY_A_MASK, MEMORY: ALLOCATES, ANOMALY: CHECKS_GRADIENTS}.get(one.detail, "")
+        return {MASK: BY_A_MASK, MEMORY: ALLOCATES, ANOMALY: CHECKS_GRADIENTS}.get(one.detail, BY_AN_OPERATOR if one.callee else "")
     if kind == "dispatch":
         return GRAPH_BREAK if one.function.endswith(GRAPH_BREAK) else ""
     return UNSEEN if kind == "input" and not one.callee and not one.function else ""
@@ -304,6 +304,8 @@ def _sync(one: Activity, gap: Gap, threads: Threads) -> str:
         reads = "allocates or frees memory of the device"
     elif one.detail == ANOMALY:
         reads = "checks every gradient for NaN and keeps stack traces, as anomaly detection does"
+    elif one.callee:
+        reads = f"calls {one.callee}, which waits for the device"
     return f"{one.function}, which {reads}" if one.function else f"code that {reads}"
 
 

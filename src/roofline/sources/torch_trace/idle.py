@@ -47,6 +47,7 @@ _READ_BACK = {
 }
 
 
+_COPIES = re.compile(r"aten::(?:_to_copy|to|copy_|_copy_from\w*|cpu|clone|contiguous)$")  # the host waits for what they copy
 LOOK_BACK = 16  # events before an instant that are searched for the last one to end
 BETWEEN_OPS_NS = 200_000  # the longest time between two ops that counts as launching
 UNRECORDED_NS = 500_000  # the same if Python calls were not recorded, such as those of hooks, of backward() and of optimizers
@@ -268,8 +269,11 @@ class _Threads:
             return Activity("python", found.function, found.location, "" if loads_data(found.function) else _LOADING.function)
         if found.kind != "wait" or found.detail:
             return found
-        read = next((_READ_BACK[name] for _, number in stack if (name := str(self._names[number])) in _READ_BACK), "")
-        return replace(found, detail=read)
+        names = [str(self._names[number]) for _, number in stack]
+        if read := next((_READ_BACK[name] for name in names if name in _READ_BACK), ""):
+            return replace(found, detail=read)
+        called = next((name for name in names if name.startswith("aten::")), "")
+        return found if not called or _COPIES.match(called) else replace(found, callee=called.removeprefix("aten::"))
 
     def _word(self, kind: int, number: int) -> str | Frame:
         key = (kind, number)
