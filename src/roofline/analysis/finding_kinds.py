@@ -263,7 +263,10 @@ WAITING_OPERATOR = Kind(
     "the operators that wait for the device themselves",
     "Call an operator that does not wait, or call it less often",
     "the host was in {activity}",
-    ("linear algebra: torch.backends.cuda.preferred_linalg_library('cusolver'); cholesky_ex, inv_ex, solve_ex, which check nothing",),
+    (
+        "linear algebra: torch.backends.cuda.preferred_linalg_library('cusolver'), cholesky_ex; scatter_add_ instead of bincount",
+        "call it once for several steps",
+    ),
 )
 # For idle-sync where every gradient is checked.
 CHECKED = Kind(
@@ -380,6 +383,10 @@ LEVERS_BY_CATEGORY = {
     ("memory", "fft"): (
         "transforms of real data as rfft and irfft, along the last dimension, of sizes with small prime factors",
         "several transforms in one call",
+    ),
+    ("products", "template"): (
+        "let Inductor choose cuBLAS too: torch._inductor.config.max_autotune_gemm_backends='ATEN,TRITON', or compile without max-autotune",
+        "sizes that are multiples of 64; larger batches",
     ),
     ("compute", "linear algebra"): (
         "many small matrices in one batched call",

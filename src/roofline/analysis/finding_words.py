@@ -120,6 +120,8 @@ def _category(category: str, label: str) -> str:
     category = next((word for word in ("scatter", "gather") if what.startswith(word)), category)
     if category == "sort" and re.match(_TOP_K, what):
         return "top-k"
+    if what.startswith("triton_tem_"):
+        return "template"
     if category.endswith(COMPILED):
         return "reduction" if what.startswith(REDUCTIONS) else COMPILED
     return category
