@@ -408,3 +408,11 @@ def test_products_of_templates_are_told_to_try_the_library(tmp_path: Path) -> No
 
     # 2·4096³ FLOP take 139 µs at the peak.
     assert "cuBLAS" in finding(steps_of(product, tmp_path), "products").levers[0]
+
+
+def test_convolutions_of_few_channels_are_told_to_take_more(tmp_path: Path) -> None:
+    def patches(trace: TorchTrace, at: float) -> None:
+        trace.op("aten::cudnn_convolution", at + 2, 8, [(64, 3, 224, 224), (1024, 3, 16, 16)], values=["[0, 0]", "[16, 16]", "[1, 1]", "1"])
+        trace.run("conv", launched=at + 3, start=at + 10, dur=700)
+
+    assert "input channels are few" in finding(steps_of(patches, tmp_path), "products").levers[0]

@@ -384,6 +384,11 @@ LEVERS_BY_CATEGORY = {
         "transforms of real data as rfft and irfft, along the last dimension, of sizes with small prime factors",
         "several transforms in one call",
     ),
+    ("products", "convolution"): (
+        "where input channels are few: pad them to a multiple of 8, or fold blocks of pixels into channels (space to depth)",
+        "channels that are multiples of 64; larger batches",
+        "a kernel as large as its stride: cut the input into patches and multiply",
+    ),
     ("products", "template"): (
         "let Inductor choose cuBLAS too: torch._inductor.config.max_autotune_gemm_backends='ATEN,TRITON', or compile without max-autotune",
         "sizes that are multiples of 64; larger batches",
