@@ -301,7 +301,7 @@ class DeviceRows:
         begins = np.array([extent.begin_ps // PS for _, extent in ordered], np.int64)
         ends = np.append(begins[1:], [extent.end_ps // PS for _, extent in ordered[-1:]])
         most = (covered(self.busy, begins, ends) * PS).tolist()
-        return {mark: replace(extent, busy_ps=min(extent.busy_ps, least)) for (mark, extent), least in zip(ordered, most, strict=True)}
+        return {mark: replace(extent, busy_ps=min(extent.busy_ps, time_ps)) for (mark, extent), time_ps in zip(ordered, most, strict=True)}
 
     def _on_main_queue(self, parts: Sequence[Integers]) -> Flags:
         """Whether each event is on the main queue, on which steps begin: the busiest queue with work in every step; all, if there is none.
@@ -310,10 +310,10 @@ class DeviceRows:
         """
         queues, numbers = np.unique(self._work.queue[self.events], return_inverse=True)
         spent = _sums(numbers, self.end - self.start, len(queues))
-        common = [queue for queue in range(len(queues)) if all((numbers[places] == queue).any() for places in parts)]
+        common = set(range(len(queues))).intersection(*(distinct(numbers[places]).tolist() for places in parts))
         if not common:
             return np.ones(len(numbers), bool)
-        return np.asarray(numbers == max(common, key=lambda queue: int(spent[queue])))
+        return np.asarray(numbers == max(sorted(common), key=lambda queue: int(spent[queue])))
 
 
 def _sums(numbers: Integers, values: Integers, size: int) -> Integers:
