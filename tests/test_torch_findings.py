@@ -63,6 +63,20 @@ def test_operands_that_are_broadcast_begin_a_chain_as_large_as_their_result(tmp_
     assert finding(steps_of(distances, tmp_path), "unfused-chain").saving_per_step_s == pytest.approx(300e-6, rel=0.05)
 
 
+@pytest.mark.parametrize(("scale", "saved"), [("float", 200), ("double", 400)])
+def test_what_a_number_for_all_of_it_is_computed_from_is_read_again(tmp_path: Path, scale: str, saved: int) -> None:
+    def quantize(trace: TorchTrace, at: float) -> None:
+        trace.op("aten::relu", at, 5, [WIDE], dtype="float")
+        trace.op("aten::max", at + 10, 5, [WIDE], dtype="float")
+        trace.op("aten::div", at + 20, 5, [WIDE, ()], types=["float", scale])  # by the largest, or by a number of Python's
+        for place in range(3):
+            trace.run("kernel", launched=at + 10 * place + 1, start=at + 200 * place, dur=200)
+
+    # max takes what relu made from there. The division reads it from memory, where relu wrote it, if it needs the largest first; else
+    # neither moves it: half of relu, all of max, and half of the division.
+    assert finding(steps_of(quantize, tmp_path), "unfused-chain").saving_per_step_s == pytest.approx(saved * 1e-6, rel=0.01)
+
+
 def test_a_product_between_them_breaks_a_chain(tmp_path: Path) -> None:
     def broken(trace: TorchTrace, at: float) -> None:
         for place, name in enumerate(("aten::relu", "aten::mm", "aten::relu")):

@@ -111,21 +111,38 @@ def _chains(ordered: Sequence[PricedExecution]) -> Iterator[list[PricedExecution
 def _spared_in(chain: Sequence[PricedOp], *, is_kept: bool) -> list[float]:
     """The bytes that each op of a chain would not move in one kernel: of tensors that one op of the chain writes and another reads.
 
-    A sum that begins a chain of the forward pass (``is_kept``) is still written, as the next layer adds to it.
+    A sum that begins a chain of the forward pass (``is_kept``) is still written, as the next layer adds to it. So is what is read again
+    after a reduction to one number that later ops need.
     """
     made: list[tuple[Tensor | None, float]] = [_made(priced) for priced in chain]
     spared = [0.0] * len(chain)
     read_later: set[int] = set()
+    read_again: set[int] = set()
+    needed = max((place for place, priced in enumerate(chain) if _takes_number(priced)), default=0)
+    parting = [place for place, priced in enumerate(chain[:needed]) if _makes_number(priced)]
     for place, priced in enumerate(chain):
         for one in _taken(priced):
             before = next((earlier for earlier in reversed(range(place)) if _is_of(one, made[earlier][0])), None)
-            if before is not None:
+            if before is not None and any(before < between < place for between in parting):
+                read_again.add(before)
+            elif before is not None:
                 spared[place] += one.bytes or made[before][1] * one.elements / max(_elements(made[before][0]), 1)
                 read_later.add(before)
-    for place in read_later:
+    for place in read_later - read_again:
         if not (is_kept and place == 0 and chain[0].name in SUMS):
             spared[place] += made[place][1]
     return spared
+
+
+def _makes_number(priced: PricedOp) -> bool:
+    """Whether an op reduces a tensor to one number: it names no dimensions."""
+    dimensions = [one for one in priced.args[1:] if isinstance(one, (int, tuple)) and not isinstance(one, bool) and one != ()]
+    return priced.priced.category == "reduction" and not dimensions
+
+
+def _takes_number(priced: PricedOp) -> bool:
+    """Whether an op takes a number from the device beside its tensor; Python's numbers are recorded as fp64."""
+    return any(not one.shape and one.dtype is not None and one.dtype.name != "fp64" for one in tensors_of(priced)[1:])
 
 
 def _taken(priced: PricedOp) -> Iterator[Tensor]:
