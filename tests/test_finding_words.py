@@ -130,6 +130,19 @@ def test_what_cannot_be_fused_is_not_told_to_be(category: str, said: str) -> Non
     assert said in _of(report_on(an_op("op", {"hbm": 10}, 1e4, category=category)), "memory").levers[0]
 
 
+@pytest.mark.parametrize(("number", "said"), [("bf16", True), ("fp32", False)])
+def test_a_scatter_of_16_bit_numbers_is_told_to_add_wider_ones(number: str, said: bool) -> None:
+    found = _of(report_on(an_op("op", {"hbm": 10}, 20.0, category="scatter", label=f"f  scatter-add {number}[8,8]")), "memory")
+    assert ("fp32" in found.levers[0]) == said
+
+
+def test_all_scatters_are_one_finding() -> None:
+    # 10% of the roofline, which is usual of scatters, and 50%: both are told with the same advice.
+    scatters = [an_op(name, {"hbm": 100}, time_s, category="scatter") for name, time_s in (("slow", 100.0), ("fast", 20.0))]
+    told = [one.ops for one in report_on(*scatters, an_op("add", {"hbm": 100}, 12.0, category="loop fusion")).findings]
+    assert [len(ops) for ops in told if {0, 1} & {*ops}] == [2]
+
+
 def test_a_top_k_is_not_told_to_be_one() -> None:
     found = _of(report_on(an_op("op", {"hbm": 10}, 1e4, category="sort", label="f  gpu TopK fp32[8,8]")), "memory")
     assert "each part of a long row" in found.levers[0]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ..columns.lazy_rows import values_at
 from ..report import Finding
 from ..workload import Op, source_line
-from .finding_kinds import LEVERS_BY_CATEGORY, Kind
+from .finding_kinds import LEVERS_BY_CATEGORY, NARROW_SUM, Kind
 from .op_times import OpTimes
 from .program_clock import Clock, Saving
 
@@ -22,6 +22,7 @@ LOCATED = 10_000  # longest ops of a finding whose locations are considered
 LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousands
 MATMULS, CONVOLUTIONS, ATTENTION = "matmuls", "convolutions", "attention kernels"  # kinds of work on a matrix unit
 _TOP_K = r"(?i)(gpu )?top.?k\b"
+_NARROW_SUM = r"scatter-add (bf16|fp16)\b"
 _GRAPH = r"## Call CompiledFxGraph (\w+) ##"
 
 
@@ -104,8 +105,16 @@ def fitting(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int], won: S
     most = max(by_category, key=by_category.__getitem__)
     if 2 * by_category[most] <= sum(won):
         return kind
+    if (name, most) == ("memory", "scatter"):
+        return replace(kind, levers=scatter_levers(op_times, tried[0][1]))
     levers = kind.compiled if most == COMPILED else LEVERS_BY_CATEGORY.get((name, most), ())
     return replace(kind, levers=levers or kind.levers)
+
+
+def scatter_levers(op_times: OpTimes, id: int) -> tuple[str, ...]:
+    """What to try for a scatter."""
+    what = op_times.words("label")[id].rpartition("  ")[2]
+    return (*((NARROW_SUM,) if re.match(_NARROW_SUM, what) else ()), *LEVERS_BY_CATEGORY["memory", "scatter"])
 
 
 def categories_of(op_times: OpTimes, ids: Sequence[int]) -> list[str]:

@@ -21,8 +21,8 @@ from ..workload import KernelUse
 from .excess_causes import causes
 from .excess_findings import excess_findings
 from .expected_times import is_calibrated, slower_than_expected
-from .finding_kinds import LEVERS_BY_CATEGORY, Kinds
-from .finding_words import LISTED, at_place, categories_of, fitting, subject, title_of, with_saving
+from .finding_kinds import Kinds
+from .finding_words import LISTED, at_place, categories_of, fitting, scatter_levers, subject, title_of, with_saving
 from .idle_time import Waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
 from .op_times import OpTimes
@@ -112,10 +112,16 @@ def _separate_findings(kind: str, op_times: OpTimes, ids: list[int], clock: Cloc
     if kind != "memory" or not clock.measured:
         return [ids]
     slow = [id for id in ids if op_times.floor_s[id] < SCATTERED * op_times.spent_s[id]]
-    scatters = {id for id, category in zip(slow, categories_of(op_times, slow), strict=True) if category == "scatter"}
+    spent, floor = _spent_and_floor(op_times, _scatters(op_times, slow), clock)
+    if spent - floor < clock.of_parts(INHERENT):
+        return [ids]
+    scatters = {*_scatters(op_times, ids)}
     others = [id for id in ids if id not in scatters]
-    spent, floor = _spent_and_floor(op_times, list(scatters), clock)
-    return [others, [id for id in ids if id in scatters]] if others and spent - floor >= clock.of_parts(INHERENT) else [ids]
+    return [others, [id for id in ids if id in scatters]] if others else [ids]
+
+
+def _scatters(op_times: OpTimes, ids: Sequence[int]) -> list[int]:
+    return [id for id, category in zip(ids, categories_of(op_times, ids), strict=True) if category == "scatter"]
 
 
 def _savings(kind: str, op_times: OpTimes, ids: Sequence[int], launch_s: float, clock: Clock) -> list[float]:
@@ -219,8 +225,8 @@ def _merged(
     loss = f"{at_place(op_times, worst)}{subject(op_times, worst)} {_predicate(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
     if is_little:
         message = f"{loss} Such ops run no faster on this chip; only less work helps."
-        scatters = categories_of(op_times, [max(worst, key=op_times.spent_s.__getitem__)]) == ["scatter"]
-        levers = LEVERS_BY_CATEGORY.get((kind_name, "scatter"), ()) if scatters else ()  # replacing the op helps
+        slowest = max(worst, key=op_times.spent_s.__getitem__)
+        levers = scatter_levers(op_times, slowest) if kind_name == "memory" and _scatters(op_times, [slowest]) else ()  # other ops help
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=levers)
     kind, then = fitting(kind_name, kind, op_times, ids, won), clock.after(saving.steps_s)
     if kind_name == "host-copies":  # overlapped with other work, not removed
