@@ -145,4 +145,4 @@ def test_all_scatters_are_one_finding() -> None:
 
 def test_a_top_k_is_not_told_to_be_one() -> None:
     found = _of(report_on(an_op("op", {"hbm": 10}, 1e4, category="sort", label="f  gpu TopK fp32[8,8]")), "memory")
-    assert "each part of a long row" in found.levers[0]
+    assert "each part of a row" in found.levers[0]

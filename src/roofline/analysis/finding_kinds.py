@@ -373,8 +373,8 @@ LEVERS_BY_CATEGORY = {
         "fewer and narrower keys, and fewer arrays that are sorted with them",
     ),
     ("memory", "top-k"): (
-        "the top k of each part of a long row first, then of what these give: few long rows keep few units busy",
-        "jax.lax.approx_max_k where not every one of the largest matters",
+        "where rows are few and long, which keep few units busy: the top k of each part of a row first, then of what these give",
+        "a narrower number format, and fewer elements: those above a threshold that a maximum of each block gives",
     ),
     ("memory", "custom call"): (
         "tune the kernel: more rows per block, more warps, loads of 16 bytes, more stages in flight",
