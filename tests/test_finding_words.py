@@ -143,6 +143,14 @@ def test_all_scatters_are_one_finding() -> None:
     assert [len(ops) for ops in told if {0, 1} & {*ops}] == [2]
 
 
+def test_a_sort_that_takes_much_of_the_time_is_told_by_itself() -> None:
+    # 12% of the roofline is more than sorts reach: nothing to gain, but to sort less.
+    ops = [an_op("sort", {"hbm": 100}, 83.0, category="sort"), an_op("add", {"hbm": 500}, 60.0, category="loop fusion")]
+    (found,) = [one for one in report_on(*ops).findings if 0 in one.ops]
+    assert (found.ops, found.saving_s) == ((0,), None)
+    assert "a sample of the elements" in found.levers[0]
+
+
 def test_a_top_k_is_not_told_to_be_one() -> None:
     found = _of(report_on(an_op("op", {"hbm": 10}, 1e4, category="sort", label="f  gpu TopK fp32[8,8]")), "memory")
     assert "each part of a row" in found.levers[0]

@@ -369,7 +369,7 @@ LEVERS_BY_CATEGORY = {
         "one layout, channels last, in front of the convolution",
     ),
     ("memory", "sort"): (
-        "if only the largest are used: jax.lax.top_k, torch.topk",
+        "if only the largest are used: jax.lax.top_k, torch.topk; for a median or another quantile: that of a sample of the elements",
         "fewer and narrower keys, and fewer arrays that are sorted with them",
     ),
     ("memory", "top-k"): (

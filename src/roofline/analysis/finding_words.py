@@ -106,15 +106,16 @@ def fitting(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int], won: S
     if 2 * by_category[most] <= sum(won):
         return kind
     if (name, most) == ("memory", "scatter"):
-        return replace(kind, levers=scatter_levers(op_times, tried[0][1]))
+        return replace(kind, levers=replacements(op_times, tried[0][1]))
     levers = kind.compiled if most == COMPILED else LEVERS_BY_CATEGORY.get((name, most), ())
     return replace(kind, levers=levers or kind.levers)
 
 
-def scatter_levers(op_times: OpTimes, id: int) -> tuple[str, ...]:
-    """What to try for a scatter."""
+def replacements(op_times: OpTimes, id: int) -> tuple[str, ...]:
+    """Levers for a scatter or a sort: what to use in its place."""
     what = op_times.words("label")[id].rpartition("  ")[2]
-    return (*((NARROW_SUM,) if re.match(_NARROW_SUM, what) else ()), *LEVERS_BY_CATEGORY["memory", "scatter"])
+    narrow = (NARROW_SUM,) if re.match(_NARROW_SUM, what) else ()
+    return (*narrow, *LEVERS_BY_CATEGORY["memory", categories_of(op_times, [id])[0]])
 
 
 def categories_of(op_times: OpTimes, ids: Sequence[int]) -> list[str]:

@@ -22,7 +22,7 @@ from .excess_causes import causes
 from .excess_findings import excess_findings
 from .expected_times import is_calibrated, slower_than_expected
 from .finding_kinds import Kinds
-from .finding_words import LISTED, at_place, categories_of, fitting, scatter_levers, subject, title_of, with_saving
+from .finding_words import LISTED, at_place, categories_of, fitting, replacements, subject, title_of, with_saving
 from .idle_time import Waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
 from .op_times import OpTimes
@@ -31,7 +31,8 @@ from .reachable import GOOD, OF_CATEGORIES, OF_STREAMED, OTHERWISE, SEVERAL_KERN
 
 LINEAR_ALGEBRA = "linear algebra"  # factorisations and solves: their FLOP are those of matmuls, but their kernels are not
 CLOSE = 1.7  # times the expected time: a calibrated prediction with a lower upper bound is precise, and the finding excess uses it
-SCATTERED = 0.25  # of the roof: scatters reach less
+REPLACED = ("scatter", "sort")  # run far below the roof on every chip; another op in their place helps
+REPLACED_BELOW = 0.25  # of the roof: they reach less
 # Predicates for one op, and for several.
 WORDS = {
     "memory": ("is memory-bound", "are memory-bound"),
@@ -108,20 +109,25 @@ def _kind(cause: str, unit: str | None, category: str, multiplies: bool) -> str:
 
 
 def _separate_findings(kind: str, op_times: OpTimes, ids: list[int], clock: Clock) -> list[list[int]]:
-    """Groups of ops, one finding each: scatters with much of the time get their own, because replacing the op helps there."""
+    """Groups of ops, one finding each: scatters and sorts with much of the time get their own, because replacing the op helps there."""
     if kind != "memory" or not clock.measured:
         return [ids]
-    slow = [id for id in ids if op_times.floor_s[id] < SCATTERED * op_times.spent_s[id]]
-    spent, floor = _spent_and_floor(op_times, _scatters(op_times, slow), clock)
-    if spent - floor < clock.of_parts(INHERENT):
-        return [ids]
-    scatters = {*_scatters(op_times, ids)}
-    others = [id for id in ids if id not in scatters]
-    return [others, [id for id in ids if id in scatters]] if others else [ids]
+    slow = [id for id in ids if op_times.floor_s[id] < REPLACED_BELOW * op_times.spent_s[id]]
+    apart = [
+        category for category in REPLACED if _lost_s(op_times, _of_category(op_times, slow, category), clock) >= clock.of_parts(INHERENT)
+    ]
+    parts = [_of_category(op_times, ids, category) for category in apart]
+    told = {id for part in parts for id in part}
+    return [part for part in ([id for id in ids if id not in told], *parts) if part]
 
 
-def _scatters(op_times: OpTimes, ids: Sequence[int]) -> list[int]:
-    return [id for id, category in zip(ids, categories_of(op_times, ids), strict=True) if category == "scatter"]
+def _of_category(op_times: OpTimes, ids: Sequence[int], category: str) -> list[int]:
+    return [id for id, each in zip(ids, categories_of(op_times, ids), strict=True) if each == category]
+
+
+def _lost_s(op_times: OpTimes, ids: Sequence[int], clock: Clock) -> float:
+    spent, floor = _spent_and_floor(op_times, ids, clock)
+    return spent - floor
 
 
 def _savings(kind: str, op_times: OpTimes, ids: Sequence[int], launch_s: float, clock: Clock) -> list[float]:
@@ -226,7 +232,7 @@ def _merged(
     if is_little:
         message = f"{loss} Such ops run no faster on this chip; only less work helps."
         slowest = max(worst, key=op_times.spent_s.__getitem__)
-        levers = scatter_levers(op_times, slowest) if kind_name == "memory" and _scatters(op_times, [slowest]) else ()  # other ops help
+        levers = replacements(op_times, slowest) if kind_name == "memory" and categories_of(op_times, [slowest])[0] in REPLACED else ()
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=levers)
     kind, then = fitting(kind_name, kind, op_times, ids, won), clock.after(saving.steps_s)
     if kind_name == "host-copies":  # overlapped with other work, not removed
