@@ -658,6 +658,25 @@ ENTRY %main (x: f32[1024,256]) -> f32[1024,256] {{
     assert op.label.endswith("  all-reduce fp32[1024,256]")
 
 
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("jit(f)/jit(fft)/fft", "fft"),
+        ("jit(f)/jit(fft)/convert_element_type", "fft convert"),  # of its operand to complex numbers, which is no transform
+        ("jit(f)/jit(silu)/mul", "silu"),
+    ],
+)
+def test_what_is_done_for_an_op_is_not_called_that_op(name: str, word: str) -> None:
+    program = f"""HloModule step
+ENTRY %main (x: f32[1024,256]) -> f32[1024,256] {{
+  %x = f32[1024,256]{{1,0}} parameter(0)
+  ROOT %y = f32[1024,256]{{1,0}} negate(%x), metadata={{op_name="{name}"}}
+}}
+"""
+    (op,) = reviewed_program(parse(program), "gpu")
+    assert op.label.endswith(f"  {word} fp32[1024,256]")
+
+
 def test_labels_say_scope_operation_sizes_and_format() -> None:
     def mlp(x: Any, up: Any) -> Any:
         with jax.named_scope("layer0"), jax.named_scope("mlp"):

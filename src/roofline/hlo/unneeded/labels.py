@@ -38,6 +38,7 @@ _IDLE = ("parameter", "constant", "bitcast", "tuple", "get-tuple-element")  # op
 _EXCHANGES = frozenset(
     ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast", "ragged-all-to-all")
 )
+_OPERATIONS = frozenset(("fft", "cholesky", "svd", "eigh", "qr", "sort"))  # functions that are called like the one op that they are for
 _QUIET = ("pjit", "jit", "lambda", "main")
 
 
@@ -87,6 +88,8 @@ def _word(name: str, otherwise: str) -> str:
         return _PLAIN.get(primitive, "dot") if "dot" in primitive or "conv" in primitive else "dot"
     if name.count("jit(") > 1:  # the first is the program
         functions: list[str] = [word for word in _FUNCTION.findall(name)[1:] if word not in _QUIET]
+        if functions and functions[-1] in _OPERATIONS and primitive not in _OPERATIONS:
+            return f"{functions[-1]} {_PLAIN.get(primitive, primitive.replace('_', ' '))}"  # what is done to its operand or result
         if functions:
             return functions[-1]
     if not name or "/" not in name:
