@@ -131,6 +131,11 @@ def accumulated(weights: Any, gain: Any, xs: Any) -> Any:
     return jax.lax.scan(one, jnp.zeros(weights.shape[1], weights.dtype), xs)[0]
 
 
+def scored(table: Any, weights: Any, ids: Any, labels: Any) -> Any:
+    """A label, which is a number, for each sequence."""
+    return (jnp.tanh(table[ids].mean(1) @ weights).sum(1) - labels) ** 2
+
+
 def of_images(params: Any, key: Any, img: Any, tok: Any) -> Any:
     patches = jax.lax.conv_general_dilated(img, params["patch"], (4, 4), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
     x = params["table"][tok] + patches.mean((1, 2))[:, None]
@@ -171,6 +176,10 @@ KEY = of_shape(2, dtype="uint32")
         (with_a_mask, lambda batch, length: (MASKED, of_shape(1, length, length), tokens(batch, length))),
         (recurrence, lambda batch, length: (of_shape(WIDTH, WIDTH), of_shape(WIDTH, WIDTH), of_shape(length, batch, WIDTH))),
         (accumulated, lambda batch, length: (of_shape(WIDTH, WIDTH), of_shape(WIDTH), of_shape(4, batch, length, WIDTH))),
+        (
+            scored,
+            lambda batch, length: (of_shape(4096, WIDTH), of_shape(WIDTH, WIDTH), tokens(batch, length), of_shape(batch, dtype="float32")),
+        ),
         (of_images, lambda batch, length: (IMAGED, KEY, of_shape(batch, 64, 64, 3), tokens(batch, length))),
     ],
 )

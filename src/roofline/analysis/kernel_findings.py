@@ -117,8 +117,8 @@ def _separate_findings(kind: str, op_times: OpTimes, ids: list[int], clock: Cloc
         category for category in REPLACED if _lost_s(op_times, _of_category(op_times, slow, category), clock) >= clock.of_parts(INHERENT)
     ]
     parts = [_of_category(op_times, ids, category) for category in apart]
-    told = {id for part in parts for id in part}
-    return [part for part in ([id for id in ids if id not in told], *parts) if part]
+    separate = {id for part in parts for id in part}
+    return [part for part in ([id for id in ids if id not in separate], *parts) if part]
 
 
 def _of_category(op_times: OpTimes, ids: Sequence[int], category: str) -> list[int]:

@@ -12,7 +12,7 @@ from ..partition.propagation import Key
 from ..unneeded.values import Values
 from .growth import Marks, Program
 from .inputs import Input, reached_by
-from .weights import MATRIX, is_updated, is_written, walked_by_loops
+from .weights import FLOATS, MATRIX, is_updated, is_written, walked_by_loops
 
 _KEY = (2, 4)  # 32-bit words in the state of a random number generator: jax.random's threefry, and rbg
 
@@ -61,7 +61,7 @@ class DataInputs:
                 continue
             group = self._group(place, (one,))
             seen |= {(other.key, axis) for other, axis in group.reached}
-            if all(_follows_data(other) for other, _ in group.reached if other.is_weight):
+            if all(_follows_data(other, self._is_whole_numbers(one)) for other, _ in group.reached if other.is_weight):
                 yield group
 
     def _group(self, place: int, seeds: tuple[Input, ...]) -> Group:
@@ -72,6 +72,9 @@ class DataInputs:
             marks = self.program.grown(places, self.kept)
             reached = reached_by(self.inputs, marks)
         return Group(place, seeds[0].dims[place], seeds, reached, marks, self.program.products_with(marks))
+
+    def _is_whole_numbers(self, one: Input) -> bool:
+        return not self.program.module.entry_computation[one.key[1]].shape.dtype.startswith(FLOATS)
 
     def _is_random_key(self, one: Input, place: int) -> bool:
         dtype = self.program.module.entry_computation[one.key[1]].shape.dtype
@@ -135,6 +138,9 @@ def sequence_group(data: DataInputs, seen: set[tuple[Key, int]], batch: Group | 
     return None
 
 
-def _follows_data(weight: Input) -> bool:
-    """Whether a weight may be as long as the data, such as a table of positions: no product or look-up uses it."""
-    return len(weight.dims) >= MATRIX and not weight.is_taken
+def _follows_data(weight: Input, of_whole_numbers: bool) -> bool:
+    """Whether a weight may be as long as the data, such as a table of positions: no product or look-up uses it.
+
+    A vector may be a gain or a bias, unless the data is ``of_whole_numbers``, which has no features: then it is a vector of labels.
+    """
+    return (len(weight.dims) >= MATRIX or of_whole_numbers) and not weight.is_taken
