@@ -202,6 +202,7 @@ def test_the_line_that_widens_is_named() -> None:
         (distances_by_matmul, POINTS, "repeated-operand"),
         (absolute_distances, POINTS, "repeated-operand"),
         (looked_up, BEAMS, "layout-copies"),
+        (lambda examples, order: examples[order], [BEAMS[0], BEAMS[2]], "layout-copies"),  # a shuffle is for that
         (step_of_rows, TABLE, "dense-gradient"),
         (step_of_table, [*TABLE[:2], of(500_000, dtype="int32")], "dense-gradient"),  # half of the rows
         (step_of_tied_table, [of(50_000, 64, dtype=FP32), of(50_000, 64, dtype=FP32), of(2_000, dtype="int32")], "dense-gradient"),

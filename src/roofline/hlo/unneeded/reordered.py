@@ -52,7 +52,10 @@ def _written(kernels: Kernels, index: int) -> Iterator[Value]:
 
 
 def _is_reordered(kernels: Kernels, gather: Value) -> bool:
-    """Whether a gather takes as many whole rows as an argument has; the argument may have been updated before."""
+    """Whether a gather takes as many whole rows as an argument has, which the program updates or which is donated: its state.
+
+    A program that only shuffles its arguments does what it is for.
+    """
     source = kernels.values.origin(kernels.values.operand(gather, 0), _PASSED)
     dims, sizes = source.shape.dims, gather.instruction.integers("slice_sizes")
     if (
@@ -60,8 +63,13 @@ def _is_reordered(kernels: Kernels, gather: Value) -> bool:
         or len([size for size in sizes if size > 1]) < len([size for size in dims if size > 1]) - 1
     ):
         return False
+    is_state = False
     for _ in range(_MOST_UPDATES):
         if source.opcode not in _UPDATES:
             break
+        is_state = True
         source = kernels.values.origin(kernels.values.operand(source, 0), _PASSED)
-    return source.opcode == "parameter" and source.computation is kernels.computation
+    if source.opcode != "parameter" or source.computation is not kernels.computation:
+        return False
+    number = kernels.computation.parameters.index(source.index)
+    return is_state or any(alias.parameter == number for alias in kernels.module.aliases)
