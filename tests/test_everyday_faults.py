@@ -174,6 +174,12 @@ def test_the_first_finding_names_the_fault(function: Callable[..., Any], args: l
     assert words in first.message
 
 
+def test_a_program_in_fp32_is_not_told_to_drop_a_cast() -> None:
+    first = told(layers, [of(8192, 2048, dtype=FP32), of(2048, 8192, dtype=FP32), of(8192, 2048, dtype=FP32)])[0]
+    assert first.kind == "wide-format"
+    assert not any("drop astype" in lever for lever in first.levers)
+
+
 def test_the_line_that_widens_is_named() -> None:
     def tower(x: Any, scale: Any, *weights: Any) -> Any:
         return layers(jnp.tanh(x) * scale, *weights)  # the fp32 scale widens what it meets

@@ -51,6 +51,14 @@ IN_LOOPS = Kind(
         "for gradients by the weights: differentiate by the cast ones, and cast the sum of the gradients",
     ),
 )
+IN_FP32 = Kind(
+    "the work in a wider number format than needed",
+    "Use the narrow format, in which matmuls accumulate in fp32 anyway",
+    levers=(
+        "weights and activations in bf16, with preferred_element_type for matmuls whose result is needed in fp32",
+        "keep sums at random places (scatter-add, segment_sum) in fp32, which is several times as fast as in bf16",
+    ),
+)
 SORTED = Kind(
     "the sort of which few elements are used",
     "Select the largest, without sorting the rest",
@@ -108,6 +116,7 @@ GROUPS = {
     ("repeated-operand", "rows"): REPEATED_ROWS,
     ("one-hot-product", "diagonal"): DIAGONAL,
     ("wide-format", "arguments"): CAST_ARGUMENTS,
+    ("wide-format", "fp32"): IN_FP32,
     ("wide-format", "fp64"): IN_FP64,
     ("wide-format", "complex"): COMPLEX,
     ("wide-format", "weights"): WIDENED,

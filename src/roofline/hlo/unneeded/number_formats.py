@@ -14,7 +14,7 @@ from .kernels import Convolution, Kernels, Product
 from .values import LAYOUT, Value, Values
 
 KIND, CLASS = "wide-format", "wide"
-DOUBLE = "fp64"  # the group of kernels whose operands are fp64 in the program itself
+DOUBLE, SINGLE = "fp64", "fp32"  # groups of kernels whose operands have these formats in the program itself
 _WIDE = ("fp64", "fp32", "tf32", "tf32x3", "bf16x3", "bf16x6", "bf16x9")
 _ACCELERATORS = ("gpu", "tpu")
 _STOP = frozenset(("dot", "convolution", "custom-call", "parameter", "constant", "while"))
@@ -56,6 +56,7 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             into, needed = default_unit(dtype("bf16"), platform), ""
             if widened_in is None:
                 widened_in = _widened_in(kernels, [multiplying[each] for each in units]) if converts else ""
+            group = "" if widened_in else SINGLE
             why = f"multiplies fp32 operands (in {unit.kind}){widened_in}, which take twice the bytes of bf16"
             less = int(cost.known(HBM)) // 2
         wide.add(index)
