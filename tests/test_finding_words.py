@@ -123,6 +123,7 @@ ENTRY %main (x: f64[4096,4096], w: f64[4096,4096]) -> f64[4096,4096] {
     assert "the program computes in fp64: " in found.message
     assert "Compute in fp32, if its precision is enough" in found.message
     assert not any("astype(float32)" in lever for lever in found.levers)
+    assert not any("stray" in lever for lever in found.levers)  # it was given fp64
 
 
 @pytest.mark.parametrize(("category", "said"), [("sort", "only the largest"), ("fft", "rfft")])

@@ -16,6 +16,15 @@ IN_FP64 = Kind(
         "fp64 only where it is needed: a long sum, or one step of iterative refinement of a solution in fp32",
     ),
 )
+GIVEN_FP64 = Kind(
+    IN_FP64.title,
+    IN_FP64.change,
+    IN_FP64.phrase,
+    levers=(
+        "fp32 for most of the work, and fp64 where it is needed: the residual of an iterative refinement, a long sum",
+        "arguments in fp32: all that this program was given is fp64",
+    ),
+)
 WIDENED = Kind(
     "the quantized weights that are widened before matmuls read them",
     "Multiply the weights as they are stored, and scale the result",
@@ -118,6 +127,7 @@ GROUPS = {
     ("wide-format", "arguments"): CAST_ARGUMENTS,
     ("wide-format", "fp32"): IN_FP32,
     ("wide-format", "fp64"): IN_FP64,
+    ("wide-format", "fp64 arguments"): GIVEN_FP64,
     ("wide-format", "complex"): COMPLEX,
     ("wide-format", "weights"): WIDENED,
     ("odd-sizes", "transforms"): LENGTHS,

@@ -15,6 +15,7 @@ from .values import LAYOUT, Value, Values
 
 KIND, CLASS = "wide-format", "wide"
 DOUBLE, SINGLE = "fp64", "fp32"  # groups of kernels whose operands have these formats in the program itself
+DOUBLE_ARGUMENTS = "fp64 arguments"  # the group of a program whose arguments are all fp64
 _WIDE = ("fp64", "fp32", "tf32", "tf32x3", "bf16x3", "bf16x6", "bf16x9")
 _ACCELERATORS = ("gpu", "tpu")
 _STOP = frozenset(("dot", "convolution", "custom-call", "parameter", "constant", "while"))
@@ -38,7 +39,7 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for index, unit in units.items():
         found, cost = multiplying[index], kernels.costs[index]
         narrow = [_narrow(values, side) if converts else None for side in (found.left, found.right)]
-        group = DOUBLE if unit.kind == "fp64" and not all(narrow) else ""
+        group = _double_group(kernels) if unit.kind == "fp64" and not all(narrow) else ""
         if all(narrow):
             name = max((side.shape.number for side in narrow if side), key=lambda number: number.bits)
             into, why, needed = default_unit(name, platform), f"multiplies {name} operands in {unit.kind}", CLASS
@@ -69,6 +70,7 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 def fp64_kernels(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels without products that compute in fp64 or make fp64 arrays, and their cost in fp32."""
+    group = _double_group(kernels)
     for index, cost in kernels.costs.items():
         instruction = kernels.computation[index]
         wide = next((resource for resource, _ in cost.amounts if resource.unit == "vector" and resource.kind == "fp64"), None)
@@ -77,7 +79,15 @@ def fp64_kernels(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         shapes = [leaf for one in (instruction, *kernels.computation.operands(instruction)) for leaf in one.shape.leaves]
         less = sum(leaf.bytes for leaf in shapes if _is_double(leaf)) // 2
         instead = _instead(cost, wide or vector("fp64"), vector("fp32"), less)
-        yield index, Avoidable(kind=KIND, instead=instead, why="computes in fp64", group=DOUBLE)
+        yield index, Avoidable(kind=KIND, instead=instead, why="computes in fp64", group=group)
+
+
+def _double_group(kernels: Kernels) -> str:
+    entry = kernels.module.entry_computation
+    given = [
+        leaf for index in entry.parameters for leaf in entry[index].shape.leaves if leaf.is_array and leaf.dtype.startswith(("f", "bf"))
+    ]
+    return DOUBLE_ARGUMENTS if given and all(map(_is_double, given)) else DOUBLE
 
 
 def _is_double(shape: Shape) -> bool:
