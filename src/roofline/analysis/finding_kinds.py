@@ -105,7 +105,7 @@ KINDS: dict[str, Kind] = {
         "the experts, all of which are computed for every token",
         "Use a grouped matmul, which computes each token with its own experts",
         levers=(
-            "a grouped kernel: Pallas megablox, Tokamax ragged_dot, cuBLAS grouped matmuls",
+            "a grouped kernel: Tokamax ragged_dot, Pallas (megablox on TPUs, ops.gpu.ragged_dot_mgpu on Hopper), cuBLAS grouped matmuls",
             "sort tokens by expert, as ragged_dot expects them",
         ),
     ),
