@@ -48,20 +48,10 @@ def _rebuilt(values: Values, body: Computation) -> dict[int, tuple[int, int, flo
     for index, instruction in enumerate(body.instructions):
         inner = values.body(instruction)
         if "dynamic-update-slice" in (values.opcodes(inner) if inner is not None else (instruction.opcode,)):
-            for written in _written(values, body, index):
+            for written in values.written(body, index):
                 if (one := _replaced(values, body, written)) is not None:
                     found[index] = one
     return found
-
-
-def _written(values: Values, computation: Computation, index: int) -> list[Value]:
-    """The arrays that a kernel writes."""
-    instruction = computation[index]
-    body = values.body(instruction)
-    if body is None:
-        return [Value(computation, index)]
-    root, inside = body.root_instruction, ((computation, instruction),)
-    return [Value(body, place, inside) for place in (root.operands if root.opcode == "tuple" else (body.root,))]
 
 
 def _replaced(values: Values, loop: Computation, written: Value) -> tuple[int, int, float] | None:

@@ -38,14 +38,7 @@ def reordered_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 def _written(kernels: Kernels, index: int) -> Iterator[Value]:
     """The gathers whose results a kernel writes."""
-    instruction = kernels.computation[index]
-    body = kernels.values.body(instruction)
-    if body is None:
-        written = [Value(kernels.computation, index)]
-    else:
-        root, inside = body.root_instruction, ((kernels.computation, instruction),)
-        written = [Value(body, place, inside) for place in (root.operands if root.opcode == "tuple" else (body.root,))]
-    for value in written:
+    for value in kernels.values.written(kernels.computation, index):
         made = kernels.values.origin(value, _PASSED)
         if made.opcode == "gather" and kernels.holding(made) == index:
             yield made

@@ -34,14 +34,7 @@ def shifted_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
 def _joins(kernels: Kernels, index: int) -> Iterator[tuple[Value, bool]]:
     """The concatenations that a kernel writes, and whether it updates a part of each."""
-    instruction = kernels.computation[index]
-    body = kernels.values.body(instruction)
-    if body is None:
-        written = [Value(kernels.computation, index)]
-    else:
-        root, inside = body.root_instruction, ((kernels.computation, instruction),)
-        written = [Value(body, place, inside) for place in (root.operands if root.opcode == "tuple" else (body.root,))]
-    for value in written:
+    for value in kernels.values.written(kernels.computation, index):
         made = kernels.values.origin(value, LAYOUT | {"convert"})
         is_updated = made.opcode == "dynamic-update-slice"
         if is_updated:

@@ -107,6 +107,15 @@ class Values:
                 if operand == value.index and number < len(body.parameters):
                     yield from self.uses(Value(body, body.parameters[number], inside))
 
+    def written(self, computation: Computation, index: int) -> list[Value]:
+        """The values that a kernel writes: the results of a fusion's body, else its own."""
+        instruction = computation[index]
+        body = self.body(instruction)
+        if body is None:
+            return [Value(computation, index)]
+        root, inside = body.root_instruction, ((computation, instruction),)
+        return [Value(body, place, inside) for place in (root.operands if root.opcode == "tuple" else (body.root,))]
+
     def made_by(self, value: Value) -> Value:
         """The instruction that makes a value, across the borders of fusions: from a fusion into its body, from a parameter out of it."""
         for _ in range(_MOST_STEPS):
