@@ -83,7 +83,7 @@ REORDERED = Kind(
     "Leave the rows in place, and follow their order by index",
     "copies arguments in full to put their rows in another order",
     levers=(
-        "for beams: a table of the row that each position of a beam's cache is in, by which attention reads it; pages that beams share",
+        "for beams: keep the cache in place, and give attention a table of the row of each beam and position; or share pages",
         "rows that all beams have in common, such as the prompt's, in an array of their own",
     ),
 )
