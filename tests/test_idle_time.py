@@ -89,3 +89,11 @@ def test_gaps_between_kernels_as_short_as_a_launch_can_be_won() -> None:
     found = next(one for one in assemble(recording(reason("latency", 3, 3, 3, 3, 0), op=small), slow).findings if one.kind == "latency")
     assert "4 s of 4 s per step, with the gaps between kernels" in found.message
     assert found.saving_per_step_s == pytest.approx(4.0, rel=1e-3)
+
+
+def test_gaps_between_small_products_can_be_won_though_their_launches_remain() -> None:
+    slow = replace(Machine.of("toy", {"matrix/bf16": 20, "hbm": 10}), launch_latency_s=1.0)
+    small = Op(name="dot", cost=Cost.of({"matrix/bf16": 0.001}) * 5, time_s=5.0, count=5)
+    found = next(one for one in assemble(recording(reason("latency", 3, 3, 3, 3, 0), op=small), slow).findings if one.kind == "latency")
+    assert found.ops == (0,)
+    assert found.saving_per_step_s == pytest.approx(3.0, rel=1e-3)

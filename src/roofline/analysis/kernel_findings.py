@@ -221,7 +221,7 @@ def _merged(
         return None
     saving = Saving.of(ids, won, clock, between.avoidable_s if between is not None else 0.0)
     is_little = saving.steps_s <= (clock.of_parts(INHERENT) if kind_name == LATENCY else clock.notable_s)
-    if not is_little and not all(won):
+    if not is_little and any(won) and not all(won):
         ids, won = list(compress(ids, won)), list(compress(won, won))
         spent, floor = _spent_and_floor(op_times, ids, clock)
     worst = _most_first(ids, won)
