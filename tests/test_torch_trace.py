@@ -505,6 +505,14 @@ def test_a_program_on_the_cpu_has_its_innermost_ops_as_work() -> None:
     assert {op.location for op in report.ops if op.name == "aten::addmm"} == {"train.py:7"}
 
 
+def test_a_trace_of_an_accelerator_whose_events_are_not_read_is_no_program_on_the_cpu(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    trace.op("aten::mm", 10, 5, tensors=[(8, 4), (4, 2)])
+    trace.add("mtia_ccp_events", "pe_exe", 20, 5, 17, 3, {"stream": 1})
+    with pytest.raises(SourceError, match=r"accelerator whose events roofline does not read \(mtia_ccp_events\)"):
+        recording_of(trace, tmp_path)
+
+
 def test_a_convolution_on_the_cpu_is_work_with_what_it_calls(tmp_path: Path) -> None:
     trace = TorchTrace()
     image, filters = (2, 4, 10, 10), (8, 4, 3, 3)

@@ -49,6 +49,9 @@ class _Reader:
             raise SourceError(f"{trace.name}: no ops and no device activity in this trace; record it while the program runs")
         origin = columns.begin()
         self.on_cpu = not len(columns.device)
+        if self.on_cpu and columns.unread:
+            categories = ", ".join(sorted(columns.unread))
+            raise SourceError(f"{trace.name}: recorded on an accelerator whose events roofline does not read ({categories})")
         if self.on_cpu and len(columns.launches):
             raise SourceError(
                 f"{trace.name}: no device activity in this trace, though the program launched some; record with ProfilerActivity.CUDA"

@@ -23,6 +23,7 @@ HOST = {"cpu_op": OP, "Operator": OP, "user_annotation": ANNOTATION, "python_fun
 LAUNCHES = frozenset(
     ("cuda_runtime", "cuda_driver", "Runtime", "runtime", "hip_runtime", "privateuse1_runtime", "xpu_runtime", "xpu_driver")
 )
+OTHER_DEVICES = ("mtia_", "hpu_", "glow_")  # beginnings of the categories of accelerators whose events are not read
 DEVICE = {
     "kernel": KERNEL,
     "Kernel": KERNEL,
@@ -113,6 +114,7 @@ class Columns:
         self.names, self.threads, self.grids = Numbered(), Numbered(), Numbered()
         self.arguments, self.extras, self.queues, self.kernels = Numbered(), Numbered(), Numbered(), Numbered()
         self.captured: set[int] = set()  # threads of other recordings
+        self.unread: set[str] = set()  # categories of events of other devices
         self.allocated, self.reserved = 0, 0  # the most bytes at once on a device
         self.host = Table(*HOST_COLUMNS)
         self.launches = Table(*LAUNCH_COLUMNS)
@@ -151,6 +153,8 @@ class Columns:
                 self._add_launches(mine)
             elif category in DEVICE:
                 self._add_device(mine, DEVICE[category])
+            elif category and category.startswith(OTHER_DEVICES):
+                self.unread.add(category)
 
     def _add_memory(self, args: Args) -> None:
         """Adds an event of an allocation or its end, which has the bytes that its device has allocated and reserved after it."""

@@ -23,6 +23,7 @@ def append(columns: Columns, other: Columns) -> None:
     )
     new = {"name": names, "thread": threads, "arguments": arguments, "extra": extras, "queue": queues, "kernel": kernels}
     columns.merge_peaks(other)
+    columns.unread |= other.unread
     for mine, theirs in ((columns.host, other.host), (columns.launches, other.launches), (columns.device, other.device)):
         mine.append(theirs, new)
 
