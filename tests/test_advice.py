@@ -8,15 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofline import formulas
-from roofline.analysis.advice import advise, explain
+from roofline.analysis.advice import advise, explain, unknown_first
 from roofline.analysis.advice_kinds import KINDS
 from roofline.analysis.advice_rules import EXTRA, PRIMARY, PROGRAM, Placed
+from roofline.analysis.summary import summary
 from roofline.cost import Cost
 from roofline.ledger import Ledger
 from roofline.machine import Machine
 from roofline.operation import Product
 from roofline.placement import Corrections, place
-from roofline.report import Finding
+from roofline.report import Finding, MachineInfo, Point
 from roofline.workload import Op
 from toys import toy
 
@@ -114,6 +115,11 @@ def test_between_two_memory_roofs_tiling_is_the_lever() -> None:
 def test_above_every_roof_is_doubt_and_not_tiling(amounts: dict[str, float], time_s: float) -> None:
     assert "above-roof" in kinds(op(0, amounts, time_s, V7X))
     assert "between-roofs" not in kinds(op(0, amounts, time_s, V7X))
+
+
+def test_a_cost_that_is_an_upper_bound_raises_no_doubt() -> None:
+    assert not {"between-roofs", "above-roof"} & {*kinds(op(0, {"hbm": 20}, 1.0, notes=("upper bound: the grid's blocks",)))}
+    assert "above-roof" in kinds(op(0, {"hbm": 20}, 1.0))
 
 
 def test_without_a_faster_memory_there_is_nothing_to_be_between() -> None:
@@ -238,6 +244,15 @@ def test_resources_without_a_rate_are_named_once_for_all_ops() -> None:
         finding.message == "toy has no known rate for dcn: the minimum time of op0 and op1 leaves it out, and without it there is no bound."
     )
     assert finding.ops == (0, 1)
+
+
+def test_what_is_unknown_comes_first_where_it_is_most_of_the_time() -> None:
+    findings = Finding(kind="memory", message="a", saving_s=1.0), Finding(kind="unknown", message="b", levers=("record shapes",))
+    large, small = (Point(scope="average", time_s=10.0, lost={"unpriced": unpriced}) for unpriced in (6.0, 4.0))
+    assert [one.kind for one in unknown_first(findings, [large])] == ["unknown", "memory"]
+    assert unknown_first(findings, [small]) == findings
+    machine = MachineInfo(name="toy", ceilings=())
+    assert summary([large], machine, [], unknown_first(findings, [large])).endswith("To know more, record shapes.")
 
 
 def test_the_unpriced_share_of_time_is_told() -> None:

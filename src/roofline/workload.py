@@ -13,6 +13,7 @@ COST_PROVENANCES = ("counter", "profile", "compiler", "shape", "formula", "user"
 RECORDED_ALLOCATIONS = "allocations in the profile"  # how the peak memory of a program that ran is found
 IN_PROGRAM_ORDER = "liveness in program order"  # how the peak memory of a program that is not compiled is found
 COUNTED = "counted: "  # prefix of a note that only says how an op was counted
+UPPER_BOUND = "upper bound: "  # prefix of a note on a cost that is at least the true one
 UNPRICED = "unpriced: "  # prefix of a note that says how to record what the cost of an op needs
 FEEDS = ("infeed", "outfeed")  # in the categories of ops that only move data from or to the host
 

@@ -46,7 +46,7 @@ from ..sources import read
 from ..sources.remote import Progress
 from ..sources.report_json import only_stored_report
 from ..workload import Op, Recording, Workload
-from .advice import advise, doubts, in_order
+from .advice import advise, doubts, in_order, unknown_first
 from .advice_rules import Program
 from .cache_hits import cache_hits_finding
 from .expected_times import predict_op
@@ -130,7 +130,8 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     averaged = step_shares if has_average else ()
     findings = with_wall_clock(advice, placed.time_s, averaged, len(devices) or len({share.device for share in device_shares}))
     too_much = out_of_memory(memory, machine)
-    findings = _with_predictions((too_much, *findings) if too_much else findings, recording, made, lowered, calibration)
+    findings = unknown_first(_with_predictions(findings, recording, made, lowered, calibration), made)
+    findings = (too_much, *findings) if too_much else findings
     described = describe(lowered)
     return Report(
         input=_input(recording, devices),

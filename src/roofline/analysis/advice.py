@@ -15,13 +15,13 @@ share a finding: a draft's own sentence is used only where it is the only one of
     'copy is memory-bound (hbm) at 20% of its roofline: 5 s, minimum 1 s.'
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from ..machine import Machine
 from ..placement import Placement
-from ..report import Finding
+from ..report import Finding, Point
 from ..workload import Op
 from .advice_kinds import KINDS
 from .advice_rules import DOUBTS, EXTRA, LISTED, NOTABLE, PRIMARY, PROGRAM, Draft, Placed, Program, listed, near_ridge, short_name
@@ -76,6 +76,15 @@ def doubt(one: Placed) -> str | None:
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Suspect ops first, then by seconds saved."""
     return tuple(sorted(findings, key=_order))
+
+
+def unknown_first(findings: Sequence[Finding], points: Sequence[Point]) -> tuple[Finding, ...]:
+    """The findings, with that on unknown costs first if most of a step, or of the run, is in such ops."""
+    spans = {point.scope: point for point in points if point.time_s and point.infeed_outfeed}
+    point = spans.get("average") or spans.get("total")
+    if point is None or not point.time_s or point.lost.get("unpriced", 0.0) <= point.time_s / 2:
+        return tuple(findings)
+    return tuple(sorted(findings, key=lambda finding: finding.kind != "unknown"))
 
 
 def explain(placement: Placement, name: str = "it") -> Finding | None:

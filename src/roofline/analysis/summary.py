@@ -85,7 +85,9 @@ def _lost(point: Point) -> str:
 
 
 def _start(findings: Sequence[Finding], point: Point | None) -> str:
-    """Where to start: the first finding with a saving."""
+    """Where to start: what to record, if most is not known, else the first finding with a saving."""
+    if findings and findings[0].kind == "unknown" and findings[0].levers:
+        return f"To know more, {findings[0].levers[0]}."
     best = next((finding for finding in findings if finding.saving_s), None)
     if best is None:
         if point is not None and point.scope == "average":

@@ -12,13 +12,14 @@ from collections.abc import Iterable, Sequence
 from ..cost import Cost
 from ..dtypes import DType, dtype
 from ..formulas.training import RULES
+from ..workload import UPPER_BOUND
 from .call import CPP_TYPES, EXECUTION_TRACE, Call, Priced, Tensor
 from .op_table import op
 from .traffic import pointwise_work, traffic
 
 OPTIMIZER = "optimizer"
 CHUNK = 65_536
-UPPER = "upper bound: the grid's blocks, 65,536 elements each"
+UPPER = f"{UPPER_BOUND}the grid's blocks, 65,536 elements each"
 _APPLY = "multi_tensor_apply_kernel"
 _FUNCTOR = re.compile(r"(\w+)Functor<([\w:]+),\s*(\d+),\s*(\d+),\s*\d+>")
 _FUSED = re.compile(r"Fused\w*Functor<([\w:]+),\s*(\d+)")
