@@ -252,3 +252,11 @@ def test_a_machine_file_extends_plain_files_only_and_no_circle(tmp_path: Path) -
     for file, said in (("a", "extend itself"), ("zero", "not a plain file"), ("deep", "nested too deeply"), ("large", "larger than")):
         with pytest.raises(MachineError, match=said):
             load(str(tmp_path / f"{file}.toml"))
+
+
+def test_a_chip_that_nothing_names_is_assumed() -> None:
+    assert machine_for(()).assumed
+    assert of_device(Device(id=0, name="GPU")).assumed
+    assert of_device(Device(id=0, name="CPU")).assumed
+    assert not of_device(Device(id=0, name="NVIDIA H200")).assumed
+    assert not load("h200").assumed

@@ -140,7 +140,8 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
     ``devices`` says how many framework devices the chip is (2 for TPU v7x); ``scope`` says which of the two this describes. ``matrix_unit``
     is false for a chip that has none: its products run on the vector unit. ``None`` is unknown: a CPU is then assumed to have none, and on
     any other chip a product without a matrix rate has no bound. ``launch_floor_s`` is how long the smallest op takes, where that was
-    measured: predictions start from it. ``conditions`` are those of a measurement: its date, threads, libraries, by name.
+    measured: predictions start from it. ``conditions`` are those of a measurement: its date, threads, libraries, by name. ``assumed`` is
+    whether neither the user nor the input named it.
     """
 
     name: str
@@ -162,6 +163,7 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
     aliases: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     conditions: tuple[tuple[str, str], ...] = ()
+    assumed: bool = False
 
     def __post_init__(self) -> None:
         seen = [ceiling.resource for ceiling in self.ceilings]

@@ -107,7 +107,10 @@ class LimitInfo(Struct, frozen=True, kw_only=True):
 
 
 class MachineInfo(Struct, frozen=True, kw_only=True):
-    """The machine of a report; ``matrix_unit`` is false for one that has none, so that products run on its vector unit."""
+    """The machine of a report; ``matrix_unit`` is false for one that has none, so that products run on its vector unit.
+
+    ``assumed`` is whether neither the user nor the input named it.
+    """
 
     name: str
     ceilings: tuple[CeilingInfo, ...]
@@ -121,6 +124,7 @@ class MachineInfo(Struct, frozen=True, kw_only=True):
     limits: tuple[LimitInfo, ...] = ()
     notes: tuple[str, ...] = ()
     conditions: dict[str, str] = field(default_factory=dict)
+    assumed: bool = False
 
 
 class Throughput(Struct, frozen=True, kw_only=True):

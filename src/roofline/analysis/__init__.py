@@ -48,6 +48,7 @@ from ..sources.report_json import only_stored_report
 from ..workload import Op, Recording, Workload
 from .advice import advise, doubts, in_order, unknown_first
 from .advice_rules import Program
+from .assumed_machine import believed
 from .cache_hits import cache_hits_finding
 from .expected_times import predict_op
 from .finding_kinds import ASKED
@@ -114,6 +115,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     """The report on a recording, on a machine; expected times come from the ``calibration``, by default the machine's own."""
     if any(column(recording.workload.ops, "value")):
         recording = replace(recording, workload=Workload(with_shared_work(recording.workload.ops)))
+    machine = believed(machine, recording.workload.ops)
     lowered = corrections.lower(machine)
     predicted = _predictions(recording, lowered, calibration)
     placed = PlacedOps(recording.workload.ops, machine, corrections)
@@ -381,4 +383,5 @@ def describe(machine: Machine) -> MachineInfo:
         limits=tuple(LimitInfo(name=limit.name, resource=limit.resource.name, fraction=limit.fraction) for limit in machine.limits),
         notes=machine.notes,
         conditions=dict(machine.conditions),
+        assumed=machine.assumed,
     )

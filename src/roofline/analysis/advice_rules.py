@@ -272,6 +272,9 @@ def unrated(program: Program) -> Finding | None:
     mine = sorted(program.unrated)
     if not mine:
         return None
+    if not program.machine.ceilings:
+        message = "The chip is not known, so no op has a minimum time."
+        return Finding(kind="unrated", message=message, ops=tuple(mine), levers=("choose the chip with --chip",))
     resources = {resource for missing in {*program.unrated.values()} for resource in missing}
     missing = ", ".join(sorted(resource.name for resource in resources))
     names = listed([short_name(program.names[id]) for id in mine[:LISTED]], len(mine))

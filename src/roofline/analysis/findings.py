@@ -40,13 +40,15 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
     if (share := clock.exposed(op_times, ids)) < 1:
         op_times = op_times.exposed(share)
     kinds = kinds_for(recording.format, on_cpu=recording.is_on_host)
+    idle = waiting(recording, clock.parts)
+    is_few = bool(clock.per) and kinds is KINDS and programs_per_step(take(op_times.ops, ids), len(recording.steps)) < FEW_PROGRAMS
+    waits = idle_findings(idle, clock, kinds, one_program=is_few, callbacks=_callbacks(op_times, ids))
+    if not machine.ceilings:  # no op has a minimum time, so none has a saving
+        return [one.finding(clock) for one in waits]
     cases = avoidable_cases(op_times, ids, recording, machine, corrections, launched_singly=kinds is not KINDS)
     kept = worth_a_line(cases, clock)
     taken = {one.id for case in kept for one, _, _ in case.ops}
-    found = [avoidable_draft(case, op_times, clock, kinds) for case in kept]
-    idle = waiting(recording, clock.parts)
-    is_few = bool(clock.per) and kinds is KINDS and programs_per_step(take(op_times.ops, ids), len(recording.steps)) < FEW_PROGRAMS
-    found += idle_findings(idle, clock, kinds, one_program=is_few, callbacks=_callbacks(op_times, ids))
+    found = [*(avoidable_draft(case, op_times, clock, kinds) for case in kept), *waits]
     left = [id for id in ids if id not in taken] if taken else ids
     between = KernelGaps.of(idle, op_times, ids, clock)
     kernels = kernel_findings(op_times, left, clock, between, machine.launch_latency_s, kinds, recording.kernels, capability_of(machine))

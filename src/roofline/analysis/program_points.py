@@ -301,9 +301,9 @@ def _measured(busy: Mapping[str, float], total: _Part) -> Point:
 
 
 def _point(scope: str, step: int | None, part: _Part, machine: Machine, corrections: Corrections, whole: bool) -> Point:
-    # If no unit has a rate, that is an error for the whole program, but not for a step.
+    # If no unit has a rate, that is an error for a whole program without a time, about which there is nothing else to report.
     cost = part.work.cost
-    found = (place if scope == "total" else place_op)(cost, machine, part.time_s, corrections)
+    found = (place if scope == "total" and part.time_s is None else place_op)(cost, machine, part.time_s, corrections)
     return Point(
         scope=scope,
         step=step,

@@ -59,10 +59,11 @@ def _throughput(point: Point, devices: int, most: str = "") -> Iterable[str]:
 
 def _machines(machine: MachineInfo, devices: Sequence[DeviceInfo]) -> str:
     count, title = len(devices) or 1, machine.title or machine.name
+    assumed = " (assumed)" if machine.assumed and machine.ceilings else ""
     hosts = len({device.host for device in devices})
     if hosts < len(devices) and all(device.name == CPU for device in devices):  # one CPU can be several devices
-        return f"{_number(count)} devices of {_number(hosts)} {title}"
-    return f"{_number(count)} {title}"
+        return f"{_number(count)} devices of {_number(hosts)} {title}{assumed}"
+    return f"{_number(count)} {title}{assumed}"
 
 
 def _number(count: int) -> str:

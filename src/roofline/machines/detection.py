@@ -39,7 +39,7 @@ def machine_for(devices: Sequence[Device]) -> Machine:
     if devices:
         return of_device(next((device for device in devices if not _is_nameless(device.name)), devices[0]))
     machine = load(DEFAULT_CHIP)
-    return replace(machine, notes=(*machine.notes, f"no chip given: using {machine.name}"))
+    return replace(machine, notes=(*machine.notes, f"no chip given: using {machine.name}"), assumed=True)
 
 
 def of_device(device: Device) -> Machine:
@@ -65,7 +65,7 @@ def of_device(device: Device) -> Machine:
 def _this_computer() -> Machine:
     machine = local_card().machine
     note = f"the profile does not name its CPU: using this computer's ({machine.title}); choose another chip with --chip"
-    return replace(machine, notes=(note, *machine.notes))
+    return replace(machine, notes=(note, *machine.notes), assumed=True)
 
 
 def _hardware(device: Device) -> Hardware:
@@ -170,7 +170,7 @@ def _default(device: Device) -> Machine:
     machine = load(DEFAULT_TPU if name == "TPU" else DEFAULT_AMD if name.startswith("AMD") else DEFAULT_CHIP)
     known = describe(device.hardware)
     note = f"the file does not name its device{f' ({known})' if known else ''}: using {machine.name}; choose the right one with --chip"
-    return replace(machine, notes=(*machine.notes, note))
+    return replace(machine, notes=(*machine.notes, note), assumed=True)
 
 
 def _with_reported(machine: Machine, device: Device) -> Machine:

@@ -1,0 +1,38 @@
+"""Whether a recording that does not name its chip can have run on the one that is assumed."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ..machine import Machine
+from ..workload import Op
+
+IMPOSSIBLE = 2.0  # times the peak: more than a boost clock, or an estimate of the peak, can be off
+COMPUTE_BOUND = 0.5  # of an op's time: at least this much would be compute on the assumed chip
+NAMES = {"cpu": "CPU", "gpu": "GPU", "tpu": "TPU"}
+
+
+def believed(machine: Machine, ops: Sequence[Op]) -> Machine:
+    """The machine; if it is assumed, and most of the time in compute-bound ops is too short for it, one of its kind without rates."""
+    if not machine.assumed:
+        return machine
+    times = [(op.time_s, _compute_s(op, machine), op.name) for op in ops if op.time_s]
+    bound = [(time_s, least_s, name) for time_s, least_s, name in times if least_s >= COMPUTE_BOUND * time_s]
+    too_fast = [one for one in bound if one[1] > IMPOSSIBLE * one[0]]
+    if not bound or sum(time_s for time_s, _, _ in too_fast) <= sum(time_s for time_s, _, _ in bound) / 2:
+        return machine
+    time_s, least_s, name = max(too_fast, key=lambda one: one[0])
+    kind = NAMES.get(machine.kind, "chip")
+    note = (
+        f"the profile does not name its {kind}, and it is not {machine.title or machine.name}, on which {name} would take at least "
+        f"{least_s / time_s:.2g} times as long: choose the chip with --chip; if the ops ran on another device, record its activity as well"
+    )
+    return replace(
+        machine, name=f"unknown-{kind.lower()}", title=f"unknown {kind}", ceilings=(), capacities=(), limits=(), aliases=(), notes=(note,)
+    )
+
+
+def _compute_s(op: Op, machine: Machine) -> float:
+    """The least time of an op's arithmetic on a machine, at rates that the user did not set."""
+    work = ((amount, machine.resolve(resource)) for resource, amount in op.cost.amounts if resource.is_compute)
+    return sum((float(amount / ceiling.rate) for amount, ceiling in work if ceiling and ceiling.provenance != "user"), 0.0)
