@@ -234,3 +234,14 @@ ENTRY %main (x: bf16[16,4096], w: {stored}[4096,8192], s: bf16[8192]) -> bf16[16
     }
     read_narrow = 16 * 4096 * 2 + 4096 * 8192 + 16 * 8192 * 2  # one byte a weight
     assert found == ({"made": read_narrow, "weights": 0} if told else {})
+
+
+def test_a_scalar_of_8_bits_has_no_order_to_change() -> None:
+    program = """HloModule scalar, is_scheduled=true
+
+ENTRY %main (x: pred[]) -> pred[] {
+  %x = pred[] parameter(0)
+  ROOT %copied = pred[] copy(%x)
+}
+"""
+    assert [op.name for op in reviewed_program(parse(program), "gpu")] == ["copied"]

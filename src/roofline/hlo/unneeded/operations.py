@@ -71,7 +71,8 @@ def _narrowed(instruction: Instruction, body: Computation | None) -> int:
 
 def _transposed_bytes(kernels: Kernels, instruction: Instruction) -> int:
     """The elements that a kernel only transposes, if they have 8 bits: XLA's kernels move those one by one."""
-    if not instruction.shape.is_array or instruction.shape.number.bits != NARROW or len(instruction.operands) != 1:
+    shape = instruction.shape
+    if not shape.is_array or not shape.dims or shape.number.bits != NARROW or len(instruction.operands) != 1:
         return 0
     body = kernels.values.body(instruction)
     parts = [one for one in body if one.opcode not in ("parameter", "bitcast")] if body else [instruction]
@@ -80,7 +81,7 @@ def _transposed_bytes(kernels: Kernels, instruction: Instruction) -> int:
     moved, axis = parts[0], parts[0].shape.minor_axis
     before = (body or kernels.computation)[moved.operands[0]].shape
     order = moved.integers("dimensions") if moved.opcode == "transpose" else ()
-    return instruction.shape.elements if (order[axis] if axis < len(order) else axis) != before.minor_axis else 0
+    return shape.elements if (order[axis] if axis < len(order) else axis) != before.minor_axis else 0
 
 
 def _streams(kernels: Kernels, instruction: Instruction) -> bool:
