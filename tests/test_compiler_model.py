@@ -651,3 +651,24 @@ def test_fusing_is_deterministic_and_fusing_twice_is_fusing_once(body: str, chos
     once = fuse(module(body), "gpu", chosen)
     assert fuse(module(body), "gpu", chosen) == once
     assert fuse(once, "gpu", chosen) == once
+
+
+def test_kernels_do_not_wait_for_each_other_through_one_with_distant_results() -> None:
+    # t1 and t2 both read w and become one kernel. q waits for t1, and t2 for p, so that q and p, which both read v, must stay apart.
+    text = """HloModule waiting
+
+ENTRY main {
+  x = f32[64,64] parameter(0)
+  y = f32[64,64] parameter(1)
+  v = f32[64,64] exponential(x)
+  w = f32[64,64] exponential(y)
+  t1 = f32[64,64] add(w, y)
+  d = f32[64,64] custom-call(t1), custom_call_target="opaque"
+  q = f32[64,64] add(d, v)
+  p = f32[64,64] multiply(v, y)
+  z = f32[64,64] custom-call(p), custom_call_target="opaque"
+  t2 = f32[64,64] multiply(w, z)
+  ROOT r = (f32[64,64], f32[64,64]) tuple(q, t2)
+}
+"""
+    assert [op.category for op in program(fuse(parse(text), "gpu"), "gpu")].count("loop fusion") == 3

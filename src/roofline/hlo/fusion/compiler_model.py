@@ -29,7 +29,7 @@ Arithmetic only increases by what rule 2 repeats: it is counted in every kernel 
 fusions) is returned unchanged, so `fuse` can be applied twice.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from heapq import heapify, heappop, heappush
 
 from msgspec import Struct, field
@@ -40,6 +40,7 @@ from ..ir.module import Call, Computation, HloModule, Instruction
 from ..ir.platforms import Platform
 from ..ir.shapes import Shape, tuple_of
 from .common_values import with_common_values
+from .grouping import grouped
 from .groups import Group
 from .groups_by_layer import groups_of
 from .inlining import computations_that_run, inlined
@@ -64,7 +65,11 @@ def fuse(module: HloModule, platform: Platform, rules: Rules | None = None) -> H
     maker = _Maker(flat)
     for number in computations_that_run(flat):
         computation = flat.computations[number]
-        maker.computations[number] = maker.rebuilt(computation, groups_of(computation, chosen))
+        order = _schedule(computation, groups_of(computation, chosen))
+        if order is None:  # kernels that wait for each other
+            order = _schedule(computation, grouped(computation, chosen, exact=True).groups)
+        assert order is not None
+        maker.computations[number] = maker.rebuilt(computation, order)
     marked = {**flat.frontend_attributes, ESTIMATED: platform}
     return replace(flat, computations=tuple(maker.computations), frontend_attributes=marked, buffer_assignment=b"")
 
@@ -117,11 +122,11 @@ class _Maker:
         running = set(computations_that_run(module))
         self.names = Names({one.name for number, each in enumerate(module) if number not in running for one in each})
 
-    def rebuilt(self, computation: Computation, groups: tuple[Group, ...]) -> Computation:
-        """The computation with a fusion for each group of more than one instruction, and values before their uses."""
+    def rebuilt(self, computation: Computation, order: Sequence[Group | int]) -> Computation:
+        """The computation with a fusion for each group of more than one instruction, in this order."""
         instructions: list[Instruction] = []
         where: dict[int, int] = {}  # old index -> new index, of values that are in memory
-        for node in _schedule(computation, groups):
+        for node in order:
             if isinstance(node, Group) and len(node.members) > 1:
                 self.fusion(computation, node, instructions, where)
             else:
@@ -227,8 +232,11 @@ def _hero(computation: Computation, group: Group, members: list[int]) -> int:
     return min(group.outputs)
 
 
-def _schedule(computation: Computation, groups: tuple[Group, ...]) -> Iterator[Group | int]:
-    """Kernels and unfused instructions, each after those it depends on, and otherwise in the program's order."""
+def _schedule(computation: Computation, groups: tuple[Group, ...]) -> list[Group | int] | None:
+    """Kernels and unfused instructions, each after those it depends on, and otherwise in the program's order.
+
+    ``None`` if some kernels depend on each other.
+    """
     instructions = computation.instructions
     inside = set().union(*[group.members for group in groups])
     nodes: list[Group | int] = [*groups, *(index for index in range(len(instructions)) if index not in inside)]
@@ -251,10 +259,12 @@ def _schedule(computation: Computation, groups: tuple[Group, ...]) -> Iterator[G
     lasts = [max(node.outputs) if isinstance(node, Group) else node for node in nodes]
     ready = [(lasts[number] not in parameters, lasts[number], number) for number, count in enumerate(missing) if not count]
     heapify(ready)
+    order: list[Group | int] = []
     while ready:
         *_, number = heappop(ready)
-        yield nodes[number]
+        order.append(nodes[number])
         for after in leads[number]:
             missing[after] -= 1
             if not missing[after]:
                 heappush(ready, (lasts[after] not in parameters, lasts[after], after))
+    return order if len(order) == len(nodes) else None

@@ -10,9 +10,9 @@ from .groups import ELEMENT_KINDS, NEEDS_MEMORY, Fit, Group, Groups
 from .rules import PRODUCTS, UPDATES, VIEWS, Rules, reduced_dims
 
 
-def grouped(computation: Computation, rules: Rules) -> "Grouping":
-    """All instructions of a computation in their kernels."""
-    grouping = Grouping(computation, rules)
+def grouped(computation: Computation, rules: Rules, *, exact: bool = False) -> "Grouping":
+    """All instructions of a computation in their kernels; dependencies are searched for faster if not ``exact``."""
+    grouping = Grouping(computation, rules, exact=exact)
     for index in reversed(range(len(computation))):
         if not grouping.fixed[index]:
             grouping.place(index)

@@ -79,11 +79,15 @@ def in_order(group: Group) -> tuple[int, int]:
 
 
 class Groups:
-    """The kernels of one computation so far, and questions about them."""
+    """The kernels of one computation so far, and questions about them.
 
-    def __init__(self, computation: Computation, rules: Rules) -> None:
+    A search for a dependency skips kernels that store their first result after the target, unless it is to be ``exact``: only a kernel
+    with results far apart in the program can lead back from there.
+    """
+
+    def __init__(self, computation: Computation, rules: Rules, *, exact: bool = False) -> None:
         self.computation = computation
-        self.rules = rules
+        self.rules, self.exact = rules, exact
         self.instructions = computation.instructions
         self.traits = traits_of(computation)
         self.fixed = [one.is_fixed for one in self.traits]
@@ -357,7 +361,7 @@ class Groups:
             if node is target:
                 return True
             first = min(node.outputs) if isinstance(node, Group) else node
-            if node in seen or first > last:
+            if node in seen or (first > last and not self.exact):
                 continue
             if len(seen) >= _MOST_VISITED:
                 return True
