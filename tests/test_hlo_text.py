@@ -17,7 +17,7 @@ from roofline.hlo.ir.attributes import (
     WindowDimension,
 )
 from roofline.hlo.ir.module import Call, HloModule, Instruction
-from roofline.hlo.read import parse, parse_all
+from roofline.hlo.read import parse, parse_all, recognise
 from roofline.hlo.read.backend_config import backend_config, known_trip_count
 from roofline.hlo.read.text import parse_text
 from roofline.hlo.read.text_attributes import parse_metadata
@@ -611,3 +611,22 @@ def test_a_header_with_a_bracket_left_open_is_an_error() -> None:
 )
 def test_metadata_in_the_usual_order_read_like_any_other(inside: str) -> None:
     assert parse_metadata(f"{{{inside}}}") == parse_metadata(f"{{ {inside} }}")  # a blank makes it unusual
+
+
+def test_a_program_needs_neither_a_header_nor_an_entry() -> None:
+    text = """// a comment
+add {
+  p = f32[] parameter(0)
+  q = f32[] parameter(1)
+  ROOT sum = f32[] add(p, q)
+}
+
+fusion {
+  x = f32[8,2048]{1,0} parameter(0)
+  zero = f32[] constant(0)
+  ROOT reduce = f32[8] reduce(x, zero), dimensions={1}, to_apply=add
+}
+"""
+    assert recognise(text.encode()) == "hlo text"
+    assert parse(text).entry_computation.name == "fusion"
+    assert recognise(b"the value of x = f[1] is g (2)") == ""
