@@ -20,7 +20,7 @@ from .mlir_bytecode import MAGIC
 
 HEAD = 2**16  # bytes from which the form of a program is recognised
 _CONTROL = rb"[\x00-\x08\x0e-\x1f]"
-_INSTRUCTION = r"(?:ROOT[ \t]+)?%?[\w.\-]+[ \t]*=[ \t]*[a-z]\w*\[[\d,]*\](?:\{[^}\n]*\})?[ \t]+[a-z][a-z\d\-]*\("
+_INSTRUCTION = r"(?:ROOT[ \t]+)?%?[\w.\-]+[ \t]*=[ \t]*[a-z]\w*\[[\d, ]*\](?:\{[^}\n]*\})?[ \t]+[a-z][a-z\d\-]*\("
 _HLO = re.compile(rf"^[ \t]*(?:HloModule\b|ENTRY\b|{_INSTRUCTION})", re.MULTILINE)  # XLA needs neither a header nor an entry
 _MLIR = re.compile(
     r"^[ \t]*(?:module[ \t]*(?:@|attributes\b|\{)|func\.func\b|\"?builtin\.module\b|#loc\d*\s*=|sdy\.mesh\b)|\bstablehlo\.[a-z]",
