@@ -86,6 +86,17 @@ def test_latency_is_judged_by_the_execution_not_by_the_total() -> None:
     assert place(Cost.of({HBM: 500}), chip, time_s=200.0).bound == "hbm"
 
 
+def test_an_unknown_minimum_is_below_a_launch_only_where_the_time_is() -> None:
+    chip = replace(toy(), launch_latency_s=1.0)
+    nothing_known, bytes_known = Cost.of({FP32: None, HBM: None}), Cost.of({FP32: None, HBM: 5})
+    # 3 s are below five launches, but the unknown work may need all of them.
+    assert place_op(nothing_known, chip, time_s=3.0).bound is None
+    assert place_op(bytes_known, chip, time_s=3.0).bound == "hbm"  # of what is known
+    # In 0.9 s no work needs as long as a launch.
+    assert place_op(nothing_known, chip, time_s=0.9).bound == "latency"
+    assert place_op(bytes_known, chip, time_s=9.0, executions=10).bound == "latency"
+
+
 def test_negative_times_are_refused() -> None:
     with pytest.raises(UsageError, match="measured time"):
         place(Cost.of({HBM: 1}), toy(), time_s=-1)

@@ -119,12 +119,18 @@ class Placement(Struct, frozen=True, kw_only=True):
 
     @property
     def bound(self) -> str | None:
-        """The bound: a unit's name, ``latency``, or ``None`` when the cost is empty or an unrated unit may be the bound."""
+        """The bound: a unit's name, ``latency``, or ``None`` when the cost is empty or an unrated unit may be the bound.
+
+        Where an amount is unknown the minimum is too; it is at most the measured time, and latency is the bound only where that is below
+        one launch.
+        """
         if self.unrated and self.may_bind:
             return None
         each = self.executions or 1
-        if self.time_s is not None and self.machine.launch_binds(self.floor_s / each, self.time_s / each):
-            return LATENCY
+        if self.time_s is not None:
+            minimum_s = max(self.floor_s, self.time_s) if self.unknown else self.floor_s
+            if self.machine.launch_binds(minimum_s / each, self.time_s / each):
+                return LATENCY
         return self.unit
 
     @property

@@ -46,7 +46,8 @@ def place_many(ops: Sequence[Op], machine: Machine) -> Many | None:
     timed = ~np.isnan(time_s)
     time_s[~timed] = 0.0
     launches = np.array(column(ops, "launches"), dtype=np.float64)
-    placed = place_columns(Columns(resources, amounts, np.zeros_like(amounts, dtype=np.bool_), time_s, timed, launches), machine)
+    unknown = np.broadcast_to(~np.array(column(ops, "priced"), dtype=np.bool_), amounts.shape)
+    placed = place_columns(Columns(resources, amounts, unknown, time_s, timed, launches), machine)
     used = amounts > 0
     alone |= used[rated].any(axis=0) & (placed.floor_s == 0)  # underflow
     bits = (used[rated] * np.left_shift(1, np.array(rated))[:, None]).sum(axis=0)

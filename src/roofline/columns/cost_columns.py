@@ -93,7 +93,10 @@ class PlacedColumns(Struct, frozen=True, kw_only=True):
         times, each = self.columns.executions, np.ones(len(self.columns))
         if times is not None:
             each = np.where(times == 0, 1.0, times)
-        small = self.columns.timed & (self.floor_s / each < latency) & (self.columns.time_s / each < LATENCY_TIMES * latency)
+        minimum_s = np.where(
+            self.priced, self.floor_s, np.maximum(self.floor_s, self.columns.time_s)
+        )  # an unknown minimum is at most the measured time
+        small = self.columns.timed & (minimum_s / each < latency) & (self.columns.time_s / each < LATENCY_TIMES * latency)
         small &= ~self.undecided
         return words_of([*self.units, LATENCY, None], np.where(small, -2, self.longest))
 

@@ -139,6 +139,8 @@ export function place(cost, one, { time_s = null, launches = 1, level = "hbm", k
   const hidden = unrated.some((name) => mayBind(name, one)); // a unit without a rate that may take the longest: no bound
   const unit = floor_s > 0 && !hidden ? ordered[0][0] : null;
   const unknown = Object.keys(cost).filter((name) => cost[name] === null).sort();
+  const minimum_s = unknown.length ? Math.max(floor_s, time_s) : floor_s; // an unknown minimum is at most the measured time
+  const each = launches || 1;
   const blank = !ordered.length && (unrated.length || unknown.length); // nothing known gives a time, so there is no minimum
   const [flops, moved] = [added(cost, isArithmetic), bytesOf(cost, level)];
   const compute = heaviest?.name ?? null;
@@ -147,7 +149,7 @@ export function place(cost, one, { time_s = null, launches = 1, level = "hbm", k
     floor_s: blank ? null : floor_s,
     serial_s: blank ? null : ordered.reduce((sum, [, seconds]) => sum + seconds, 0),
     unit,
-    bound: !hidden && time_s !== null && latencyBinds(one.launch_latency_s, floor_s / (launches || 1), time_s / (launches || 1)) ? LATENCY : unit,
+    bound: !hidden && time_s !== null && latencyBinds(one.launch_latency_s, minimum_s / each, time_s / each) ? LATENCY : unit,
     efficiency: time_s && unit ? floor_s / time_s : null,
     utilization: time_s ? Object.fromEntries(ordered.map(([name, seconds]) => [name, seconds / time_s])) : {},
     attainable: flops && unit ? flops / floor_s : null,
