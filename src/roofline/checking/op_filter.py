@@ -119,7 +119,7 @@ def parse_filter(text: str) -> Test:
     tokens = _tokens(text)
     if not tokens:
         return lambda op, totals: True
-    test = _parse_or(tokens, 0)
+    test = _parse_joined(tokens, 0)
     if tokens:
         _fail("unmatched closing parenthesis", tokens[0].at)
     return test
@@ -151,25 +151,19 @@ def _tokens(text: str) -> list[_Token]:
     return tokens
 
 
-def _parse_or(tokens: list[_Token], depth: int) -> Test:
-    tests = [_parse_and(tokens, depth)]
-    while tokens and tokens[0].kind == "or":
-        word = tokens.pop(0)
-        if not tokens:
-            _fail('nothing after "or"', word.at)
-        tests.append(_parse_and(tokens, depth))
-    return tests[0] if len(tests) == 1 else lambda op, totals: any(test(op, totals) for test in tests)
-
-
-def _parse_and(tokens: list[_Token], depth: int) -> Test:
-    tests = [_parse_term(tokens, depth)]
-    while tokens and tokens[0].kind not in ("or", "close"):
-        if tokens[0].kind == "and":
-            word = tokens.pop(0)
+def _parse_joined(tokens: list[_Token], depth: int, word: str = "or") -> Test:
+    """Tests joined by "or", each made of tests joined by "and", which may be left out."""
+    is_or = word == "or"
+    ends = ("close",) if is_or else ("close", "or")
+    tests: list[Test] = []
+    while not tests or (tokens and tokens[0].kind not in ends):
+        if tests and tokens[0].kind == word:
+            at = tokens.pop(0).at
             if not tokens:
-                _fail('nothing after "and"', word.at)
-        tests.append(_parse_term(tokens, depth))
-    return tests[0] if len(tests) == 1 else lambda op, totals: all(test(op, totals) for test in tests)
+                _fail(f'nothing after "{word}"', at)
+        tests.append(_parse_joined(tokens, depth, "and") if is_or else _parse_term(tokens, depth))
+    holds = any if is_or else all
+    return tests[0] if len(tests) == 1 else lambda op, totals: holds(test(op, totals) for test in tests)
 
 
 def _parse_term(tokens: list[_Token], depth: int) -> Test:
@@ -184,7 +178,7 @@ def _parse_term(tokens: list[_Token], depth: int) -> Test:
     if token.kind == "open":
         if not tokens:
             _fail("missing closing parenthesis", token.at)
-        inside = _parse_or(tokens, depth + 1)
+        inside = _parse_joined(tokens, depth + 1)
         if not tokens or tokens.pop(0).kind != "close":
             _fail("missing closing parenthesis", token.at)
         return inside

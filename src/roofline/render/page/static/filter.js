@@ -70,7 +70,7 @@ class Wrong extends Error {
 export function parse(text) {
   try {
     const tokens = tokenize(String(text ?? ""));
-    const test = tokens.length ? expression(tokens, 0) : () => true;
+    const test = tokens.length ? joined(tokens, 0) : () => true;
     if (tokens.length) throw new Wrong("unmatched closing parenthesis", tokens[0].at);
     return { test, problem: null };
   } catch (error) {
@@ -107,26 +107,20 @@ function tokenize(text) {
   return tokens;
 }
 
-function expression(tokens, depth) {
-  const tests = [conjunction(tokens, depth)];
-  while (tokens[0]?.kind === "or") {
-    const { at } = tokens.shift();
-    if (!tokens.length) throw new Wrong('nothing after "or"', at);
-    tests.push(conjunction(tokens, depth));
-  }
-  return tests.length === 1 ? tests[0] : (row, totals) => tests.some((test) => test(row, totals));
-}
-
-function conjunction(tokens, depth) {
-  const tests = [negation(tokens, depth)];
-  while (tokens.length && tokens[0].kind !== "or" && tokens[0].kind !== "close") {
-    if (tokens[0].kind === "and") {
+/** Tests joined by "or", each made of tests joined by "and", which may be left out. */
+function joined(tokens, depth, word = "or") {
+  const isOr = word === "or";
+  const ends = isOr ? ["close"] : ["close", "or"];
+  const tests = [];
+  while (!tests.length || (tokens.length && !ends.includes(tokens[0].kind))) {
+    if (tests.length && tokens[0].kind === word) {
       const { at } = tokens.shift();
-      if (!tokens.length) throw new Wrong('nothing after "and"', at);
+      if (!tokens.length) throw new Wrong(`nothing after "${word}"`, at);
     }
-    tests.push(negation(tokens, depth));
+    tests.push(isOr ? joined(tokens, depth, "and") : negation(tokens, depth));
   }
-  return tests.length === 1 ? tests[0] : (row, totals) => tests.every((test) => test(row, totals));
+  if (tests.length === 1) return tests[0];
+  return isOr ? (row, totals) => tests.some((test) => test(row, totals)) : (row, totals) => tests.every((test) => test(row, totals));
 }
 
 function negation(tokens, depth) {
@@ -139,7 +133,7 @@ function negation(tokens, depth) {
   }
   if (token.kind === "open") {
     if (!tokens.length) throw new Wrong("missing closing parenthesis", token.at);
-    const test = expression(tokens, depth + 1);
+    const test = joined(tokens, depth + 1);
     if (tokens.shift()?.kind !== "close") throw new Wrong("missing closing parenthesis", token.at);
     return test;
   }
