@@ -79,6 +79,8 @@ FILTERS = (
 BROKEN_FILTERS = (
     "(fusion", "fusion)", "()", "/[/", "/open", '"open', "/a/g", "colour=red", "time>", "time>fast", "time>3MB", "time>-1", "achieved>5%",
     "share>1s", "bound<3", "or", "fusion or", "fusion and", "not", "-", "bound=,", "count>1e999", "(" * 60, "not " * 60 + "x",
+    "Colour=red", "effciency>3", "time>1 tme>2", "lvel=hbm", "ban=3", "count>1s", "count>x%", "id>5%", "/(/", "name:/a{2,1}/", "/a/zgz",
+    'time>"2 ms"', "intensity>5%", "intensity>2s", "efficiency>5s", "bytes>1Kb", "achieved>x%", "flops>1parsec", "time>it's",
 )
 SPANS = ((0.1, 1000.0), (1.0, 2.0), (1.2, 9.0), (3e-5, 5e3), (1e4, 7e15), (0.9, 11.0), (1.5, 1.6), (1e-9, 1e9), (2.0, 40.0), (1e-3, 1e15))
 # fmt: on
@@ -165,12 +167,13 @@ def step_cases() -> Iterator[list[Any]]:
         yield [steps, [one.step for one in averaged_steps(report)]]
 
 
-def _place_of_error(text: str) -> int | None:
+def _filter_error(text: str) -> tuple[int | None, str | None]:
+    """Where a filter is wrong, and why."""
     try:
         parse_filter(text)
     except FilterError as error:
-        return error.at
-    return None
+        return error.at, error.reason
+    return None, None
 
 
 def vectors() -> dict[str, Any]:
@@ -187,7 +190,7 @@ def vectors() -> dict[str, Any]:
         "percent": [[value, percent(value)] for value in (None, *VALUES)],
         "parse": [[text, dimension, value] for text, dimension, value in written],
         "title": [[name, title(name), rate_title(name, 3.2e12)] for name in (*RESOURCES, "xelink", "xgmi", "nvlink.package", "sbuf")],
-        "broken_filters": [[text, _place_of_error(text)] for text in BROKEN_FILTERS],
+        "broken_filters": [[text, *_filter_error(text)] for text in BROKEN_FILTERS],
         "bounds": [
             [name, bound_words(name), cause_of(name)] for name in (None, "latency", *sorted({Resource(one).unit for one in RESOURCES}))
         ],

@@ -56,7 +56,7 @@ _SPELLINGS: dict[str, tuple[str, int, int]] = {
 }
 DIMENSIONS = tuple(dict.fromkeys(dimension for dimension, _, _ in _SPELLINGS.values()))
 _UNPREFIXED = {"min", "h", "%", "x", "", "FLOP/B", "hop", "hops"}
-_EXAMPLES = {
+EXAMPLES = {
     "FLOP": "2.2 TFLOP",
     "FLOP/s": "989 TFLOP/s",
     "B": "12 GB",
@@ -113,28 +113,28 @@ def parse(value: str | float, dimension: str) -> float:
     roofline.errors.UnitError: '3 GHz' is in Hz, not in B/s; write it like '3.35 TB/s'
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise UnitError(f"{value!r} is not a quantity; write it like '{_EXAMPLES[dimension]}'")
+        raise UnitError(f"{value!r} is not a quantity; write it like '{EXAMPLES[dimension]}'")
     if isinstance(value, str) and len(value) > _LONGEST:
-        raise UnitError(f"{excerpt(value)} is longer than any quantity; write it like '{_EXAMPLES[dimension]}'")
+        raise UnitError(f"{excerpt(value)} is longer than any quantity; write it like '{EXAMPLES[dimension]}'")
     if isinstance(value, str) and not value.isdecimal() and (" " in value or not _PLAIN.fullmatch(value)):
         digits, divisor, unit = _split(value, dimension)
         found, many, of = _lookup(unit, value, dimension) if unit else (dimension, 1, 1)
         if found != dimension:
-            raise UnitError(f"{value!r} is in {found}, not in {dimension}; write it like '{_EXAMPLES[dimension]}'")
+            raise UnitError(f"{value!r} is in {found}, not in {dimension}; write it like '{EXAMPLES[dimension]}'")
         # Exact until the end: 3.1 ms is 0.0031, not 0.0031000000000000003.
         try:
             number = digits * many / (divisor * of)
         except OverflowError:
-            raise UnitError(f"{value!r} is larger than any quantity; write it like '{_EXAMPLES[dimension]}'") from None
+            raise UnitError(f"{value!r} is larger than any quantity; write it like '{EXAMPLES[dimension]}'") from None
     else:
         try:
             number = float(value)
         except OverflowError:  # a whole number of more than 308 digits
-            raise UnitError(f"a number above 1e308 is larger than any quantity; write it like '{_EXAMPLES[dimension]}'") from None
+            raise UnitError(f"a number above 1e308 is larger than any quantity; write it like '{EXAMPLES[dimension]}'") from None
         if isinstance(value, str) and math.isinf(number):
-            raise UnitError(f"{value!r} is larger than any quantity; write it like '{_EXAMPLES[dimension]}'")
+            raise UnitError(f"{value!r} is larger than any quantity; write it like '{EXAMPLES[dimension]}'")
     if math.isnan(number) or number < 0:
-        raise UnitError(f"{value!r} is negative or not a number; a quantity is 0 or more, like '{_EXAMPLES[dimension]}'")
+        raise UnitError(f"{value!r} is negative or not a number; a quantity is 0 or more, like '{EXAMPLES[dimension]}'")
     return number
 
 
@@ -206,7 +206,7 @@ def _split(text: str, dimension: str) -> tuple[float, int, str]:
         return int(whole + rest) * 10 ** int(power or 0), 10 ** len(rest), unit  # "3.35 TB/s", as nearly all are written
     match = re.match(_NUMBER, text)
     if match is None or len(match["exponent"] or "") > _LONGEST_EXPONENT:
-        raise UnitError(f"{text!r} is not a quantity; write it like '{_EXAMPLES[dimension]}'")
+        raise UnitError(f"{text!r} is not a quantity; write it like '{EXAMPLES[dimension]}'")
     if match["infinite"]:
         return float(match["infinite"]), 1, match["unit"]
     whole, _, rest = match["digits"].replace(",", "").replace("_", "").partition(".")
@@ -220,7 +220,7 @@ def _lookup(unit: str, value: object, dimension: str) -> tuple[str, int, int]:
     if re.fullmatch(r"[kKMGTP]i?b(/s|ps)?", unit):
         better = unit.replace("ps", "/s")
         raise UnitError(f"{value!r}: {unit!r} may mean bits or bytes; write {better.replace('b', 'bit')!r} or {better.replace('b', 'B')!r}")
-    raise UnitError(f"{value!r}: unknown unit {unit!r}; write it like '{_EXAMPLES[dimension]}'")
+    raise UnitError(f"{value!r}: unknown unit {unit!r}; write it like '{EXAMPLES[dimension]}'")
 
 
 def show(value: float | None, dimension: str, digits: int = 4) -> str:

@@ -79,7 +79,7 @@ test("every form of the language chooses the rows it says", () => {
 test("what is wrong is said, with its place, and everything passes", () => {
   const expected = {
     "(fusion": ["parenthesis", 0], "fusion)": ["parenthesis", 6], "()": ["parenthesis", 1], "/[/": ["regular expression", 0], "/open": ["closing", 0], '"open': ["closing quote", 0],
-    "/a/g": ["flags", 0], "colour=red": ["unknown field", 0], "time>": ["value", 5], "time>fast": ["not a number", 5], "time>3MB": ["is in s", 5], "achieved>5%": ["total", 9],
+    "/a/g": ["flags", 0], "colour=red": ["unknown field", 0], "time>": ["value", 5], "time>fast": ["not a quantity in s", 5], "time>3MB": ["not a quantity in s", 5], "achieved>5%": ["total", 9],
     "bound<3": ["text", 5], "step:x": ["whole number", 5], or: ["before", 0], "fusion or": ["after", 7], "fusion and": ["after", 7], not: ["after", 0], "bound=,": ["missing", 6],
   };
   for (const [text, [words, at]] of Object.entries(expected)) {
@@ -134,6 +134,9 @@ test("a filter keeps the ops that it keeps in Python", () => {
   }
 });
 
-test("what Python cannot read is wrong here too, at the same place", () => {
-  for (const [text, at] of VECTORS.broken_filters) assert.equal(parse(text).problem?.at ?? null, at, text);
+test("what Python cannot read is wrong here too, at the same place and in the same words", () => {
+  for (const [text, at, reason] of VECTORS.broken_filters) {
+    const { problem } = parse(text);
+    assert.deepEqual([problem?.at ?? null, problem?.message ?? null], [at, reason], text);
+  }
 });

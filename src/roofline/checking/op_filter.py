@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn
 
 from ..errors import UnitError, UsageError, did_you_mean, excerpt
 from ..report import OpInfo
-from ..units import BINARY, DECIMAL, parse
+from ..units import BINARY, DECIMAL, EXAMPLES, parse
 
 Totals = Mapping[str, float]
 Test = Callable[[OpInfo, Totals], bool]
@@ -59,6 +59,7 @@ TEXTS: dict[str, Callable[[OpInfo], Sequence[str]]] = {
 }
 ALIASES = {"floor": "minimum", "rate": "achieved", "format": "dtype", "module": "program", "source": "location"}
 FIELDS = (*NUMBERS, *TEXTS)
+PAGE_FIELDS = ("unknown", "step", "device")  # the page alone has them
 DEEPEST = 50  # nested parentheses
 _NONE = "none"
 _QUOTED = r'"(?:[^"\\]|\\.)*"?'
@@ -208,10 +209,11 @@ def _condition(token: _Token) -> Test:
     name = ALIASES.get(token.text.lower(), token.text.lower())
     if name in NUMBERS:
         return _number_test(name, token)
-    if name in ("step", "device"):
+    if name in PAGE_FIELDS:
         _fail(f"{name} is a field of the page only", token.at)
     if name not in TEXTS:
-        _fail(f"unknown field {token.text!r}{did_you_mean(name, FIELDS) or '; fields: ' + ', '.join(FIELDS)}", token.at)
+        every = f"; fields: {', '.join(FIELDS)}; only on the page: {', '.join(PAGE_FIELDS)}"
+        _fail(f"unknown field '{token.text}'{did_you_mean(name, FIELDS) or every}", token.at)
     if token.operator[0] in "<>":
         _fail(f"{token.text} is text; compare it with : or =", token.at + len(token.text))
     words = [token.value] if token.value[0] in '"/' else [word for word in token.value.split(",") if word]
@@ -238,8 +240,8 @@ def _text_test(word: str, at: int, exact: bool) -> Words:
             _fail(f"a regular expression takes the flags i, m, s and u, not {min(unknown)}", at)
         try:
             pattern = re.compile(source, sum(_FLAGS[flag] for flag in set(flags)))
-        except (re.error, OverflowError, RecursionError) as error:
-            _fail(f"invalid regular expression: {error}", at)
+        except (re.error, OverflowError, RecursionError):
+            _fail(f"{word} is not a valid regular expression", at)
         return lambda text: pattern.search(text) is not None
     if word.startswith('"'):
         if len(word) < 2 or not re.fullmatch(r'"(?:[^"\\]|\\.)*"', word, re.DOTALL):
@@ -264,7 +266,7 @@ def _number_test(name: str, token: _Token) -> Test:
     is_share = token.value.endswith("%") and dimension != "1"
     if is_share and not whole:
         _fail(f"{name} has no total to take a percentage of", token.value_at)
-    wanted = _amount(token.value, "1" if is_share or not dimension else dimension, token.value_at)
+    wanted = _amount(token.value, "1" if is_share else dimension, token.value_at)
 
     def test(op: OpInfo, totals: Totals) -> bool:
         value = value_of(op, totals)
@@ -282,6 +284,13 @@ def _amount(text: str, dimension: str, at: int) -> float:
     try:
         if prefix and re.fullmatch(r"[\d.,_]+", text.removesuffix(prefix)):
             return parse(text.removesuffix(prefix), "1") * prefixes[prefix]
-        return parse(text, dimension)
-    except UnitError as error:
-        _fail(str(error), at)
+        return parse(text, dimension or "1")
+    except UnitError:
+        _fail(_not_a_quantity(text, dimension), at)
+
+
+def _not_a_quantity(text: str, dimension: str) -> str:
+    if not dimension:
+        return f"'{text}' is not a number"
+    quantity = "number" if dimension == "1" else f"quantity in {dimension}"
+    return f"'{text}' is not a {quantity}; write it like '{EXAMPLES[dimension]}'"

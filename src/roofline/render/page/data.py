@@ -6,13 +6,13 @@ from functools import lru_cache
 import msgspec
 
 from ...analysis.summary import NOTABLE
-from ...checking.op_filter import ALIASES, DEEPEST, NUMBERS, TEXTS
+from ...checking.op_filter import ALIASES, DEEPEST, NUMBERS, PAGE_FIELDS, TEXTS
 from ...errors import UNSAFE
 from ...machine import FALLBACKS, LACKING, LATENCY, LATENCY_TIMES, LAUNCH_LATENCY_S, PROVENANCES, TPU_FALLBACKS
 from ...report import CeilingInfo, MachineInfo
 from ...resource import COMPUTE_UNITS, LINK_UNITS, MEMORY_UNITS
 from ...selection import NUMBERING
-from ...units import BINARY, DECIMAL, UNITS
+from ...units import BINARY, DECIMAL, EXAMPLES, UNITS
 from ...workload import FEEDS
 from ..counters import DIFFERS
 from ..export import COLUMNS
@@ -200,8 +200,10 @@ def vocabulary_json() -> bytes:
             "filter": {
                 "numbers": {name: (dimension, whole) for name, (_, dimension, whole) in NUMBERS.items()},
                 "texts": tuple(TEXTS),
+                "page_fields": PAGE_FIELDS,
                 "aliases": ALIASES,
                 "deepest": DEEPEST,
+                "examples": EXAMPLES,
             },
             "columns": {"ops": OPS, "program": PROGRAM, "differences": DIFFERENCES, "levels": LEVELS, "counted": COUNTED},
             "groupings": GROUPINGS,

@@ -8,9 +8,11 @@
  * Words stand for a part of the name, the label or the scope. A broken filter lets everything pass and says what is wrong with it and where.
  */
 
+import { didYouMean } from "#page/spelling.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
-const { numbers: NUMBERS, texts, aliases: ALIASES, deepest: DEEPEST } = VOCABULARY.filter; // numbers: field -> [dimension, its total]
+// numbers: field -> [dimension, its total]; page_fields: those that only the page has; examples: how a quantity is written, by dimension
+const { numbers: NUMBERS, texts, page_fields: PAGE_FIELDS, aliases: ALIASES, deepest: DEEPEST, examples: EXAMPLES } = VOCABULARY.filter;
 // The key of a row that holds a field, or of the totals; the others have the field's name.
 const KEYS = {
   time: "time_s", self: "self_time_s", minimum: "floor_s", serial: "serial_s", lost: "lost_s", achieved: "rate",
@@ -19,7 +21,7 @@ const KEYS = {
 const TOTALS = { self: "weight", minimum: "floor_s", lost: "lost_s" };
 const TEXTS = new Set([...texts, "unknown"]);
 const LISTS = new Set(["step", "device"]);
-const FIELDS = [...Object.keys(NUMBERS), ...TEXTS, ...LISTS];
+const FIELDS = [...Object.keys(NUMBERS), ...texts];
 const NONE = "none"; // what stands for no value: bound=none
 
 const heldIn = (row, name) => (name === "level" ? Object.keys(row.moved) : row[KEYS[name] ?? name]);
@@ -85,7 +87,7 @@ function tokenize(text) {
   while (at < text.length) {
     TOKEN.lastIndex = at;
     const match = TOKEN.exec(text);
-    if (!match) throw new Wrong(`unexpected ${JSON.stringify(text[at])}`, at);
+    if (!match) throw new Wrong(`unexpected '${text[at]}'`, at);
     const found = match.groups;
     const start = at;
     at = TOKEN.lastIndex;
@@ -148,7 +150,7 @@ function negation(tokens, depth) {
 
 /** The scope is what the pattern says, part by part, or below it. */
 function scopeTest(pattern, at) {
-  const parts = pattern.replace(/^\/+|\/+$/g, "").split("/").map((part) => compiled(`^${globbed(part)}$`, "i", at));
+  const parts = pattern.replace(/^\/+|\/+$/g, "").split("/").map((part) => compiled(`^${globbed(part)}$`, "i", pattern, at));
   return (row) => {
     const there = (row.scope ?? "").split("/");
     return there.some((_, start) => start + parts.length <= there.length && parts.every((part, place) => part.test(there[start + place])));
@@ -169,7 +171,10 @@ function condition({ field, operator, value, at, valueAt }) {
   const name = Object.hasOwn(ALIASES, word) ? ALIASES[word] : word;
   if (Object.hasOwn(NUMBERS, name)) return numberTest(name, operator, value, valueAt);
   if (LISTS.has(name)) return listTest(name, operator, value, valueAt);
-  if (!TEXTS.has(name)) throw new Wrong(`unknown field ${field}; fields: ${FIELDS.join(", ")}`, at);
+  if (!TEXTS.has(name)) {
+    const every = `; fields: ${FIELDS.join(", ")}; only on the page: ${PAGE_FIELDS.join(", ")}`;
+    throw new Wrong(`unknown field '${field}'${didYouMean(name, FIELDS) || every}`, at);
+  }
   if ("<>".includes(operator[0])) throw new Wrong(`${field} is text; compare it with : or =`, at + field.length);
   return fieldTest(name, operator, value, valueAt);
 }
@@ -193,7 +198,7 @@ function textTest(word, at, exact) {
   if (word.startsWith("/") && word.length > 1) {
     const end = word.lastIndexOf("/");
     if (end === 0) throw new Wrong("missing closing / of the regular expression", at);
-    const pattern = compiled(word.slice(1, end), word.slice(end + 1), at);
+    const pattern = compiled(word.slice(1, end), word.slice(end + 1), word, at);
     return (text) => pattern.test(text);
   }
   if (word.startsWith('"') && !/^"(?:[^"\\]|\\.)*"$/.test(word)) throw new Wrong("missing closing quote", at);
@@ -201,12 +206,13 @@ function textTest(word, at, exact) {
   return exact ? (text) => text.toLowerCase() === wanted : (text) => text.toLowerCase().includes(wanted);
 }
 
-function compiled(source, flags, at) {
-  if (/[^imsu]/.test(flags)) throw new Wrong(`a regular expression takes the flags i, m, s and u, not ${[...flags].find((flag) => !/[imsu]/.test(flag))}`, at);
+function compiled(source, flags, word, at) {
+  const unknown = [...flags].filter((flag) => !/[imsu]/.test(flag)).sort();
+  if (unknown.length) throw new Wrong(`a regular expression takes the flags i, m, s and u, not ${unknown[0]}`, at);
   try {
     return new RegExp(source, flags);
-  } catch (error) {
-    throw new Wrong(`invalid regular expression: ${error.message.split(": ").pop()}`, at);
+  } catch {
+    throw new Wrong(`${word} is not a valid regular expression`, at);
   }
 }
 
@@ -236,16 +242,17 @@ function numberTest(name, operator, value, at) {
 }
 
 function numberOf(name, value, dimension, whole, at) {
+  const ofTotal = value.endsWith("%") && dimension !== "1";
+  if (ofTotal && !whole) throw new Wrong(`${name} has no total to take a percentage of`, at);
+  const wanted = ofTotal ? "1" : dimension;
   const found = read(value);
-  if (!found) throw new Wrong(`${JSON.stringify(value)} is not a number${dimension && dimension !== "1" ? ` or a quantity in ${dimension}` : ""}`, at);
-  if (value.trim().endsWith("%")) {
-    if (dimension !== "1" && !whole) throw new Wrong(`${name} has no total to take a percentage of`, at);
-    return { number: found.value, ofTotal: dimension !== "1" };
-  }
-  if (found.dimension !== "" && found.dimension !== (dimension || "1")) {
-    throw new Wrong(`${name} is ${dimension ? `in ${dimension}` : "a plain number"}, not in ${found.dimension}`, at);
-  }
-  return { number: found.value, ofTotal: false };
+  if (!found || (found.dimension !== "" && found.dimension !== (wanted || "1"))) throw new Wrong(notAQuantity(value, wanted), at);
+  return { number: found.value, ofTotal };
+}
+
+function notAQuantity(text, dimension) {
+  if (!dimension) return `'${text}' is not a number`;
+  return `'${text}' is not a ${dimension === "1" ? "number" : `quantity in ${dimension}`}; write it like '${EXAMPLES[dimension]}'`;
 }
 
 /** Whether an op ran in one of these steps or on one of these devices. */
