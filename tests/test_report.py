@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
 
 import roofline as rl
 from roofline.cli import main
 from roofline.render.export import to_json
 from roofline.render.schema import report_schema
-from roofline.report import SCHEMA
+from roofline.report import SCHEMA, StepInfo
 from roofline.sources.report_json import read_report
 from roofline.workload import Op, Recording, Workload
 
@@ -120,3 +121,21 @@ def test_the_known_part_of_an_unknown_amount_is_kept(tmp_path: Path) -> None:
         assert (one.work, one.known, one.floor_s) == ({"vector/fp32": None}, {"vector/fp32": 30}, 1.5)
     (tmp_path / "report.json").write_bytes(to_json(report))
     assert rl.analyze(rl.read(tmp_path / "report.json"), toy).ops[0].floor_s == 1.5
+
+
+@pytest.mark.parametrize(
+    ("step", "title"),
+    [
+        (StepInfo(step=2, name="train"), "2 train"),
+        (StepInfo(step=2, name="train", number=2), "2 train"),
+        (StepInfo(step=0, name="ProfilerStep", number=2), "0 (ProfilerStep 2)"),  # --step takes 0; the program calls it 2
+        (StepInfo(step=1, number=3), "1 (3)"),
+        (StepInfo(step=1), "1"),
+        (StepInfo(step=1, name="step"), "1"),  # not "step 1 step"
+        (StepInfo(step=1, name="step", number=3), "1 (step 3)"),
+    ],
+)
+def test_a_step_is_titled_by_its_key_and_its_name_in_the_program(step: StepInfo, title: str) -> None:
+    assert step.title == title
+    earlier = {key: value for key, value in msgspec.to_builtins(step).items() if key != "title"}  # reports written before had none
+    assert msgspec.convert(earlier, StepInfo).title == title

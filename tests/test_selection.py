@@ -258,7 +258,7 @@ def test_an_input_without_steps_or_devices_says_so() -> None:
 @pytest.mark.parametrize(
     ("by", "expected"),
     [
-        ("step", [("0 warm", 7.0), ("1 train", 1.0)]),
+        ("step", [("0 warm", 7.0), ("1 (train 7)", 1.0)]),
         ("device", [("0 (alpha)", 7.0), ("1 (beta)", 2.0)]),
         ("host", [("alpha", 7.0), ("beta", 2.0)]),
     ],

@@ -88,7 +88,7 @@ def _places(
     report: Report, by: str, step: Sequence[str | int] | None, device: Sequence[int] | None, host: Words
 ) -> Iterable[tuple[str, Sequence[OpInfo]]]:
     if by == "step":
-        labels = {one.step: f"{one.step} {one.name}".strip() for one in report.steps}
+        labels = {one.step: one.title for one in report.steps}
         keys = {share.step for share in report.by_step} if step is None else step_keys(report, step)
         for key in sorted(keys):
             yield labels.get(key, str(key)), narrow(report, step=[key], device=device, host=host)

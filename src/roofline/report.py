@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 from .errors import clean
 from .units import show
@@ -309,6 +310,8 @@ class OpInfo(Row, frozen=True, kw_only=True):
 class StepInfo(Row, frozen=True, kw_only=True):
     """A step of the run: its key in ``by_step`` and ``points``, and its name and number, which are labels and may repeat.
 
+    ``title`` calls it by its key, which ``--step`` takes, and its name; with its number in the program where that is another.
+
     ``time_s`` is from its first device work to that of the next step, idle included: the mean over devices, of which ``slowest_s`` is the
     longest and ``device_seconds`` the sum. The last step lasts to the end of its own work. ``span_s`` is from its
     first device work to its last, ``busy_s`` the time in which its own work ran (work of other steps that overlaps it is not counted), both
@@ -334,6 +337,18 @@ class StepInfo(Row, frozen=True, kw_only=True):
     launching_s: Number | None = None
     launch_call_s: Number | None = None
     before_s: Number | None = None
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.title:
+            force_setattr(self, "title", _step_title(self.step, self.name, self.number))
+
+
+def _step_title(step: int, name: str, number: int | None) -> str:
+    """A step in words: ``3 train``, or ``3 (train 10)`` where the program numbers it otherwise."""
+    if number is None or number == step:
+        return f"{step}" if name.lower() == "step" else f"{step} {name}".strip()
+    return f"{step} ({f'{name} {number}'.strip()})"
 
 
 class StepShare(Struct, frozen=True, kw_only=True):

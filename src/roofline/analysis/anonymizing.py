@@ -164,6 +164,7 @@ _RULES: dict[tuple[str, ...], Rule] = {
     ("ops", "scope"): lambda names, text: names.name(text, "scope"),
     ("ops", "location"): _Names.path,
     ("steps", "name"): lambda names, text: names.name(text, "step"),
+    ("steps", "title"): lambda names, text: "",  # made again from the name
     ("idle", "location"): _Names.path,
     ("idle", "activity"): _Names.activity,
     ("tensor",): _Names.name,

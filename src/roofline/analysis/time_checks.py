@@ -7,7 +7,7 @@ a launch for each kernel, bounds it from above within a factor. Times of steps, 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
-from ..report import OpInfo, Report, StepInfo
+from ..report import OpInfo, Report
 from ..units import percent, plain, show
 from .acceptance import TIMES, AcceptanceCheck, Problem, made_check
 
@@ -221,9 +221,7 @@ def _devices(report: Report) -> Iterator[Problem]:
 
 
 def _step_name(report: Report, step: int) -> str:
-    found: Mapping[int, StepInfo] = {one.step: one for one in report.steps}
-    one = found[step]
-    return f"{one.name or 'step'} {one.number if one.number is not None else one.step}"
+    return next(f"step {one.title}" for one in report.steps if one.step == step)
 
 
 def _named(ops: Sequence[OpInfo]) -> str:

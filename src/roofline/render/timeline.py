@@ -34,7 +34,7 @@ def timeline_text(report: Report, paper: Paper = PLAIN, devices: Sequence[int] |
     margin = max(map(len, names)) + 2
     width = max(min(paper.width, WIDEST) - margin, 1)
     step = next((one for one in report.steps if one.step == lanes[0].step), None)
-    which = f"step {step.number if step and step.number is not None else lanes[0].step}" if lanes[0].step is not None else "the run"
+    which = f"step {step.title if step else lanes[0].step}" if lanes[0].step is not None else "the run"
     lines = [paper.paint(f"Timeline of {which}, {show(lanes[0].time_s, 's')}", "bold")]
     seen: dict[str, None] = {}
     waits: dict[int, float] = {}

@@ -76,11 +76,8 @@ export function levels(report, machine = ownMachine(report)) {
   return keys.map((key) => ({ key, title: title(key) }));
 }
 
-/** A step in words: its place in the recording, which `--step` takes, and its name; with its number in the program where that is another. */
-export function stepTitle({ step, name, number }) {
-  if ((number ?? step) === step) return `${step} ${name ?? ""}`.trim();
-  return `${step} (${`${name ?? ""} ${number}`.trim()})`;
-}
+/** A step in words, as Python titled it. */
+export const stepTitle = ({ step, title }) => title ?? String(step);
 
 /** What the choosers of the page offer. */
 export function choices(report) {
