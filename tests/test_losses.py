@@ -39,7 +39,8 @@ def test_an_op_is_at_its_roof_for_its_floor_and_the_rest_is_lost() -> None:
     # 10 s of wall: one op 4 s of which 3 at the roof, one 2 s of which 0.5; 4 s in which nothing ran.
     found = split_losses([OpLoss(4.0, 3.0, "memory"), OpLoss(2.0, 0.5, "compute")], 10.0, 6.0)
     assert found.at_roof_s == 3.5
-    assert found.lost == {"memory": 1.0, "compute": 1.5, "communication": 0, "latency": 0, "unpriced": 0, "idle": 4.0, "unneeded": 0}
+    causes = {"memory": 1.0, "compute": 1.5, "idle": 4.0}
+    assert found.lost == dict.fromkeys(CAUSES, 0.0) | causes
 
 
 def test_work_that_was_not_needed_is_lost_as_such() -> None:

@@ -337,6 +337,25 @@ def test_what_recording_a_compiler_costs_is_not_taken_off(tmp_path: Path) -> Non
     assert found.saving_s == pytest.approx(3 * 1995e-6, rel=0.05)
 
 
+def test_autotuning_is_a_loss_of_its_own_and_part_of_what_a_compilation_costs(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for at in trace.steps(4, 2000):
+        trace.frame("model.py(1): forward", at, 1998)
+        trace.frame("torch/_inductor/compile_fx.py(700): compile_fx_inner", at + 10, 1900)
+        trace.op("CachingAutotuner.benchmark_all_configs", at + 500, 1000)
+        trace.op("aten::zero_", at + 510, 8, [(1024, 1024)])
+        trace.run("candidate", launched=at + 512, start=at + 600, dur=800)
+        trace.product(at + 1950, 10, launched=at + 1955, ran=at + 1958, took=5)
+    report = report_on(trace, tmp_path)
+    (average,) = [point for point in report.points if point.scope == "average"]
+    assert (average.lost["autotuning"], average.lost["latency"]) == (pytest.approx(800e-6), pytest.approx(0, abs=10e-6))
+    (found,) = [one for one in report.findings if one.kind == "idle-compile"]
+    assert "The compiler's autotuning takes another 800 µs of 2 ms per step on the device." in found.message
+    # A step of 2000 µs, of which 5 are the program's own work: 800 of autotuning, and nearly all of the rest of waiting.
+    assert found.saving_per_step_s == pytest.approx(1990e-6, rel=0.02)
+    assert [report.ops[id].name for id in found.ops] == ["autotuning"]
+
+
 def test_what_is_recorded_while_the_host_would_wait_anyway_costs_nothing(tmp_path: Path) -> None:
     # Products of 100 µs; the host launches each in 20 µs, with a call of Python for each, waits for it, and goes on 30 µs after its end.
     trace = TorchTrace()

@@ -73,4 +73,5 @@ test("what bounds an op has Python's words and Python's cause", () => {
     assert.equal(boundTitle(bound), bound && bound !== "latency" ? words.replace(bound, title(bound)) : words);
     assert.equal(causeOf({ bound, efficiency: 0.5, time_s: 1 }), cause, bound);
   }
+  assert.equal(causeOf({ category: "autotuning", bound: null, efficiency: null, time_s: 1 }), "autotuning");
 });

@@ -75,7 +75,7 @@ def slower_than_expected(op_times: Iterable[OpTime]) -> dict[int, float]:
     """
     found = {}
     for one in op_times:
-        if one.prediction is None or one.cause not in (MEMORY, COMPUTE) or one.op.category == "autotuning":
+        if one.prediction is None or one.cause not in (MEMORY, COMPUTE):
             continue
         _, excess = split_time(one.spent_s, one.floor_s, one.prediction)
         if excess > 0:

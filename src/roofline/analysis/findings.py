@@ -18,7 +18,7 @@ from ..workload import Recording
 from .avoidable_work import avoidable_cases, avoidable_draft, worth_a_line
 from .awaited_copies import COPIES, with_their_copies
 from .finding_kinds import KINDS
-from .idle_findings import idle_findings
+from .idle_findings import idle_findings, with_autotuning
 from .idle_time import waiting
 from .kernel_findings import KernelGaps, kernel_findings
 from .op_times import OpTimes, share_in_steps
@@ -49,6 +49,7 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
     kept = worth_a_line(cases, clock)
     taken = {one.id for case in kept for one, _, _ in case.ops}
     found = [*(avoidable_draft(case, op_times, clock, kinds) for case in kept), *waits]
+    found = with_autotuning(found, op_times, ids, clock)
     left = [id for id in ids if id not in taken] if taken else ids
     between = KernelGaps.of(idle, op_times, ids, clock)
     kernels = kernel_findings(op_times, left, clock, between, machine.launch_latency_s, kinds, recording.kernels, capability_of(machine))

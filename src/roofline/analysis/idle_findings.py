@@ -2,17 +2,21 @@
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
+from ..columns.lazy_rows import values_at
 from ..machine import LATENCY
 from ..units import parse, rounded, show
-from ..workload import ALLOCATES, BY_A_MASK, BY_AN_OPERATOR, CHECKS_GRADIENTS, GRAPH_BREAK, UNSEEN, source_line
+from ..workload import ALLOCATES, AUTOTUNING, BY_A_MASK, BY_AN_OPERATOR, CHECKS_GRADIENTS, GRAPH_BREAK, UNSEEN, source_line
 from .finding_drafts import FindingDraft, StepSaving
 from .finding_kinds import ALLOCATED, BROKEN, CHECKED, MASKED, ONE_PROGRAM, UNSEEN_CODE, WAITING_OPERATOR, Kinds
 from .finding_words import LISTED
 from .idle_time import Waiting
-from .program_clock import NOTABLE, Clock
+from .op_times import OpTimes
+from .program_clock import NOTABLE, Clock, Saving
 
 GOOD_PART = 0.1  # of the longest idle time: further source lines with this much are named too
-DISPATCH, CALLBACK = "idle-dispatch", "idle-callback"
+DISPATCH, CALLBACK, COMPILE = "idle-dispatch", "idle-callback", "idle-compile"
 # Overhead of JAX's profiler per launch of a program: eight launch-bound programs took 60 to 100 µs longer than without it.
 RECORDED_LAUNCH_S = parse("60 us", "s")
 MOST_RECORDED = 0.5  # of such a gap at most, because the overhead varies with the host
@@ -65,6 +69,19 @@ def idle_findings(
             FindingDraft(kind=name, title=kind.title, observations=observations, change=kind.change, levers=kind.levers, saved=saved)
         )
     return found
+
+
+def with_autotuning(found: Sequence[FindingDraft], op_times: OpTimes, ids: Sequence[int], clock: Clock) -> list[FindingDraft]:
+    """The findings, with the autotuning on the device in that about compilation: one change saves both."""
+    tuned = [id for id in ids if op_times.cause[id] == AUTOTUNING]
+    spent = Saving.of(tuned, values_at(op_times.spent_s, tuned), clock)
+    if spent.steps_s < clock.notable_s:
+        return list(found)
+    took = f"The compiler's autotuning takes another {clock.of(spent.steps_s)} on the device."
+    more = StepSaving(spent.whole_s, spent.steps_s / clock.parts if clock.per else spent.whole_s)
+    return [
+        replace(one.saving(one.saved.plus(more), took), ops=tuple(tuned)) if one.kind == COMPILE and one.saved else one for one in found
+    ]
 
 
 def _lines(idle: Iterable[Waiting]) -> str:

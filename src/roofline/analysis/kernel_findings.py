@@ -17,7 +17,7 @@ from ..prediction import Prediction
 from ..report import Finding
 from ..resource import PCIE, named
 from ..units import percent
-from ..workload import KernelUse
+from ..workload import AUTOTUNING, KernelUse
 from .excess_causes import causes
 from .excess_findings import excess_findings
 from .expected_times import is_calibrated, slower_than_expected
@@ -97,7 +97,7 @@ def kernel_findings(
 
 
 def _kind(cause: str, unit: str | None, category: str, multiplies: bool) -> str:
-    if cause == UNPRICED or category == "autotuning":  # kernels that a compiler tried are not work of the program
+    if cause in (UNPRICED, AUTOTUNING):  # kernels that a compiler tried are not work of the program
         return ""
     if cause == COMMUNICATION:
         return "host-copies" if unit and named(unit).unit.partition(".")[0] == PCIE.name else "communication"

@@ -10,6 +10,7 @@ its work is lost as unneeded, and the time above that is lost to a cause that de
     unpriced        its cost is not fully known, or no unit it uses has a known rate: the rest may be lost or needed
     idle            wall time in which nothing ran: wall − busy
     unneeded        minimum time of work that the model did not need: recomputed, masked, padded, …
+    autotuning      what a compiler ran to choose among candidates, whatever its bound
 
 They add up to the wall time, summed over devices: minimum times + losses = wall.
 """
@@ -22,11 +23,12 @@ from msgspec import Struct
 from ..machine import LATENCY
 from ..placement import Placement
 from ..resource import named
+from ..workload import AUTOTUNING
 
 MEMORY, COMPUTE, COMMUNICATION, UNPRICED, IDLE = "memory", "compute", "communication", "unpriced", "idle"
 UNNEEDED = "unneeded"
 ROUNDING = 1e-9  # sums of seconds differ by this much in their last digits
-CAUSES = (MEMORY, COMPUTE, COMMUNICATION, LATENCY, UNPRICED, IDLE, UNNEEDED)
+CAUSES = (MEMORY, COMPUTE, COMMUNICATION, LATENCY, UNPRICED, IDLE, UNNEEDED, AUTOTUNING)
 
 
 class OpLoss(NamedTuple):

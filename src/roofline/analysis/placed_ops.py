@@ -9,7 +9,7 @@ from ..columns.op_columns import MANY, OpColumns, known_amounts
 from ..machine import Machine
 from ..placement import IDEAL, Corrections, Placement, place_op
 from ..resource import HBM, Resource
-from ..workload import Op
+from ..workload import AUTOTUNING, Op
 from .advice import doubt
 from .advice_rules import ROUNDING, Placed, faster_memories
 from .cache_hits import COUNTED, TOLERANCE, with_cache_hits
@@ -63,11 +63,16 @@ class PlacedOps:
         """The cause to which the time of each op above its minimum is lost."""
         known = {bound: cause_of(bound) for bound in {*self.bound}}
         if not self.unrated and all(self.priced):
-            return list(map(known.__getitem__, self.bound))
-        return [
-            UNPRICED if not priced or (unit is None and id in self.unrated) else known[bound]
-            for id, (bound, unit, priced) in enumerate(zip(self.bound, self.unit, self.priced, strict=True))
-        ]
+            found = list(map(known.__getitem__, self.bound))
+        else:
+            found = [
+                UNPRICED if not priced or (unit is None and id in self.unrated) else known[bound]
+                for id, (bound, unit, priced) in enumerate(zip(self.bound, self.unit, self.priced, strict=True))
+            ]
+        categories = column(self.ops, "category")
+        if AUTOTUNING in categories:
+            return [AUTOTUNING if category == AUTOTUNING else cause for category, cause in zip(categories, found, strict=True)]
+        return found
 
     def expected_s(self, floor_s: float, serial_s: float) -> float:
         """The time of an op after corrections."""

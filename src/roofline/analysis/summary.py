@@ -15,6 +15,7 @@ WORDS = {
     "unpriced": "ops without a known minimum",
     "idle": "idle time",
     "unneeded": "work that was not needed",
+    "autotuning": "autotuning",
 }
 CPU = "CPU"  # device name of a host CPU
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")

@@ -32,6 +32,7 @@ LOOKS = {
     "compute": Look("c", "cyan", "compute"),
     "communication": Look("x", "blue", "communication"),
     "latency": Look("l", "red", "launches"),
+    "autotuning": Look("a", "bold", "autotuning"),
     "idle": Look(".", "dim", "idle"),
     "unpriced": Look("?", "bold", "no known minimum"),
 }

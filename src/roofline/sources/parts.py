@@ -12,7 +12,7 @@ from ..cost import NOTHING, Amount, Cost
 from ..operation import Operation
 from ..resource import HBM, UNNAMED_WORK
 from ..units import parse
-from ..workload import Array, Avoidable, Hardware
+from ..workload import AUTOTUNING, Array, Avoidable, Hardware
 
 UNKNOWN = Cost.of({UNNAMED_WORK: None, HBM: None})  # the cost of an operation that cannot be priced
 NAME_LOST = "the damaged file lost the metadata that names its op"
@@ -63,7 +63,7 @@ class Subject(Struct, frozen=True, kw_only=True):
 
 
 # Kernels and copies that a compiler ran to choose among candidates; they are not part of the program.
-AUTOTUNING = Subject(name="autotuning", category="autotuning", notes=("kernels and copies that the compiler ran for autotuning",))
+AUTOTUNED = Subject(name=AUTOTUNING, category=AUTOTUNING, notes=("kernels and copies that the compiler ran for autotuning",))
 
 
 class Share(Struct):

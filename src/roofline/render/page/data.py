@@ -13,7 +13,7 @@ from ...report import CeilingInfo, MachineInfo
 from ...resource import COMPUTE_UNITS, LINK_UNITS, MEMORY_UNITS
 from ...selection import NUMBERING
 from ...units import BINARY, DECIMAL, EXAMPLES, UNITS
-from ...workload import FEEDS
+from ...workload import AUTOTUNING, FEEDS
 from ..counters import DIFFERS
 from ..export import COLUMNS
 from ..geometry import title
@@ -147,6 +147,7 @@ CAUSES = {  # what a time goes into, and `losses.CAUSES`, in the order of a bar
     "compute": "lost to compute",
     "communication": "lost to communication",
     LATENCY: "lost to launches",
+    "autotuning": "lost to autotuning",
     "unpriced": "no known minimum",
     "idle": "idle",
 }
@@ -156,6 +157,7 @@ CAUSE_MEANINGS = {
     "compute": "time of compute-bound ops above their minimum time",
     "communication": "time of communication-bound ops above their minimum time",
     LATENCY: "time of ops whose work takes less than their launch",
+    "autotuning": "time of kernels that the compiler ran to choose among candidates",
     "unpriced": "time of ops whose FLOP or bytes are unknown, or whose resource has no known rate: it may be lost or needed",
     "idle": "time in which the device ran nothing",
     "unneeded": "minimum time of work that the model did not need: recomputed, masked, padded, computed twice, moved to change its layout",
@@ -197,6 +199,7 @@ def vocabulary_json() -> bytes:
             "numbering": NUMBERING,
             "unsafe": UNSAFE,
             "feeds": FEEDS,
+            "autotuning": AUTOTUNING,
             "filter": {
                 "numbers": {name: (dimension, whole) for name, (_, dimension, whole) in NUMBERS.items()},
                 "texts": tuple(TEXTS),

@@ -19,7 +19,7 @@ from ...torch_prices.call import RECORD_SHAPES
 from ...torch_prices.elementwise import ELEMENTWISE
 from ...torch_prices.inductor import FUSED
 from ...workload import UNPRICED
-from ..parts import AUTOTUNING, UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
+from ..parts import AUTOTUNED, UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
 from ..timeline import Span, busy_in, lane
 from .arrays import Flags, Integers, distinct
 from .columns import KERNEL, MEMCPY, NONE, Numbered
@@ -224,7 +224,7 @@ class DeviceRows:
     def _subject(self, one: Execution, priced: PricedOp) -> Subject:
         found, context, lost = priced.priced, one.context, one.launch == NONE
         if context.autotuned:
-            return AUTOTUNING
+            return AUTOTUNED
         name, kind, _, _ = self._prices.kernel(one.events[0])
         if one.replayed and one.op == NONE:
             return Subject(name=GRAPH, category=GRAPH, module=context.region, cost=UNKNOWN, notes=(NO_CAPTURE,))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ...errors import SourceError
 from ..idle import source_files
-from ..parts import AUTOTUNING, NAME_LOST, UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
+from ..parts import AUTOTUNED, NAME_LOST, UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
 from ..timeline import Span, spans, with_host, with_lanes, with_timeline
 from .commands import launching_places
 from .compilation import Compilations, changed_shapes
@@ -125,7 +125,7 @@ class _Device:
         for key in self.keys:
             program = self._program(key)
             if key.autotuned:
-                self.owners[key] = _Owner(AUTOTUNING)
+                self.owners[key] = _Owner(AUTOTUNED)
             elif key.node is None or program is None or program.find(_innermost(key.operation)):
                 self.owners[key] = self._plain(key, program)
             else:

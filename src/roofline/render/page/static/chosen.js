@@ -16,8 +16,9 @@ export const NEEDED = "needed"; // the part of a time that is not a loss
 export const CAUSES = Object.keys(VOCABULARY.causes);
 const LEAST = 1e-6; // of the time: less than this is rounding
 
-/** The cause that an op's time above its minimum is lost to, as `losses.cause_of`. */
+/** The cause that an op's time above its minimum is lost to, as `PlacedOps.causes`. */
 export function causeOf(row) {
+  if (row.category === VOCABULARY.autotuning) return row.category;
   if (row.efficiency === null && row.time_s) return "unpriced";
   if (!row.bound || row.bound === LATENCY) return LATENCY;
   const { isCompute, isLink } = resource(row.bound);

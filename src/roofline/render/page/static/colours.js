@@ -35,7 +35,7 @@ export function ofUnit(theme, unit) {
 /** The colour of a part of a time: what is needed in ink, what is lost in the colour of what bounds it, idle in the grey of lines. */
 export function causeColour(theme, cause) {
   const { ink, memory, compute, good, muted, series, edge } = theme;
-  return { needed: ink, memory, compute, communication: good, latency: muted, unneeded: series[3], unpriced: series[5], idle: edge }[cause] ?? muted;
+  return { needed: ink, memory, compute, communication: good, latency: muted, autotuning: series[4], unneeded: series[3], unpriced: series[5], idle: edge }[cause] ?? muted;
 }
 
 /** The colour of what the host did while a device was idle, by its place among the reasons; those beyond the palette share a grey. */
