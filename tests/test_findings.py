@@ -409,6 +409,7 @@ def test_a_few_small_kernels_between_large_ones_promise_nothing(large_s: float, 
     large, small = an_op("dot", {"matrix/bf16": 95 * large_s}, large_s), an_op("add", {"hbm": 1e-9}, 5e-6)
     (finding,) = [one for one in report_on(large, small).findings if one.kind == "latency"]
     assert bool(finding.saving_s) == saved
+    assert finding.message.endswith("only fewer, larger kernels help.") != saved
 
 
 @pytest.mark.parametrize(("large_s", "location", "told"), [(10.0, "", True), (100.0, "", False), (100.0, "train.py:7", True)])

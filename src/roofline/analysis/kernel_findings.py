@@ -33,6 +33,8 @@ LINEAR_ALGEBRA = "linear algebra"  # factorisations and solves: their FLOP are t
 CLOSE = 1.7  # times the expected time: a calibrated prediction with a lower upper bound is precise, and the finding excess uses it
 REPLACED = ("scatter", "sort")  # run far below the roof on every chip; another op in their place helps
 REPLACED_BELOW = 0.25  # of the roof: they reach less
+FEWER_KERNELS = "Launches take no less on this chip; only fewer, larger kernels help."
+LESS_WORK = "Such ops run no faster on this chip; only less work helps."
 # Predicates for one op, and for several.
 WORDS = {
     "memory": ("is memory-bound", "are memory-bound"),
@@ -89,9 +91,7 @@ def kernel_findings(
         if finding is not None:
             found.append(finding)
     if LATENCY not in groups and clock.measured and between.seconds >= clock.notable_s:
-        message = (
-            f"Between kernels the device is idle {clock.of(between.seconds)}. Launches take no less on this chip; only fewer kernels help."
-        )
+        message = f"Between kernels the device is idle {clock.of(between.seconds)}. {FEWER_KERNELS}"
         found.append(Finding(kind=LATENCY, title=kinds[LATENCY].title, message=message))
     return found
 
@@ -230,7 +230,7 @@ def _merged(
     gaps = ", with the gaps between kernels" if gap_s else ""
     loss = f"{at_place(op_times, worst)}{subject(op_times, worst)} {_predicate(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
     if is_little:
-        message = f"{loss} Such ops run no faster on this chip; only less work helps."
+        message = f"{loss} {FEWER_KERNELS if kind_name == LATENCY else LESS_WORK}"
         slowest = max(worst, key=op_times.spent_s.__getitem__)
         levers = replacements(op_times, slowest) if kind_name == "memory" and categories_of(op_times, [slowest])[0] in REPLACED else ()
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=levers)

@@ -7,6 +7,7 @@ from math import fsum
 from ..columns.lazy_rows import column, places_of, unsorted, values_at
 from ..folding import TableRows, table_rows
 from ..grouping import Group
+from ..machine import LATENCY
 from ..report import Expected, Finding, OpInfo, Report
 from ..resource import bound_words
 from ..units import percent, plain, rounded, show
@@ -217,23 +218,32 @@ def is_fine(finding: Finding) -> bool:
 
 
 def fine_line(report: Report) -> str:
-    """Kinds of ops that cannot run faster on this chip, in one line."""
+    """Kinds of ops that cannot run faster on this chip, in one line, and what helps: fewer kernels where launches take the time."""
     fine = [finding for finding in report.findings if is_fine(finding)]
     if not fine:
         return ""
     ids, weights, floors = (column(unsorted(report.ops), name) for name in ("id", "weight_s", "floor_s"))
     whole = fsum(weights)
-    kinds = []
+    large: list[str] = []
+    small: list[str] = []
     for finding in fine:
         mine = places_of(ids, finding.ops)
         spent = sum(values_at(weights, mine))
         if spent > FINE * whole:
             reached = percent(sum(filter(None, values_at(floors, mine))) / spent)
+            kinds = small if finding.kind == LATENCY else large
             kinds.append(f"{finding.title} ({percent(spent / whole)} of op time, at {reached} of the roofline)")
-    if not kinds:
-        return ""
-    *others, last = kinds
-    return f"Only less work helps in {', '.join(others)}{' and ' if others else ''}{last}: such kernels reach no more on this chip."
+    lines = []
+    if large:
+        lines.append(f"Only less work helps in {_listed(large)}: such kernels reach no more on this chip.")
+    if small:
+        lines.append(f"Only fewer launches help {_listed(small)}: fuse or batch them.")
+    return " ".join(lines)
+
+
+def _listed(words: Sequence[str]) -> str:
+    *others, last = words
+    return f"{', '.join(others)}{' and ' if others else ''}{last}"
 
 
 def notes_text(notes: list[str], paper: Paper = PLAIN) -> str:
