@@ -54,7 +54,8 @@ def test_host_code_that_the_profile_does_not_show_is_not_called_the_next_batch()
     ("fields", "said"),
     [
         ({"category": "optimizer"}, "moments"),
-        ({"category": "input fusion", "label": "mlp.py:7  sum bf16[8]"}, "a vector of ones"),
+        ({"category": "input fusion", "label": "mlp.py:7  sum bf16[8]"}, "multiply by ones"),
+        ({"category": "input fusion", "label": "attn.py:7  reduce bf16[8]"}, "fuse neighbours"),  # can be a matmul with one row
         ({"category": "gather"}, "gather whole rows"),
         ({"category": "custom call", "label": "norm  pallas call bf16[8]"}, "tune the kernel"),
         ({"category": "loop fusion"}, "fuse neighbours"),
@@ -63,6 +64,23 @@ def test_host_code_that_the_profile_does_not_show_is_not_called_the_next_batch()
 def test_the_levers_are_those_of_the_ops_with_most_of_the_saving(fields: dict[str, str], said: str) -> None:
     report = report_on(an_op("one", {"hbm": 10}, 20.0, **fields), an_op("other", {"hbm": 10}, 5.0, category="loop fusion"))
     assert said in " ".join(_of(report, "memory").levers)
+
+
+def test_the_op_that_a_finding_names_is_one_that_its_advice_is_for() -> None:
+    # The copy is the longest op, but three sums have 45 of the 64 s that can be saved.
+    copy = an_op("copy", {"hbm": 10}, 20.0, category="copy", label="copy bf16[8]")
+    sums = [an_op(f"sum.{place}", {"hbm": 10}, 16.0, category="input fusion", label=f"sum bf16[{place}]") for place in range(3)]
+    found = _of(report_on(copy, *sums), "memory")
+    assert "4 ops, most of the saving in ops like sum bf16[0] (sum.0), are memory-bound" in found.message
+    assert "multiply by ones" in found.levers[0]
+    assert "2 ops, the longest sum bf16[0] (sum.0)," in _of(report_on(*sums[:2]), "memory").message
+
+
+def test_a_top_k_with_much_of_the_time_has_a_finding_of_its_own() -> None:
+    top = an_op("custom-call.1", {"hbm": 1}, 20.0, category="sort", label="f  gpu TopK fp32[8,8]")
+    fused = [an_op(f"fusion.{place}", {"hbm": 10}, 16.0, category="loop fusion") for place in range(3)]
+    found = {one.ops: one.levers[0] for one in report_on(top, *fused).findings if one.kind == "memory"}
+    assert {ops: "the top k of each part of a row" in lever for ops, lever in found.items()} == {(0,): True, (1, 2, 3): False}
 
 
 @pytest.mark.parametrize(

@@ -361,7 +361,7 @@ LEVERS_BY_CATEGORY = {
         "repeat by broadcasting and reshaping, whose gradient is a sum: the gradient of a gather or a resize is a scatter",
     ),
     ("memory", "reduction"): (
-        "sum along the last dimension, or multiply by a vector of ones: sums along the first (bias gradients) keep few units busy",
+        "for sums along the first dimension (bias gradients), which keep few units busy: sum along the last, or multiply by ones",
         "fuse neighbours, so that intermediates never reach memory",
     ),
     ("memory", "convolution"): (

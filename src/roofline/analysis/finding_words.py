@@ -17,7 +17,7 @@ from .program_clock import Clock, Saving
 LISTED = 3  # locations in a finding
 COMPILED = "fusion"  # suffix of the categories of kernels that a compiler generated
 MOST_SAVING = 100  # ops with the largest savings, which decide on the advice
-REDUCTIONS = ("sum ", "reduce ")  # prefixes of the labels of a compiler's reductions
+SUM = "sum "  # prefix of the labels of a compiler's sums; its other reductions can be matmuls with one row
 LOCATED = 10_000  # longest ops of a finding whose locations are considered
 LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousands
 MATMULS, CONVOLUTIONS, ATTENTION = "matmuls", "convolutions", "attention kernels"  # kinds of work on a matrix unit
@@ -38,9 +38,15 @@ def op_name(op: Op) -> str:
     return f"{label} ({name})" if label and label != op.name else name
 
 
-def subject(op_times: OpTimes, ids: Sequence[int]) -> str:
-    """The ops as the subject of a sentence."""
-    return f"{count_and_longest(op_times, ids)}," if len(ids) > 1 else count_and_longest(op_times, ids)
+def subject(op_times: OpTimes, ids: Sequence[int], advised: Sequence[int] = ()) -> str:
+    """The ops as the subject of a sentence, which names one of those that the advice is for, if that is not for all of them."""
+    if len(ids) == 1:
+        return count_and_longest(op_times, ids)
+    longest = max(ids, key=op_times.spent_s.__getitem__)
+    if not advised or longest in advised:
+        return f"{count_and_longest(op_times, ids)},"
+    named = max(sorted(advised), key=op_times.spent_s.__getitem__)
+    return f"{len(ids)} ops, most of the saving in ops like {op_name(op_times.ops[named])},"
 
 
 def at_place(op_times: OpTimes, ids: Sequence[int]) -> str:
@@ -92,23 +98,25 @@ def _program(module: str) -> str:
     return f"compiled graph {found[1][:6]}" if found else module.removeprefix("jit_")
 
 
-def fitting(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int], won: Sequence[float]) -> Kind:
-    """A kind with the levers for the ops that have most of the saving."""
+def fitting(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int], won: Sequence[float]) -> tuple[Kind, Sequence[int]]:
+    """A kind with the levers for the ops that have most of the saving, and these ops; none if no category has most of it."""
     if not kind.compiled and not any(of == name for of, _ in LEVERS_BY_CATEGORY):
-        return kind
+        return kind, ()
     if kind.compiled and any(category.endswith(COMPILED) for category in {*op_times.category}):
         kind = replace(kind, levers=kind.compiled)  # not the advice to compile what is compiled already
     by_category: dict[str, float] = {}
     tried = nlargest(MOST_SAVING, zip(won, ids, strict=True))
-    for (seconds, _), category in zip(tried, categories_of(op_times, [id for _, id in tried]), strict=True):
+    categories = categories_of(op_times, [id for _, id in tried])
+    for (seconds, _), category in zip(tried, categories, strict=True):
         by_category[category] = by_category.get(category, 0.0) + seconds
     most = max(by_category, key=by_category.__getitem__)
     if 2 * by_category[most] <= sum(won):
-        return kind
+        return kind, ()
+    mine = [id for (_, id), category in zip(tried, categories, strict=True) if category == most]
     if (name, most) == ("memory", "scatter"):
-        return replace(kind, levers=replacements(op_times, tried[0][1]))
+        return replace(kind, levers=replacements(op_times, mine[0])), mine
     levers = kind.compiled if most == COMPILED else LEVERS_BY_CATEGORY.get((name, most), ())
-    return replace(kind, levers=levers or kind.levers)
+    return replace(kind, levers=levers or kind.levers), mine
 
 
 def replacements(op_times: OpTimes, id: int) -> tuple[str, ...]:
@@ -133,7 +141,7 @@ def _category(category: str, label: str) -> str:
     if what.startswith("triton_tem_"):
         return "template"
     if category.endswith(COMPILED):
-        return "reduction" if what.startswith(REDUCTIONS) else COMPILED
+        return "reduction" if what.startswith(SUM) else COMPILED
     return category
 
 

@@ -31,7 +31,7 @@ from .reachable import GOOD, OF_CATEGORIES, OF_STREAMED, OTHERWISE, SEVERAL_KERN
 
 LINEAR_ALGEBRA = "linear algebra"  # factorisations and solves: their FLOP are those of matmuls, but their kernels are not
 CLOSE = 1.7  # times the expected time: a calibrated prediction with a lower upper bound is precise, and the finding excess uses it
-REPLACED = ("scatter", "sort")  # run far below the roof on every chip; another op in their place helps
+REPLACED = ("scatter", "sort", "top-k")  # run far below the roof on every chip; another op in their place helps
 REPLACED_BELOW = 0.25  # of the roof: they reach less
 FEWER_KERNELS = "Launches take no less on this chip; only fewer, larger kernels help."
 LESS_WORK = "Such ops run no faster on this chip; only less work helps."
@@ -109,7 +109,7 @@ def _kind(cause: str, unit: str | None, category: str, multiplies: bool) -> str:
 
 
 def _separate_findings(kind: str, op_times: OpTimes, ids: list[int], clock: Clock) -> list[list[int]]:
-    """Groups of ops, one finding each: scatters and sorts with much of the time get their own, because replacing the op helps there."""
+    """Groups of ops, one finding each: scatters, sorts and top-k with much of the time get their own, where another op helps."""
     if kind != "memory" or not clock.measured:
         return [ids]
     slow = [id for id in ids if op_times.floor_s[id] < REPLACED_BELOW * op_times.spent_s[id]]
@@ -228,13 +228,15 @@ def _merged(
     efficiency = percent(floor / spent) if spent else ""
     reach = "" if kind_name in ("host-copies", "latency") else f" at {efficiency} of the roofline"
     gaps = ", with the gaps between kernels" if gap_s else ""
-    loss = f"{at_place(op_times, worst)}{subject(op_times, worst)} {_predicate(worst, kind_name)}{reach}: {clock.of(spent + gap_s)}{gaps}."
+    kind, advised = (kind, ()) if is_little else fitting(kind_name, kind, op_times, ids, won)
+    told = f"{at_place(op_times, worst)}{subject(op_times, worst, advised)} {_predicate(worst, kind_name)}{reach}"
+    loss = f"{told}: {clock.of(spent + gap_s)}{gaps}."
     if is_little:
         message = f"{loss} {FEWER_KERNELS if kind_name == LATENCY else LESS_WORK}"
         slowest = max(worst, key=op_times.spent_s.__getitem__)
         levers = replacements(op_times, slowest) if kind_name == "memory" and categories_of(op_times, [slowest])[0] in REPLACED else ()
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=levers)
-    kind, then = fitting(kind_name, kind, op_times, ids, won), clock.after(saving.steps_s)
+    then = clock.after(saving.steps_s)
     if kind_name == "host-copies":  # overlapped with other work, not removed
         without = f", {clock.without(spent)} without the copies" if saving.steps_s < spent - clock.notable_s else ""
         then = f"{clock.then(saving.steps_s)}{without}"
