@@ -43,10 +43,13 @@ def test_what_no_launch_was_recorded_of_is_alone_unless_it_repeats_something() -
 
 
 def test_each_replay_of_a_graph_is_an_execution_of_what_was_captured() -> None:
-    # Launches 0 and 1 replay a graph whose two events were captured from op 9; launch 2 replays one whose capture is not there.
+    # Launches 0 and 1 replay a graph whose two events were captured from op 9; launch 2 replays one whose capture is not there,
+    # of which each event is by itself, and so are those that repeat them.
     made = work(op=[4, 4, 4, 4, 4, 4], launch=[0, 0, 1, 1, 2, 2], device=[0] * 6)
     captured = {0: 9, 1: 9, 2: 9, 3: 9}
-    assert grouped(made, [True] * 6, captured) == [[0, 1], [2, 3], [4, 5]]
+    assert grouped(made, [True] * 6, captured) == [[0, 1], [2, 3], [4], [5]]
+    before = work(op=[NONE, NONE, 4, 4], launch=[NONE, NONE, 0, 0], device=[0] * 4)
+    assert grouped(before, [False, False, True, True], twins=[2, 3, NONE, NONE]) == [[0], [1], [2], [3]]
 
 
 def test_some_executions_and_more_after_them_keep_their_events() -> None:

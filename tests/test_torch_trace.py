@@ -198,6 +198,9 @@ def test_a_server_without_profiler_steps_has_its_recurring_annotation_as_steps(t
     assert [step.name for step in report.steps] == ["step[DECODE bs=32]", "step[DECODE bs=31]", "step[DECODE bs=30]"]
 
 
+UNCAPTURED = {"Memset (Device)", "gemm", "relu_kernel"}  # the events of a replay
+
+
 def graph_trace(*, captured: bool) -> TorchTrace:
     trace = TorchTrace()
     if captured:
@@ -285,13 +288,16 @@ def test_an_annotation_that_outlasts_the_function_it_begins_in_is_not_inside_of_
     assert len(report.steps) == 3
 
 
-def test_a_replay_whose_capture_was_not_recorded_is_named_so(tmp_path: Path) -> None:
+def test_a_replay_whose_capture_was_not_recorded_has_a_row_for_each_kernel(tmp_path: Path) -> None:
     report = report_on(graph_trace(captured=False), tmp_path)
-    (op,) = report.ops
-    assert (op.name, op.count, op.kernels) == ("graph replay", 2, 6)
-    assert "capture" in op.notes[0]
+    found = {op.name: op for op in report.ops}
+    assert {name: (op.count, op.kernels) for name, op in found.items()} == dict.fromkeys(UNCAPTURED, (2, 2))
+    assert {found[name].category for name in ("gemm", "relu_kernel")} == {"graph replay"}
+    assert found["Memset (Device)"].bytes == {"hbm": 2 * 16}  # the event has its bytes
+    (unknown,) = [one for one in report.findings if one.kind == "unknown"]
+    assert unknown.levers[0].startswith("also record the step that captures the graph, here or in a trace beside this one")
     assert report.coverage.attributed_s == report.coverage.busy_s
-    assert report.coverage.priced_s == 0
+    assert report.coverage.priced_s == pytest.approx(2e-6)  # of 22 µs
 
 
 def test_numbers_that_pytorch_cannot_hold_are_not_taken_for_sizes(tmp_path: Path) -> None:
@@ -731,7 +737,7 @@ def test_captures_of_graphs_may_lie_beside_the_trace(tmp_path: Path) -> None:
     replays, captures = graph_trace(captured=False), graph_trace(captured=True)
     captures.events = [event for event in captures.events if event["ts"] < 100]
     alone = analyze(replays.write(tmp_path / "run.json"))
-    assert [op.name for op in alone.ops] == ["graph replay"]
+    assert {op.name for op in alone.ops} == UNCAPTURED
     (tmp_path / "capture_traces").mkdir()
     captures.write(tmp_path / "capture_traces" / "graphs.json.gz")
     for path in (tmp_path / "run.json", tmp_path):
@@ -808,12 +814,12 @@ def test_captures_of_another_rank_do_not_count(tmp_path: Path) -> None:
     replays, captures = graph_trace(captured=False), graph_trace(captured=True)
     replays.head["distributedInfo"], captures.head["distributedInfo"] = {"rank": 0}, {"rank": 1}
     captures.write(tmp_path / "capture_1.json")
-    assert [op.name for op in analyze(replays.write(tmp_path / "run.json")).ops] == ["graph replay"]
+    assert {op.name for op in analyze(replays.write(tmp_path / "run.json")).ops} == UNCAPTURED
 
 
 def test_the_cache_notices_captures_that_come_later(tmp_path: Path) -> None:
     trace = graph_trace(captured=False).write(tmp_path / "run.json")
     cache = tmp_path / "cache"
-    assert [op.name for op in read(trace, cache=cache).workload] == ["graph replay"]
+    assert {op.name for op in read(trace, cache=cache).workload} == UNCAPTURED
     graph_trace(captured=True).write(tmp_path / "capture.json")
     assert len(read(trace, cache=cache).workload) == 2

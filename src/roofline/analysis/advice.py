@@ -28,6 +28,7 @@ from .advice_rules import DOUBTS, EXTRA, LISTED, NOTABLE, PRIMARY, PROGRAM, Draf
 
 SEPARATE = 5  # ops of one kind that get a line each; more are merged into one line
 SUSPECT = ("unrated", "above-roof")  # kinds that come before all savings
+UNKNOWN = "unknown"
 
 
 def advise(placed: Iterable[Placed], machine: Machine) -> tuple[Finding, ...]:
@@ -74,7 +75,7 @@ def doubt(one: Placed) -> str | None:
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Suspect ops first, then by seconds saved."""
+    """Suspect ops first, then by seconds saved; of those without a saving unknown costs first."""
     return tuple(sorted(findings, key=_order))
 
 
@@ -143,7 +144,7 @@ def _alone(draft: Draft, one: Placed) -> Finding:
     return Finding(kind=draft.kind, message=message, ops=(draft.id,), saving_s=draft.saving_s, levers=KINDS[draft.kind].levers)
 
 
-def _order(finding: Finding) -> tuple[int, float, str, tuple[int, ...]]:
+def _order(finding: Finding) -> tuple[int, float, bool, str, tuple[int, ...]]:
     first = SUSPECT.index(finding.kind) if finding.kind in SUSPECT else len(SUSPECT)
     saved = finding.saving_s if finding.saving_per_step_s is None else finding.saving_per_step_s
-    return first, -(saved or 0.0), finding.kind, finding.ops
+    return first, -(saved or 0.0), finding.kind != UNKNOWN, finding.kind, finding.ops

@@ -103,7 +103,8 @@ def executions_of(
     op[list(captured)] = list(captured.values())
     launch = np.where(replayed | (op == NONE), work.launch, NONE)
     lost = work.launch == NONE
-    launch[lost] = -2 - np.flatnonzero(lost)  # an event without a launch is an execution by itself
+    alone = np.flatnonzero(lost | (replayed & (op == NONE)))
+    launch[alone] = -2 - alone  # an event without a launch, or of a replay whose capture is not known, is an execution by itself
     inherited = lost & (twins != NONE)
     recorded = np.flatnonzero(~inherited)
     return _grouped(work, marks, op, launch, replayed, recorded), _inherited(work, op, twins, replayed, np.flatnonzero(inherited))
@@ -138,8 +139,9 @@ def _inherited(work: Work, op: Integers, twins: Integers, replayed: Flags, event
     open_: dict[tuple[int, int], tuple[Key, Execution]] = {}  # the current execution of each queue
     for event, twin in zip(events.tolist(), twins[events].tolist(), strict=True):
         device, queue, launch = int(work.device[event]), int(work.queue[event]), int(work.launch[twin])
-        graph = bool(replayed[twin])
-        key = (int(op[twin]), launch if graph or op[twin] == NONE else NONE, int(work.device[twin]))
+        graph, owner = bool(replayed[twin]), int(op[twin])
+        part = -2 - twin if graph and owner == NONE else launch if graph or owner == NONE else NONE
+        key = (owner, part, int(work.device[twin]))
         before = open_.get((device, queue))
         if before is None or before[0] != key or twin <= before[1].twins[-1]:
             before = open_[device, queue] = (key, Execution(key[0], launch, device, NONE, replayed=graph))

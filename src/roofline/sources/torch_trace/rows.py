@@ -37,7 +37,7 @@ ORDERED_STEPS = 2  # first steps whose launches are kept in order
 MOST_IN_ORDER = 100_000  # executions that are searched for avoidable work
 MOST_IN_STEP = 500  # launches of one kernel by one operation in a step that are counted separately
 GRAPH = "graph replay"
-NO_CAPTURE = f"{UNPRICED}profile the step that captures the graph, in this trace or another"
+NO_CAPTURE = f"{UNPRICED}also record the step that captures the graph, here or in a trace beside this one with 'capture' in its name"
 NO_LAUNCH = "its launch was not recorded, and no recorded kernel matches it"
 EAGER = Streamed(kind="eager")
 NO_OP = "no PyTorch op launched it"
@@ -226,8 +226,8 @@ class DeviceRows:
         if context.autotuned:
             return AUTOTUNED
         name, kind, _, _ = self._prices.kernel(one.events[0])
-        if one.replayed and one.op == NONE:
-            return Subject(name=GRAPH, category=GRAPH, module=context.region, cost=UNKNOWN, notes=(NO_CAPTURE,))
+        if one.replayed and one.op == NONE and not found.is_priced:
+            return Subject(name=priced.name, category=GRAPH, module=context.region, cost=UNKNOWN, notes=(NO_CAPTURE,))
         notes = list(found.notes)
         if one.op == NONE and kind == KERNEL and not found.is_priced:
             notes.append(NO_LAUNCH if lost else NO_OP)
