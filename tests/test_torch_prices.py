@@ -1,5 +1,8 @@
 """Prices of PyTorch's operators: products, convolutions, attention, and everything that only moves data."""
 
+from collections.abc import Iterable
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,10 +11,13 @@ from roofline.cost import Cost
 from roofline.dtypes import DType, dtype
 from roofline.errors import UsageError
 from roofline.formulas import matmul
+from roofline.formulas.fused_attention import Attention
 from roofline.formulas.network import Network
 from roofline.resource import HBM, matrix
 from roofline.torch_prices import SCALAR_TYPES, Call, Kernel, Priced, Tensor, forget, has_price, price, register
+from roofline.torch_prices import attention as attention_prices
 from roofline.torch_prices.call import RECORD_SHAPES
+from roofline.torch_prices.packed_batches import PackedBatch
 from roofline.torch_prices.registry import known_ops
 
 BF16, FP32, INT64 = dtype("bf16"), dtype("fp32"), dtype("int64")
@@ -171,11 +177,84 @@ def test_attention_counts_half_the_square_when_causal(op: str, kv_heads: int) ->
         assert more.bytes() - half.cost.bytes() == grown * (2 if "backward" in op else 1)  # type: ignore[operator]
 
 
-def test_lengths_in_a_tensor_leave_attention_unknown() -> None:
-    packed = t(128, 4, 8)
-    found = priced("aten::_flash_attention_forward", packed, packed, packed, t(3, of=INT64), t(3, of=INT64), 64, 64, 0.0, True, False)
+def packed_attention(
+    op: str, queries: int, keys: int, sequences: int, longest: tuple[int, int], *, causal: bool = True, more: tuple[object, ...] = ()
+) -> Priced:
+    """Attention of a packed batch, 4 heads of 8: the arguments up to the mask, then ``more``."""
+    variant = attention_prices.FORWARD.get(op) or attention_prices.BACKWARD[op]
+    first = 0 if op in attention_prices.FORWARD else 1
+    swapped = (1,) if "_efficient_" in op else ()  # tokens, heads and width after a batch of 1
+    q, k = t(*swapped, queries, 4, 8), t(*swapped, keys, 4, 8)
+    args: list[object] = [*((q,) * first), q, k, k]
+    assert variant.lengths is not None
+    args += [None] * (variant.lengths - len(args)) + [t(sequences + 1, of=INT64)] * 2 + list(longest)
+    args += [None] * (variant.causal - len(args)) + [2 * causal if variant.mask_types else causal]
+    return priced(op, *args, *more)
+
+
+PACKED = (
+    *("aten::_flash_attention_forward", "aten::_flash_attention_backward", "aten::_efficient_attention_forward"),
+    *("aten::_efficient_attention_backward", "aten::_cudnn_attention_forward", "aten::_cudnn_attention_backward"),
+    *("flash_attn::_flash_attn_varlen_forward", "flash_attn::_flash_attn_varlen_backward"),
+)
+
+
+@pytest.mark.parametrize("op", PACKED)
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_packed_batch_of_unknown_lengths_costs_the_least_that_it_can(op: str, causal: bool) -> None:
+    found = packed_attention(op, 10, 10, 3, (6, 6), causal=causal)
+    assert found.cost is not None
+    # 10 tokens in 3 sequences: 3, 3 and 4 have the fewest pairs, 6 and 4 the most that the longest of 6 allows.
+    least, most = 9 + 9 + 16, 36 + 16
+    assert found.cost["matrix/bf16"] == 2 * 4 * least * 8 * (5 if "backward" in op else 2) / (1 + causal)
+    assert found.cost.bytes() == (2 * 10 * 4 * 8) * (8 if "backward" in op else 4) + 4 * 10 * 4
+    (note,) = [one for one in found.notes if "lengths are in a tensor" in one]
+    assert note.endswith(f"counted as 3 equal ones, the least, with at most {most / least:.1f} times as many FLOP")
+    assert not found.by_convention  # which has the lengths themselves
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=8), st.integers(0, 30))
+def test_no_lengths_need_less_than_equal_ones_nor_more_than_the_longest(lengths: list[int], window: int) -> None:
+    batch = PackedBatch(sequences=len(lengths), queries=sum(lengths), keys=sum(lengths), longest_queries=max(lengths))
+
+    def pairs(groups: Iterable[tuple[int, int, int]]) -> float:
+        one = partial(Attention, heads=1, key_width=8, value_width=8, number=dtype("bf16"), causal=True, window=window)
+        return float(sum(one(batch=count, queries=queries, keys=keys).pairs for count, queries, keys in groups))
+
+    truth = pairs((1, length, length) for length in lengths)
+    assert pairs(batch.equal()) <= truth + 1e-9
+    assert truth <= pairs(batch.unequal()) + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "longest", "causal", "pairs"),
+    [
+        (12, 12, (4, 4), True, 3 * 16 / 2),  # three times four tokens: the longest has a third of them
+        (12, 30, (4, 10), False, 3 * 4 * 10),
+        (3, 20, (1, 9), True, 20),  # one token each, which sees all keys
+        (12, 20, (4, 9), False, 4 * 20),  # four queries for each key, however they are spread
+        (10, 15, (6, 5), False, 10 * 5),
+    ],
+)
+def test_a_packed_batch_whose_work_is_known_is_exact(queries: int, keys: int, longest: tuple[int, int], causal: bool, pairs: float) -> None:
+    found = packed_attention("aten::_flash_attention_forward", queries, keys, 3, longest, causal=causal)
+    assert found.cost is not None
+    assert found.cost["matrix/bf16"] == 2 * 4 * pairs * (8 + 8)
+    assert not [note for note in found.notes if "tensor" in note]
+
+
+@pytest.mark.parametrize(("queries", "keys", "longest", "causal"), [(10, 20, (6, 9), False), (12, 20, (4, 9), True), (3, 20, (2, 9), True)])
+def test_a_packed_batch_that_may_have_any_pairs_is_unknown(queries: int, keys: int, longest: tuple[int, int], causal: bool) -> None:
+    found = packed_attention("aten::_flash_attention_forward", queries, keys, 3, longest, causal=causal)
     assert found.cost is None
     assert "lengths" in found.notes[0]
+
+
+def test_pages_of_a_cache_are_no_keys() -> None:
+    pages: tuple[object, ...] = (-1, -1, 0.0, None, False, t(3, 7, of=INT64))
+    found = packed_attention("flash_attn::_flash_attn_varlen_forward", 10, 10, 3, (6, 6), more=pages)
+    assert found.cost is None
+    assert "cache pool" in found.notes[0]
 
 
 def test_the_quantized_overload_is_told_by_its_number_of_arguments() -> None:

@@ -397,6 +397,10 @@ LEVERS_BY_CATEGORY = {
         "many small matrices in one batched call",
         "the cheapest factorisation: Cholesky for symmetric matrices, solve instead of inv, eigh instead of svd",
     ),
+    ("memory", "attention"): (
+        "another fused attention kernel: cuDNN's, or FlashAttention-3 on Hopper",
+        "heads that share keys and values, and a narrower format for these",
+    ),
     ("memory", "gather"): ("gather whole rows that lie together, with sorted indices", "store narrower number formats"),
 }
 

@@ -4,23 +4,29 @@ Forward: two products. Backward: five, one of which computes the scores again; t
 square. Heads of q count for FLOP, heads of k and v for bytes. PyTorch's FlopCounterMode counts the full square and five products.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from ..cost import Cost
+from ..cost import Amount, Cost
 from ..dtypes import dtype
 from ..errors import FormulaError
 from ..formulas.fused_attention import Attention
 from ..operation import Attention as Measured
 from ..resource import matrix
+from ..units import plain
 from .call import Argument, Call, Priced, Tensor
 from .op_table import op
+from .packed_batches import Group, PackedBatch
 from .product_formats import product_format
 from .traffic import result, traffic
 
 ATTENTION = "attention"
 VARLEN = "sequence lengths are in a tensor, which recordings do not hold"
+LEAST = f"{VARLEN}: counted as {{count}} equal ones, the least"
+MOST = ", with at most {ratio} times as many FLOP"
+PAGED = "paged attention: the recording has the whole cache pool and no lengths"
 RECOMPUTED = "counted: the scores again, which flash attention computes a second time"
 
 
@@ -28,8 +34,9 @@ class Variant(Struct, frozen=True, kw_only=True):
     """The arguments of one operator: 0-based positions in its schema.
 
     ``layout`` is the order of batch, heads and sequence. ``causal`` is a boolean, or with ``mask_types`` a number: 0 no mask, 1 aligned
-    with the first key, 2 with the last. ``lengths`` is the cumulative sequence lengths of a packed batch, None otherwise; ``window`` is how
-    many keys before its own a query sees; ``stores`` is whether the logsumexp is written.
+    with the first key, 2 with the last. ``lengths`` is the first of four arguments of a packed batch: the cumulative lengths of queries and
+    of keys, and the longest of each. ``pages`` is a table of the pages of a cache, ``window`` how many keys before its own a query sees,
+    ``stores`` whether the logsumexp is written.
     """
 
     layout: str = "BHSD"
@@ -37,6 +44,7 @@ class Variant(Struct, frozen=True, kw_only=True):
     bias: int | None = None
     dropout: int | None = None
     lengths: int | None = None
+    pages: int | None = None
     window: int | None = None
     stores: int | None = None
     mask_types: bool = False
@@ -60,6 +68,9 @@ FORWARD: dict[str, Variant] = {
     "aten::_efficient_attention_forward": Variant(layout="BSHD", causal=9, bias=3, dropout=8, lengths=4, stores=10, mask_types=True),
     "aten::_cudnn_attention_forward": Variant(causal=10, bias=3, dropout=9, lengths=4, stores=8),
     "flash_attn::_flash_attn_forward": Variant(layout="BSHD", causal=5, dropout=3, window=6, bottom_right=True),
+    "flash_attn::_flash_attn_varlen_forward": Variant(
+        layout="BSHD", causal=9, dropout=7, lengths=3, window=10, pages=15, bottom_right=True
+    ),
 }
 BACKWARD: dict[str, Variant] = {
     f"{_SDPA}flash_attention_backward": Variant(causal=11, dropout=10),
@@ -67,10 +78,11 @@ BACKWARD: dict[str, Variant] = {
     f"{_SDPA}efficient_attention_backward": Variant(causal=11, bias=4, dropout=9),
     f"{_SDPA}cudnn_attention_backward": Variant(causal=14, bias=8, dropout=13),
     f"{_SDPA}fused_attention_overrideable_backward": Variant(causal=13, bias=4, dropout=12),
-    "aten::_flash_attention_backward": Variant(layout="BSHD", causal=11, dropout=10, window=15, bottom_right=True),
+    "aten::_flash_attention_backward": Variant(layout="BSHD", causal=11, dropout=10, lengths=6, window=15, bottom_right=True),
     "aten::_efficient_attention_backward": Variant(layout="BSHD", causal=14, bias=4, dropout=11, lengths=6, mask_types=True),
-    "aten::_cudnn_attention_backward": Variant(causal=14, bias=8, dropout=13),
+    "aten::_cudnn_attention_backward": Variant(causal=14, bias=8, dropout=13, lengths=9),
     "flash_attn::_flash_attn_backward": Variant(layout="BSHD", causal=11, dropout=9, window=12, bottom_right=True),
+    "flash_attn::_flash_attn_varlen_backward": Variant(layout="BSHD", causal=15, dropout=13, lengths=9, window=16, bottom_right=True),
 }
 # The quantized overloads have scales of q, k and v before their options; in traces only the number of arguments shows the overload.
 QUANTIZED: dict[str, tuple[int, Variant]] = {
@@ -103,14 +115,81 @@ def _sizes(call: Call, one: Tensor, layout: str) -> tuple[int, int, int, int]:
     return (batch, first, second, width) if layout == "BHSD" else (batch, second, first, width)
 
 
-def described(call: Call, variant: Variant, first: int) -> tuple[Attention, tuple[str, ...]]:
-    """The attention of a call whose q, k and v start at argument ``first``, and notes."""
+def _packed(call: Call, variant: Variant, q: Tensor, k: Tensor) -> PackedBatch | None:
+    """The packed batch of a call, if it has one."""
+    lengths = call.tensor(variant.lengths) if variant.lengths is not None else None
+    if variant.lengths is None or lengths is None or len(lengths.shape) != 1 or lengths.shape[0] < 2:
+        return None
+    if variant.pages is not None and call.tensor(variant.pages) is not None:
+        raise FormulaError(f"{call.op}: {PAGED}")
+    (queries, *_), (keys, *_) = _tokens(call, q), _tokens(call, k)
+    longest = [int(call.number(variant.lengths + place, 0) or 0) for place in (2, 3)]
+    return PackedBatch(sequences=lengths.shape[0] - 1, queries=queries, keys=keys, longest_queries=longest[0], longest_keys=longest[1])
+
+
+def _tokens(call: Call, one: Tensor) -> tuple[int, int, int]:
+    """All tokens, heads and width of a tensor of a packed batch."""
+    shape = one.shape[1:] if len(one.shape) == 4 and one.shape[0] == 1 else one.shape
+    if len(shape) != 3:
+        raise FormulaError(f"{call.op}: {VARLEN}")
+    return shape
+
+
+def _in_groups(one: Attention, groups: Iterable[Group]) -> tuple[Attention, ...]:
+    return tuple(replace(one, batch=count, queries=queries, keys=keys) for count, queries, keys in groups)
+
+
+def _pairs(parts: Iterable[Attention]) -> Amount:
+    return sum(part.pairs for part in parts)
+
+
+def _unpacked(call: Call, one: Attention, batch: PackedBatch) -> tuple[tuple[Attention, ...], str]:
+    """The attention of a packed batch in groups of equal sequences, the least that it can be, and a note if it can be more."""
+    parts = _in_groups(one, batch.equal())
+    same_queries, same_keys = batch.is_equal
+    sees_all = not one.causal or (batch.longest_queries == 1 and one.bottom_right and not one.window)  # any length of keys, the same sum
+    if (same_queries and same_keys) or (sees_all and (same_queries or (same_keys and not one.causal))):
+        return parts, ""
+    if not batch.attends_itself:
+        raise FormulaError(f"{call.op}: {VARLEN}")
+    more = ""
+    if batch.longest_queries and (least := _pairs(parts)):
+        more = MOST.format(ratio=plain(float(_pairs(_in_groups(one, batch.unequal())) / least), 2))
+    return parts, LEAST.format(count=batch.sequences) + more
+
+
+class Described(Struct, frozen=True):
+    """The attention of a call: q, k and v, parts of equal sequences, notes, and whether the parts are exact."""
+
+    tensors: tuple[Tensor, Tensor, Tensor]
+    parts: tuple[Attention, ...]
+    notes: tuple[str, ...]
+    exact: bool
+
+    @property
+    def pairs(self) -> Amount:
+        return _pairs(self.parts)
+
+    @property
+    def sums(self) -> Tensor:
+        """The logsumexp, one per query and head, in fp32."""
+        return Tensor((sum(one.batch * one.heads * one.queries for one in self.parts),), dtype("fp32"))
+
+    def by_convention(self, width: int) -> dict[str, Amount]:
+        """What PyTorch's counter says: products of this ``width`` and the full square, by the lengths, which it has."""
+        square = sum(one.batch * one.heads * one.queries * one.keys for one in self.parts)
+        return {"flop_counter": 2 * square * width} if self.exact else {}
+
+
+def described(call: Call, variant: Variant, first: int) -> Described:
+    """The attention of a call whose q, k and v start at argument ``first``."""
     q, k, v = (call.tensor(first + place) for place in range(3))
     if q is None or k is None or v is None:
         raise FormulaError(f"{call.op}: the recording lacks the shape of q, k or v")
-    lengths = call.tensor(variant.lengths) if variant.lengths is not None else None
-    if lengths is not None and len(lengths.shape) == 1 and lengths.shape[0] > 1:
-        raise FormulaError(f"{call.op}: {VARLEN}")
+    tensors, packed = (q, k, v), _packed(call, variant, q, k)
+    if packed is not None:
+        q, k, v = (Tensor((1, *_tokens(call, one)), one.dtype) for one in (q, k, v))
+        variant = replace(variant, layout="BSHD")
     if len(q.shape) == 3 and variant is _WRAPPER:  # without heads
         q, k, v = (Tensor((one.shape[0], 1, *one.shape[1:]), one.dtype) for one in (q, k, v))
     (batch, heads, queries, width), (_, _, keys, _) = _sizes(call, q, variant.layout), _sizes(call, k, variant.layout)
@@ -134,16 +213,8 @@ def described(call: Call, variant: Variant, first: int) -> tuple[Attention, tupl
         bias=bias is not None and bool(bias.shape),
         dropout=bool(call.number(variant.dropout, 0)) if variant.dropout is not None else False,
     )
-    return found, (*notes, *found.notes)
-
-
-def _square(found: Attention) -> int:
-    return found.batch * found.heads * found.queries * found.keys
-
-
-def _sums(found: Attention) -> Tensor:
-    """The logsumexp, one per query and head, in fp32."""
-    return Tensor((found.batch, found.heads, found.queries), dtype("fp32"))
+    parts, caveat = _unpacked(call, found, packed) if packed is not None else ((found,), "")
+    return Described(tensors, parts, (*notes, *found.notes, *filter(None, (caveat,))), not caveat)
 
 
 @op(*FORWARD)
@@ -151,26 +222,26 @@ def forward(call: Call) -> Priced | None:
     if call.tensor(0) is None:
         return None
     variant = _forward_variant(call)
-    found, notes = described(call, variant, 0)
-    q, k, v = (call.tensor(place) for place in range(3))
+    found = described(call, variant, 0)
+    (q, k, v), one = found.tensors, found.parts[0]
     bias = call.tensor(variant.bias) if variant.bias is not None else None
-    shape = (found.batch, found.heads, found.queries, found.value_width)
-    out = result(call, shape, q.dtype if q else None)
+    out = result(call, (*q.shape[:-1], one.value_width), q.dtype)
     stored = call.flag(variant.stores, True) if variant.stores is not None else variant is not _WRAPPER
-    moved = traffic((q, k, v, bias), (out, _sums(found) if stored else None))
+    moved = traffic((q, k, v, bias), (out, found.sums if stored else None))
     return Priced(
-        cost=found.forward() + moved,
+        cost=sum((part.forward() for part in found.parts), moved),
         category=ATTENTION,
-        dtype=found.number.rate,
-        by_convention={"flop_counter": 2 * _square(found) * (found.key_width + found.value_width)},
-        notes=notes,
-        operation=_by_sizes(call, found),
+        dtype=one.number.rate,
+        by_convention=found.by_convention(one.key_width + one.value_width),
+        notes=found.notes,
+        operation=_by_sizes(call, found.parts),
     )
 
 
-def _by_sizes(call: Call, found: Attention, *, backward: bool = False) -> Measured | None:
+def _by_sizes(call: Call, parts: Sequence[Attention], *, backward: bool = False) -> Measured | None:
     """The operation of attention by cuDNN, for which there are measurements; ``None`` for PyTorch's other kernels."""
-    if "cudnn" not in call.op or found.window or found.bias or found.dropout:
+    found = parts[0]
+    if "cudnn" not in call.op or found.window or found.bias or found.dropout or len(parts) > 1:
         return None
     return Measured(
         batch=found.batch,
@@ -192,24 +263,23 @@ def backward(call: Call) -> Priced | None:
     if dout is None:
         return None
     variant = BACKWARD[call.op]
-    found, notes = described(call, variant, 1)
-    q, k, v = (call.tensor(place) for place in range(1, 4))
+    found = described(call, variant, 1)
+    one = found.parts[0]
     bias = call.tensor(variant.bias) if variant.bias is not None else None
-    gradients = tuple(Tensor(one.shape, one.dtype) for one in (q, k, v) if one)
+    gradients = tuple(Tensor(each.shape, each.dtype) for each in found.tensors)
     out = Tensor(dout.shape, dout.dtype)
-    moved = traffic((dout, q, k, v, out, _sums(found), bias), gradients)
-    work = found.backward()
-    again = 2 * found.pairs * found.key_width
-    unit = matrix(found.number)
+    moved = traffic((dout, *found.tensors, out, found.sums, bias), gradients)
+    work = sum((part.backward() for part in found.parts), Cost())
+    again, unit = 2 * found.pairs * one.key_width, matrix(one.number)
     needed = Cost.of({resource: amount - again if resource == unit else amount for resource, amount in work.amounts})
     return Priced(
         cost=work + moved,
         category=ATTENTION,
-        dtype=found.number.rate,
+        dtype=one.number.rate,
         needed=needed + moved,
-        by_convention={"flop_counter": 2 * _square(found) * (3 * found.key_width + 2 * found.value_width)},
-        notes=(*notes, RECOMPUTED),
-        operation=_by_sizes(call, found, backward=True),
+        by_convention=found.by_convention(3 * one.key_width + 2 * one.value_width),
+        notes=(*found.notes, RECOMPUTED),
+        operation=_by_sizes(call, found.parts, backward=True),
     )
 
 

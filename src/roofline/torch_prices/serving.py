@@ -7,14 +7,13 @@ arguments: their cost is unknown.
 
 from ..dtypes import dtype
 from ..formulas.pointwise_counts import POINTWISE
-from .attention import ATTENTION
+from .attention import ATTENTION, PAGED
 from .call import Call, Priced, Tensor
 from .norms import NORM
 from .op_table import op
 from .products import product, two_matrices
 from .traffic import format_name, pointwise_work, traffic
 
-PAGED = "paged attention: the recording has the whole cache pool and no lengths"
 EXPERTS = "a fused mixture of experts: the recording has no weights"
 
 
