@@ -158,6 +158,8 @@ def told(function: Callable[..., Any], args: list[Any]) -> list[Finding]:
         (lambda x: jnp.sort(x, -1)[:, -8:], SCORES, "unused-results", "sorts rows of 32768 elements, of which it uses 8"),
         (lambda x: jnp.argsort(-x, -1)[:, :8], SCORES, "unused-results", "sorts rows of 32768 elements, of which it uses 8"),
         (lambda x: jnp.sort(x, -1)[:, ::-1][:, :8], SCORES, "unused-results", "sorts rows of 32768 elements, of which it uses 8"),
+        (lambda x: jnp.quantile(x, 0.99), SCORES, "unused-results", "sorts rows of 134217728 elements, of which it uses"),
+        (lambda x: jnp.median(x.reshape(64, -1), -1), SCORES, "unused-results", "sorts rows of 2097152 elements, of which it uses 2"),
         (cumulated, [of(8192, 8192)], "one-hot-product", "multiplies by a triangle of ones"),
         (last_of_each, PROMPTS, "unused-results", "times the needed work"),
         (convolved_as_patches, PIXELS, "repeated-operand", "stores overlapping patches of an array for a matmul"),
@@ -198,7 +200,9 @@ def test_the_line_that_widens_is_named() -> None:
         (patches, [of(512, 224, 224, 3, dtype=FP32), of(768, 768)], "wide-format"),
         (lambda x: jax.lax.top_k(x, 8), SCORES, "unused-results"),
         (lambda x: jnp.sort(x, -1)[:, -16384:], SCORES, "unused-results"),
-        (lambda x: jnp.sort(x, -1)[:, 100:108], SCORES, "unused-results"),  # in the middle: nothing but a sort finds them
+        (lambda x: jnp.sort(x, -1)[:, ::8], SCORES, "unused-results"),
+        (lambda x: jnp.median(x, -1), SCORES, "unused-results"),  # of rows too short for a sample
+        (lambda x: jnp.sort(x, -1)[:, 100:108], SCORES, "unused-results"),  # in the middle, and no quantile: nothing but a sort finds them
         (lambda x: (jnp.sort(x, -1)[:, -8:], jnp.sort(x, -1).mean(-1)), SCORES, "unused-results"),
         (lambda x: jnp.cumsum(x, 0), [of(8192, 8192)], "one-hot-product"),
         (one_of_each, PROMPTS, "unused-results"),
