@@ -73,5 +73,9 @@ test("what bounds an op has Python's words and Python's cause", () => {
     assert.equal(boundTitle(bound), bound && bound !== "latency" ? words.replace(bound, title(bound)) : words);
     assert.equal(causeOf({ bound, efficiency: 0.5, time_s: 1 }), cause, bound);
   }
+  assert.equal(causeOf({ bound: null, efficiency: null, time_s: 1, unknown: [], unrated: [] }), "latency"); // no work at all
+  assert.equal(causeOf({ bound: "hbm", efficiency: 0.5, time_s: 1, unknown: ["compute"], unrated: [] }), "unpriced");
+  assert.equal(causeOf({ bound: null, efficiency: null, time_s: 1, unknown: [], unrated: ["matrix/int4"] }), "unpriced");
+  assert.equal(causeOf({ bound: "hbm", efficiency: 0.5, time_s: 1, unknown: [], unrated: ["l1"] }), "memory");
   assert.equal(causeOf({ category: "autotuning", bound: null, efficiency: null, time_s: 1 }), "autotuning");
 });

@@ -6,7 +6,7 @@
  * they are taken apart by what bounds each op.
  */
 
-import { LATENCY, resource } from "#page/law.js";
+import { add, LATENCY, resource } from "#page/law.js";
 import { total } from "#page/groups.js";
 import { ownMachine, per, stepTitle } from "#page/rows.js";
 import { VOCABULARY } from "#page/vocabulary.js";
@@ -19,11 +19,14 @@ const LEAST = 1e-6; // of the time: less than this is rounding
 /** The cause that an op's time above its minimum is lost to, as `PlacedOps.causes`. */
 export function causeOf(row) {
   if (row.category === VOCABULARY.autotuning) return row.category;
-  if (row.efficiency === null && row.time_s) return "unpriced";
+  if (row.unknown?.length || (row.unrated?.length && row.efficiency === null)) return "unpriced";
   if (!row.bound || row.bound === LATENCY) return LATENCY;
   const { isCompute, isLink } = resource(row.bound);
   return isCompute ? "compute" : isLink ? "communication" : "memory";
 }
+
+/** The same of an op's minimum time, of which something is known. */
+export const boundCause = (row) => causeOf({ ...row, unknown: [], unrated: [] });
 
 /**
  * @returns {{title, per, time_s, floor_s, parts: [{cause, seconds}], mfu, hfu, minimum: boolean, point, own, devices}} `minimum` when only
@@ -68,7 +71,7 @@ export function titleOf(report, state) {
 /** Minimum times of ops by what bounds them, for one device and, where `share` is that of a step, one step. */
 function least(all, share, devices) {
   const sums = new Map();
-  for (const row of all) if (row.floor_s) sums.set(causeOf({ ...row, efficiency: 1 }), (sums.get(causeOf({ ...row, efficiency: 1 })) ?? 0) + row.floor_s);
+  for (const row of all) if (row.floor_s) add(sums, boundCause(row), row.floor_s);
   const parts = [...sums].map(([cause, seconds]) => ({ cause, seconds: (seconds * share) / devices }));
   const floor_s = total(parts.map(({ seconds }) => seconds));
   return { minimum: true, time_s: null, floor_s, mfu: null, hfu: null, parts: ordered(parts, floor_s) };

@@ -1,6 +1,6 @@
 /** The findings: each with its saving and what to try; a click selects its ops. They are those of the chosen ops; on another chip there are none. */
 
-import { causeOf } from "#page/chosen.js";
+import { boundCause } from "#page/chosen.js";
 import { fill, h, named } from "#page/dom.js";
 import { group } from "#page/groups.js";
 import { ownMachine } from "#page/rows.js";
@@ -55,7 +55,7 @@ function longest(all, store, reveal) {
     h(
       "button",
       { type: "button", class: "finding-button", onclick: () => (store.set({ selected: [...row.ops], panel: "findings" }), reveal(row.ops[0])) },
-      h("span", { class: "saving", text: `minimum time ${show(row.floor_s, "s", 3)} in all (${percent(row.floor_s / whole)}), ${causeOf({ ...row, efficiency: 1 })}-bound` }),
+      h("span", { class: "saving", text: `minimum time ${show(row.floor_s, "s", 3)} in all (${percent(row.floor_s / whole)}), ${boundCause(row)}-bound` }),
       h("span", { class: "message" }, named(row.label)),
     ),
   )));
