@@ -146,6 +146,33 @@ def test_a_training_step_is_analysed_and_leaves_everything_as_it_was() -> None:
     step(x)  # still runs
 
 
+def test_a_function_may_have_a_variable_that_is_set_in_another_branch() -> None:
+    def made(wide: bool) -> Any:
+        if wide:
+            extra = torch.ones(8)
+        x = torch.ones(8)
+        return lambda: x + extra if wide else x + 1
+
+    (op,) = rl.torch.analyze(made(wide=False), chip="h100")().ops
+    assert op.bytes["hbm"] == 2 * 8 * 4  # reads and writes 8 fp32
+
+
+@pytest.mark.filterwarnings("ignore:.*CUDA is not available")
+@pytest.mark.parametrize(("device", "named", "wide"), [("cpu", "cuda", True), ("meta", "cuda", True), ("cpu", "cpu", False)])
+def test_a_note_says_where_autocast_casts_nothing(device: str, named: str, wide: bool) -> None:
+    linear, x = nn.Linear(16, 32, bias=False).to(device), torch.ones(8, 16, device=device)
+
+    def step(x: Any) -> Any:
+        with torch.autocast(named, torch.bfloat16), torch.autocast("cuda", enabled=False):
+            return linear(x)
+
+    report = rl.torch.analyze(step, chip="h100")(x)
+    assert any(f"torch.autocast({named!r}) does not cast tensors on {device}" in one for one in report.input.notes) == wide
+    assert ("matrix/bf16" in {unit for op in report.ops for unit in op.work}) != wide
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.ones(2, 2).mm(torch.ones(2, 2)).dtype is torch.bfloat16  # as before
+
+
 def test_a_checkpoint_computes_forward_again_and_the_model_did_not_need_it() -> None:
     class Checkpointed(nn.Module):
         def __init__(self) -> None:

@@ -9,9 +9,9 @@ backward pass included, is priced by the table that prices profiler traces. Buil
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
-from inspect import getclosurevars, isfunction
+from inspect import isfunction
 from typing import Any
 
 from msgspec import Struct
@@ -25,6 +25,8 @@ from ..placement import IDEAL, Corrections
 from ..report import Report
 from ..workload import PeakMemory, Recording, Workload
 from .arguments import tensors_in
+from .autocasts import NOTE as AUTOCAST
+from .autocasts import ignored_autocasts
 from .fusion import fused
 from .recorder import Recorder, Seen, WithoutSize
 from .trace_files import handler as handler
@@ -40,12 +42,13 @@ _ATTENTION, _MASK = "aten::_scaled_dot_product_efficient_attention", 3
 
 
 class Traced(Struct, frozen=True, kw_only=True):
-    """The calls of one execution, the numbers of the memory that is live when it ends (``kept``), and its peak memory."""
+    """The calls of one execution, the numbers of the memory that is live when it ends (``kept``), its peak memory, and what was ignored."""
 
     calls: tuple[Seen, ...]
     kept: frozenset[int]
     memory: PeakMemory
     has_backward: bool
+    notes: tuple[str, ...]
 
 
 def analyze(
@@ -83,7 +86,9 @@ def record(
         network = network_of(machine, link)
         ops = fused(found.calls, found.kept, network) if wants_fusion else ops_of(found.calls, network)
         note = COMPILED.format(chip=machine.name) if wants_fusion else EAGER
-        return Recording(workload=Workload(tuple(ops)), format="torch", memory=found.memory, notes=(note, *_masked(found.calls)))
+        return Recording(
+            workload=Workload(tuple(ops)), format="torch", memory=found.memory, notes=(note, *found.notes, *_masked(found.calls))
+        )
 
     return recording
 
@@ -106,10 +111,11 @@ def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[.
         is_module = isinstance(own, torch.nn.Module)
         name = type(own).__name__ if is_module else getattr(own, "__name__", "function")
         weights = dict((*own.named_parameters(), *own.named_buffers())) if is_module else {}
-        tensors = tensors_in(torch, [args, kwargs, weights])
+        reached = _reached(torch, own, args, kwargs)
+        tensors = tensors_in(torch, [args, kwargs, weights]) or reached
         device = next((one.device for one in tensors if one.device.type != "meta"), torch.device("meta"))
         recorder = Recorder(torch, mode, device)
-        with _restored(recorder, _reached(torch, own, args, kwargs)), mode:
+        with _restored(recorder, reached), mode, ignored_autocasts(device.type) as ignored:
             try:
                 arguments, options = torch.utils._pytree.tree_map_only(torch.Tensor, recorder.stand_in, (args, kwargs))
                 call = own
@@ -128,7 +134,13 @@ def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[.
             left = tensors_in(torch, [result, recorder.gradients(), [dict(one.state) for one in recorder.optimizers]])
             memory = recorder.memory.peak(name, recorder.storages_of(left))
             kept = recorder.numbers_of(left) | recorder.arguments()
-            return Traced(calls=tuple(recorder.calls), kept=frozenset(kept), memory=memory, has_backward=recorder.has_backward)
+            return Traced(
+                calls=tuple(recorder.calls),
+                kept=frozenset(kept),
+                memory=memory,
+                has_backward=recorder.has_backward,
+                notes=tuple(AUTOCAST.format(named=one, device=device.type) for one in sorted(ignored)),
+            )
 
     return traced
 
@@ -150,13 +162,21 @@ def _gradients(torch: Any, recorder: Recorder, result: Any, name: str) -> None:
 
 def _reached(torch: Any, function: Any, args: Any, kwargs: Any) -> list[Any]:
     """The weights that a function reaches: those of modules and optimizers among its arguments, its closure and its globals."""
-    names = getclosurevars(function) if isfunction(function) else None
-    values = [function, *args, *kwargs.values(), *({**names.nonlocals, **names.globals}.values() if names else ())]
+    values = [function, *args, *kwargs.values(), *(_used_by(function) if isfunction(function) else ())]
     modules = [one for one in values if isinstance(one, torch.nn.Module)]
     optimizers = [one for one in values if isinstance(one, torch.optim.Optimizer)]
     weights = [weight for one in modules for weight in one.parameters()]
     weights += [weight for one in optimizers for group in one.param_groups for weight in group["params"]]
     return [*weights, *(one for one in values if isinstance(one, torch.Tensor) and one.is_leaf)]
+
+
+def _used_by(function: Any) -> Iterator[Any]:
+    """The values of a function's closure and globals; a variable of its closure may have none, set in a branch that did not run."""
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):
+            yield cell.cell_contents
+    names = function.__code__.co_names
+    yield from (function.__globals__[name] for name in names if name in function.__globals__)
 
 
 @contextmanager
