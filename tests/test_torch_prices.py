@@ -278,6 +278,7 @@ def test_the_quantized_overload_is_told_by_its_number_of_arguments() -> None:
         ("aten::div", (t(4, 8, of=INT64), 2), 8 * 32 + 4 * 32),
         ("aten::add", (t(4, 8, strides=(0, 1)), t(4, 8), 1), 2 * (8 + 64)),
         ("aten::fill_", (t(4, 8), 0), 2 * 32),
+        ("aten::_transform_bias_rescale_qkv", (t(2, 4, 6), t(6), 2), 2 * (48 + 6 + 48)),
         ("aten::where", (t(4, 8, of=dtype("bool")), t(4, 8), t()), 32 + 2 * 65),
         ("aten::native_dropout", (t(4, 8), 0.1, True), 2 * 64 + 32),
         ("aten::copy_", (t(4, 8, of=FP32), t(4, 8)), 6 * 32),

@@ -50,6 +50,7 @@ RULES: dict[str, Rule] = {
     **_rules("logical_and logical_or logical_xor isclose", Rule(0, 0, 2, truth=True)),
     **_rules("igamma igammac special_zeta special_xlog1py polygamma _standard_gamma_grad", Rule(0, 1, 2)),
     **_rules("ldexp _add_relu", Rule(1, 0, 2)),
+    "_transform_bias_rescale_qkv": Rule(1, 0, 2),  # of nn.MultiheadAttention without gradients: adds the bias, splits q, k and v
     "linalg_cross": Rule(3, 0, 2),
     "complex": Rule(0, 0, 2),
     "polar": Rule(2, 2, 2),
