@@ -62,6 +62,11 @@ def test_a_product_costs_what_the_formula_says() -> None:
         # (rows, k) x (groups, k, n): 2·rows·k·n, and the offsets of the groups
         ("aten::_grouped_mm", (t(8, 4), t(3, 4, 2), t(3, of=dtype("int32"))), 128, 2 * (32 + 24 + 16) + 12),
         ("aten::_grouped_mm", (t(8, 6), t(6, 2), t(3, of=dtype("int32"))), 192, 2 * (48 + 12 + 48) + 12),
+        # 2:4 sparse weights of 32 x 16 times 16 x 8: half of the multiplications; packed with their indices they are 9/16 of their size
+        ("aten::_cslt_sparse_mm", (t(32, 9), t(16, 8)), 32 * 16 * 8, 2 * (32 * 9 + 16 * 8 + 32 * 8)),
+        ("aten::_cslt_sparse_mm", (t(288), t(16, 8)), 32 * 16 * 8, 2 * (32 * 9 + 16 * 8 + 32 * 8)),
+        ("aten::_sparse_semi_structured_mm", (t(32, 8), t(32, 1), t(16, 8)), 32 * 16 * 8, 2 * (32 * 9 + 16 * 8 + 32 * 8)),
+        ("aten::_sparse_semi_structured_linear", (t(8, 16), t(32, 8), t(32, 1), t(32)), 32 * 16 * 8, 2 * (32 * 10 + 16 * 8 + 32 * 8)),
     ],
 )
 def test_products_of_every_kind(op: str, args: tuple[object, ...], flops: int, moved: int) -> None:

@@ -1,4 +1,4 @@
-"""Products: ``mm``, ``addmm``, ``bmm``, ``linear``, ``matmul``, scaled, grouped, integer and packed ones.
+"""Products: ``mm``, ``addmm``, ``bmm``, ``linear``, ``matmul``, scaled, grouped, integer, packed and 2:4 sparse ones.
 
 2·m·k·n FLOP, four times that for complex numbers; operands read once, the result written once, a bias read unless beta is 0.
 """
@@ -16,7 +16,7 @@ from .op_table import op
 from .product_formats import product_format
 from .traffic import pointwise_work, result, traffic
 
-MATMUL = "matmul"
+MATMUL, SPARSE_MATMUL = "matmul", "sparse matmul"
 TURNED_BITS = 16  # bits of formats that matrix units load along either axis (PTX: wgmma's transposed operands)
 
 
@@ -281,3 +281,34 @@ def packed_mm(call: Call) -> Priced | None:
     number, said = product_format(call, x)
     moved = traffic((x, w, scales), (result(call, (m, n), x.dtype),))
     return Priced(cost=matrix_work(2 * m * k * n, number) + moved, category=MATMUL, dtype=number.rate, notes=said)
+
+
+# The operands of 2:4 sparse products: the weights (half of their elements, or cuSPARSELt's packed form), what they are multiplied with,
+# and a bias or added matrix. The weights come first, except in ``linear``, which multiplies x by their transpose.
+_SPARSE = {
+    "aten::_cslt_sparse_mm": (0, 1, 2),
+    "aten::_sparse_semi_structured_mm": (0, 2, None),
+    "aten::_sparse_semi_structured_addmm": (1, 3, 0),
+    "aten::_sparse_semi_structured_linear": (1, 0, 3),
+}
+_INDICES = {"aten::_sparse_semi_structured_mm": 1, "aten::_sparse_semi_structured_addmm": 2, "aten::_sparse_semi_structured_linear": 2}
+# Sixteenths of the weights' size that cuSPARSELt's form takes, by the bits of an element: half of the elements and their indices.
+_PACKED_SIXTEENTHS = {16: 9, 8: 10}
+ZEROS = "2:4 sparse weights: zeros are not multiplied and do not count"
+
+
+@op(*_SPARSE)
+def sparse_product(call: Call) -> Priced | None:
+    """2:4 sparse weights of m x k times k x n: matrix units skip half of the multiplications, so that m·k·n FLOP run at the dense rate."""
+    of_weights, of_other, of_added = _SPARSE[call.op]
+    w, x, bias = call.tensor(of_weights), call.tensor(of_other), None if of_added is None else call.tensor(of_added)
+    if w is None or x is None or len(x.shape) != 2 or not x.elements:
+        raise FormulaError(f"{call.op}: the operands' shapes are missing or do not fit")
+    number, said = product_format(call, x)
+    by_rows = call.op.endswith("linear")
+    k, n = (x.shape[1], x.shape[0]) if by_rows else x.shape
+    stored = _PACKED_SIXTEENTHS.get(number.bits, 9) / 16 if call.op == "aten::_cslt_sparse_mm" else 1 / 2
+    m = round(w.elements / stored / k)
+    out = result(call, (n, m) if by_rows else (m, n), x.dtype)
+    moved = traffic((w, x, bias, call.tensor(_INDICES[call.op]) if call.op in _INDICES else None), (out,))
+    return Priced(cost=matrix_work(m * k * n, number) + moved, category=SPARSE_MATMUL, dtype=number.rate, notes=(*said, ZEROS))
