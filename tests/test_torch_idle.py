@@ -493,6 +493,26 @@ def test_an_operator_that_waits_by_itself_is_named(tmp_path: Path, name: str, is
     assert ("preferred_linalg_library" in found.levers[0]) == is_told
 
 
+@pytest.mark.parametrize(
+    ("name", "waits", "is_told"),
+    [("aten::cudnn_convolution", 4, True), ("aten::convolution_backward", 4, True), ("aten::cudnn_convolution", 1, False)],
+)
+def test_a_convolution_that_times_its_kernels_tries_them(tmp_path: Path, name: str, waits: int, is_told: bool) -> None:
+    trace = TorchTrace()
+    for at in trace.steps(4, 1000):
+        trace.op(name, at + 1, 900)
+        for kernel in range(4):
+            trace.run("sm90_xmma_fprop", launched=at + 100 + 200 * kernel, start=at + 105 + 200 * kernel, dur=5)
+            if kernel < waits:
+                trace.launch(at + 102 + 200 * kernel, "cudaEventSynchronize", dur=10)
+    found = findings_on(trace, tmp_path, "idle-compile")
+    assert bool(found) == is_told
+    if found:
+        assert f"the host ran trials of kernels for {name.removeprefix('aten::')}" in found[0].message
+        assert "cudnn.benchmark = False" in found[0].levers[0]
+        assert (found[0].saving_per_step_s or 0) > 700e-6
+
+
 def test_compiled_code_that_graph_breaks_cut_into_parts(tmp_path: Path) -> None:
     trace = TorchTrace()
     for begin in trace.steps(4, 1000):

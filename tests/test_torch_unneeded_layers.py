@@ -1,5 +1,6 @@
 """Layers of PyTorch programs that could be written with less work: attention, lookups, caches, checkpoints, experts, convolutions."""
 
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,86 @@ def test_weights_that_are_dequantized_for_every_product(
     if mine:
         assert mine[0].saving_per_step_s == pytest.approx(200e-6, rel=0.01)
         assert len(mine[0].ops) == 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_told"),
+    [
+        ((2, 8, 16, 1024, 128), True),  # keys and values in one tensor
+        ((8, 16, 1024, 128), True),  # keys alone
+        ((8, 16, 4096, 128), False),  # something else
+    ],
+)
+def test_a_cache_that_is_dequantized_before_attention_reads_it(tmp_path: Path, shape: tuple[int, ...], is_told: bool) -> None:
+    query, keys = (8, 16, 1, 128), (8, 16, 1024, 128)
+
+    def layer(kernels: Kernels) -> None:
+        kernels.op("aten::copy_", [shape, shape], types=["c10::BFloat16", "signed char"])
+        kernels.op("aten::mul", [shape, (16, 1, 1)])
+        kernels.op("aten::_cudnn_attention_forward", [query, keys, keys])
+
+    mine = [one for one in findings_on(steps_of(layer), tmp_path, "wide-format") if "dequantizes the whole cache" in one.message]
+    assert bool(mine) == is_told
+    if mine:
+        assert mine[0].saving_per_step_s == pytest.approx(200e-6, rel=0.01)
+        assert "bf16" in mine[0].levers[0]
+
+
+def _chosen(kernels: Kernels, name: str, tensor: tuple[int, ...], rows: int) -> None:
+    """Rows of a tensor, by ``index_select``, or by ``gather`` with an index that is expanded along all other axes."""
+    index, strides = ((rows,), (1,)) if name == "aten::index_select" else ((rows, *tensor[1:]), (1, *(0 for _ in tensor[1:])))
+    contiguous = [prod(tensor[axis + 1 :]) for axis in range(len(tensor))]
+    types = ["c10::BFloat16", "Scalar", "long int"]
+    kernels.trace.op(name, kernels.at, 5, [tensor, (), index], types=types, strides=[contiguous, (), strides])
+    kernels.trace.events[-1]["args"]["Concrete Inputs"][1] = "0"
+    kernels.run("gather")
+
+
+@pytest.mark.parametrize("name", ["aten::index_select", "aten::gather"])
+@pytest.mark.parametrize(("rows", "heads", "is_told"), [(64, 8, True), (32, 8, False), (64, 12, False)])
+def test_a_cache_that_is_put_in_the_order_of_beams(tmp_path: Path, name: str, rows: int, heads: int, is_told: bool) -> None:
+    def token(kernels: Kernels) -> None:
+        kernels.op("aten::_cudnn_attention_forward", [(64, heads, 1, 64), (64, heads, 512, 64), (64, heads, 512, 64)])
+        for _ in range(2):
+            _chosen(kernels, name, (64, 8, 512, 64), rows)
+
+    mine = [one for one in findings_on(steps_of(token), tmp_path, "layout-copies") if "in another order" in one.message]
+    assert bool(mine) == is_told
+    if mine:
+        assert mine[0].saving_per_step_s == pytest.approx(200e-6, rel=0.01)
+
+
+@pytest.mark.parametrize(("pool", "is_told"), [((4096, 16, 8, 64), True), ((4096, 8192), False)])
+def test_pages_that_are_gathered_before_attention_reads_them(tmp_path: Path, pool: tuple[int, ...], is_told: bool) -> None:
+    def token(kernels: Kernels) -> None:
+        for _ in range(2):
+            _chosen(kernels, "aten::index_select", pool, 2048)
+        kernels.op("aten::_cudnn_attention_forward", [(64, 8, 1, 64), (64, 8, 512, 64), (64, 8, 512, 64)])
+
+    mine = [one for one in findings_on(steps_of(token), tmp_path, "layout-copies") if "gathers the pages" in one.message]
+    assert bool(mine) == is_told
+    if mine:
+        assert mine[0].saving_per_step_s == pytest.approx(200e-6, rel=0.01)
+
+
+@pytest.mark.parametrize(("nodes", "is_told"), [(5_000, True), (80_000, False)])
+def test_rows_that_are_gathered_and_then_multiplied(tmp_path: Path, nodes: int, is_told: bool) -> None:
+    # 100,000 edges of 5,000 nodes: each row is multiplied 20 times, forward and in both gradients of 100 µs each.
+    edges, weights = (100_000, 256), (256, 256)
+
+    def layer(kernels: Kernels) -> None:
+        kernels.op("aten::index", [(nodes, 256)])
+        kernels.op("aten::mm", [edges, weights], sequence_number=7)
+        kernels.op("aten::index_add_", [(nodes, 256), edges])
+        kernels.node("MmBackward0", 2, sequence_number=7, fwd_thread_id=1)
+        kernels.op("aten::mm", [(256, 100_000), edges], thread=BACKWARD)
+        kernels.op("aten::mm", [edges, weights], thread=BACKWARD)
+
+    mine = [one for one in findings_on(steps_of(layer), tmp_path, "repeated-operand") if "rows that it gathered" in one.message]
+    assert bool(mine) == is_told
+    if mine:
+        assert mine[0].saving_per_step_s == pytest.approx(3 * 95e-6, rel=0.01)
+        assert mine[0].levers[0] == "linear(x)[edges] instead of linear(x[edges])"
 
 
 @pytest.mark.parametrize(

@@ -275,6 +275,13 @@ CHECKED = Kind(
     "the host was in {activity}",
     ("no torch.autograd.set_detect_anomaly(True) or detect_anomaly() in steps that should be fast",),
 )
+# For idle-compile where a library times its kernels.
+TRIED_KERNELS = Kind(
+    "the trials of kernels for convolutions, which every new shape repeats",
+    "Let the library choose without trials, or give it the same shapes every step",
+    "the host ran {activity}, to choose the fastest",
+    ("torch.backends.cudnn.benchmark = False where sizes change from step to step", "pad or crop images to a few sizes"),
+)
 # For idle-dispatch where torch.compile had graph breaks.
 BROKEN = Kind(
     "the compiled code between graph breaks, which the host launches piece by piece",

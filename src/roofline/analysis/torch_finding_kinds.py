@@ -114,10 +114,41 @@ TORCH_GROUPS = {
             "bf16 logits: no .float() before F.cross_entropy, which computes in fp32 anyway",
         ),
     ),
+    ("layout-copies", "beams"): Kind(
+        "the cache that is copied in full to put its rows in another order",
+        "Leave the rows in place, and follow their order by index",
+        levers=(
+            "give attention a table of the row of each beam and position (a paged cache does), or copy only the rows that change",
+            "keep what all beams have in common, such as the prompt's keys and values, in a tensor of its own",
+        ),
+    ),
+    ("layout-copies", "pages"): Kind(
+        "the pages of a cache that are gathered before attention reads them",
+        "Use a kernel that reads the pages where they lie",
+        levers=("attention with a page table: FlashInfer, flash_attn_with_kvcache(block_table=…), or FlexAttention over a paged cache",),
+    ),
     ("layout-copies", "channels"): Kind(
         "the tensors that convolutions convert to channels last and back",
         "Keep channels last everywhere",
         levers=("model.to(memory_format=torch.channels_last), and the same for its input: convolutions, norms and pools then keep it",),
+    ),
+    ("repeated-operand", "gathered rows"): Kind(
+        "the rows that are gathered several times over and then multiplied",
+        "Multiply each row once, and gather the results",
+        levers=(
+            "linear(x)[edges] instead of linear(x[edges])",
+            "for concatenated inputs, split the weights: a(x)[edges] + b(y) instead of linear(torch.cat([x[edges], y], -1))",
+        ),
+    ),
+    ("product-order", "merged"): Kind(
+        "the gradients of whole weights, where only low-rank factors are trained",
+        "Multiply by the factors, without adding them to the weights",
+        levers=("F.linear(x, w) + F.linear(F.linear(x, a), b) instead of F.linear(x, w + b @ a); merge them only to infer",),
+    ),
+    ("odd-sizes", "tiny"): Kind(
+        "the matmuls of matrices that are far smaller than a kernel's tile",
+        "Write them as a product and a sum of elements, and compile these into one kernel",
+        levers=("torch.compile of (a.unsqueeze(-1) * b.unsqueeze(-3)).sum(-2) in place of a @ b, together with what follows",),
     ),
     ("wide-format", "double"): Kind(
         "the work in fp64",
@@ -129,6 +160,13 @@ TORCH_GROUPS = {
         "the weights that are dequantized again in every step",
         "Multiply by them as they are, in a kernel for quantized weights, or keep them in bf16",
         levers=("torchao's quantize_ with Int8WeightOnlyConfig, or a Marlin kernel; without those, weights in bf16 take less time",),
+    ),
+    ("wide-format", "dequantized cache"): Kind(
+        "the cache that is dequantized before attention reads it",
+        "Let attention read it as it is, in a kernel for quantized caches, or keep it in bf16 if it fits",
+        levers=(
+            "attention over an fp8 or int8 cache of FlashInfer, FlashAttention 3 or vLLM; without those, a cache in bf16 takes less time",
+        ),
     ),
     ("wide-format", "casts"): Kind(
         "the weights that are cast again in every step",

@@ -63,6 +63,7 @@ SHARED = _words("api array config core debugging dispatch func layout loops mesh
 LOADING = r"(?i)load|batch|data|input|augment|preprocess|tokeni|sample|shuffle|collate|fetch|__next__|__getitem__"
 
 INSIDE, MASK, MEMORY, ANOMALY = "inside", "mask", "memory", "anomaly"
+TRIALS = "trials of"  # how the detail of a compilation begins where a library times its kernels to choose one
 _FRAME = r"\$(?P<file>\S+\.py|<[^>]*>):(?P<line>\d+) (?P<function>.*)"
 _BUILTIN = r"\$(?P<module>\S+) (?P<function>.*)"
 

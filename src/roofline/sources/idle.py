@@ -14,8 +14,8 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from ..units import parse
-from ..workload import ALLOCATES, BY_A_MASK, BY_AN_OPERATOR, CHECKS_GRADIENTS, GRAPH_BREAK, UNSEEN
-from .host_activity import ANOMALY, INSIDE, MASK, MEMORY, Activity, loads_data
+from ..workload import ALLOCATES, BY_A_MASK, BY_AN_OPERATOR, CHECKS_GRADIENTS, GRAPH_BREAK, TRIES_KERNELS, UNSEEN
+from .host_activity import ANOMALY, INSIDE, MASK, MEMORY, TRIALS, Activity, loads_data
 from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
 from .xspace.scan import gaps
 from .xspace.tables import Integers
@@ -272,6 +272,8 @@ def _cause(kind: str, one: Activity) -> str:
     """The cause of a reason, if more is known than its kind."""
     if kind == "sync":
         return {MASK: BY_A_MASK, MEMORY: ALLOCATES, ANOMALY: CHECKS_GRADIENTS}.get(one.detail, BY_AN_OPERATOR if one.callee else "")
+    if kind == "compile":
+        return TRIES_KERNELS if one.detail.startswith(TRIALS) else ""
     if kind == "dispatch":
         return GRAPH_BREAK if one.function.endswith(GRAPH_BREAK) else ""
     return UNSEEN if kind == "input" and not one.callee and not one.function else ""

@@ -17,6 +17,7 @@ RECOMPUTED = "recomputes the forward pass in the backward pass"
 NARROWER = {"fp32": "tf32", "fp64": "fp32"}
 
 LOAD_BITS, SMALL = 128, 64  # bits of one load of a row; the size up to which padding costs as much as it saves
+TINY, LEAST_TINY = 8, 1000  # the largest size of matrices, and the least number of them, whose product is better computed elementwise
 APPENDED = 16  # a tensor this many times larger than the appended part is a growing cache
 
 
@@ -26,7 +27,7 @@ def avoidable(call: Call, priced: Priced) -> tuple[Avoidable, ...]:
         return (Avoidable(kind="", instead=priced.needed, why=RECOMPUTED, unneeded="recomputed"),)
     if call.op in _COPIES and changes_layout([one for one in call.args if isinstance(one, Tensor)]):
         return (Avoidable(kind="layout-copies", instead=NOTHING, why="copies tensors only to change their layout", unneeded="layout"),)
-    found = _appended(call, priced) or _odd(priced) or _wide(priced) or _double(call, priced)
+    found = _appended(call, priced) or _odd(priced) or _tiny(priced) or _wide(priced) or _double(call, priced)
     return (found,) if found else ()
 
 
@@ -56,6 +57,18 @@ def _odd(priced: Priced) -> Avoidable | None:
     words = " and ".join(str(size) for size in dict.fromkeys(odd))
     why = f"multiplies matrices of sizes ({words}) that are not multiples of {step}"
     return Avoidable(kind="odd-sizes", instead=priced.cost, why=why)
+
+
+def _tiny(priced: Priced) -> Avoidable | None:
+    """A batch of products that are each far smaller than a matrix kernel's tile, of which the kernel computes a whole one for each."""
+    found = priced.operation
+    if not isinstance(found, Product) or priced.cost is None or found.groups or int(found.batch) < LEAST_TINY:
+        return None
+    sizes = (int(found.m), int(found.k), int(found.n))
+    if max(sizes) > TINY:
+        return None
+    why = f"multiplies {int(found.batch):,} pairs of matrices of {sizes[0]}×{sizes[1]} and {sizes[1]}×{sizes[2]}, each in a kernel's tile"
+    return Avoidable(kind="odd-sizes", instead=priced.cost, why=why, group="tiny")
 
 
 def changes_layout(tensors: list[Tensor]) -> bool:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...workload import GRAPH_BREAK
-from ..host_activity import ANOMALY, MASK, MEMORY, NOTHING, WAITS, Activity, Frame, activity, loads_data
+from ..host_activity import ANOMALY, MASK, MEMORY, NOTHING, TRIALS, WAITS, Activity, Frame, activity, loads_data
 from ..idle import LARGE_COPY, Gap, Idle, explained, gaps_between, unexplained
 from ..parts import DevicePart
 from .arrays import Integers, distinct
@@ -52,6 +52,9 @@ LOOK_BACK = 16  # events before an instant that are searched for the last one to
 BETWEEN_OPS_NS = 200_000  # the longest time between two ops that counts as launching
 UNRECORDED_NS = 500_000  # the same if Python calls were not recorded, such as those of hooks, of backward() and of optimizers
 _PLANNED = re.compile(r"aten::_?(?:cudnn|miopen)_|aten::_\w+_(?:cudnn|miopen)_")
+_CONVOLVES = re.compile(r"aten::(?:cudnn_|miopen_)\w*conv\w*|aten::convolution_backward$")
+_TIMES = re.compile(r"(?:cuda|hip)EventSynchronize")
+LEAST_TRIALS = 3  # kernels that a convolution times by events, one after the other
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")  # torch.compile's name for the rest of a function after a graph break
 _ALLOCATION = re.compile(r"(?:cuda|hip)(?:Malloc|Free)(?!Async|Host)|cuMem(?:Alloc|Free|Create|Map|Unmap|Release|SetAccess)(?!Async|Host)")
 _COMPUTED = re.compile(r"aten::(?!(?:new_)?empty|resize|set_|detach|record_stream)")  # the excluded ops wait for memory if they take long
@@ -165,6 +168,8 @@ class _Threads:
         if stack not in self._known:
             self._known[stack] = self._activity(stack) if stack else NOTHING
         found = self._known[stack]
+        if found.kind != "compile" and (tried := self._tried(line, instant // PS)):
+            return Activity("compile", found.function, found.location, detail=f"{TRIALS} kernels for {tried}")
         if found.kind != "compile" and self._detects_anomalies(stack):
             return Activity("wait", found.function, found.location, detail=ANOMALY)
         if found.kind in ("", "launch", "copy", "python") and self._allocates(stack):
@@ -196,6 +201,22 @@ class _Threads:
             if kind == OP and name.startswith(BACKWARD):
                 return self._checks_gradients
         return False
+
+    @cached_property
+    def _trials(self) -> frozenset[int]:
+        """The convolutions in which the host waits for several events: cuDNN and MIOpen time their kernels, if asked to choose by trial."""
+        timing = [number for number, name in enumerate(self._names) if _TIMES.match(str(name))]
+        waited: dict[int, int] = {}
+        for call in np.flatnonzero(np.isin(self._launches.name, timing)).tolist():
+            for one in self._open(int(self._launches.thread[call]), int(self._launches.start[call])):
+                if self._host.kind[one] == OP and _CONVOLVES.match(str(self._names[self._host.name[one]])):
+                    waited[one] = waited.get(one, 0) + 1
+        return frozenset(one for one, count in waited.items() if count >= LEAST_TRIALS)
+
+    def _tried(self, line: int, instant: int) -> str:
+        """The convolution that tries kernels at an instant; empty if none does."""
+        found = next((one for one in self._open(line, instant) if one in self._trials), NONE) if self._trials else NONE
+        return str(self._names[self._host.name[found]]).removeprefix("aten::") if found != NONE else ""
 
     def _allocates(self, stack: tuple[tuple[int, int], ...]) -> bool:
         """Whether a thread allocates or frees memory, which waits for the device."""

@@ -23,10 +23,12 @@ from .dense_gradients import dense_gradients
 from .dequantized_weights import dequantized_weights
 from .few_rows import few_rows
 from .frozen_gradients import unused_gradients
+from .gathered_rows import gathered_rows
 from .one_hot import one_hot_products
 from .padded_tensors import padded_tensors
-from .product_order import costly_orders
+from .product_order import costly_orders, merged_factors
 from .recorded import PricedExecution, Recorded
+from .reordered_caches import reordered_caches
 from .second_passes import repeated_pass
 from .sorted_parts import sorted_parts
 from .stored_repeats import stored_repeats
@@ -46,11 +48,14 @@ RULES: tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], 
     unused_results,
     few_rows,
     costly_orders,
+    merged_factors,
+    gathered_rows,
     stored_repeats,
     padded_tensors,
     unused_gradients,
     dense_gradients,
     dequantized_weights,
+    reordered_caches,
 )
 MOST_SHOWN = 2  # lines that call torch.utils.checkpoint
 TF32, FP32 = matrix("tf32"), matrix("fp32")

@@ -1,7 +1,8 @@
-"""Quantized weights that are made wide again for every product: a cast from 8 bits, scales and zero points, and then the matmul.
+"""Quantized weights that are made wide again for every product, and quantized caches for every token: a cast from 8 bits, scales and zero
+points, and then the matmul or attention.
 
-Each pass writes the weights in 16 bits or more and reads them again, so that the product takes longer than one with wide weights. A kernel
-that takes quantized weights, or weights that stay wide, need none of these.
+Each pass writes them in 16 bits or more and reads them again, so that the product takes longer than one with wide weights. A kernel that
+takes quantized weights or caches, or those that stay wide, need none of these.
 """
 
 from collections.abc import Iterator
@@ -14,8 +15,10 @@ from ..pricing import PricedOp
 from .recorded import PricedExecution, Recorded, tensors_of
 from .weight_casts import WEIGHTS
 
-KIND, CLASS, GROUP = "wide-format", "wide", "dequantized"
-WHY = "dequantizes weights again in every step"
+KIND, CLASS = "wide-format", "wide"
+# The group and the words for weights, and for keys and values.
+WEIGHTS_AGAIN = ("dequantized", "dequantizes weights again in every step")
+CACHE_AGAIN = ("dequantized cache", "dequantizes the whole cache of keys and values before attention reads it")
 PASSES = ("elementwise", "copy", "cast")
 AHEAD = 8  # executions from the cast to the product
 NARROW_BITS = 8
@@ -23,16 +26,17 @@ LEAST = parse("1 MB", "B")  # of quantized weights
 
 
 def dequantized_weights(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
-    """The casts of quantized weights, and what is done to them before they are multiplied, in order of time."""
+    """The casts of quantized weights and caches, and what is done to them before they are multiplied, in order of time."""
     for place, held in enumerate(recorded.ordered):
         weights = _quantized(held[1])
         if weights is None or held[0].context.backward:
             continue
         passes = [held]
         for later in recorded.ordered[place + 1 : place + 1 + AHEAD]:
-            if _multiplies(later[1], weights):
+            if (found := _multiplies(later[1], weights)) is not None:
+                group, why = found
                 for one in passes:
-                    yield one, Avoidable(kind=KIND, instead=NOTHING, why=WHY, unneeded=CLASS, group=GROUP)
+                    yield one, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=group)
                 break
             is_pass = later[1].priced.category in PASSES and any(one.elements == weights.elements for one in tensors_of(later[1]))
             passes += [later] if is_pass else []
@@ -47,7 +51,11 @@ def _quantized(priced: PricedOp) -> Tensor | None:
     return pair[1] if is_wider and len(pair[1].shape) > 1 and pair[1].dtype.name != "bool" else None
 
 
-def _multiplies(priced: PricedOp, weights: Tensor) -> bool:
-    """Whether an op is a product with weights of that size."""
+def _multiplies(priced: PricedOp, weights: Tensor) -> tuple[str, str] | None:
+    """Which of both an op multiplies by that is of this size: weights, or keys or values, or both of these in one tensor; else ``None``."""
     operands = [priced.args[place] for place in WEIGHTS.get(priced.name, ()) if place < len(priced.args)]
-    return any(isinstance(one, Tensor) and one.elements == weights.elements for one in operands)
+    if any(isinstance(one, Tensor) and one.elements == weights.elements for one in operands):
+        return WEIGHTS_AGAIN
+    cached = tensors_of(priced)[1:3] if priced.priced.category == "attention" else []
+    sizes = {one.elements for one in cached} | {sum(one.elements for one in cached)}
+    return CACHE_AGAIN if cached and weights.elements in sizes else None

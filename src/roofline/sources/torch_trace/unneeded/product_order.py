@@ -2,6 +2,9 @@
 
 (A B) C costs m·n·(k + p) multiplications, A (B C) only k·p·(m + n), for A of m x k, B of k x n and C of n x p. The result of the first
 product may be scaled in between; if any other op reads it, such as a softmax or a sum with another matrix, the order cannot be changed.
+
+Low-rank factors that are multiplied and added to frozen weights, x (W + B A)ᵀ, cost little forward, but the backward pass computes the
+gradient of all of W + B A for those of B and A.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +20,7 @@ from ..columns import NONE
 from ..pricing import PricedOp
 from .recorded import PricedExecution, Recorded, tensors_of
 
-KIND = "product-order"
+KIND, MERGED = "product-order", "merged"
 AHEAD = 8  # executions after the first product that are searched
 WORTH = 0.25  # the other order must need less than this share of the FLOP: two linear layers in a row are not a mistake
 _OPERANDS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1}
@@ -73,6 +76,43 @@ def costly_orders(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidab
             yield each, _with_cost(reason, cost)
             if (number := recorded.sequence(each[0])) != NONE:
                 gradients[number], shares[number] = reason, share
+
+
+def merged_factors(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
+    """The gradients of whole weights that only those of low-rank factors are computed from, with the cost of multiplying by the factors."""
+    stored = {shape for _, _, shape in recorded.accumulated}
+    forward: dict[int, Product] = {}
+    gradients: dict[tuple[int, ...], tuple[PricedExecution, Product]] = {}  # the last one of each shape
+    for held in recorded.ordered:
+        one, found = held[0], _product(held[1])
+        if found is None or found.batch > 1:
+            continue
+        number = recorded.sequence(one)
+        if not one.context.backward:
+            forward[number] = found
+            continue
+        origin, shape = forward.get(number), (found.rows, found.columns)
+        if origin is None:
+            continue
+        if (
+            origin.right.elements == found.made and (found.left.strides or (0,))[0] == 1
+        ):  # it sums over rows: its first operand is transposed
+            gradients[shape] = held, found
+        whole = (origin.rows, origin.columns)  # what two factors made, of which this is the gradient of one
+        held_first = gradients.pop(whole, None) or gradients.pop(whole[::-1], None)
+        if held_first is None or {whole, whole[::-1]} & stored:
+            continue
+        first, product = held_first
+        instead = 2 * product.depth * origin.depth * (product.rows + product.columns)
+        if instead <= WORTH * product.multiplied:
+            why = f"computes the gradient of {whole[0]}×{whole[1]} weights for factors of rank {origin.depth} that were added to them"
+            yield first, Avoidable(kind=KIND, instead=_by_factors(first[1], product, instead / product.multiplied), why=why, group=MERGED)
+
+
+def _by_factors(priced: PricedOp, product: Product, share: float) -> Cost:
+    """The cost of the gradients of both factors by narrow products: ``share`` of the FLOP, and each operand read twice."""
+    amounts = {resource: amount * share for resource, amount in (priced.priced.cost or Cost.of({})).amounts}
+    return Cost.of({**amounts, HBM: 2.0 * ((product.left.bytes or 0) + (product.right.bytes or 0))})
 
 
 def _with_cost(reason: Avoidable, cost: Cost) -> Avoidable:

@@ -1,0 +1,74 @@
+"""Caches of keys and values that are copied before attention reads them: all rows in another order, as beam search does after every token,
+or the pages of each sequence into one piece.
+"""
+
+from collections.abc import Iterator
+
+from ....cost import NOTHING
+from ....torch_prices import Tensor
+from ....units import parse
+from ....workload import Avoidable
+from ..pricing import PricedOp
+from .recorded import PricedExecution, Recorded, tensors_of
+
+KIND = "layout-copies"
+# The group, the words, and the class of unneeded work.
+BEAMS = ("beams", "copies a cache in full to put its rows in another order", "layout")
+PAGES = ("pages", "gathers the pages of a cache into one piece before attention reads them", "copied")
+LEAST = parse("1 MB", "B")  # of what is copied
+AHEAD = 8  # executions from a gather of pages to attention
+_MULTIPLIES = ("aten::bmm", "aten::baddbmm")
+
+Size = tuple[int, tuple[int, ...]]  # the elements and the last two sizes of a tensor: batches and heads may be merged
+
+
+def reordered_caches(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
+    """The copies of whole caches in another order and of pages in one piece, in order of time."""
+    read = {_size(one) for _, priced in recorded.ordered for one in _keys_and_values(priced)}
+    for place, held in enumerate(recorded.ordered):
+        if held[0].context.backward:
+            continue
+        cache = _reordered(held[1])
+        if cache is not None and _size(cache) in read:
+            yield held, _avoidable(BEAMS)
+        elif (page := _page(held[1])) and any(
+            one.elements % page == 0 and one.elements > page
+            for _, priced in recorded.ordered[place + 1 : place + 1 + AHEAD]
+            if priced.priced.category == "attention"
+            for one in _keys_and_values(priced)
+        ):
+            yield held, _avoidable(PAGES)
+
+
+def _avoidable(words: tuple[str, str, str]) -> Avoidable:
+    group, why, unneeded = words
+    return Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=unneeded, group=group)
+
+
+def _size(one: Tensor) -> Size:
+    return one.elements, tuple(sorted(one.shape[-2:]))
+
+
+def _keys_and_values(priced: PricedOp) -> list[Tensor]:
+    if priced.priced.category == "attention":
+        return tensors_of(priced)[1:3]
+    return tensors_of(priced)[-1:] if priced.name in _MULTIPLIES else []
+
+
+def _reordered(priced: PricedOp) -> Tensor | None:
+    """The tensor of which an op takes as many rows as there are, by index along the first axis; else ``None``."""
+    tensors = tensors_of(priced)
+    if len(tensors) < 2 or len(tensors[0].shape) < 3 or (tensors[0].bytes or 0) < LEAST or priced.args[1] != 0:
+        return None
+    whole, index = tensors[:2]
+    if priced.name == "aten::gather":  # of whole rows: the index is expanded along all other axes
+        return whole if index.shape == whole.shape and index.distinct == index.shape[0] else None
+    return whole if priced.name == "aten::index_select" and index.elements == whole.shape[0] else None
+
+
+def _page(priced: PricedOp) -> int:
+    """The elements of a page, where an op gathers pages of a pool by index: tokens, heads and the size of a head; else 0."""
+    pool = next(iter(tensors_of(priced)), None) if priced.name in ("aten::index", "aten::index_select", "aten::gather") else None
+    if pool is None or len(pool.shape) != 4 or (pool.bytes or 0) < LEAST or priced.args[1:2] not in ((0,), (None,), ()):
+        return 0
+    return pool.elements // max(pool.shape[0], 1)
