@@ -226,9 +226,14 @@ def test_operators_that_compute_on_the_host_prepare_the_input(tmp_path: Path, la
         trace.op("aten::copy_", at + 4_100, 500, [(4096, 2048), (4096, 2048)])
         trace.copy("HtoD (Pageable -> Device)", 16 << 20, launched=at + 4_110, ran=at + 4_112, took=470, call=480)
         trace.product(at + 4_700, 5, launched=at + 4_701, ran=at + 4_705, took=5_200)
-    longest = report_on(trace, tmp_path).idle[0]
+    report = report_on(trace, tmp_path)
+    longest = report.idle[0]
     assert (longest.reason == "input") == (not launches)
     assert ("normal_" in longest.activity) == (not launches)
+    if not launches:
+        found = next(one for one in report.findings if one.kind == "idle-input")
+        assert "Compute it on the device, or ahead of time" in found.message
+        assert "torch.randn(…, device='cuda')" in found.levers[0]
 
 
 def test_a_value_that_is_handled_on_the_host_and_sent_back_is_read_back(tmp_path: Path) -> None:
@@ -478,6 +483,18 @@ def test_anomaly_detection_checks_what_every_node_returns(tmp_path: Path, checke
         assert found[0].kind == "idle-sync"
         assert (found[0].saving_per_step_s or 0) > 1200e-6
         assert "set_detect_anomaly" in found[0].levers[0]
+
+
+def test_repeats_by_a_tensor_wait_for_their_sum(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for at in trace.steps(4, 1000):
+        trace.product(at + 1, 10, launched=at + 2, ran=at + 5, took=300)
+        trace.op("aten::repeat_interleave", at + 20, 900)
+        trace.op("aten::item", at + 21, 890)
+        trace.launch(at + 22, "cudaStreamSynchronize", dur=880)
+    (found,) = findings_on(trace, tmp_path, "idle-sync")
+    assert "calls repeat_interleave() on a device value" in found.message
+    assert "output_size" in found.levers[0]
 
 
 @pytest.mark.parametrize(("name", "is_told"), [("aten::cholesky_solve", True), ("aten::to", False), ("aten::item", False)])

@@ -268,6 +268,13 @@ WAITING_OPERATOR = Kind(
         "call it once for several steps",
     ),
 )
+# For idle-sync where the host reads how often rows are repeated.
+REPEATED = Kind(
+    "the numbers of repeats, which the host reads back while the device waits",
+    "Tell the operator how long its result is, so that the host reads nothing back",
+    "the host was in {activity}",
+    ("torch.repeat_interleave(x, repeats, output_size=…), or a gather by torch.searchsorted of positions in the sum of repeats",),
+)
 # For idle-sync where every gradient is checked.
 CHECKED = Kind(
     "anomaly detection, which checks every gradient while the device waits",
@@ -300,6 +307,16 @@ ALLOCATED = Kind(
     (
         "no torch.cuda.empty_cache() in steps: the allocator reuses freed memory",
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where sizes change from step to step",
+    ),
+)
+# For idle-input where an operator computes on the host.
+ON_HOST = Kind(
+    "the operators that compute on the host, while the device waits",
+    "Compute it on the device, or ahead of time",
+    "the host was in {activity}",
+    (
+        "make tensors on the device: torch.randn(…, device='cuda') instead of torch.randn(…).to('cuda')",
+        "what has to be done on the host in the workers of a DataLoader, some batches ahead",
     ),
 )
 # For idle-input where the profile does not show what the host did.
@@ -384,6 +401,10 @@ LEVERS_BY_CATEGORY = {
     ("memory", "top-k"): (
         "where rows are few and long, which keep few units busy: the top k of each part of a row first, then of what these give",
         "a narrower number format, and fewer elements: those above a threshold that a maximum of each block gives",
+    ),
+    ("memory", "quantized matmul"): (
+        "a kernel that is made for as many rows as there are: Marlin or Machete (vLLM) for 16 rows and more, torchao's kernels",
+        "weights in bf16, where the kernel takes longer than reading those would",
     ),
     ("memory", "custom call"): (
         "tune the kernel: more rows per block, more warps, loads of 16 bytes, more stages in flight",

@@ -7,9 +7,33 @@ from msgspec.structs import replace
 from ..columns.lazy_rows import values_at
 from ..machine import LATENCY
 from ..units import parse, rounded, show
-from ..workload import ALLOCATES, AUTOTUNING, BY_A_MASK, BY_AN_OPERATOR, CHECKS_GRADIENTS, GRAPH_BREAK, TRIES_KERNELS, UNSEEN, source_line
+from ..workload import (
+    ALLOCATES,
+    AUTOTUNING,
+    BY_A_MASK,
+    BY_AN_OPERATOR,
+    BY_REPEATS,
+    CHECKS_GRADIENTS,
+    COMPUTES,
+    GRAPH_BREAK,
+    TRIES_KERNELS,
+    UNSEEN,
+    source_line,
+)
 from .finding_drafts import FindingDraft, StepSaving
-from .finding_kinds import ALLOCATED, BROKEN, CHECKED, MASKED, ONE_PROGRAM, TRIED_KERNELS, UNSEEN_CODE, WAITING_OPERATOR, Kinds
+from .finding_kinds import (
+    ALLOCATED,
+    BROKEN,
+    CHECKED,
+    MASKED,
+    ON_HOST,
+    ONE_PROGRAM,
+    REPEATED,
+    TRIED_KERNELS,
+    UNSEEN_CODE,
+    WAITING_OPERATOR,
+    Kinds,
+)
 from .finding_words import LISTED
 from .idle_time import Waiting
 from .op_times import OpTimes
@@ -28,6 +52,8 @@ BY_CAUSE = {
     UNSEEN: UNSEEN_CODE,
     GRAPH_BREAK: BROKEN,
     TRIES_KERNELS: TRIED_KERNELS,
+    BY_REPEATS: REPEATED,
+    COMPUTES: ON_HOST,
 }  # more specific kinds, by the cause of the idle time
 LAUNCH_RECORDED = "About {seconds} of that is profiler overhead, which slows every launch."
 

@@ -62,7 +62,7 @@ LIBRARY = sys.stdlib_module_names | _words(
 SHARED = _words("api array config core debugging dispatch func layout loops mesh path profiler tree util")
 LOADING = r"(?i)load|batch|data|input|augment|preprocess|tokeni|sample|shuffle|collate|fetch|__next__|__getitem__"
 
-INSIDE, MASK, MEMORY, ANOMALY = "inside", "mask", "memory", "anomaly"
+INSIDE, MASK, MEMORY, ANOMALY, OPERATOR = "inside", "mask", "memory", "anomaly", "operator"
 TRIALS = "trials of"  # how the detail of a compilation begins where a library times its kernels to choose one
 _FRAME = r"\$(?P<file>\S+\.py|<[^>]*>):(?P<line>\d+) (?P<function>.*)"
 _BUILTIN = r"\$(?P<module>\S+) (?P<function>.*)"
@@ -73,8 +73,8 @@ class Activity(Struct, frozen=True):
 
     ``kind`` is ``compile``, ``callback``, ``wait``, ``copy``, ``launch``, ``python``, or empty if no event shows it. ``detail`` is the
     function that was compiled; or how a value was read back (`MASK`: as a boolean index; `MEMORY`: no value was read, but memory was
-    allocated; `ANOMALY`: to look for NaN); or `INSIDE` if the function is the callback itself. ``caller`` is the user's function, with its
-    file and line, that called the model to which ``function`` belongs.
+    allocated; `ANOMALY`: to look for NaN); or `INSIDE` if the function is the callback itself, `OPERATOR` if an operator computes on the
+    host. ``caller`` is the user's function, with its file and line, that called the model to which ``function`` belongs.
     """
 
     kind: str = ""

@@ -14,8 +14,8 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from ..units import parse
-from ..workload import ALLOCATES, BY_A_MASK, BY_AN_OPERATOR, CHECKS_GRADIENTS, GRAPH_BREAK, TRIES_KERNELS, UNSEEN
-from .host_activity import ANOMALY, INSIDE, MASK, MEMORY, TRIALS, Activity, loads_data
+from ..workload import ALLOCATES, BY_A_MASK, BY_AN_OPERATOR, BY_REPEATS, CHECKS_GRADIENTS, COMPUTES, GRAPH_BREAK, TRIES_KERNELS, UNSEEN
+from .host_activity import ANOMALY, INSIDE, MASK, MEMORY, OPERATOR, TRIALS, Activity, loads_data
 from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
 from .xspace.scan import gaps
 from .xspace.tables import Integers
@@ -268,14 +268,19 @@ def _key(kind: str, gap: Gap, seen: Sequence[Activity], waited: Activity, thread
     return IdleKey(kind, _WORDS[kind](one, gap, threads), one.location, _cause(kind, one))
 
 
+_READ = {MASK: BY_A_MASK, MEMORY: ALLOCATES, ANOMALY: CHECKS_GRADIENTS, "repeat_interleave": BY_REPEATS}
+
+
 def _cause(kind: str, one: Activity) -> str:
     """The cause of a reason, if more is known than its kind."""
     if kind == "sync":
-        return {MASK: BY_A_MASK, MEMORY: ALLOCATES, ANOMALY: CHECKS_GRADIENTS}.get(one.detail, BY_AN_OPERATOR if one.callee else "")
+        return _READ.get(one.detail, BY_AN_OPERATOR if one.callee else "")
     if kind == "compile":
         return TRIES_KERNELS if one.detail.startswith(TRIALS) else ""
     if kind == "dispatch":
         return GRAPH_BREAK if one.function.endswith(GRAPH_BREAK) else ""
+    if kind == "input" and one.detail == OPERATOR:
+        return COMPUTES
     return UNSEEN if kind == "input" and not one.callee and not one.function else ""
 
 

@@ -16,7 +16,7 @@ from .op_table import op
 from .product_formats import product_format
 from .traffic import pointwise_work, result, traffic
 
-MATMUL, SPARSE_MATMUL = "matmul", "sparse matmul"
+MATMUL, SPARSE_MATMUL, QUANTIZED_MATMUL = "matmul", "sparse matmul", "quantized matmul"
 TURNED_BITS = 16  # bits of formats that matrix units load along either axis (PTX: wgmma's transposed operands)
 
 
@@ -280,7 +280,7 @@ def packed_mm(call: Call) -> Priced | None:
     scales = call.tensor(3 if "int4" in call.op else 2)
     number, said = product_format(call, x)
     moved = traffic((x, w, scales), (result(call, (m, n), x.dtype),))
-    return Priced(cost=matrix_work(2 * m * k * n, number) + moved, category=MATMUL, dtype=number.rate, notes=said)
+    return Priced(cost=matrix_work(2 * m * k * n, number) + moved, category=QUANTIZED_MATMUL, dtype=number.rate, notes=said)
 
 
 # The operands of 2:4 sparse products: the weights (half of their elements, or cuSPARSELt's packed form), what they are multiplied with,

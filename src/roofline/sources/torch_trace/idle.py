@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...workload import GRAPH_BREAK
-from ..host_activity import ANOMALY, MASK, MEMORY, NOTHING, TRIALS, WAITS, Activity, Frame, activity, loads_data
+from ..host_activity import ANOMALY, MASK, MEMORY, NOTHING, OPERATOR, TRIALS, WAITS, Activity, Frame, activity, loads_data
 from ..idle import LARGE_COPY, Gap, Idle, explained, gaps_between, unexplained
 from ..parts import DevicePart
 from .arrays import Integers, distinct
@@ -33,6 +33,7 @@ _LOADING = Frame("library", "", "enumerate(DataLoader)")
 _TENSORS = re.compile(r"<built-in \w+ \w+ of (?:Tensor|Parameter|type|torch\.[\w.]+|pybind11_builtins\.\w+) object")
 # Ops that read a value back from the device, and the user's name for them.
 _READ_BACK = {
+    "aten::repeat_interleave": "repeat_interleave",
     "aten::item": "item",
     "aten::_local_scalar_dense": "item",
     "aten::is_nonzero": "bool",
@@ -176,7 +177,7 @@ class _Threads:
             return Activity("wait", found.function, found.location, detail=MEMORY)
         if found.kind in ("launch", "copy") and (own := self._own_work(line, instant // PS)):
             kind, word = own
-            callee, detail = (word, "") if kind == "python" else ("", word)
+            callee, detail = (word, OPERATOR) if kind == "python" else ("", word)
             return Activity(kind, found.function, found.location, callee, detail)
         calls_nothing = found.kind == "python" and not found.callee and not loads_data(found.function)
         if (calls_nothing or (not found.kind and not self.has_frames)) and self._between_ops(line, instant // PS):
