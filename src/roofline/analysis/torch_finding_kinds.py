@@ -114,6 +114,19 @@ TORCH_GROUPS = {
             "bf16 logits: no .float() before F.cross_entropy, which computes in fp32 anyway",
         ),
     ),
+    ("masked-attention", "built"): Kind(
+        "the mask of attention, which is built in memory, and the scores that it removes",
+        "Let the kernel compute the mask, and skip masked blocks",
+        levers=("is_causal=True instead of a mask tensor", "FlexAttention with a block mask", "build the mask once, before the steps"),
+    ),
+    ("masked-attention", "bias"): Kind(
+        "the bias of attention, which is built in memory, and the scores that its mask removes",
+        "Let the kernel compute the bias from the positions, and skip masked blocks",
+        levers=(
+            "FlexAttention, with a score_mod that adds the bias and a block mask for the causal part",
+            "where sizes do not change, build the bias once, before the steps",
+        ),
+    ),
     ("layout-copies", "beams"): Kind(
         "the cache that is copied in full to put its rows in another order",
         "Leave the rows in place, and follow their order by index",
