@@ -354,6 +354,15 @@ def test_copies_cross_the_bus_that_they_name() -> None:
     assert cost("Memset (Device)", kernels=(Kernel("Memset (Device)", None, 32, "memset"),)) == Cost.of({"hbm": 32})
 
 
+def test_copies_of_pageable_memory_are_told_apart() -> None:
+    def category(name: str) -> str:
+        return price(Call("aten::copy_", args=(t(4, 8), t(4, 8)), kernels=(Kernel(name, None, 64, "memcpy"),))).category
+
+    assert category("Memcpy DtoH (Device -> Pageable)") == "pageable transfer"
+    assert category("Memcpy HtoD (Pinned -> Device)") == "host transfer"
+    assert category("Memcpy DtoD (Device -> Device)") == "copy"
+
+
 LIST = "multi_tensor_apply_kernel<TensorListMetadata<2>, BinaryOpListAlphaFunctor<float, 2, 2, 0>, std::plus<float>, float, float>"
 SCALAR = "multi_tensor_apply_kernel<TensorListMetadata<1>, BinaryOpScalarFunctor<c10::BFloat16, 1, 1, 0>, std::plus<float>, float>"
 

@@ -414,6 +414,11 @@ LEVERS_BY_CATEGORY = {
         "transforms of real data as rfft and irfft, along the last dimension, of sizes with small prime factors",
         "several transforms in one call",
     ),
+    ("host-copies", "pageable transfer"): (
+        "pinned memory of the host, copied several times as fast: pin_memory(), DataLoader(pin_memory=True) and non_blocking=True, "
+        "save_on_cpu(pin_memory=True)",
+        "keep data that is reused on the device; activations that do not fit can be recomputed (torch.utils.checkpoint)",
+    ),
     ("products", "convolution"): (
         "where input channels are few: pad them to a multiple of 8, or fold blocks of pixels into channels (space to depth)",
         "channels that are multiples of 64; larger batches",

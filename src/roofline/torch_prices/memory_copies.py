@@ -1,13 +1,14 @@
 """Memory copies and memsets, by their recorded bytes.
 
-A copy between host and device crosses PCIe once and the device's memory once; one within the device is read and written there.
+A copy between host and device crosses PCIe once and the device's memory once; one within the device is read and written there. Copies from
+and to pageable memory of the host are told apart: the driver copies such memory a second time, and the host waits.
 """
 
 from ..cost import Cost
 from ..resource import HBM, PCIE, Resource
 from .call import Call, Kernel, Priced
 
-COPY = "copy"
+COPY, TRANSFER, PAGEABLE_TRANSFER = "copy", "host transfer", "pageable transfer"
 _CROSSES_BUS = {"htod": True, "dtoh": True, "dtod": False, "ptop": False}
 
 
@@ -18,8 +19,10 @@ def copied(call: Call) -> Priced | None:
     if not copies and not sets:
         return None
     cost = Cost.total(_crossing(call, kernel) for kernel in copies) + Cost.of({HBM: sum(kernel.bytes or 0 for kernel in sets)})
-    host = bool(cost.known(PCIE))
-    return Priced(cost=cost, category="host transfer" if host else COPY if copies else "memset")
+    if cost.known(PCIE):
+        pageable = sum(kernel.bytes or 0 for kernel in copies if "pageable" in kernel.name.lower())
+        return Priced(cost=cost, category=PAGEABLE_TRANSFER if 2 * pageable > cost.known(PCIE) else TRANSFER)
+    return Priced(cost=cost, category=COPY if copies else "memset")
 
 
 def _crossing(call: Call, kernel: Kernel) -> Cost:
