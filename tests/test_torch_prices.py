@@ -380,6 +380,11 @@ def test_accumulated_gradients_are_the_list_when_the_grids_agree() -> None:
     assert "upper bound" in other.notes[0]
 
 
+def test_copies_of_lists_are_no_optimizers() -> None:
+    call = Call("aten::_foreach_copy_", args=((t(4, 8), t(8)), (t(4, 8), t(8))))
+    assert (price(call).category, price(call).cost) == ("copy", Cost.of({HBM: 2 * 2 * 40}))
+
+
 def test_step_counters_are_one_element_each() -> None:
     found = cost("aten::_foreach_add_", None, 1, kernels=launched(SCALAR, grid=(3, 1, 1)), extra={"accumulated": (70_000, 8, 8)})
     assert found.bytes() == 2 * 2 * 3

@@ -9,11 +9,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from ..cost import Cost
 from ..dtypes import DType, dtype
 from ..formulas.training import RULES
 from ..workload import UPPER_BOUND
 from .call import CPP_TYPES, EXECUTION_TRACE, Call, Priced, Tensor
+from .memory_copies import COPY
 from .op_table import op
 from .traffic import pointwise_work, traffic
 
@@ -136,6 +139,13 @@ def foreach(call: Call) -> Priced | None:
     moved = traffic([*read_self, *(one for some in (*lists, *dropped) for one in some)], results)
     work = pointwise_work(elements, flops, transcendentals, mine[0].dtype)
     return Priced(cost=work + moved, category=OPTIMIZER, dtype=mine[0].dtype.name if mine[0].dtype else "")
+
+
+@op("aten::_foreach_copy")
+def copied_lists(call: Call) -> Priced | None:
+    """Copies of lists of tensors, which programs other than optimizers make too: into the inputs of a graph, into buffers of gradients."""
+    found = foreach(call)
+    return replace(found, category=COPY) if found is not None else None
 
 
 @op(*FUSED)
