@@ -262,6 +262,20 @@ def test_the_optimizer_has_words_of_its_own(tmp_path: Path) -> None:
     assert "with fused=True" in found.message
 
 
+@pytest.mark.parametrize("in_optimizer", [True, False])
+def test_elementwise_operators_of_an_optimizer_are_told_as_such(tmp_path: Path, in_optimizer: bool) -> None:
+    def update(trace: TorchTrace, at: float) -> None:
+        if in_optimizer:
+            trace.annotation("Optimizer.step#AdamW.step", at + 1, 60)
+        for place in range(3):
+            trace.op("aten::div_", at + 10 * place + 5, 5, [WIDE, ()], dtype="float")
+            trace.run("elementwise", launched=at + 10 * place + 6, start=at + 250 * place + 50, dur=250)
+
+    found = finding(steps_of(update, tmp_path), "unfused-chain")
+    assert found.title.startswith("the optimizer") == in_optimizer
+    assert ("fused=True" in found.levers[0]) == in_optimizer
+
+
 @pytest.mark.parametrize(("layers_us", "apart"), [(100, True), (2, False)])
 def test_the_loss_is_told_apart_from_other_chains(tmp_path: Path, layers_us: float, apart: bool) -> None:
     """An expert fuses the loss first, which takes no compiled model; a part that is too small for a line is told with the rest."""

@@ -83,6 +83,8 @@ def spared_bytes(ordered: Sequence[PricedExecution], keeps: Callable[[Execution]
             known[key] = _spared_in([priced for _, priced in chain], is_kept=keeps(chain[0][0]))
             if any(LOG_SOFTMAX in priced.name for _, priced in chain):
                 groups.update((id(priced), LOSS) for _, priced in chain)
+            elif all(one.context.optimizer for one, _ in chain):
+                groups.update((id(priced), OPTIMIZER) for _, priced in chain)
         for (_, priced), size in zip(chain, known[key], strict=True):
             spared[id(priced)] = spared.get(id(priced), 0) + size
     for chain in _optimizers(ordered):
