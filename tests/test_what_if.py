@@ -379,6 +379,11 @@ def test_words_that_mean_nothing_are_refused(words: str, said: str) -> None:
         what_if(MLP, words)
 
 
+def test_a_change_may_be_quoted_as_a_whole() -> None:
+    apart, whole = what_if(MLP, ["dtype", "fp8", "set", "hbm=9 TB/s"]), what_if(MLP, ["dtype fp8", "set", "hbm=9 TB/s"])
+    assert [op.time_s for op in apart.ops] == [op.time_s for op in whole.ops]
+
+
 def test_a_machine_that_differs_in_memory_leaves_products_that_compute_as_they_are() -> None:
     report = what_if(MLP, "set hbm=x2")
     products = [op for op in report.ops if op.category == "matmul" and op.bound == "matrix"]

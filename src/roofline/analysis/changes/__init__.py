@@ -74,9 +74,14 @@ ORDER = {"chip": 0, "set": 0, "scale": 1, "shard": 1, "remat": 3}
 DEFAULT_ORDER = 2
 
 
+def _parts(word: str) -> list[str]:
+    """The words of a change that was quoted as a whole, ``"dtype bf16"``; others as they are, such as a rate with its unit."""
+    return word.split() if word.partition(" ")[0] in CHANGES else [word]
+
+
 def change(state: State, words: Sequence[str]) -> None:
     """Apply changes in the order given, except that chips and sizes come first and recomputation last."""
-    reader = Words(list(words))
+    reader = Words([part for word in words for part in _parts(word)])
     if not words:
         raise UsageError(f"no change given; changes: {', '.join(CHANGES)}")
     asked: list[tuple[str, list[str]]] = []
