@@ -45,6 +45,14 @@ def test_an_ops_efficiency_and_bound_stand_on_both_sides() -> None:
     assert (delta.before.ops, delta.after.ops) == ((0,), (7,))
 
 
+def test_an_op_whose_shape_changed_has_both_shapes() -> None:
+    before, after = op(0, "mm", 4.0, label="layer0  mm 8x8, 8x8 bf16"), op(0, "mm", 1.0, label="layer0  mm 8x8, 8x2 bf16")
+    (delta,) = compare(report(before), report(after)).deltas
+    assert (delta.matched, delta.label) == ("module and name", "layer0  mm 8x8, 8x2 bf16 (before: mm 8x8, 8x8 bf16)")
+    (same,) = compare(report(before), report(replace(after, label="layer1  mm 8x8, 8x8 bf16"))).deltas
+    assert same.label == "layer1  mm 8x8, 8x8 bf16"
+
+
 def test_totals_sum_times_and_floors() -> None:
     found = compare(report(op(0, "a", 4.0, 1.0), op(1, "b", 4.0, 3.0)), report(op(0, "a", 2.0, 1.0)))
     assert (found.before.time_s, found.before.floor_s, found.before.efficiency) == (8.0, 4.0, 0.5)

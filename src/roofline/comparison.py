@@ -342,7 +342,7 @@ def _delta(how: str, before: Sequence[OpInfo], after: Sequence[OpInfo]) -> Delta
     shown = (*after, *before)[0]
     return Delta(
         name=shown.category if how == "category" else shown.name,
-        label=shown.category if how == "category" else shown.label,
+        label=shown.category if how == "category" else _label(before, after),
         module="" if how == "category" else shown.module,
         category=shown.category,
         matched=how,
@@ -351,6 +351,15 @@ def _delta(how: str, before: Sequence[OpInfo], after: Sequence[OpInfo]) -> Delta
         change_s=None if mine.time_s is None or theirs.time_s is None else theirs.time_s - mine.time_s,
         floor_change_s=_floor_change(before, mine.floor_s, after, theirs.floor_s),
     )
+
+
+def _label(before: Sequence[OpInfo], after: Sequence[OpInfo]) -> str:
+    """The label of a pair of ops: that of the op after, and what it was before where operation, shape or format changed."""
+    shown = (*after, *before)[0].label
+    if not before or not after:
+        return shown
+    was, now = (ops[0].label.rpartition("  ")[2] for ops in (before, after))
+    return shown if was == now or not was else f"{shown} (before: {was})"
 
 
 def _floor_change(before: Sequence[OpInfo], floor_s: float | None, after: Sequence[OpInfo], then_s: float | None) -> float | None:
