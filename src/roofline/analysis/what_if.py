@@ -117,7 +117,8 @@ def path_of(source: Report | str | Path) -> str:
     if not isinstance(source, Report):
         return str(source)
     if len(source.input.files) != 1:
-        raise UsageError(f"what_if needs the profile or program itself; this report was made from {len(source.input.files)} files")
+        made = f"{len(source.input.files)} files" if source.input.files else "no file, but a function"
+        raise UsageError(f"what_if needs the profile or program itself; this report was made from {made}")
     return source.input.files[0]
 
 

@@ -32,6 +32,7 @@ WHY = {
 }
 LOG_SOFTMAX = "log_softmax"  # in the names of the operator and its gradient
 JOINS, SUMS = "aten::cat", ("aten::add", "aten::add_")
+LISTS = "aten::_foreach"  # the names of operators on lists of tensors begin like this
 LONGEST = 64  # operators of a chain: a compiler's kernels are not longer
 MOST_PARTS = 4  # that a result is split into, each read by another operator
 SMALL = parse("1 MB", "B")  # an operator that moves less does not break a chain
@@ -77,17 +78,20 @@ def spared_bytes(ordered: Sequence[PricedExecution], keeps: Callable[[Execution]
     for _, priced in ordered:
         counts[id(priced)] = counts.get(id(priced), 0) + 1
     known: dict[tuple[int, ...], list[float]] = {}  # the bytes spared in each op of a chain, by the ids of its ops
-    for chain in _chains(ordered):
+    optimizers = _optimizers(ordered)
+    in_lists = {id(one) for chain in optimizers.values() for one, _ in chain}
+    for chain in _chains([held for held in ordered if id(held[0]) not in in_lists]):
         key = (*(id(priced) for _, priced in chain), keeps(chain[0][0]))
         if key not in known:
-            known[key] = _spared_in([priced for _, priced in chain], is_kept=keeps(chain[0][0]))
+            updates = all(one.context.optimizer for one, _ in chain)
+            known[key] = _spared_in([priced for _, priced in chain], is_kept=keeps(chain[0][0]), updates=updates)
             if any(LOG_SOFTMAX in priced.name for _, priced in chain):
                 groups.update((id(priced), LOSS) for _, priced in chain)
-            elif all(one.context.optimizer for one, _ in chain):
+            elif updates:
                 groups.update((id(priced), OPTIMIZER) for _, priced in chain)
         for (_, priced), size in zip(chain, known[key], strict=True):
             spared[id(priced)] = spared.get(id(priced), 0) + size
-    for chain in _optimizers(ordered):
+    for chain in optimizers.values():
         share = _fused_share(chain)
         for _, priced in chain if share < 1 else ():
             spared[id(priced)] = spared.get(id(priced), 0) + (1 - share) * _moved(priced)
@@ -110,11 +114,12 @@ def _chains(ordered: Sequence[PricedExecution]) -> Iterator[list[PricedExecution
         yield chain
 
 
-def _spared_in(chain: Sequence[PricedOp], *, is_kept: bool) -> list[float]:
+def _spared_in(chain: Sequence[PricedOp], *, is_kept: bool, updates: bool) -> list[float]:
     """The bytes that each op of a chain would not move in one kernel: of tensors that one op of the chain writes and another reads.
 
     A sum that begins a chain of the forward pass (``is_kept``) is still written, as the next layer adds to it. So is what is read again
-    after a reduction to one number that later ops need.
+    after a reduction to one number that later ops need. An optimizer (``updates``) that does the same in place again does it to another
+    tensor.
     """
     made: list[tuple[Tensor | None, float]] = [_made(priced) for priced in chain]
     spared = [0.0] * len(chain)
@@ -125,6 +130,8 @@ def _spared_in(chain: Sequence[PricedOp], *, is_kept: bool) -> list[float]:
     for place, priced in enumerate(chain):
         for one in _taken(priced):
             before = next((earlier for earlier in reversed(range(place)) if _is_of(one, made[earlier][0])), None)
+            if updates and before is not None and chain[before].name == priced.name.removesuffix("_") + "_":
+                continue
             if before is not None and any(before < between < place for between in parting):
                 read_again.add(before)
             elif before is not None:
@@ -175,13 +182,22 @@ def _is_of(taken: Tensor, made: Tensor | None) -> bool:
     return made.elements % taken.elements == 0 and made.elements <= MOST_PARTS * taken.elements
 
 
-def _optimizers(ordered: Sequence[PricedExecution]) -> list[list[PricedExecution]]:
-    """The optimizer's operators of each step."""
-    chains: dict[int, list[PricedExecution]] = {}
-    for one, priced in ordered:
-        if priced.priced.category == OPTIMIZER and priced.name.startswith("aten::_foreach"):
-            chains.setdefault(one.mark, []).append((one, priced))
-    return list(chains.values())
+def _optimizers(ordered: Sequence[PricedExecution]) -> dict[int, list[PricedExecution]]:
+    """The operators of each step's optimizer, by its mark, if most of them take lists of tensors; it may fall back to others."""
+    lists: dict[int, list[PricedExecution]] = {}
+    others: dict[int, list[PricedExecution]] = {}
+    for held in ordered:
+        if held[1].priced.category == OPTIMIZER and held[1].name.startswith(LISTS):
+            lists.setdefault(held[0].mark, []).append(held)
+        elif held[0].context.optimizer and held[1].priced.category in LINKED:
+            others.setdefault(held[0].mark, []).append(held)
+    return {mark: [*mine, *_if_fewer(others.get(mark, []), mine)] for mark, mine in lists.items()}
+
+
+def _if_fewer(some: Sequence[PricedExecution], main: Sequence[PricedExecution]) -> Sequence[PricedExecution]:
+    """These operators, if they move less than the main ones: a fused optimizer, too, updates its step counters as a list."""
+    moved, of_main = (sum(_moved(priced) for _, priced in each) for each in (some, main))
+    return some if moved < of_main else ()
 
 
 def _fused_share(chain: Sequence[PricedExecution]) -> float:
