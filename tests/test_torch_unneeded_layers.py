@@ -334,16 +334,23 @@ def test_conversions_inside_of_convolutions_are_layout_copies(tmp_path: Path) ->
     assert "channels" in found.message
 
 
-@pytest.mark.parametrize(("strides", "named"), [((64 * 3136, 3136, 56, 1), True), ((64 * 3136, 1, 56 * 64, 64), False)])
+@pytest.mark.parametrize(
+    ("image", "strides", "named"),
+    [
+        ((32, 64, 56, 56), (64 * 56 * 56, 56 * 56, 56, 1), True),
+        ((32, 64, 56, 56), (64 * 56 * 56, 1, 64 * 56, 64), False),
+        ((1, 2048, 56, 56), (2048 * 56 * 56, 56 * 56, 56, 1), False),  # an instance norm, which needs channels first
+    ],
+)
 def test_batch_norms_between_convolutions_that_convert_would_be_faster_with_channels_last(
-    tmp_path: Path, strides: tuple[int, ...], named: bool
+    tmp_path: Path, image: tuple[int, ...], strides: tuple[int, ...], named: bool
 ) -> None:
-    trace, image = TorchTrace(), (32, 64, 56, 56)
+    trace, images = TorchTrace(), (32, 64, 56, 56)
     for at in trace.steps(3, 1000):
-        trace.op("aten::cudnn_convolution", at + 2, 20, [image, (64, 64, 3, 3)], values=["[1, 1]", "[1, 1]", "[1, 1]", "1"])
+        trace.op("aten::cudnn_convolution", at + 2, 20, [images, (64, 64, 3, 3)], values=["[1, 1]", "[1, 1]", "[1, 1]", "1"])
         trace.run("cudnn::nchwToNhwcKernel<__nv_bfloat16>", launched=at + 3, start=at + 30, dur=100)
         trace.run("sm90_xmma_fprop_implicit_gemm_bf16bf16", launched=at + 5, start=at + 130, dur=400)
-        trace.op("aten::native_batch_norm", at + 30, 20, [image, (64,)], strides=[strides, (1,)])
+        trace.op("aten::native_batch_norm", at + 30, 20, [image, (image[1],)], strides=[strides, (1,)])
         trace.run("batch_norm_collect_statistics_kernel", launched=at + 31, start=at + 530, dur=300)
     (one,) = findings_on(trace, tmp_path, "layout-copies")
     assert one.saving_per_step_s == pytest.approx(250e-6 if named else 100e-6, rel=0.02)

@@ -50,5 +50,9 @@ def channels_first(priced: PricedOp, share: float, *, converting: bool) -> tuple
 
 
 def _has_channels_first(priced: PricedOp) -> bool:
+    """Whether a batch norm has channels first and may have them last. One of a single image is an instance norm, which has all images in it
+    as channels.
+    """
     images = [one for one in priced.args if isinstance(one, Tensor) and len(one.shape) > 3]
-    return bool(images) and all(one.strides is not None and one.shape[1] > 1 and one.strides[1] > one.strides[-1] for one in images)
+    is_first = all(one.strides is not None and one.shape[1] > 1 and one.strides[1] > one.strides[-1] for one in images)
+    return bool(images) and is_first and images[0].shape[0] > 1
