@@ -134,6 +134,11 @@ def step_of_rows(table: Any, moment: Any, ids: Any) -> Any:
     return table.at[ids].add(-0.1 * rows), moment.at[ids].set(rows)
 
 
+def recurrent(inputs: Any, weights: Any, state: Any) -> Any:
+    """Inputs of each trip are multiplied in it, although they are all known before."""
+    return jax.lax.scan(lambda h, x: (jnp.tanh(h + x @ weights), None), state, inputs)[0]
+
+
 PROMPTS = [of(16, 1024, 1024), of(1024, 65536), of(16, dtype="int32")]
 LABELS = [*PROMPTS[:2], of(16, 1024, dtype="int32")]
 WIDE = [of(16, 4096), of(4096, 16384, dtype=FP32), of(16384, 4096, dtype=FP32)]
@@ -180,6 +185,14 @@ def test_a_program_in_fp32_is_not_told_to_drop_a_cast() -> None:
     first = told(layers, [of(8192, 2048, dtype=FP32), of(2048, 8192, dtype=FP32), of(8192, 2048, dtype=FP32)])[0]
     assert first.kind == "wide-format"
     assert not any("drop astype" in lever for lever in first.levers)
+
+
+def test_what_does_not_depend_on_the_state_of_a_loop_belongs_before_it() -> None:
+    first = told(recurrent, [of(128, 64, 4096), of(4096, 4096), of(64, 4096)])[0]
+    assert first.kind == "low-batch"
+    assert "for 64 rows in each iteration of a loop" in first.message
+    assert "Multiply the rows of several iterations at once" in first.message
+    assert "in one matmul before the loop" in first.levers[0]
 
 
 def test_the_line_that_widens_is_named() -> None:

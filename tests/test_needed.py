@@ -227,6 +227,16 @@ def test_fp32_that_was_always_fp32_could_be_bf16_but_is_needed() -> None:
     assert reason.instead["matrix/bf16"] == 2 * 1024**3
 
 
+def test_complex_numbers_have_no_narrow_format() -> None:
+    args = of_shape(1024, 1024, dtype="complex64"), of_shape(1024, 1024, dtype="complex64")
+    assert "wide-format" not in reasons(ops_of(lambda a, b: a @ b, *args))
+
+
+def test_an_inner_product_reads_no_weights_and_may_be_fp32() -> None:
+    vector = of_shape(2**24, dtype="float32")
+    assert not {"wide-format", "low-batch"} & set(reasons(ops_of(jnp.vdot, vector, vector)))
+
+
 def test_results_of_which_an_eighth_is_used() -> None:
     def few(h: Any, table: Any) -> Any:
         return jax.nn.log_softmax((h @ table.T).astype("float32"), -1)[::8].sum()

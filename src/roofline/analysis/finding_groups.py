@@ -68,6 +68,14 @@ IN_FP32 = Kind(
         "keep sums at random places (scatter-add, segment_sum) in fp32, which is several times as fast as in bf16",
     ),
 )
+FEW_PER_ITERATION = Kind(
+    "the loop whose iterations read the same weights for a few rows each",
+    "Multiply the rows of several iterations at once (eight times as many take about as long)",
+    levers=(
+        "what does not depend on the loop's state, in one matmul before the loop: xs @ w for all iterations, then lax.scan over its rows",
+        "larger microbatches, and fewer of them",
+    ),
+)
 SORTED = Kind(
     "the sort of which few elements are used",
     "Select the largest, without sorting the rest",
@@ -138,6 +146,7 @@ GROUPS = {
     ("odd-sizes", "transforms"): LENGTHS,
     ("odd-sizes", "windows"): WINDOWS,
     ("duplicated-work", "loop"): IN_LOOPS,
+    ("low-batch", "loop"): FEW_PER_ITERATION,
     ("unused-results", "sorted"): SORTED,
     ("unused-results", "quantile"): QUANTILE,
     ("one-hot-product", "running"): RUNNING_SUM,

@@ -44,6 +44,11 @@ class Product(Struct, frozen=True, kw_only=True):
     def flops(self) -> int:
         return 2 * self.batch * self.rows * self.depth * self.columns
 
+    @property
+    def is_of_vectors(self) -> bool:
+        """Whether it is an inner product of two vectors, which is a sum rather than a product of matrices."""
+        return self.rows == self.columns == 1
+
     def __str__(self) -> str:
         size = f"{self.rows}×{self.depth}×{self.columns}"
         whole = f"{self.batch}×({size})" if self.batch > 1 else size

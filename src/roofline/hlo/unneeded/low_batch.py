@@ -6,6 +6,7 @@ In a loop with independent iterations (microbatches, `lax.map`) the weights are 
 from collections.abc import Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...cost import Cost
 from ...resource import HBM
@@ -16,6 +17,7 @@ from .kernels import Kernels, Product
 from .values import LAYOUT, RENAMED, Value, Values
 
 KIND = "low-batch"
+LOOP = "loop"  # the group of products in loops, whose iterations could share the weights
 FEW_ROWS = 8
 FEW_IN_LOOPS = 256  # in a loop, whose other iterations have more rows
 _MOVES = LAYOUT | {"convert", "slice", "dynamic-slice", "parameter", "constant"}
@@ -33,9 +35,9 @@ def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     loop = _Loop.around(kernels)
     few = [index for index, found in kernels.products.items() if min(found.rows, found.columns) <= FEW_ROWS]
     is_small = not kernels.are_few(few)
-    moved: dict[int, str] = {}  # the kernels that copy the weights of such a product
+    moved: dict[int, Avoidable] = {}  # the kernels that copy the weights of such a product
     for index, found in kernels.products.items():
-        if found.batch > 1 and not is_split(kernels, index, found.batch):
+        if found.is_of_vectors or (found.batch > 1 and not is_split(kernels, index, found.batch)):
             continue
         cost = kernels.costs[index]
         for weights, rows in ((found.right, found.rows), (found.left, found.columns)):
@@ -44,16 +46,17 @@ def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             if ((is_small and rows <= FEW_ROWS) or again) and _are_weights(kernels.values, weights, cost, loop if again else None):
                 why = f"reads {show(weights.shape.bytes, 'B')} of weights for {rows} row{'s' if rows > 1 else ''}"
                 why += " in each iteration of a loop" if again else ""
-                yield index, Avoidable(kind=KIND, instead=_shared(cost), why=why)
-                moved.update(dict.fromkeys(_copies(kernels, weights), why))
+                reason = Avoidable(kind=KIND, instead=_shared(cost), why=why, group=LOOP if again else "")
+                yield index, reason
+                moved.update(dict.fromkeys(_copies(kernels, weights), reason))
                 break
         else:
             if loop is not None and found.depth <= FEW_IN_LOOPS and loop.sums(found, cost):
                 why = f"writes {show(found.made.shape.bytes, 'B')} of gradients for {found.depth} rows in each iteration of a loop"
-                yield index, Avoidable(kind=KIND, instead=_shared(cost), why=why)
+                yield index, Avoidable(kind=KIND, instead=_shared(cost), why=why, group=LOOP)
 
-    for index, why in moved.items():
-        yield index, Avoidable(kind=KIND, instead=_shared(kernels.costs[index]), why=why)
+    for index, reason in moved.items():
+        yield index, replace(reason, instead=_shared(kernels.costs[index]))
 
 
 def _copies(kernels: Kernels, weights: Value) -> Iterator[int]:
