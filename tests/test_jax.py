@@ -54,6 +54,16 @@ def test_a_chip_that_is_not_here_gets_an_estimate_and_the_report_says_so(chip: s
     assert report.points[0].bytes["hbm"] == 3 * 2 * (WIDTH * WIDTH + 2 * ROWS * WIDTH + extra)
 
 
+def test_attention_of_cudnn_is_priced_where_cudnn_is_not_installed() -> None:
+    def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        return jax.nn.dot_product_attention(q, k, v, is_causal=True, implementation="cudnn")
+
+    head = Spec((4, 1024, 16, 128), jnp.bfloat16)
+    report = rl.jax.analyze(attend, chip="h200")(head, head, head)
+    # Two products of 1024 x 128 x 1024 for each of 4 x 16 heads, half of which the mask removes.
+    assert matrix_flops(report) == 4 * 16 * 2 * (2 * 1024 * 128 * 1024) / 2
+
+
 def test_a_chip_of_two_devices_is_seen_as_one_of_them() -> None:
     assert rl.jax.analyze(layers, chip="v7x")(PARAMS, X).machine.name == "tpu-v7x/device"
 

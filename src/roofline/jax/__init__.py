@@ -11,6 +11,7 @@ for any other chip.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -36,6 +37,7 @@ from ..placement import IDEAL, Corrections
 from ..report import Report
 from ..sources.programs import from_cpu
 from ..workload import Recording
+from .cudnn import assumed_cudnn
 
 ESTIMATE = "estimate: the program as lowered by JAX, fused by roofline's model, not by a compiler for {chip}"
 BORROWED = "estimate: compiled for {backend}, analyzed for {chip}"
@@ -131,7 +133,8 @@ def _lowered(
     """
     names = {"gpu": "rocm" if machine.vendor == "AMD" else "cuda", "tpu": "tpu", "cpu": "cpu"}
     try:
-        return jitted.trace(*args, **kwargs).lower(lowering_platforms=(names[target],)), []
+        with assumed_cudnn() if names[target] == "cuda" else nullcontext():
+            return jitted.trace(*args, **kwargs).lower(lowering_platforms=(names[target],)), []
     except Exception as error:  # a primitive without a rule for that platform may raise anything
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         return jitted.lower(*args, **kwargs), [f"lowered for {backend}, because lowering for {names[target]} failed: {why}"]
