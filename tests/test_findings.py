@@ -62,6 +62,14 @@ def test_an_op_goes_to_the_change_that_spares_the_most_of_all() -> None:
     assert [(one.kind, one.saving_s) for one in found] == [("unused-results", pytest.approx(30)), ("stored-attention", pytest.approx(10))]
 
 
+@pytest.mark.parametrize(("group", "saving_s"), [("tiny", 8.0), ("", 7.75)])
+def test_tiny_matmuls_are_compared_with_elementwise_code(group: str, saving_s: float) -> None:
+    # 18 B take 1.8 s of the toy's memory: 2 s at 90% of the bandwidth, and 2.25 s at the 80% of other matmuls.
+    reason = Avoidable(kind="odd-sizes", instead=Cost.of({"hbm": 18}), why="multiplies by tiny matrices", group=group)
+    (found,) = report_on(an_op("dot", {"hbm": 18}, 10.0, avoidable=(reason,))).findings
+    assert (found.kind, found.saving_s) == ("odd-sizes", pytest.approx(saving_s))
+
+
 def test_a_callback_that_a_cpu_runs_itself_is_told_as_one() -> None:
     called = an_op("pure_callback.0", {}, 8.0, category="host callback", location="model.py:9")
     first = next(one for one in report_on(called, an_op("dot", {"matrix/bf16": 200}, 2.0)).findings if one.saving_s)

@@ -227,6 +227,16 @@ def test_fp32_that_was_always_fp32_could_be_bf16_but_is_needed() -> None:
     assert reason.instead["matrix/bf16"] == 2 * 1024**3
 
 
+@pytest.mark.parametrize(("is_attention", "kinds"), [(True, {"stored-attention"}), (False, set())])
+def test_the_logits_of_a_contrastive_loss_are_no_attention(is_attention: bool, kinds: set[str]) -> None:
+    def loss(w: Any, x: Any, y: Any) -> Any:
+        pairs = jax.nn.softmax(((x @ w) @ (y @ w).T).astype("float32"))
+        return jnp.tanh(pairs.astype("bfloat16") @ y).sum() if is_attention else jnp.log(jnp.diagonal(pairs)).sum()
+
+    found = reasons(ops_of(jax.grad(loss), of_shape(512, 512), of_shape(8192, 512), of_shape(8192, 512)))
+    assert set(found) & {"stored-attention"} == kinds
+
+
 def test_complex_numbers_have_no_narrow_format() -> None:
     args = of_shape(1024, 1024, dtype="complex64"), of_shape(1024, 1024, dtype="complex64")
     assert "wide-format" not in reasons(ops_of(lambda a, b: a @ b, *args))
@@ -320,6 +330,37 @@ def test_convolutions_in_fp32_or_with_odd_channels(channels: int, dtype: str, ki
 
     args = of_shape(64, 56, 56, channels, dtype=dtype), of_shape(3, 3, channels, channels, dtype=dtype)
     assert set(reasons(ops_of(net, *args))) == kinds
+
+
+def stencil(field: Any, weights: Any) -> Any:
+    return jax.lax.conv_general_dilated(field, weights, (1, 1, 1), "SAME")
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "why"),
+    [
+        (jnp.matmul, [of_shape(2**20, 3, 3, dtype="float32")] * 2, "multiplies by tiny matrices (1048576×(3×3×3))"),
+        (jnp.matmul, [of_shape(2, 2, dtype="float32"), of_shape(2, 2**24, dtype="float32")], "multiplies by tiny matrices (2×2×16777216)"),
+        (stencil, [of_shape(1, 1, 320, 320, 320, dtype="float32"), of_shape(1, 1, 3, 3, 3, dtype="float32")], "with a window of 3×3×3"),
+    ],
+)
+def test_matrices_of_a_few_elements_and_stencils_are_elementwise_work(function: Callable[..., Any], args: list[Any], why: str) -> None:
+    (reason,) = [one for op in ops_of(function, *args) for one in op.avoidable]
+    assert reason.kind == "odd-sizes"
+    assert why in reason.why
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (jnp.matmul, [of_shape(2**20, 3), of_shape(3, 64)]),  # coordinates into features
+        (jnp.matmul, [of_shape(8192, 1024), of_shape(1024, 4)]),
+        (stencil, [of_shape(8, 8, 64, 64, 64), of_shape(8, 8, 3, 3, 3)]),
+        (stencil, [of_shape(1, 1, 320, 320, 320), of_shape(1, 1, 9, 9, 9)]),  # too many sums for elementwise code
+    ],
+)
+def test_other_narrow_matmuls_and_convolutions_stay_as_they_are(function: Callable[..., Any], args: list[Any]) -> None:
+    assert "odd-sizes" not in reasons(ops_of(function, *args))
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,19 @@ WINDOWS = Kind(
         "dilated: plain convolutions of dilation × dilation interleaved images (a reshape and a transpose before and after)",
     ),
 )
+TINY = Kind(
+    "the matmuls with tiny matrices",
+    "Write them as elementwise products and sums, which compile into one kernel",
+    levers=(
+        "(a[..., :, :, None] * b[..., None, :, :]).sum(-2) instead of a @ b, or the sums written out",
+        "what is applied in a row to the same array (rotations, gates): multiply the small matrices with each other first",
+    ),
+)
+STENCIL = Kind(
+    "the stencil that is computed as a convolution of one channel",
+    "Add shifted slices of the array, which compile into one kernel",
+    levers=("p = jnp.pad(u, 1); p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + …, each with its factor; jnp.roll for periodic borders",),
+)
 IN_LOOPS = Kind(
     "the work that every trip of a loop repeats",
     "Do it once, before the loop",
@@ -145,6 +158,8 @@ GROUPS = {
     ("wide-format", "weights"): WIDENED,
     ("odd-sizes", "transforms"): LENGTHS,
     ("odd-sizes", "windows"): WINDOWS,
+    ("odd-sizes", "tiny"): TINY,
+    ("odd-sizes", "stencil"): STENCIL,
     ("duplicated-work", "loop"): IN_LOOPS,
     ("low-batch", "loop"): FEW_PER_ITERATION,
     ("unused-results", "sorted"): SORTED,

@@ -33,7 +33,7 @@ from .layout import layout_copies
 from .loop_invariants import loop_invariants
 from .low_batch import is_split, low_batches
 from .number_formats import fp64_kernels, wide_products
-from .odd_sizes import large_windows, odd_sizes
+from .odd_sizes import large_windows, odd_sizes, tiny_products
 from .one_hot import one_hot_products
 from .operations import operation
 from .padded import padding
@@ -93,6 +93,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     layout_copies,
     low_batches,
     large_windows,
+    tiny_products,
     odd_sizes,
     odd_transforms,
     repeated_rows,

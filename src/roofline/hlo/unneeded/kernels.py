@@ -22,6 +22,7 @@ _RUN = ("while", "conditional", "call")  # their work is that of instructions in
 DOTS = ("dot", "ragged-dot", "scaled-dot")
 _MAY_MULTIPLY = frozenset((*DOTS, "custom-call"))
 _FEW = 0.05
+_TINY = 4
 
 
 class Product(Struct, frozen=True, kw_only=True):
@@ -49,6 +50,11 @@ class Product(Struct, frozen=True, kw_only=True):
         """Whether it is an inner product of two vectors, which is a sum rather than a product of matrices."""
         return self.rows == self.columns == 1
 
+    @property
+    def is_tiny(self) -> bool:
+        """Whether two of its three sizes are so small that a matrix unit has next to nothing to do."""
+        return sorted((self.rows, self.depth, self.columns))[1] <= _TINY
+
     def __str__(self) -> str:
         size = f"{self.rows}×{self.depth}×{self.columns}"
         whole = f"{self.batch}×({size})" if self.batch > 1 else size
@@ -61,6 +67,11 @@ class Convolution(Struct, frozen=True):
     left: Value
     right: Value
     channels: tuple[int, int]
+
+    @property
+    def is_stencil(self) -> bool:
+        """Whether it has one channel only."""
+        return self.channels == (1, 1)
 
 
 class Kernels:

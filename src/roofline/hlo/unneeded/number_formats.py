@@ -26,7 +26,7 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products and convolutions that run in a wide format, and the kernels that only widen their operands.
 
     A few products of fp32 numbers among many of narrow ones, such as the router of experts, are assumed to be wide on purpose, and so are
-    inner products of two vectors. Complex numbers have no narrow format.
+    products of tiny matrices or of vectors. Complex numbers have no narrow format.
     """
     values, computation, platform = kernels.values, kernels.computation, kernels.platform
     wide: set[int] = set()
@@ -52,7 +52,7 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         elif group:
             into, why, needed = default_unit(dtype("fp32"), platform), "multiplies in fp64", ""
             less = int(cost.known(HBM)) // 2
-        elif is_exception or _is_complex(found.left.shape) or (isinstance(found, Product) and found.is_of_vectors):
+        elif is_exception or _is_elementwise(found) or _is_complex(found.left.shape):
             continue
         else:
             into, needed = default_unit(dtype("bf16"), platform), ""
@@ -93,6 +93,11 @@ def _double_group(kernels: Kernels) -> str:
 
 def _is_double(shape: Shape) -> bool:
     return shape.is_array and shape.dtype == "f64"
+
+
+def _is_elementwise(found: Product | Convolution) -> bool:
+    """Whether elementwise products and sums would do the same, so that a format of the matrix unit does not help."""
+    return found.is_tiny if isinstance(found, Product) else found.is_stencil
 
 
 def _is_complex(shape: Shape) -> bool:

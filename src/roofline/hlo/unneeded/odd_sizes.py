@@ -1,4 +1,6 @@
-"""Products and convolutions of sizes that kernels are slow at: rows that are not a multiple of 16 bytes, windows as large as images."""
+"""Products and convolutions of sizes that kernels are slow at: rows that are not a multiple of 16 bytes, windows as large as images, matrices
+of a few elements, and a single channel.
+"""
 
 from collections.abc import Iterator
 from math import prod
@@ -8,6 +10,8 @@ from .kernels import Kernels
 from .values import Value
 
 KIND, WINDOWS = "odd-sizes", "windows"
+TINY, STENCIL = "tiny", "stencil"
+_MOST_TAPS = 27  # of a stencil: 3 × 3 × 3
 _FORWARD = ("__cudnn$convForward", "__cudnn$convBiasActivationForward")
 _LARGE_WINDOW = 16 * 16
 _LOAD_BITS = 128  # one load of a row: 8 elements of bf16
@@ -46,3 +50,20 @@ def large_windows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             window, weights = ("×".join(map(str, some)) for some in (sizes, image))
             why = f"computes the gradient of weights of {weights} as a convolution with a window of {window}"
             yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why, group=WINDOWS)
+
+
+def tiny_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The products with matrices of a few elements, and the convolutions of one channel: elementwise products and sums do the same.
+
+    Kernels for matrices pad each of them to a tile; elementwise code moves the same bytes, and fuses with what is around it.
+    """
+    if kernels.platform != "gpu":
+        return
+    for index, found in kernels.products.items():
+        if found.is_tiny and not found.is_of_vectors:
+            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=f"multiplies by tiny matrices ({found})", group=TINY)
+    for index, convolution in kernels.convolutions.items():
+        sizes = [one.size for one in kernels.computation[index].window]
+        if convolution.is_stencil and prod(sizes) <= _MOST_TAPS:
+            why = f"computes a stencil as a convolution of one channel with a window of {'×'.join(map(str, sizes))}"
+            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why, group=STENCIL)
