@@ -1,5 +1,5 @@
-"""Products and convolutions of sizes that kernels are slow at: rows that are not a multiple of 16 bytes, windows as large as images, matrices
-of a few elements, and a single channel.
+"""Products and convolutions of sizes that kernels are slow at: rows that are not a multiple of 16 bytes, windows as large as images,
+matrices of a few elements, a single channel.
 """
 
 from collections.abc import Iterator
