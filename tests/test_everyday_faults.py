@@ -139,6 +139,14 @@ def recurrent(inputs: Any, weights: Any, state: Any) -> Any:
     return jax.lax.scan(lambda h, x: (jnp.tanh(h + x @ weights), None), state, inputs)[0]
 
 
+def inverted(matrices: Any, columns: Any) -> Any:
+    return jnp.linalg.inv(matrices) @ columns
+
+
+def counted(ids: Any) -> Any:
+    return (ids[:, :, None] == jnp.arange(4096)).sum(1)
+
+
 PROMPTS = [of(16, 1024, 1024), of(1024, 65536), of(16, dtype="int32")]
 LABELS = [*PROMPTS[:2], of(16, 1024, dtype="int32")]
 WIDE = [of(16, 4096), of(4096, 16384, dtype=FP32), of(16384, 4096, dtype=FP32)]
@@ -149,6 +157,7 @@ PAGES = [of(64, 8, 128), of(8192, 16, 8, 128), of(64, 128, dtype="int32")]
 POINTS = [of(131072, 128, dtype=FP32), of(1024, 128, dtype=FP32)]
 BEAMS = [of(64, 1024, 8, 128), of(64, 8, 128), of(64, dtype="int32")]
 TABLE = [of(1_000_000, 64, dtype=FP32), of(1_000_000, 64, dtype=FP32), of(50_000, dtype="int32")]
+MATRICES = [of(1024, 128, 128, dtype=FP32), of(1024, 128, 1, dtype=FP32)]
 SCORES = [of(4096, 32768, dtype=FP32)]
 
 
@@ -172,6 +181,8 @@ def told(function: Callable[..., Any], args: list[Any]) -> list[Finding]:
         (step_of_table, TABLE, "dense-gradient", "updates all rows of a table, of which at most 5% have a gradient"),
         (reordered, BEAMS, "layout-copies", "copies arguments in full to put their rows in another order"),
         (distances, POINTS, "repeated-operand", "subtracts all pairs of rows, squares and sums"),
+        (inverted, MATRICES, "product-order", "inverts matrices of 128×128, and multiplies 1 column by each inverse"),
+        (counted, [of(64, 16384, dtype="int32")], "one-hot-product", "compares each of 1048576 elements with 4096 bins"),
         (complex_convolution, SIGNALS, "wide-format", "transforms real numbers as complex ones, 2 times the needed work"),
     ],
 )
@@ -233,6 +244,11 @@ def test_the_line_that_widens_is_named() -> None:
         (attended_rows, [of(64, 1024), of(8192, 1024), of(64, 128, dtype="int32")], "layout-copies"),
         (lambda x: jnp.fft.ifft(jnp.fft.fft(x) * 1j), [of(512, 16384, dtype="complex64")], "wide-format"),
         (loss, LABELS, "unused-results"),  # one element of every row is read, and all of them to normalise it
+        (lambda a, b: jnp.linalg.solve(a, b), MATRICES, "product-order"),
+        (lambda a, b: (jnp.linalg.inv(a), b), MATRICES, "product-order"),  # the inverse itself is the result
+        (lambda a, b: jnp.linalg.inv(a) @ b, [MATRICES[0], MATRICES[0]], "product-order"),  # as many columns as the inverse has
+        (lambda ids: (ids[:, None] == jnp.arange(2)).sum(0), [of(2**24, dtype="int32")], "one-hot-product"),  # reads and adds as fast
+        (lambda ids: jnp.bincount(ids, length=4096), [of(2**24, dtype="int32")], "one-hot-product"),
         (cumulated, [of(256, 65536)], "one-hot-product"),  # short sums: a matmul is as fast
     ],
 )

@@ -52,6 +52,19 @@ WINDOWS = Kind(
         "dilated: plain convolutions of dilation × dilation interleaved images (a reshape and a transpose before and after)",
     ),
 )
+BINS = Kind(
+    "the histogram that compares every element with every bin",
+    "Add to the bins with a scatter-add",
+    levers=("jnp.bincount(ids, length=bins), or jnp.zeros(bins).at[ids].add(1); jax.ops.segment_sum for sums of values",),
+)
+INVERSES = Kind(
+    "the inverses that are computed only to be multiplied",
+    "Solve for the columns instead of inverting the matrices",
+    levers=(
+        "jnp.linalg.solve(a, b) instead of jnp.linalg.inv(a) @ b; several b of one matrix in one call",
+        "symmetric positive definite matrices (covariances): cho_solve((jnp.linalg.cholesky(a), True), b), half of the work of LU",
+    ),
+)
 TINY = Kind(
     "the matmuls with tiny matrices",
     "Write them as elementwise products and sums, which compile into one kernel",
@@ -158,6 +171,7 @@ GROUPS = {
     ("wide-format", "weights"): WIDENED,
     ("odd-sizes", "transforms"): LENGTHS,
     ("odd-sizes", "windows"): WINDOWS,
+    ("product-order", "inverse"): INVERSES,
     ("odd-sizes", "tiny"): TINY,
     ("odd-sizes", "stencil"): STENCIL,
     ("duplicated-work", "loop"): IN_LOOPS,
@@ -165,4 +179,5 @@ GROUPS = {
     ("unused-results", "sorted"): SORTED,
     ("unused-results", "quantile"): QUANTILE,
     ("one-hot-product", "running"): RUNNING_SUM,
+    ("one-hot-product", "bins"): BINS,
 }

@@ -27,6 +27,7 @@ from .experts import dense_experts
 from .fingerprints import Fingerprints
 from .gated_experts import gated_experts
 from .gathered_blocks import gathered_blocks
+from .inverses import inverses
 from .kernels import Kernels, Product
 from .labels import Wording, label, wording
 from .layout import layout_copies
@@ -34,7 +35,7 @@ from .loop_invariants import loop_invariants
 from .low_batch import is_split, low_batches
 from .number_formats import fp64_kernels, wide_products
 from .odd_sizes import large_windows, odd_sizes, tiny_products
-from .one_hot import one_hot_products
+from .one_hot import compared_bins, one_hot_products
 from .operations import operation
 from .padded import padding
 from .product_order import costly_orders
@@ -65,6 +66,7 @@ __all__ = ["Review", "reviewed_program"]
 # The first rule that calls a kernel's work unneeded wins: a copy because of a missing donation is not reported as a layout change.
 RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     one_hot_products,
+    compared_bins,
     dense_experts,
     gated_experts,
     selected_products,
@@ -98,6 +100,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     odd_transforms,
     repeated_rows,
     costly_orders,
+    inverses,
     summed_products,
     repeated_operands,
     stored_repeats,

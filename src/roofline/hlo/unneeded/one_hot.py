@@ -15,6 +15,7 @@ from .kernels import Kernels, Product
 from .values import RENAMED, Value, Values
 
 KIND, CLASS = "one-hot-product", "dense"
+BINS = "bins"  # the group of histograms
 DIAGONAL = "diagonal"  # the group of products with diagonal matrices
 RUNNING = "running"  # the group of cumulative sums
 LONG = 1_000  # elements; shorter cumulative sums are not faster than matmuls
@@ -33,7 +34,7 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     products: set[int] = set()
     for index, found in kernels.products.items():
         for side, axes in ((found.left, found.dims.lhs_contracting), (found.right, found.dims.rhs_contracting)):
-            hot, many = _many_hot(values, side)
+            hot, many = many_hot(values, side)
             if hot is None and is_diagonal(values, side):
                 why = f"multiplies by a diagonal matrix ({found}), where a product of elements would do"
                 moved = 2 * (found.right if side is found.left else found.left).shape.bytes
@@ -61,7 +62,22 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
 
 
-def _many_hot(values: Values, value: Value) -> tuple[int | None, int]:
+def compared_bins(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The kernels that sum one-hot rows without a product: a histogram that compares every element with every bin."""
+    if not kernels.module.opcodes.issuperset(_TRIGGERS):
+        return
+    for index, cost in kernels.costs.items():
+        for made in kernels.values.written(kernels.computation, index):
+            hot, many = many_hot(kernels.values, made) if made.shape.is_array else (None, 1)
+            if hot is None or many == 1:
+                continue
+            elements, bins = many * made.shape.elements // made.shape.dims[hot], made.shape.dims[hot]
+            instead = Cost.of({HBM: cost.known(HBM) + made.shape.bytes, vector("fp32"): elements})
+            why = f"compares each of {elements} elements with {bins} bins, where a scatter-add would do"
+            yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=BINS)
+
+
+def many_hot(values: Values, value: Value) -> tuple[int | None, int]:
     """The dimension along which few elements of each row are not zero, and how many: one, or the number of one-hot matrices summed."""
     made = values.origin(value)
     if made.opcode != "reduce" or not made.shape.is_array or made.shape.dims != value.shape.dims:

@@ -153,5 +153,5 @@ def tridiagonal(site: Site) -> Price:
 
 @call("cu_lu_pivots_to_permutation", "hip_lu_pivots_to_permutation")
 def pivots(site: Site) -> Price:
-    """Row swaps converted to a permutation: no arithmetic."""
-    return priced(site, NOTHING, "data movement")
+    """Row swaps converted to a permutation: no arithmetic, but one swap after the other."""
+    return priced(site, NOTHING, "linear algebra")
