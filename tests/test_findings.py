@@ -62,12 +62,20 @@ def test_an_op_goes_to_the_change_that_spares_the_most_of_all() -> None:
     assert [(one.kind, one.saving_s) for one in found] == [("unused-results", pytest.approx(30)), ("stored-attention", pytest.approx(10))]
 
 
-@pytest.mark.parametrize(("group", "saving_s"), [("tiny", 8.0), ("", 7.75)])
-def test_tiny_matmuls_are_compared_with_elementwise_code(group: str, saving_s: float) -> None:
-    # 18 B take 1.8 s of the toy's memory: 2 s at 90% of the bandwidth, and 2.25 s at the 80% of other matmuls.
-    reason = Avoidable(kind="odd-sizes", instead=Cost.of({"hbm": 18}), why="multiplies by tiny matrices", group=group)
-    (found,) = report_on(an_op("dot", {"hbm": 18}, 10.0, avoidable=(reason,))).findings
-    assert (found.kind, found.saving_s) == ("odd-sizes", pytest.approx(saving_s))
+def test_a_stencil_is_compared_with_elementwise_code() -> None:
+    # 18 B take 1.8 s of the toy's memory: 2 s at 90% of the bandwidth. Other memory-bound convolutions reach 5%.
+    reason = Avoidable(kind="odd-sizes", instead=Cost.of({"hbm": 18}), why="computes a stencil", group="stencil")
+    (found,) = report_on(an_op("conv", {"hbm": 18}, 10.0, category="convolution", avoidable=(reason,))).findings
+    assert (found.kind, found.saving_s) == ("odd-sizes", pytest.approx(8.0))
+
+
+@pytest.mark.parametrize(("kind", "saving_s"), [("gpu", None), ("cpu", 4.0)])
+def test_integer_instructions_keep_a_gpu_from_streaming(kind: str, saving_s: float | None) -> None:
+    # 18 B take 1.8 s, 2 s at 90% of the bandwidth. On a GPU 30 integer operations take as long as 120 of the 20 FLOP/s: 6 s.
+    hashed = an_op("hash", {"hbm": 18, "vector/int32": 30}, 6.0)
+    (found,) = report_on(hashed, machine=replace(toy(), kind=kind)).findings
+    assert found.kind == "memory"
+    assert found.saving_s == (saving_s and pytest.approx(saving_s))
 
 
 def test_a_callback_that_a_cpu_runs_itself_is_told_as_one() -> None:

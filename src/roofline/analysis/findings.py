@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..columns.lazy_rows import take
 from ..machine import Machine
 from ..machines.architectures import capability_of
-from ..placement import IDEAL, Corrections
+from ..placement import IDEAL, Corrections, MinimumTimes
 from ..report import Finding
 from ..workload import Recording
 from .avoidable_work import avoidable_cases, avoidable_draft, worth_a_line
@@ -20,7 +20,7 @@ from .awaited_copies import COPIES, with_their_copies
 from .finding_kinds import KINDS
 from .idle_findings import idle_findings, with_autotuning
 from .idle_time import waiting
-from .kernel_findings import KernelGaps, kernel_findings
+from .kernel_findings import KernelGaps, Limits, kernel_findings
 from .op_times import OpTimes, share_in_steps
 from .program_chains import programs_per_step
 from .program_clock import Clock
@@ -52,7 +52,8 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
     found = with_autotuning(found, op_times, ids, clock)
     left = [id for id in ids if id not in taken] if taken else ids
     between = KernelGaps.of(idle, op_times, ids, clock)
-    kernels = kernel_findings(op_times, left, clock, between, machine.launch_latency_s, kinds, recording.kernels, capability_of(machine))
+    limits = Limits(machine.launch_latency_s, MinimumTimes(machine, corrections) if machine.kind == "gpu" else None)
+    kernels = kernel_findings(op_times, left, clock, between, limits, kinds, recording.kernels, capability_of(machine))
     copies = next((one for one in kernels if one.kind == COPIES and one.saving_s), None)
     if (joined := with_their_copies(found, copies, idle, op_times, clock)) is not None:
         found, kernels = joined, [one for one in kernels if one is not copies]

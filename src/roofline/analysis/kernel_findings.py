@@ -13,11 +13,12 @@ from ..columns.lazy_rows import values_at
 from ..columns.op_columns import MANY
 from ..machine import LATENCY
 from ..operation import Streamed
+from ..placement import MinimumTimes
 from ..prediction import Prediction
 from ..report import Finding
 from ..resource import PCIE, named
 from ..units import percent
-from ..workload import AUTOTUNING, KernelUse
+from ..workload import AUTOTUNING, KernelUse, Op
 from .excess_causes import causes
 from .excess_findings import excess_findings
 from .expected_times import is_calibrated, slower_than_expected
@@ -27,7 +28,7 @@ from .idle_time import Waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
 from .op_times import OpTimes
 from .program_clock import INHERENT, Clock, Saving
-from .reachable import GOOD, OF_CATEGORIES, OF_STREAMED, OTHERWISE, SEVERAL_KERNELS, SORT_LAUNCHES, reachable
+from .reachable import GOOD, OF_CATEGORIES, OF_STREAMED, OTHERWISE, SEVERAL_KERNELS, SORT_LAUNCHES, reachable, slow_instructions
 
 LINEAR_ALGEBRA = "linear algebra"  # factorisations and solves: their FLOP are those of matmuls, but their kernels are not
 CLOSE = 1.7  # times the expected time: a calibrated prediction with a lower upper bound is precise, and the finding excess uses it
@@ -63,12 +64,23 @@ class KernelGaps(Struct, frozen=True):
         return cls(seconds, seconds * small / every if every else 0.0)
 
 
+class Limits(Struct, frozen=True):
+    """What keeps a kernel from its roof whatever its code: its launch, and on a GPU instructions that take longer than a FLOP."""
+
+    launch_s: float
+    minimum_s: MinimumTimes | None
+
+    def instructions_s(self, op: Op) -> float:
+        """The least time of an op's integer and transcendental instructions."""
+        return self.minimum_s(slow_instructions(op.cost) * op.count) if self.minimum_s is not None else 0.0
+
+
 def kernel_findings(
     op_times: OpTimes,
     ids: Sequence[int],
     clock: Clock,
     between: KernelGaps,
-    launch_s: float,
+    limits: Limits,
     kinds: Kinds,
     kernels: Sequence[KernelUse],
     capability: str,
@@ -86,7 +98,7 @@ def kernel_findings(
     found = excess_findings(op_times, [(one, slow[one.id]) for one in predicted if one.id in slow], clock, kinds, why)
     parts = [(kind, part) for kind, every in groups.items() for part in _separate_findings(kind, op_times, every, clock)]
     for kind, mine in parts:
-        won = _savings(kind, op_times, mine, launch_s, clock)
+        won = _savings(kind, op_times, mine, limits, clock)
         finding = _merged(kind, op_times, mine, won, clock, between if kind == LATENCY else None, kinds)
         if finding is not None:
             found.append(finding)
@@ -130,18 +142,18 @@ def _lost_s(op_times: OpTimes, ids: Sequence[int], clock: Clock) -> float:
     return spent - floor
 
 
-def _savings(kind: str, op_times: OpTimes, ids: Sequence[int], launch_s: float, clock: Clock) -> list[float]:
+def _savings(kind: str, op_times: OpTimes, ids: Sequence[int], limits: Limits, clock: Clock) -> list[float]:
     """The seconds of each op that can be saved. Small kernels can be fused with neighbours; others keep their launches."""
     spent, floor = values_at(op_times.spent_s, ids), values_at(op_times.floor_s, ids)
     if kind == "host-copies":
         share = _avoidable_share(op_times, ids, clock)
         return [took * share for took in spent]
     if kind == "latency":
-        return _excess(spent, _launched_anyway(op_times, ids, launch_s))
+        return _excess(spent, _launched_anyway(op_times, ids, limits.launch_s))
     alike = values_at(op_times.category, ids), values_at(op_times.unit, ids)
     shares = {one: reachable(*one) for one in {*zip(*alike, strict=True)}}
     won = _excess(spent, map(truediv, floor, map(shares.__getitem__, zip(*alike, strict=True))))
-    return _within_reach(op_times, ids, won, launch_s)
+    return _within_reach(op_times, ids, won, limits)
 
 
 def _launched_anyway(op_times: OpTimes, ids: Sequence[int], launch_s: float) -> list[float]:
@@ -158,7 +170,7 @@ def _launched_anyway(op_times: OpTimes, ids: Sequence[int], launch_s: float) -> 
     return least
 
 
-def _within_reach(op_times: OpTimes, ids: Sequence[int], won: Sequence[float], launch_s: float) -> list[float]:
+def _within_reach(op_times: OpTimes, ids: Sequence[int], won: Sequence[float], limits: Limits) -> list[float]:
     """The part of the seconds above good kernels that can be saved: launches remain, and some ops are as fast as such ops get."""
     spent_s, floor_s, launches, operations = op_times.spent_s, op_times.floor_s, op_times.launches, op_times.operations
     each = zip(won, values_at(floor_s, ids), values_at(spent_s, ids), strict=True)
@@ -173,7 +185,8 @@ def _within_reach(op_times: OpTimes, ids: Sequence[int], won: Sequence[float], l
             left = min(left, spent_s[id] - floor_s[id] / OF_STREAMED[operation.kind])
         if category in OF_CATEGORIES:
             left = min(left, spent_s[id] - floor_s[id] / reachable(category, op_times.unit[id]))
-        left -= launches[id] * launch_s * (SORT_LAUNCHES if category == "sort" else 1)
+        left = min(left, spent_s[id] - limits.instructions_s(op_times.ops[id]))
+        left -= launches[id] * limits.launch_s * (SORT_LAUNCHES if category == "sort" else 1)
         if left > 0:
             found[place] = left
     return found

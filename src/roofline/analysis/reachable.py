@@ -1,6 +1,8 @@
 """The share of each roof that good kernels reach: time beyond it can be saved, the rest is inherent."""
 
+from ..cost import Cost
 from ..operation import GATHERED, INTERLEAVED
+from ..resource import TRANSCENDENTAL, vector
 
 REACHABLE = {"hbm": 0.9, "matrix": 0.8, "vector": 0.7}
 # Fused attention waits for its softmax, a convolution gathers its windows, a sort passes over its keys many times, a Fourier transform
@@ -30,6 +32,10 @@ OF_CATEGORIES = {
 OF_BOUND_CATEGORIES = {("convolution", "hbm"): 0.05}
 # For a compiler's kernels: an associative scan in one kernel computes most elements several times.
 OF_STREAMED = {GATHERED: OF_CATEGORIES["gather"], INTERLEAVED: 0.12}
+# Instructions that take longer on a GPU than a FLOP of its fp32 peak, which counts a multiply-add as two: CUDA C++ Programming Guide,
+# arithmetic instructions, compute capability 9.0. Per clock and multiprocessor 128 multiply-adds, 64 integer additions, shifts or logical
+# operations, 16 transcendental functions. Random numbers are integer work: threefry takes 120 such operations each.
+FLOP_PER_INTEGER, FLOP_PER_TRANSCENDENTAL = 4, 16
 OTHERWISE = 0.85
 GOOD = 0.6  # of the roof: differences above it come from the compiler's choice of kernel
 SEVERAL_KERNELS = frozenset(("sort", "scatter", "recurrent", "linear algebra"))  # categories whose ops run several kernels in sequence
@@ -39,3 +45,14 @@ SORT_LAUNCHES = 16  # least number of launches of a sort, however few its keys
 def reachable(category: str, unit: str | None) -> float:
     """The share of its roof that a good kernel of a category reaches."""
     return OF_BOUND_CATEGORIES.get((category, unit or "")) or OF_CATEGORIES.get(category) or REACHABLE.get(unit or "", OTHERWISE)
+
+
+def slow_instructions(cost: Cost) -> Cost:
+    """The integer and transcendental instructions of a cost, as the fp32 FLOP that a GPU would compute in the same time."""
+    flops = 0.0
+    for resource, _ in cost.amounts:
+        if resource == TRANSCENDENTAL:
+            flops += FLOP_PER_TRANSCENDENTAL * cost.known(resource)
+        elif resource.unit == "vector" and resource.kind.startswith(("int", "uint")):
+            flops += FLOP_PER_INTEGER * cost.known(resource)
+    return Cost.of({vector("fp32"): flops})
