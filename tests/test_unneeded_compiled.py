@@ -245,3 +245,26 @@ ENTRY %main (x: pred[]) -> pred[] {
 }
 """
     assert [op.name for op in reviewed_program(parse(program), "gpu")] == ["copied"]
+
+
+@pytest.mark.parametrize(("alias", "group"), [("", "arguments"), (", input_output_alias={ {1}: (1, {}, must-alias) }", "")])
+def test_an_argument_that_is_turned_for_matmuls_could_be_stored_so(alias: str, group: str) -> None:
+    # What the program replaces in every call has to be turned in every call.
+    program = f"""HloModule mlp, is_scheduled=true{alias}
+
+turn {{
+  w = s8[4096,16384]{{1,0}} parameter(0)
+  ROOT turned = s8[16384,4096]{{1,0}} transpose(w), dimensions={{1,0}}
+}}
+
+ENTRY main {{
+  x = s8[8192,4096]{{1,0}} parameter(0)
+  w = s8[4096,16384]{{1,0}} parameter(1), metadata={{op_name="weights"}}
+  turned = s8[16384,4096]{{1,0}} fusion(w), kind=kInput, calls=turn
+  dot = s32[8192,16384]{{1,0}} dot(x, turned), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+  ROOT made = (s32[8192,16384]{{1,0}}, s8[4096,16384]{{1,0}}) tuple(dot, w)
+}}
+"""
+    (copied,) = [one for one in found(program) if one.kind == "layout-copies"]
+    assert copied.group == group
+    assert ("weights" in copied.why) == bool(group)

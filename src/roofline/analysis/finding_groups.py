@@ -9,7 +9,7 @@ CAST_ARGUMENTS = Kind(
 )
 IN_FP64 = Kind(
     "the work in fp64",
-    "Compute in fp32, if its precision is enough",
+    "Compute in fp32, if its precision is enough (in matmuls that of tf32)",
     "computes in fp64",
     levers=(
         "check jax_enable_x64 and stray NumPy float64 constants",
@@ -67,7 +67,7 @@ INVERSES = Kind(
 )
 TINY = Kind(
     "the matmuls with tiny matrices",
-    "Write them as elementwise products and sums, which compile into one kernel",
+    "Multiply elementwise and sum, which compiles into one kernel",
     levers=(
         "(a[..., :, :, None] * b[..., None, :, :]).sum(-2) instead of a @ b, or the sums written out",
         "what is applied in a row to the same array (rotations, gates): multiply the small matrices with each other first",
@@ -132,6 +132,14 @@ STACKED = Kind(
     "copies slices out of stacked arguments before matmuls read them",
     levers=("a list of weights, one array per layer, and a Python loop over the layers, which takes longer to compile than a scan",),
 )
+TURNED = Kind(
+    "the arguments whose layout is changed in every call",
+    "Store them the way matmuls read them",
+    levers=(
+        "transpose them once, before the calls: with w as [out, in], x @ w is jax.lax.dot_general(x, w, (((1,), (1,)), ((), ())))",
+        "8-bit kernels of the vendor's library need both operands with the contracted dimension last",
+    ),
+)
 BLOCKS = Kind(
     "the blocks that are gathered into one piece before matmuls read them",
     "Use a kernel that reads the blocks where they lie",
@@ -157,6 +165,7 @@ GROUPS = {
     ("missing-donation", "rebuilt"): REBUILT,
     ("layout-copies", "reordered"): REORDERED,
     ("layout-copies", "stacked"): STACKED,
+    ("layout-copies", "arguments"): TURNED,
     ("layout-copies", "blocks"): BLOCKS,
     ("repeated-operand", "gathered"): GATHERED,
     ("repeated-operand", "pairs"): PAIRS,

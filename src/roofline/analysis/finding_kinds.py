@@ -221,7 +221,10 @@ KINDS: dict[str, Kind] = {
     "latency": Kind(
         "the kernels that are too small for their launch",
         "Make fewer, larger kernels",
-        levers=("batch small operations, or unroll the loop around them", "one kernel for the whole recurrence (Pallas, Triton)"),
+        levers=(
+            "batch small operations; in a loop: lax.scan(…, unroll=8), or lax.associative_scan where the state enters linearly",
+            "one kernel for the whole recurrence (Pallas, Triton)",
+        ),
     ),
     "excess": Kind(
         "the ops that take longer than usual on this chip",

@@ -12,8 +12,11 @@ from ...workload import Avoidable
 from ..ir.module import Computation, Instruction
 from ..ir.shapes import Shape
 from .kernels import Kernels
+from .product_order import users_of
+from .values import Value
 
 KIND, CLASS = "layout-copies", "layout"
+ARGUMENTS = "arguments"  # the group of arguments that are copied for matmuls
 _MOVES = ("transpose", "copy")
 _ALLOWED = frozenset(
     (*_MOVES, "bitcast", "reshape", "convert", "parameter", "slice", "concatenate", "broadcast", "constant", "tuple", "get-tuple-element")
@@ -41,11 +44,26 @@ def layout_copies(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         only_moves = [resource for resource, _ in cost.amounts] == [HBM] and (body is None or kernels.values.opcodes(body) <= _ALLOWED)
         if only_moves:
             found.add(index)
-            yield index, Avoidable(kind=KIND, instead=NOTHING, why=_WHY, unneeded=CLASS)
+            argument = _turned_argument(kernels, index)
+            why = f"changes the layout of arguments for matmuls in every call, such as {argument}" if argument else _WHY
+            yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=ARGUMENTS if argument else "")
         elif body is not None and (updated := _updated_bytes(body, reordered)):
             amounts = dict(cost.amounts)
             amounts[HBM] = max(amounts.get(HBM, 0) - 2 * (instruction.shape.bytes - updated), 0)
             yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=_WHY, unneeded=CLASS)
+
+
+def _turned_argument(kernels: Kernels, index: int) -> str:
+    """The name of the argument that a kernel copies for matmuls alone, if the program keeps it as it is; empty for other kernels."""
+    users = users_of(kernels, index)
+    if not kernels.are_in_entry or not users or not users <= kernels.products.keys():
+        return ""
+    made = kernels.values.origin(Value(kernels.computation, index))
+    if made.opcode != "parameter" or made.inside:
+        return ""
+    number = kernels.computation.parameters.index(made.index)
+    is_replaced = any(alias.parameter == number for alias in kernels.module.aliases)
+    return "" if is_replaced else made.instruction.op_name or f"argument {number}"
 
 
 def _updated_bytes(body: Computation, reordered: int) -> int:
