@@ -377,6 +377,11 @@ GATHERED = Kind(
     "Sort the rows by their matrix and use a grouped matmul",
     levers=("jax.lax.ragged_dot with a grouped kernel, or megablox: rows sorted by expert read each matrix once",),
 )
+# For factorisations that run as fast as they can.
+FACTORISE_LESS = (
+    "factorise less often (a preconditioner every 10 to 100 steps), or iterate with matmuls (Newton-Schulz for roots and inverses)",
+    "the cheapest factorisation: Cholesky for symmetric matrices, solve instead of inv, eigh instead of svd",
+)
 # Levers where most of the saving is in ops of one category.
 LEVERS_BY_CATEGORY = {
     ("memory", "optimizer"): (
@@ -433,7 +438,7 @@ LEVERS_BY_CATEGORY = {
     ),
     ("compute", "linear algebra"): (
         "many small matrices in one batched call",
-        "the cheapest factorisation: Cholesky for symmetric matrices, solve instead of inv, eigh instead of svd",
+        *reversed(FACTORISE_LESS),
     ),
     ("memory", "attention"): (
         "another fused attention kernel: cuDNN's, or FlashAttention-3 on Hopper",

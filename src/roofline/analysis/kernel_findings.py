@@ -22,7 +22,7 @@ from ..workload import AUTOTUNING, KernelUse, Op
 from .excess_causes import causes
 from .excess_findings import excess_findings
 from .expected_times import is_calibrated, slower_than_expected
-from .finding_kinds import Kinds
+from .finding_kinds import FACTORISE_LESS, Kinds
 from .finding_words import LISTED, at_place, categories_of, fitting, replacements, subject, title_of, with_saving
 from .idle_time import Waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
@@ -247,13 +247,20 @@ def _merged(
     if is_little:
         message = f"{loss} {FEWER_KERNELS if kind_name == LATENCY else LESS_WORK}"
         slowest = max(worst, key=op_times.spent_s.__getitem__)
-        levers = replacements(op_times, slowest) if kind_name == "memory" and categories_of(op_times, [slowest])[0] in REPLACED else ()
-        return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=levers)
+        return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=_less_work(kind_name, op_times, slowest))
     then = clock.after(saving.steps_s)
     if kind_name == "host-copies":  # overlapped with other work, not removed
         without = f", {clock.without(spent)} without the copies" if saving.steps_s < spent - clock.notable_s else ""
         then = f"{clock.then(saving.steps_s)}{without}"
     return with_saving(kind_name, kind, f"{loss} {kind.change}: {then}.", worst, saving, clock)
+
+
+def _less_work(kind: str, op_times: OpTimes, slowest: int) -> tuple[str, ...]:
+    """What takes less time than the longest of the ops that run no faster, where it is known."""
+    category = categories_of(op_times, [slowest])[0]
+    if kind == "memory" and category in REPLACED:
+        return replacements(op_times, slowest)
+    return FACTORISE_LESS if kind in ("memory", "compute") and category == LINEAR_ALGEBRA else ()
 
 
 def _spent_and_floor(op_times: OpTimes, ids: Sequence[int], clock: Clock) -> tuple[float, float]:
