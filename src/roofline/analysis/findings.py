@@ -20,7 +20,7 @@ from .awaited_copies import COPIES, with_their_copies
 from .finding_kinds import KINDS
 from .idle_findings import idle_findings, with_autotuning
 from .idle_time import waiting
-from .kernel_findings import KernelGaps, Limits, kernel_findings
+from .kernel_findings import RECORDED_GAPS, KernelGaps, Limits, kernel_findings
 from .op_times import OpTimes, share_in_steps
 from .program_chains import programs_per_step
 from .program_clock import Clock
@@ -51,7 +51,8 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
     found = [*(avoidable_draft(case, op_times, clock, kinds) for case in kept), *waits]
     found = with_autotuning(found, op_times, ids, clock)
     left = [id for id in ids if id not in taken] if taken else ids
-    between = KernelGaps.of(idle, op_times, ids, clock)
+    slowed = RECORDED_GAPS if recording.format == "xspace" and machine.kind == "gpu" else 0.0
+    between = KernelGaps.of(idle, op_times, ids, clock, slowed)
     limits = Limits(machine.launch_latency_s, MinimumTimes(machine, corrections) if machine.kind == "gpu" else None)
     kernels = kernel_findings(op_times, left, clock, between, limits, kinds, recording.kernels, capability_of(machine))
     copies = next((one for one in kernels if one.kind == COPIES and one.saving_s), None)
