@@ -307,6 +307,13 @@ def test_the_sentence_names_no_minimum_for_ops_of_unknown_cost() -> None:
     )
 
 
+def test_the_sentence_on_a_program_without_times_says_that_some_costs_are_not_known() -> None:
+    loop, copy = (Op(name=name, cost=Cost.of({"hbm": amount})) for name, amount in (("loop", None), ("copy", 100)))
+    known, partly = (assemble(Recording(workload=Workload(ops), format="hlo"), toy()).summary for ops in ((copy,), (copy, loop)))
+    assert known.startswith("Minimum time 10 s on one toy.")
+    assert partly.startswith("Minimum time at least 10 s on one toy; the cost of some ops is not known.")
+
+
 def test_a_product_keeps_a_launch_of_its_own_and_small_kernels_can_join_it() -> None:
     # The toy's launches take 2 µs. Of a product of 5 µs 2 stay, of a sum of 5 µs nothing has to.
     product, sum_ = an_op("dot", {"matrix/bf16": 1e-6}, 5e-6), an_op("add", {"hbm": 1e-9}, 5e-6)

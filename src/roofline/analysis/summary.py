@@ -31,7 +31,9 @@ def summary(points: Sequence[Point], machine: MachineInfo, devices: Sequence[Dev
     where = _machines(machine, devices)
     if not point.time_s:
         least = show(rounded(point.floor_s if point.floors_s is None else point.floors_s, 3), "s")
-        first = f"Minimum time {least}{per} on {where}{_utilization(point)}."
+        partly = None in (*point.work.values(), *point.bytes.values())
+        first = f"Minimum time {'at least ' if partly else ''}{least}{per} on {where}{_utilization(point)}"
+        first += "; the cost of some ops is not known." if partly else "."
         return " ".join(filter(None, [first, *_throughput(point, len(devices), "At most "), _start(findings, None)]))
     first = f"{show(rounded(point.time_s, 3), 's')}{per} on {where}{_minimum(point, findings)}{_utilization(point)}."
     return " ".join(filter(None, [first, *_throughput(point, len(devices)), _lost(point), _start(findings, point)]))
