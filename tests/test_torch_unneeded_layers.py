@@ -335,6 +335,29 @@ def test_conversions_inside_of_convolutions_are_layout_copies(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
+    ("name", "image", "kernel", "told"),
+    [
+        ("aten::cudnn_convolution", (32, 64, 56, 56), (64, 64, 3, 3), "torch.channels_last)"),
+        ("aten::cudnn_convolution", (4, 64, 32, 32, 32), (64, 64, 3, 3, 3), "torch.channels_last_3d)"),
+        ("aten::cudnn_convolution", (32, 64, 1, 4096), (64, 64, 1, 7), "nn.Conv2d with a kernel of (1, k)"),
+        ("aten::convolution_backward", (32, 64, 4096), (64, 64, 7), "nn.Conv2d with a kernel of (1, k)"),
+    ],
+)
+def test_the_memory_format_depends_on_the_axes(
+    tmp_path: Path, name: str, image: tuple[int, ...], kernel: tuple[int, ...], told: str
+) -> None:
+    trace, ones = TorchTrace(), str([1] * (len(kernel) - 2))
+    operands = [image, image, kernel] if name == "aten::convolution_backward" else [image, kernel]
+    rest = ["", ones, ones, ones, "False", str([0] * (len(kernel) - 2)), "1", "[True, True, False]"]
+    for at in trace.steps(3, 1000):
+        trace.op(name, at + 2, 20, operands, values=rest if len(operands) > 2 else [ones, ones, ones, "1"])
+        trace.run("cudnn::nchwToNhwcKernel<__nv_bfloat16>", launched=at + 3, start=at + 30, dur=100)
+        trace.run("sm90_xmma_fprop_implicit_gemm_bf16bf16", launched=at + 5, start=at + 130, dur=700)
+    (found,) = findings_on(trace, tmp_path, "layout-copies")
+    assert told in found.levers[0]
+
+
+@pytest.mark.parametrize(
     ("image", "strides", "named"),
     [
         ((32, 64, 56, 56), (64 * 56 * 56, 56 * 56, 56, 1), True),

@@ -160,8 +160,18 @@ TORCH_GROUPS = {
     ),
     ("odd-sizes", "tiny"): Kind(
         "the matmuls of matrices that are far smaller than a kernel's tile",
-        "Write them as a product and a sum of elements, and compile these into one kernel",
+        "Multiply and add by element, in one compiled kernel",
         levers=("torch.compile of (a.unsqueeze(-1) * b.unsqueeze(-3)).sum(-2) in place of a @ b, together with what follows",),
+    ),
+    ("layout-copies", "channels of volumes"): Kind(
+        "the tensors that convolutions convert to channels last and back",
+        "Keep channels last everywhere",
+        levers=("model.to(memory_format=torch.channels_last_3d), and the same for its input: convolutions and batch norms then keep it",),
+    ),
+    ("layout-copies", "channels of sequences"): Kind(
+        "the tensors that convolutions convert to channels last and back",
+        "Keep channels last everywhere",
+        levers=("nn.Conv2d with a kernel of (1, k) on x.unsqueeze(2), in torch.channels_last: nn.Conv1d has no such format",),
     ),
     ("wide-format", "double"): Kind(
         "the work in fp64",

@@ -46,7 +46,15 @@ def channels_first(priced: PricedOp, share: float, *, converting: bool) -> tuple
         share = 1 - 1 / SLOWER
     if cost is None or not 0 < share < 1:
         return ()
-    return (Avoidable(kind="layout-copies", instead=cost * (1 - share), why=WHY, group="channels"),)
+    return (Avoidable(kind="layout-copies", instead=cost * (1 - share), why=WHY, group=_group(priced)),)
+
+
+def _group(priced: PricedOp) -> str:
+    """The group of an op by the number of its spatial axes, as memory formats differ; cuDNN takes one axis as two, of which one is 1."""
+    shapes = [one.shape for one in priced.args if isinstance(one, Tensor) and len(one.shape) > 2]
+    axes = max((len(shape) for shape in shapes), default=4) - 2
+    is_line = axes == 1 or (axes == 2 and all(shape[2] == 1 for shape in shapes))
+    return "channels of sequences" if is_line else "channels of volumes" if axes == 3 else "channels"
 
 
 def _has_channels_first(priced: PricedOp) -> bool:
