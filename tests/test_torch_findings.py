@@ -7,8 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from roofline.analysis import analyze
+from roofline.analysis.finding_groups import GROUPS
 from roofline.analysis.finding_kinds import KINDS
-from roofline.analysis.torch_finding_kinds import kinds_for
+from roofline.analysis.torch_finding_kinds import TORCH_GROUPS, kinds_for
 from roofline.analysis.what_if import what_if
 from roofline.machine import Machine
 from roofline.report import Finding, Report
@@ -486,3 +487,7 @@ def test_convolutions_of_few_channels_are_told_to_take_more(tmp_path: Path) -> N
         trace.run("conv", launched=at + 3, start=at + 10, dur=700)
 
     assert "input channels are few" in finding(steps_of(patches, tmp_path), "products").levers[0]
+
+
+def test_groups_of_pytorch_do_not_replace_others() -> None:
+    assert not GROUPS.keys() & TORCH_GROUPS.keys()

@@ -158,7 +158,7 @@ TORCH_GROUPS = {
         "Multiply by the factors, without adding them to the weights",
         levers=("F.linear(x, w) + F.linear(F.linear(x, a), b) instead of F.linear(x, w + b @ a); merge them only to infer",),
     ),
-    ("odd-sizes", "tiny"): Kind(
+    ("odd-sizes", "tiny batch"): Kind(
         "the matmuls of matrices that are far smaller than a kernel's tile",
         "Multiply and add by element, in one compiled kernel",
         levers=("torch.compile of (a.unsqueeze(-1) * b.unsqueeze(-3)).sum(-2) in place of a @ b, together with what follows",),

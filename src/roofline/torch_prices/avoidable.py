@@ -68,7 +68,7 @@ def _tiny(priced: Priced) -> Avoidable | None:
     if max(sizes) > TINY:
         return None
     why = f"multiplies {int(found.batch):,} pairs of matrices of {sizes[0]}×{sizes[1]} and {sizes[1]}×{sizes[2]}, each in a kernel's tile"
-    return Avoidable(kind="odd-sizes", instead=priced.cost, why=why, group="tiny")
+    return Avoidable(kind="odd-sizes", instead=priced.cost, why=why, group="tiny batch")
 
 
 def changes_layout(tensors: list[Tensor]) -> bool:
