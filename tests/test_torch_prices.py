@@ -442,6 +442,15 @@ def test_collectives_send_what_their_formula_says(name: str, held: int, sent: fl
     assert found.bytes("nvlink") == sent
 
 
+def test_a_group_is_as_large_as_its_tensors_say_else_the_whole_run() -> None:
+    extra, switch = {"World size": 16}, Network("nvlink", "switch")
+    gathered = cost("c10d::_allgather_base_", t(800), t(100), extra=extra, network=switch)
+    assert gathered.bytes("nvlink") == 7 * 200
+    scattered = cost("c10d::_reduce_scatter_base_", t(100), t(800), extra=extra, network=switch)
+    assert scattered.bytes("nvlink") == 7 * 200
+    assert cost("c10d::allreduce_", (t(800),), extra=extra, network=switch).bytes("nvlink") == 2 * 15 * 1600 / 16
+
+
 def test_a_collective_without_a_group_is_unknown() -> None:
     assert priced("c10d::allreduce_", (t(8),)).cost is None
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from roofline.analysis import analyze
+from roofline.cli import main
 from roofline.cost import Cost
 from roofline.errors import SourceError, UsageError
 from roofline.report import OpInfo, Report
@@ -324,6 +325,20 @@ def test_a_collective_crosses_links_and_hides_behind_compute(tmp_path: Path) -> 
     assert 0 < (op.cost.bytes("nvlink") or 0) <= 3500
     # Of 30 µs two products of 10 µs run beside it; 995 to 1000 and 1010 to 1020 are exposed, 1020 to 1025 is not.
     assert (op.time_s, op.self_time_s) == (pytest.approx(30e-6), pytest.approx(15e-6))
+
+
+@pytest.mark.parametrize("words", [[], ["--chip", "h200"], ["--set", "hbm=4 TB/s"]])
+def test_a_collective_uses_all_links_of_the_chip_that_the_trace_names(tmp_path: Path, words: list[str]) -> None:
+    trace = training(1, distributedInfo={"rank": 0, "world_size": 8})
+    fields = {"Collective name": "allreduce", "In msg nelems": 9000, "Out msg nelems": 9000, "dtype": "BFloat16", "Group size": 8}
+    trace.op("record_param_comms", 41, 4)
+    trace.events[-1]["args"] |= fields
+    trace.run("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", launched=42, start=995, dur=30, stream=20, **fields)
+    path, kept = trace.write(tmp_path / "trace.json"), tmp_path / "report.json"
+    assert main(["analyze", str(path), "--json", str(kept), *words]) == 0
+    sent = 2 * 7 / 8 * 18000 / 18  # over 18 links
+    for report in (analyze(kept), analyze(path)):
+        assert [op.bytes["nvlink"] for op in report.ops if op.name == "record_param_comms"] == [sent]
 
 
 def test_a_copy_into_another_layout_is_a_finding(tmp_path: Path) -> None:

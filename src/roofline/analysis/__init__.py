@@ -99,9 +99,8 @@ def analyze(
     else:
         if target is None and corrections == IDEAL and not counters and (kept := only_stored_report(source)) is not None:
             return with_throughput(kept, per_step or {})
-        machine_to_read = target or (lambda: machine_for(()))
         recording = read(
-            source, machine_to_read, salvage=salvage, timeline=timeline, jobs=jobs, cluster=cluster, cache=cache, progress=progress
+            source, target or machine_for, salvage=salvage, timeline=timeline, jobs=jobs, cluster=cluster, cache=cache, progress=progress
         )
     if counters:
         from .counter_joining import with_counters  # needed by few profiles

@@ -40,7 +40,7 @@ def validate(
         if stored is not None:
             report = stored
         else:
-            recording = source if isinstance(source, Recording) else read(source, target or (lambda: machine_for(())))
+            recording = source if isinstance(source, Recording) else read(source, target or machine_for)
             report = assemble(recording, target or machine_for(recording.devices))
     return validate_report(report, lever)
 

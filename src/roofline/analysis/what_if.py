@@ -71,7 +71,7 @@ def measured_source(source: Report | str | Path, machine: Machine | str | None =
     """A profile or program (for a report, its file) with a time for every op, and the machine it ran on."""
     path = path_of(source)
     target = load(machine) if isinstance(machine, str) else machine
-    recording = read(path, target or (lambda: machine_for(())))
+    recording = read(path, target or machine_for)
     chip = target or machine_for(recording.devices)
     return timed(recording, chip), chip
 

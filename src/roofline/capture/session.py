@@ -19,6 +19,8 @@ from ..analysis import analyze
 from ..errors import RooflineError, UsageError
 from ..files.staging import staging_folder
 from ..machine import Machine
+from ..machines import load
+from ..machines.detection import machine_for
 from ..report import Report
 from ..sources import read
 from .hook import roofline_hook_jax as jax_hook
@@ -140,7 +142,8 @@ def _start_torch(root: Path, name: str | None) -> Callable[[], Files]:
 
 def _analyzed(folder: Path, chip: str | Machine | None = None) -> Report:
     """The report on the profiles in a run folder, for a chip or for their own device."""
-    recording = read(folder)
-    if chip is None and not recording.devices:
+    machine = load(chip) if isinstance(chip, str) else chip
+    recording = read(folder, machine or machine_for)
+    if machine is None and not recording.devices:
         raise RooflineError(f"{folder}: no device activity was recorded; record longer, or start later")
-    return analyze(recording, chip)
+    return analyze(recording, machine)

@@ -23,6 +23,7 @@ from .options import (
     is_page,
     limit_options,
     machine_options,
+    machine_to_read,
     names_machine,
     output_options,
     quantity,
@@ -120,7 +121,7 @@ def run(words: Sequence[str]) -> int:
         recording = _program(args)
     else:
         timeline = args.timeline or bool(args.output and is_page(args.output))
-        recording = read_input(args, args.path, lambda: chosen_machine(args), salvage=args.salvage, timeline=timeline)
+        recording = read_input(args, args.path, machine_to_read(args), salvage=args.salvage, timeline=timeline)
     analyze_and_emit(args, recording)
     return 0
 

@@ -16,7 +16,7 @@ from ..render.tables import Paper
 from ..render.text import report_text
 from ..sources import read
 from ..units import parse, show
-from .options import Parser, at_least, chosen_machine, limit_options, machine_options, output_options
+from .options import Parser, at_least, chosen_machine, limit_options, machine_options, machine_to_read, output_options
 from .output import emit, write, write_message
 from .terminal import chart, chart_options
 
@@ -93,7 +93,7 @@ def _analyse(args: argparse.Namespace, taken: Profiled) -> None:
         write_message(note)
     for file in taken.files:
         write_message(f"wrote {file} ({show(file.stat().st_size, 'B')})")
-    recording = read(taken.folder, timeline=True)
+    recording = read(taken.folder, machine_to_read(args), timeline=True)
     report = analyze(recording, chosen_machine(args, recording.devices))
     write(str(Path(args.output) / "report.json"), to_json(report))
     html = Path(args.output) / "report.html"

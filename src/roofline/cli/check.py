@@ -32,6 +32,7 @@ from .options import (
     is_input,
     limit_options,
     machine_options,
+    machine_to_read,
     names_machine,
     output_options,
     throughput_options,
@@ -128,7 +129,7 @@ def _analysed(args: argparse.Namespace) -> tuple[Report, Callable[[str], Report]
         raise UsageError("check: --args are the shapes of a function's arguments; give MODULE:FUNCTION")
     if not names_machine(args) and (kept := stored_report(name)) is not None:
         return kept, None
-    recording = read_input(args, [name], lambda: chosen_machine(args))
+    recording = read_input(args, [name], machine_to_read(args))
     return analyze(recording, chosen_machine(args, recording.devices)), None
 
 

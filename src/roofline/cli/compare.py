@@ -43,6 +43,7 @@ from .options import (
     is_page,
     limit_options,
     machine_options,
+    machine_to_read,
     names_machine,
     output_options,
     throughput_options,
@@ -255,7 +256,7 @@ def _report(args: argparse.Namespace, name: str, machines: list[Machine]) -> Rep
     if names_program_option(args) and _is_program(name):
         recording = _program(args, Path(name), same or chosen_machine(args))
     else:
-        recording = read_input(args, [name], lambda: same or chosen_machine(args))
+        recording = read_input(args, [name], machine_to_read(args, same))
     machine = same if same and _is_program(name) else chosen_machine(args, recording.devices)
     machines.append(machine)
     return analyze(recording, machine)

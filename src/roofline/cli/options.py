@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import combinations, takewhile
 from typing import Any, NoReturn, Protocol
 
@@ -19,6 +20,7 @@ from ..machines.detection import DEFAULT_CHIP, machine_for
 from ..placement import Corrections
 from ..resource import Resource, check_known
 from ..sources import PROFILE, PROGRAM, find
+from ..sources.target import Target
 from ..units import parse, parse_count
 from ..workload import Device
 from .streams import text_width
@@ -283,6 +285,18 @@ def chosen_machine(args: argparse.Namespace, devices: Sequence[Device] = ()) -> 
         with wrong_value("--limit"):
             machine = machine.limited(args.limit)
     return machine
+
+
+def machine_to_read(args: argparse.Namespace, usual: Machine | None = None) -> Target:
+    """The machine to read an input for: the one these options name, else that of a profile's devices, else ``usual`` or the default."""
+    if args.chip or os.environ.get(CHIP_VARIABLE):
+        return chosen_machine(args)
+    return partial(_own_machine, args, usual)
+
+
+def _own_machine(args: argparse.Namespace, usual: Machine | None, devices: Sequence[Device]) -> Machine:
+    """The machine of some devices; if there are none, the usual one or the one of these options."""
+    return machine_for(devices) if devices else usual or chosen_machine(args)
 
 
 @contextmanager

@@ -2,11 +2,11 @@
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ..errors import UsageError
-from ..machine import Machine
 from ..sources import read
+from ..sources.target import Target
 from ..workload import Recording
 from .options import at_least
 from .progress import progress
@@ -30,7 +30,7 @@ def host_options(parser: argparse.ArgumentParser) -> None:
 def read_input(
     args: argparse.Namespace,
     paths: Sequence[str],
-    target: Callable[[], Machine] | None = None,
+    target: Target | None = None,
     *,
     salvage: bool = False,
     timeline: bool = False,

@@ -27,7 +27,7 @@ from ..report import Report
 from ..sources import read
 from ..sources.files import all_of
 from ..sources.report_json import read_report
-from .options import Parser, chosen_machine, limit_options, machine_options, names_machine
+from .options import Parser, chosen_machine, limit_options, machine_options, machine_to_read, names_machine
 
 NICENESS = 5  # lower priority than the server, which must respond quickly
 PR_SET_PDEATHSIG = 1  # from linux/prctl.h
@@ -102,7 +102,7 @@ def _report(request: dict[str, Any], args: argparse.Namespace) -> tuple[bytes, b
         _send_summary(report)
         return all_of(path), _page_of(report)
     what = files if request["kind"] == "profile" else path
-    recording = read(what, lambda: chosen_machine(args), timeline=True, progress=_ProgressMessages())
+    recording = read(what, machine_to_read(args), timeline=True, progress=_ProgressMessages())
     report = analyze(recording, chosen_machine(args, recording.devices))
     _send_summary(report)
     return to_json(report), _page_of(report)

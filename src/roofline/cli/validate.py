@@ -11,7 +11,7 @@ from ..render.export import Row
 from ..render.validation import validation_text
 from ..sources.report_json import stored_report
 from .functions import load_function, shape
-from .options import Parser, chosen_machine, machine_options, names_machine, output_options
+from .options import Parser, chosen_machine, machine_options, machine_to_read, names_machine, output_options
 from .output import emit
 from .reading import host_options, read_input
 
@@ -57,7 +57,7 @@ def _recorded(args: argparse.Namespace) -> Validation:
     stored = stored_report(args.path[0]) if len(args.path) == 1 and not names_machine(args) else None
     if stored is not None:
         return validate_report(stored)
-    recording = read_input(args, args.path, lambda: chosen_machine(args))
+    recording = read_input(args, args.path, machine_to_read(args))
     return validate_report(analyze(recording, chosen_machine(args, recording.devices)))
 
 

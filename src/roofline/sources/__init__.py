@@ -6,7 +6,7 @@ A source is a module and a line in `SOURCES`. It is chosen by the first bytes of
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from ..errors import RooflineError, SourceError, UsageError
 from ..files.input_limits import limits
-from ..machine import Machine
 from ..workload import Recording
 from .files import files_of, head_of, local_file, profiles_in, traces_in
 from .remote import Progress, is_remote
 from .samples import is_sample
+from .target import Target
 from .xspace import PROFILES
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def find(path: Path | str) -> Source:
 
 def read(
     paths: Path | str | Iterable[Path | str],
-    target: Machine | Callable[[], Machine] | None = None,
+    target: Target | None = None,
     *,
     salvage: bool = False,
     timeline: bool = False,
@@ -103,7 +103,8 @@ def read(
 ) -> Recording:
     """Reads a file, folder, address or ``sample:NAME``, or the profiles of a run's hosts in any order, into a recording.
 
-    ``target`` is the machine to analyze for, or a function that loads it, which is called only if the source needs a machine.
+    ``target`` is the machine to analyze for, or a function that finds it: of the devices of a profile, or of none for another source that
+    needs a machine. Other processes may call it.
     ``salvage`` reads a damaged profile up to the damage. ``timeline`` reads a profile a second time to fill the timeline. ``jobs`` is
     how many processes read the files of a run (default: one, or one per CPU if it takes longer than a second); ``cluster`` is the address
     of a Dask scheduler whose workers read instead. ``cache`` is a folder for parsed profiles; ``True`` is the user's cache folder, used for
@@ -115,13 +116,12 @@ def read(
         raise UsageError(f"{files[0]}: not a profile; --cluster reads profiles only")
     if source is None:
         return _read_copy(files[0], target, progress, salvage=salvage, timeline=timeline)
-    machine = (target() if source.needs_machine else None) if callable(target) else target
     if source.hosts:
         from .reading import Reading
 
         how = Reading(
             module=source.module,
-            target=machine,
+            target=target,
             salvage=salvage,
             shared=len(files) > 1,
             timeline=timeline,
@@ -130,6 +130,7 @@ def read(
         )
         recording: Recording = source.load().merge(_read_parts(files, how, jobs, cluster, progress))
     else:
+        machine = (target(()) if source.needs_machine else None) if callable(target) else target
         recording = source.load().read(Path(files[0]), machine)
     return recording
 
@@ -139,9 +140,7 @@ def _is_copied(name: str) -> bool:
     return is_sample(name) or (is_remote(name) and not name.endswith(PROFILES))
 
 
-def _read_copy(
-    name: str, target: Machine | Callable[[], Machine] | None, progress: Progress | None, *, salvage: bool, timeline: bool
-) -> Recording:
+def _read_copy(name: str, target: Target | None, progress: Progress | None, *, salvage: bool, timeline: bool) -> Recording:
     """Reads the file of a sample or remote address; the recording, its notes and errors give that name instead of the local path."""
     with local_file(name, progress) as file:
         try:

@@ -17,6 +17,7 @@ from ..machine import Machine
 from .parts import Part
 from .pipes import opened_path
 from .remote import Progress, is_private, is_remote, local_copy
+from .target import Target
 
 if TYPE_CHECKING:
     from .cache import Cache
@@ -27,14 +28,14 @@ Known = dict[Any, Any]  # programs that were priced, to be reused for the next h
 
 
 class Reading(Struct, frozen=True, kw_only=True):
-    """How the files of a run are read: the module, the target machine, and the cache.
+    """How the files of a run are read: the module, the target machine or how to find it, and the cache.
 
     ``salvage`` reads a damaged file up to the damage; ``shared`` is true if the run has several files; ``timeline`` reads devices a second
     time to fill the timeline; ``limits`` are those of the calling process.
     """
 
     module: str
-    target: Machine | None = None
+    target: Target | None = None
     salvage: bool = False
     shared: bool = False
     timeline: bool = False
@@ -85,7 +86,8 @@ def _read_cached(file: str, how: Reading, data: Buffer | None, read: Callable[[B
             return read(None)  # which raises the error
     source = import_module(f"{__package__}.{how.module}")
     others = source.companion_files(file) if hasattr(source, "companion_files") else ()
-    key = key_of(data, file, how.target, how.salvage, how.shared, how.timeline, others)
+    named = how.target if isinstance(how.target, Machine) else None  # otherwise the content decides
+    key = key_of(data, file, named, how.salvage, how.shared, how.timeline, others)
     part = how.cache.get(key)
     if part is None:
         part = read(data)

@@ -80,7 +80,8 @@ class Call(Struct, frozen=True):
     ``overload`` and ``outputs`` are ``None`` in traces, which do not record them; a dispatch mode does. Arguments beyond the end of
     ``args`` have their defaults. A list of tensors is a tuple; one that the recording dropped is ``None``. ``extra`` are further facts:
 
-    - collectives: ``Collective name``, ``In msg nelems``, ``Out msg nelems``, ``dtype``, ``Group size`` as the trace has them;
+    - collectives: ``Collective name``, ``In msg nelems``, ``Out msg nelems``, ``dtype``, ``Group size`` as the trace has them, and the
+      ``World size`` of the run;
     - Inductor's Triton kernels: ``kernel_num_gb``, ``kernel_flop``, ``kernel_kwargs``, ``kernel_file``;
     - optimizers: ``accumulated``, the elements of each gradient that ``AccumulateGrad`` received in the step, a tuple of ints;
     - copies: ``memcpy_kind``, ``HtoD``, ``DtoH`` or ``DtoD``, where the launch is more precise than the event;

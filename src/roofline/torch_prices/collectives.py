@@ -35,6 +35,8 @@ _KINDS = (
     ("wait", "barrier"),
 )
 
+_BASES = ("_allgather_base", "_reduce_scatter_base")  # of one tensor into another, which is larger or smaller by the number of devices
+
 
 def kind_of(name: str) -> str | None:
     """The kind of collective with this name, in any library's spelling.
@@ -69,7 +71,7 @@ def _bytes(call: Call, kind: str, group: int | None) -> int | None:
 def _operands(call: Call, kind: str) -> tuple[Tensor, ...]:
     """The input tensors of an operator without recorded fields; in ``_base`` and ``_tensor`` variants they follow the output."""
     name = call.op.rpartition("::")[2]
-    if name.startswith(("_allgather_base", "_reduce_scatter_base", "all_to_all_single", "alltoall_base")) and call.tensor(1) is not None:
+    if name.startswith((*_BASES, "all_to_all_single", "alltoall_base")) and call.tensor(1) is not None:
         return tuple(one for one in (call.tensor(1),) if one)
     for place in range(len(call.args)):
         if (listed := call.tensors(place)) is not None:
@@ -88,7 +90,16 @@ def _group(call: Call) -> int | None:
         place = {"all_gather_into_tensor": 1, "reduce_scatter_tensor": 2}.get(call.op.rpartition("::")[2], -1)
         size = call.number(place) if place > 0 else None
         return int(size) if size else None
-    return None
+    return _ratio(call) or _whole(call.extra, "World size")
+
+
+def _ratio(call: Call) -> int | None:
+    """How many times as large as the other the result or the input of a collective is: as many devices take part."""
+    result, given = call.tensor(0), call.tensor(1)
+    if not call.op.rpartition("::")[2].startswith(_BASES) or result is None or given is None:
+        return None
+    less, more = sorted((result.elements, given.elements))
+    return more // less if less and more % less == 0 else None
 
 
 @op("record_param_comms", "c10d::*", "_c10d_functional::*", "nccl:*", "gloo:*", "ncclDevKernel*", "ncclKernel*", "symm_mem::*", "rccl*")
@@ -106,7 +117,8 @@ def collective(call: Call) -> Priced | None:
         return Priced(cost=None, category=COLLECTIVE, notes=notes)
     if group == 1:
         return Priced(cost=Cost.of({"hbm": 2 * size}), category=COLLECTIVE, notes=("a group of one device: no link traffic",))
-    network = call.network or Network.of(None, "cpu" if call.op.startswith("gloo:") else "gpu")
+    on_cpu = call.op.startswith("gloo:")
+    network = Network.of(None if on_cpu else call.network, "cpu" if on_cpu else "gpu")
     if kind == "receive":  # counted at the sender; it uses the other direction of the link
         kind = "collective-permute"
     ledger = collective_ledger(kind, size, group, network)

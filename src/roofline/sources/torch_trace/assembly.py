@@ -8,11 +8,12 @@ import numpy as np
 from msgspec.structs import replace
 
 from ...errors import SourceError
-from ...machine import Machine
+from ...formulas.network import Network
 from ...units import percent
-from ...workload import UNPRICED, Hardware
+from ...workload import UNPRICED, Device, Hardware
 from ..merging import warm_up
 from ..parts import DevicePart, Mark, Part
+from ..target import Target, network_for
 from ..timeline import spans, with_host, with_lanes, with_timeline
 from .arrays import distinct
 from .columns import NONE
@@ -35,7 +36,7 @@ LEAST_NOTED = 0.001  # the share of unpriced busy time above which there is a no
 LAST_LAUNCHES = 3  # a step is complete if one of its last launches ran
 
 
-def part_of(trace: Trace, target: Machine | None, *, timeline: bool = False) -> Part:
+def part_of(trace: Trace, target: Target | None, *, timeline: bool = False) -> Part:
     """The part of a recording from a trace; ``target`` is the machine to analyze for."""
     return _Reader(trace, target).part(timeline)
 
@@ -43,7 +44,7 @@ def part_of(trace: Trace, target: Machine | None, *, timeline: bool = False) -> 
 class _Reader:
     """Turns one trace into a part of a recording."""
 
-    def __init__(self, trace: Trace, target: Machine | None) -> None:
+    def __init__(self, trace: Trace, target: Target | None) -> None:
         self.trace, columns = trace, trace.columns
         if not len(columns.device) and not len(columns.host):
             raise SourceError(f"{trace.name}: no ops and no device activity in this trace; record it while the program runs")
@@ -76,7 +77,7 @@ class _Reader:
     def _device_rows(self) -> list[DeviceRows]:
         """The priced executions of each device."""
         columns, work = self.trace.columns, self.work
-        prices = Prices(columns, self.host, self.launches, work, _network(self.target), world_size_of(self.trace.head))
+        prices = Prices(columns, self.host, self.launches, work, self._network(), world_size_of(self.trace.head))
         accumulating = np.flatnonzero(self.host.name == columns.names.get("torch::autograd::AccumulateGrad", NONE))
         prices.accumulate(self.steps.at(self.host.start[accumulating]).tolist(), accumulating)
         twins = recorded_twins(work, self.marks, self.host)
@@ -84,6 +85,14 @@ class _Reader:
         executions, priced = priced_executions(*executions_of(work, self.marks, twins, graphs.ops, graphs.replayed), prices, self.host)
         contexts = Contexts(self.host, self.names)
         return [DeviceRows(number, work, executions, priced, prices, contexts) for number in distinct(work.device).tolist()]
+
+    def _network(self) -> Network | None:
+        """The network of the first device."""
+        if self.on_cpu:
+            return None
+        number, *others = distinct(self.work.device).tolist()
+        name, hardware = device_of(self.trace.head, number, not others)
+        return network_for(self.target, Device(id=number, name=name, hardware=hardware))
 
     def part(self, timeline: bool) -> Part:
         columns, work = self.trace.columns, self.work
@@ -177,14 +186,6 @@ def _waiting(devices: Sequence[DevicePart], world: int | None) -> list[str]:
     """Notes on collectives in the trace of one rank."""
     exchanged = any("collective" in subject.category for device in devices for subject in device.rows)
     return [waiting_included(world)] if exchanged else []
-
-
-def _network(target: Machine | None) -> Any:
-    if target is None:
-        return None
-    from ...formulas.network import network_of
-
-    return network_of(target)
 
 
 def _host_name(trace: Trace) -> str:

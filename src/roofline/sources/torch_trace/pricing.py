@@ -146,8 +146,8 @@ class Prices:
         launch_extras = [self._extras[place - 1] for key in keys if (place := key % (len(self._extras) + 1))]
         if copied := next((word for one in launch_extras if (word := _COPIES.get(one[2], ""))), ""):
             extra["memcpy_kind"] = copied
-        if self.world and not extra.get("Group size"):
-            extra["Group size"] = self.world
+        if self.world:
+            extra["World size"] = self.world
         launched = tuple(self._kernel(key) for key in keys)
         return PricedOp(name, args, price(Call(name, args=args, kernels=launched, extra=extra, network=self._network)))
 

@@ -5,9 +5,9 @@ from mmap import mmap
 from pathlib import Path
 from typing import Any
 
-from ...machine import Machine
 from ...workload import Recording
 from ..parts import Part
+from ..target import Target
 from .capture_files import capture_files
 from .recognition import looks_like_trace
 
@@ -21,7 +21,7 @@ def sniff(head: bytes, path: Path | str) -> bool:
 
 def read_part(
     path: Path | str,
-    target: Machine | None = None,
+    target: Target | None = None,
     *,
     data: bytes | mmap | None = None,
     salvage: bool = False,

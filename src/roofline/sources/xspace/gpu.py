@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...errors import SourceError
+from ...workload import Device
 from ..idle import source_files
 from ..parts import AUTOTUNED, NAME_LOST, UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
 from ..timeline import Span, spans, with_host, with_lanes, with_timeline
@@ -98,6 +99,11 @@ def _price_ahead(programs: Programs, host: Host) -> None:
     for program in programs.expect(host.executions):
         for place in launching_places(program):
             program.subject(place)
+
+
+def gpu_device(plane: Plane) -> Device:
+    """The device of a plane, as far as it is described."""
+    return Device(id=ordinal(plane), name=gpu_name(plane), rates=gpu_rates(plane), hardware=gpu_hardware(plane))
 
 
 class _Owner(Struct, frozen=True):

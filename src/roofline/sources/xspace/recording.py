@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from ...errors import SourceError
-from ...machine import Machine
 from ...workload import Recording
 from ..merging import merge as merge_parts
 from ..merging import warm_up
 from ..parts import NAME_LOST, DevicePart, Instance, Mark, Part
+from ..target import Target, network_for
 from .scan import Progress, Space, open_bytes, open_space
 
 if TYPE_CHECKING:
-    from ...hlo.price.collectives import Network
     from .compilation import Compilations
     from .modules import Known
     from .steps import Host
@@ -33,7 +32,7 @@ TPU_PREFIX, GPU_PREFIX = "/device:TPU:", "/device:GPU:"
 
 def read_part(
     path: Path | str,
-    target: Machine | None = None,
+    target: Target | None = None,
     *,
     data: bytes | mmap | None = None,
     salvage: bool = False,
@@ -112,7 +111,7 @@ class _Request(Struct, frozen=True):
     """An opened profile, and how to read it."""
 
     space: Space
-    target: Machine | None
+    target: Target | None
     shared: bool
     timeline: bool
     known: Known | None
@@ -141,11 +140,12 @@ def _gpus(request: _Request) -> _Found:
     if not planes:
         return _Found()
     from .compilation import compilations
-    from .gpu import read_gpus
+    from .gpu import gpu_device, read_gpus
     from .modules import Programs
     from .steps import launch_times, read_host
 
-    programs = Programs(request.space, "gpu", _network(request.target), digests=request.shared, known=request.known)
+    network = network_for(request.target, gpu_device(planes[0]))
+    programs = Programs(request.space, "gpu", network, digests=request.shared, known=request.known)
     host = read_host(request.space, launches=True)
     compiled = compilations(request.space)
     parts, notes = read_gpus(
@@ -174,15 +174,6 @@ def _compiled(compiled: Compilations, host: Host) -> tuple[tuple[Mark, ...], int
     warm = warm_up(len(host.annotations), marks)
     first = next((step.begin_ps for mark, step in enumerate(host.annotations) if mark not in warm), None)
     return marks, compiled.time_ps, compiled.before_ps(first)
-
-
-def _network(target: Machine | None) -> Network | None:
-    """The network of the target machine."""
-    if target is None:
-        return None
-    from ...hlo.price.collectives import network_of
-
-    return network_of(target)
 
 
 def _cpus(request: _Request) -> _Found:

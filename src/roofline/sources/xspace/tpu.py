@@ -13,8 +13,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ...errors import SourceError
-from ...machine import Machine
+from ...workload import Device
 from ..parts import NAME_LOST, UNKNOWN, DevicePart, Instance, Lane, Share, Subject, Tally
+from ..target import Target
 from ..timeline import spans, with_host, with_lanes, with_timeline
 from .extents import extents
 from .peaks import ordinal, tpu_name, tpu_rates
@@ -32,7 +33,7 @@ _GROUPS = {"to host": 0, "from host": 1, "collectives": 2}
 
 
 def read_tpus(
-    space: Space, target: "Machine | None", progress: Progress | None = None, *, timeline: bool = False
+    space: Space, target: Target | None, progress: Progress | None = None, *, timeline: bool = False
 ) -> tuple[list[DevicePart], tuple[Instance, ...], list[str]]:
     """Every TPU core of a profile, with its SparseCores, and its timeline if requested; their steps; and notes."""
     modules = _Modules(space, target)
@@ -76,7 +77,7 @@ def _is_core(plane: str) -> bool:
 class _Modules:
     """The programs of a profile: their names from metadata, their HLO only when an operation needs it."""
 
-    def __init__(self, space: Space, target: "Machine | None") -> None:
+    def __init__(self, space: Space, target: Target | None) -> None:
         self._space, self._target = space, target
         self._names = dict[int, str]()
         for plane in space.planes:
@@ -95,11 +96,13 @@ class _Modules:
         """The program of an operation, if it is needed to price it; only then is the HLO reader imported."""
         if op.program is None or not needs_program(op):
             return None
-        from ...hlo.price.collectives import network_of
+        from ..target import network_for
         from .modules import Programs
 
         if not isinstance(self._programs, Programs):
-            self._programs = Programs(self._space, "tpu", network_of(self._target) if self._target else None)
+            plane = next(plane for plane in self._space.planes if _is_core(plane.name))
+            device = Device(id=ordinal(plane), name=tpu_name(plane), rates=tpu_rates(plane))
+            self._programs = Programs(self._space, "tpu", network_for(self._target, device))
             self.notes = self._programs.notes
         return self._programs.get(op.program)
 
