@@ -479,9 +479,43 @@ def test_a_triton_kernel_without_numels_has_the_positions_of_its_blocks() -> Non
     assert cost("triton_poi_fused_embedding_0", *args, kernels=one).bytes() == whole
 
 
-def test_a_template_is_a_product_and_flex_attention_is_unknown() -> None:
+def test_a_template_is_a_product() -> None:
     assert cost("triton_tem_fused_mm_0", t(8, 4), t(4, 2), t(8, 2)) == matmul(8, 4, 2).cost
-    assert priced("triton_tem_fused_flex_attention_0", t(8, 4), t(8, 4), t(8, 4), extra={"kernel_flop": 0}).cost is None
+
+
+# Inductor's kernels of FlexAttention by their arguments: q, k, v, logsumexp and maximum, blocks, result; backward with their gradients.
+FLEX = {"triton_tem_fused_flex_attention_0": (2, 4, 1), "triton_tem_fused_flex_attention_backward_1": (7, 8, 5)}
+
+
+def flex_attention(op: str, blocks: int) -> Priced:
+    _, integers, others = FLEX[op]
+    q, kv, sums, count = t(2, 4, 64, 8), t(2, 2, 32, 8), t(2, 4, 64, of=FP32), t(1, 1, blocks, of=INT64)
+    after = (q, kv, kv, kv, q) if others == 5 else (q,)
+    return priced(op, q, kv, kv, sums, sums, *after[1:], *(count, t(1, 1, blocks, blocks, of=INT64)) * (integers // 2), after[0])
+
+
+@pytest.mark.parametrize("op", FLEX)
+def test_flex_attention_without_a_mask_computes_all_pairs(op: str) -> None:
+    found = flex_attention(op, 1)
+    assert found.cost is not None
+    products = FLEX[op][0]
+    assert found.cost["matrix/bf16"] == 2 * (2 * 4 * 64 * 32) * 8 * products  # heads of q count
+    if products == 7:  # the model needs four: the gradients of q, k, v and of the probabilities
+        assert found.needed is not None
+        assert found.needed["matrix/bf16"] == 2 * (2 * 4 * 64 * 32) * 8 * 4
+    queries, keys = 2 * 2 * 4 * 64 * 8, 2 * 2 * 2 * 32 * 8  # bytes
+    moved = queries + 2 * keys + (2 * queries + 3 * keys if products == 7 else queries)
+    assert found.cost.bytes() == moved + 2 * 4 * 2 * 4 * 64
+
+
+@pytest.mark.parametrize("op", FLEX)
+def test_only_the_program_knows_the_mask_of_flex_attention(op: str) -> None:
+    found = flex_attention(op, 4)
+    assert found.cost is None
+    (note,) = found.notes
+    assert "whose blocks recordings do not hold" in note
+    assert note.endswith(" without a mask")
+    assert priced(op, t(8, 4), t(8, 4), t(8, 4), extra={"kernel_flop": 0}).cost is None
 
 
 def test_a_template_may_add_to_its_product_and_take_weights_transposed() -> None:

@@ -15,7 +15,7 @@ from ..errors import FormulaError
 from ..formulas.fused_attention import Attention
 from ..operation import Attention as Measured
 from ..resource import matrix
-from ..units import plain
+from ..units import plain, show
 from .call import Argument, Call, Priced, Tensor
 from .op_table import op
 from .packed_batches import Group, PackedBatch
@@ -26,6 +26,8 @@ ATTENTION = "attention"
 VARLEN = "sequence lengths are in a tensor, which recordings do not hold"
 LEAST = f"{VARLEN}: counted as {{count}} equal ones, the least"
 MOST = ", with at most {ratio} times as many FLOP"
+TWICE = "counted: the scores and the gradient of the probabilities as FlexAttention computes them, once for q and once for k and v"
+FLEX_MASK = "FlexAttention's mask is a function of the program, whose blocks recordings do not hold: FLOP unknown"
 PAGED = "paged attention: the recording has the whole cache pool and no lengths"
 RECOMPUTED = "counted: the scores again, which flash attention computes a second time"
 
@@ -270,20 +272,42 @@ def backward(call: Call) -> Priced | None:
     out = Tensor(dout.shape, dout.dtype)
     moved = traffic((dout, *found.tensors, out, found.sums, bias), gradients)
     work = sum((part.backward() for part in found.parts), Cost())
-    again, unit = 2 * found.pairs * one.key_width, matrix(one.number)
-    needed = Cost.of({resource: amount - again if resource == unit else amount for resource, amount in work.amounts})
     return Priced(
         cost=work + moved,
         category=ATTENTION,
         dtype=one.number.rate,
-        needed=needed + moved,
+        needed=_without_scores(work, found.parts) + moved,
         by_convention=found.by_convention(3 * one.key_width + 2 * one.value_width),
         notes=(*found.notes, RECOMPUTED),
         operation=_by_sizes(call, found.parts, backward=True),
     )
 
 
-# FlexAttention as a higher-order operator: q, k, v; its mask is a function of the program.
+def _without_scores(work: Cost, parts: Sequence[Attention]) -> Cost:
+    """The work of a backward pass without the scores, which the forward pass has computed."""
+    again, unit = 2 * _pairs(parts) * parts[0].key_width, matrix(parts[0].number)
+    return Cost.of({resource: amount - again if resource == unit else amount for resource, amount in work.amounts})
+
+
+# FlexAttention as a higher-order operator, and the kernels that Inductor makes of it: q, k and v, then the mask's blocks, among others.
 @op("flex_attention", "flex_attention_backward", "triton_tem_fused_flex_attention*", "triton_tem_fused_flex_attention_backward*")
 def flex(call: Call) -> Priced | None:
-    return Priced(cost=None, category=ATTENTION, notes=("FlexAttention's mask is a function of the program: FLOP unknown",))
+    """Without a mask all pairs; with one only the program knows which. Its backward kernel computes seven products: three for the gradient
+    of q and four for those of k and v, each with the scores and the gradient of the probabilities.
+    """
+    q, k, v = (call.tensor(place) for place in range(3))
+    if q is None or k is None or v is None or not len(q.shape) == len(k.shape) == len(v.shape) == 4:
+        return Priced(cost=None, category=ATTENTION, notes=(FLEX_MASK,))
+    (batch, heads, queries, width), keys, values = q.shape, k.shape[2], v.shape[3]
+    number, notes = product_format(call, q, k, v)
+    one = Attention(batch=batch, heads=heads, queries=queries, keys=keys, key_width=width, value_width=values, number=number)
+    is_backward = "backward" in call.op
+    again = Cost.of({matrix(number): 2 * one.pairs * (width + values)})
+    work = one.backward() + again if is_backward else one.forward()
+    blocks = [each for each in call.all_tensors if each.dtype is not None and each.dtype.name.startswith("int")]
+    if not blocks or max(each.elements for each in blocks) > 1:
+        return Priced(cost=None, category=ATTENTION, notes=(f"{FLEX_MASK}, {show(float(work.flops or 0), 'FLOP')} without a mask",))
+    moved = traffic([each for each in call.all_tensors if each not in blocks])
+    needed = _without_scores(one.backward(), (one,)) + moved if is_backward else None
+    notes = (*notes, TWICE) if is_backward else notes
+    return Priced(cost=work + moved, category=ATTENTION, dtype=number.rate, needed=needed, notes=notes)
