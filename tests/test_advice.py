@@ -246,6 +246,11 @@ def test_resources_without_a_rate_are_named_once_for_all_ops() -> None:
     assert finding.ops == (0, 1)
 
 
+def test_unknown_latencies_of_links_are_no_finding() -> None:
+    chip = Machine.of("toy", {"hbm": 10, "dcn": 10})
+    assert "unrated" not in kinds(op(0, {"dcn": 5, "dcn/hop": 1}, 1.1, chip), machine=chip)
+
+
 def test_what_is_unknown_comes_first_where_it_is_most_of_the_time() -> None:
     findings = Finding(kind="memory", message="a", saving_s=1.0), Finding(kind="unknown", message="b", levers=("record shapes",))
     large, small = (Point(scope="average", time_s=10.0, lost={"unpriced": unpriced}) for unpriced in (6.0, 4.0))

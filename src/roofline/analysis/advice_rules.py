@@ -268,14 +268,15 @@ def _weights_share(op: Op) -> float | None:
 
 
 def unrated(program: Program) -> Finding | None:
-    """Work on resources without a known rate, which minimum times do not include."""
-    mine = sorted(program.unrated)
+    """Work on resources without a known rate, which minimum times do not include; except hops, of which few chips have a known latency."""
+    found = {id: left for id, missing in program.unrated.items() if (left := [one for one in missing if one.measure != "hop"])}
+    mine = sorted(found)
     if not mine:
         return None
     if not program.machine.ceilings:
         message = "The chip is not known, so no op has a minimum time."
         return Finding(kind="unrated", message=message, ops=tuple(mine), levers=("choose the chip with --chip",))
-    resources = {resource for missing in {*program.unrated.values()} for resource in missing}
+    resources = {resource for missing in found.values() for resource in missing}
     missing = ", ".join(sorted(resource.name for resource in resources))
     names = listed([short_name(program.names[id]) for id in mine[:LISTED]], len(mine))
     undecided = any(may_bind(resource, program.machine) for resource in resources)

@@ -44,9 +44,11 @@ def _minimum(point: Point, findings: Sequence[Finding]) -> str:
     assert point.time_s
     if point.at_roof_s is None:
         return ""
+    if not point.at_roof_s:
+        return "; its minimum is not known"
     least = show(rounded(point.at_roof_s, 3), "s")
     if point.lost.get("unpriced", 0.0) >= NOTABLE * point.time_s:
-        return f"; {least} is the minimum for the ops that have one" if point.at_roof_s else "; its minimum is not known"
+        return f"; {least} is the minimum for the ops that have one"
     best = next((finding for finding in findings if finding.saving_s), None)
     after_s = point.time_s - (best.saving_per_step_s or best.saving_per_device_s or best.saving_s or 0.0) if best else point.time_s
     written = " as written" if after_s < point.at_roof_s else ""  # the first finding reduces the work below that
@@ -90,8 +92,8 @@ def _lost(point: Point) -> str:
 
 def _start(findings: Sequence[Finding], point: Point | None) -> str:
     """Where to start: what to record, if most is not known, else the first finding with a saving."""
-    if findings and findings[0].kind == "unknown" and findings[0].levers:
-        return f"To know more, {findings[0].levers[0]}."
+    if findings and findings[0].kind == "unknown" and (how := next((one for one in findings[0].levers if "record" in one), "")):
+        return f"To know more, {how}."
     best = next((finding for finding in findings if finding.saving_s), None)
     if best is None:
         if point is not None and point.scope == "average":
