@@ -217,6 +217,20 @@ def test_a_cache_that_is_put_in_the_order_of_beams(tmp_path: Path, name: str, ro
         assert mine[0].saving_per_step_s == pytest.approx(200e-6, rel=0.01)
 
 
+@pytest.mark.parametrize(("rolled", "is_told"), [((64, 8, 512, 64), True), ((64, 56, 56, 96), False)])
+def test_a_cache_that_is_shifted_to_append_to_it(tmp_path: Path, rolled: tuple[int, ...], is_told: bool) -> None:
+    def token(kernels: Kernels) -> None:
+        for _ in range(2):
+            kernels.op("aten::roll", [rolled], values=["[-1]", "[2]"])
+        kernels.op("aten::_cudnn_attention_forward", [(64, 8, 1, 64), (64, 8, 512, 64), (64, 8, 512, 64)])
+
+    mine = findings_on(steps_of(token), tmp_path, "missing-donation")
+    assert bool(mine) == is_told
+    if mine:
+        assert "shifts a cache in full to append to it" in mine[0].message
+        assert mine[0].saving_per_step_s == pytest.approx(200e-6, rel=0.01)
+
+
 @pytest.mark.parametrize(("pool", "is_told"), [((4096, 16, 8, 64), True), ((4096, 8192), False)])
 def test_pages_that_are_gathered_before_attention_reads_them(tmp_path: Path, pool: tuple[int, ...], is_told: bool) -> None:
     def token(kernels: Kernels) -> None:

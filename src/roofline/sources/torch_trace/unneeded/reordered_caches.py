@@ -1,5 +1,5 @@
 """Caches of keys and values that are copied before attention reads them: all rows in another order, as beam search does after every token,
-or the pages of each sequence into one piece.
+the pages of each sequence into one piece, or all positions shifted by one to append another.
 """
 
 from collections.abc import Iterator
@@ -11,26 +11,27 @@ from ....workload import Avoidable
 from ..pricing import PricedOp
 from .recorded import PricedExecution, Recorded, tensors_of
 
-KIND = "layout-copies"
-# The group, the words, and the class of unneeded work.
-BEAMS = ("beams", "copies a cache in full to put its rows in another order", "layout")
-PAGES = ("pages", "gathers the pages of a cache into one piece before attention reads them", "copied")
+# The kind, the group, the words, and the class of unneeded work.
+BEAMS = ("layout-copies", "beams", "copies a cache in full to put its rows in another order", "layout")
+PAGES = ("layout-copies", "pages", "gathers the pages of a cache into one piece before attention reads them", "copied")
+SHIFTED = ("missing-donation", "", "shifts a cache in full to append to it", "copied")
 LEAST = parse("1 MB", "B")  # of what is copied
 AHEAD = 8  # executions from a gather of pages to attention
+ROLL = "aten::roll"
 _MULTIPLIES = ("aten::bmm", "aten::baddbmm")
 
 Size = tuple[int, tuple[int, ...]]  # the elements and the last two sizes of a tensor: batches and heads may be merged
 
 
 def reordered_caches(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
-    """The copies of whole caches in another order and of pages in one piece, in order of time."""
+    """The copies of whole caches in another order or shifted, and of pages in one piece, in order of time."""
     read = {_size(one) for _, priced in recorded.ordered for one in _keys_and_values(priced)}
     for place, held in enumerate(recorded.ordered):
         if held[0].context.backward:
             continue
         cache = _reordered(held[1])
         if cache is not None and _size(cache) in read:
-            yield held, _avoidable(BEAMS)
+            yield held, _avoidable(SHIFTED if held[1].name == ROLL else BEAMS)
         elif (page := _page(held[1])) and any(
             one.elements % page == 0 and one.elements > page
             for _, priced in recorded.ordered[place + 1 : place + 1 + AHEAD]
@@ -40,9 +41,9 @@ def reordered_caches(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoi
             yield held, _avoidable(PAGES)
 
 
-def _avoidable(words: tuple[str, str, str]) -> Avoidable:
-    group, why, unneeded = words
-    return Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=unneeded, group=group)
+def _avoidable(words: tuple[str, str, str, str]) -> Avoidable:
+    kind, group, why, unneeded = words
+    return Avoidable(kind=kind, instead=NOTHING, why=why, unneeded=unneeded, group=group)
 
 
 def _size(one: Tensor) -> Size:
@@ -56,8 +57,10 @@ def _keys_and_values(priced: PricedOp) -> list[Tensor]:
 
 
 def _reordered(priced: PricedOp) -> Tensor | None:
-    """The tensor of which an op takes as many rows as there are, by index along the first axis; else ``None``."""
+    """The tensor that an op shifts, or of which it takes as many rows as there are, by index along the first axis; else ``None``."""
     tensors = tensors_of(priced)
+    if priced.name == ROLL and tensors and len(tensors[0].shape) > 2 and (tensors[0].bytes or 0) >= LEAST:
+        return tensors[0]
     if len(tensors) < 2 or len(tensors[0].shape) < 3 or (tensors[0].bytes or 0) < LEAST or priced.args[1] != 0:
         return None
     whole, index = tensors[:2]
