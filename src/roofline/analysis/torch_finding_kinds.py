@@ -168,11 +168,6 @@ TORCH_GROUPS = {
         "Keep channels last everywhere",
         levers=("model.to(memory_format=torch.channels_last_3d), and the same for its input: convolutions and batch norms then keep it",),
     ),
-    ("layout-copies", "channels of sequences"): Kind(
-        "the tensors that convolutions convert to channels last and back",
-        "Keep channels last everywhere",
-        levers=("nn.Conv2d with a kernel of (1, k) on x.unsqueeze(2), in torch.channels_last: nn.Conv1d has no such format",),
-    ),
     ("wide-format", "double"): Kind(
         "the work in fp64",
         "Compute in fp32",

@@ -17,7 +17,9 @@ RECOMPUTED = "recomputes the forward pass in the backward pass"
 NARROWER = {"fp32": "tf32", "fp64": "fp32"}
 
 LOAD_BITS, SMALL = 128, 64  # bits of one load of a row; the size up to which padding costs as much as it saves
-TINY, LEAST_TINY = 8, 1000  # the largest size of matrices, and the least number of them, whose product is better computed elementwise
+# The largest size of matrices, and the least number of them, whose product is better computed by element: on an H200, a compiled sum takes
+# 1/8 to 1/165 of the time of bmm for sizes of 2 to 6, 2/5 to 3/5 for 8, and longer for 12 and more.
+TINY, LEAST_TINY = 6, 1000
 APPENDED = 16  # a tensor this many times larger than the appended part is a growing cache
 
 

@@ -1,11 +1,13 @@
 """Convolutions that convert layouts: cuDNN computes with channels last, and converts tensors with channels first to that and back.
 
 Batch norms between them are slower with channels first too: on an H200, ResNet's take 1.4 to 2.8 times as long forward, and 1.5 to 8 times
-as long backward.
+as long backward. Group and instance norms take channels first only, so that networks of these are 10% to 31% slower with channels last
+(three convolutions with such norms, in 2 and 3 dimensions, bf16 and fp32). Convolutions along one axis gain nothing: they take as long as
+two-dimensional ones with channels last.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from ....torch_prices import Tensor
 from ....workload import Avoidable
@@ -14,17 +16,21 @@ from ..pricing import PricedOp
 
 _CONVERTS = re.compile(r"n(?:c(?:d?hw|x))To_?n(?:d?hwc|xc)|n(?:d?hwc|xc)To_?nc(?:d?hw|x)", re.IGNORECASE)
 _NORMS = re.compile(r"aten::(?:native_|cudnn_|miopen_)?batch_norm(?:_backward)?$")
+_GROUPS = re.compile(r"aten::native_group_norm")
 SLOWER = 2.0  # the time of a batch norm with channels first, relative to channels last
 WHY = "leaves channels first, which convolutions convert to channels last and back"
 
 
 def converted_shares(
-    executions: Iterable[tuple[Execution, PricedOp]], name: Callable[[int], str], time: Callable[[int], int]
+    executions: Sequence[tuple[Execution, PricedOp]], name: Callable[[int], str], time: Callable[[int], int]
 ) -> dict[int, float]:
-    """The share of each priced op's time in kernels that convert layouts, by ``id`` of the op.
+    """The share of each priced op's time in kernels that convert layouts, by ``id`` of the op; empty if most norms need channels first.
 
     ``name`` gives the name of an event's kernel, ``time`` its duration.
     """
+    norms = [priced for _, priced in executions if _NORMS.match(priced.name) or _GROUPS.match(priced.name)]
+    if 2 * sum(map(_needs_channels_first, norms)) > len(norms):
+        return {}
     whole, converted = dict[int, int](), dict[int, int]()
     for one, priced in executions:
         if len(one.events) < 2:
@@ -44,23 +50,29 @@ def channels_first(priced: PricedOp, share: float, *, converting: bool) -> tuple
     cost = priced.priced.cost
     if converting and not share and _NORMS.match(priced.name) and _has_channels_first(priced):
         share = 1 - 1 / SLOWER
-    if cost is None or not 0 < share < 1:
+    if cost is None or not 0 < share < 1 or (axes := _axes(priced)) < 2:
         return ()
-    return (Avoidable(kind="layout-copies", instead=cost * (1 - share), why=WHY, group=_group(priced)),)
+    return (Avoidable(kind="layout-copies", instead=cost * (1 - share), why=WHY, group="channels" if axes == 2 else "channels of volumes"),)
 
 
-def _group(priced: PricedOp) -> str:
-    """The group of an op by the number of its spatial axes, as memory formats differ; cuDNN takes one axis as two, of which one is 1."""
+def _axes(priced: PricedOp) -> int:
+    """The number of spatial axes of a convolution or norm; cuDNN takes one axis as two, the first of which is 1 long."""
     shapes = [one.shape for one in priced.args if isinstance(one, Tensor) and len(one.shape) > 2]
     axes = max((len(shape) for shape in shapes), default=4) - 2
-    is_line = axes == 1 or (axes == 2 and all(shape[2] == 1 for shape in shapes))
-    return "channels of sequences" if is_line else "channels of volumes" if axes == 3 else "channels"
+    return 1 if axes == 2 and all(shape[2] == 1 for shape in shapes) else axes
+
+
+def _images(priced: PricedOp) -> list[Tensor]:
+    return [one for one in priced.args if isinstance(one, Tensor) and len(one.shape) > 3]
+
+
+def _needs_channels_first(priced: PricedOp) -> bool:
+    """Whether a norm is a group norm, or an instance norm, which runs as a batch norm of one image with the channels of all images."""
+    images = _images(priced)
+    return bool(_GROUPS.match(priced.name)) or bool(images and images[0].shape[0] == 1)
 
 
 def _has_channels_first(priced: PricedOp) -> bool:
-    """Whether a batch norm has channels first and may have them last. One of a single image is an instance norm, which has all images in it
-    as channels.
-    """
-    images = [one for one in priced.args if isinstance(one, Tensor) and len(one.shape) > 3]
+    images = _images(priced)
     is_first = all(one.strides is not None and one.shape[1] > 1 and one.strides[1] > one.strides[-1] for one in images)
-    return bool(images) and is_first and images[0].shape[0] > 1
+    return bool(images) and is_first and not _needs_channels_first(priced)
