@@ -497,13 +497,14 @@ def test_repeats_by_a_tensor_wait_for_their_sum(tmp_path: Path) -> None:
     assert "output_size" in found.levers[0]
 
 
+@pytest.mark.parametrize("inner", ["aten::_helper", "aten::item"])
 @pytest.mark.parametrize(("name", "is_told"), [("aten::cholesky_solve", True), ("aten::to", False), ("aten::item", False)])
-def test_an_operator_that_waits_by_itself_is_named(tmp_path: Path, name: str, is_told: bool) -> None:
+def test_an_operator_that_waits_by_itself_is_named(tmp_path: Path, name: str, is_told: bool, inner: str) -> None:
     trace = TorchTrace()
     for at in trace.steps(4, 1000):
         trace.product(at + 1, 10, launched=at + 2, ran=at + 5, took=300)
         trace.op(name, at + 20, 900)
-        trace.op("aten::copy_" if name == "aten::to" else "aten::_helper", at + 21, 890)
+        trace.op("aten::copy_" if name == "aten::to" else inner, at + 21, 890)
         trace.launch(at + 22, "cudaStreamSynchronize", dur=880)
     (found,) = findings_on(trace, tmp_path, "idle-sync")
     assert ("calls cholesky_solve, which waits for the device" in found.message) == is_told

@@ -267,7 +267,8 @@ WAITING_OPERATOR = Kind(
     "Call an operator that does not wait, or call it less often",
     "the host was in {activity}",
     (
-        "linear algebra: torch.backends.cuda.preferred_linalg_library('cusolver'), cholesky_ex; scatter_add_ instead of bincount",
+        "linear algebra: torch.backends.cuda.preferred_linalg_library('cusolver'), cholesky_ex; scatter_add_ instead of bincount; "
+        "x.log().cumsum(…).exp() instead of cumprod, whose gradient looks for zeros",
         "call it once for several steps",
     ),
 )

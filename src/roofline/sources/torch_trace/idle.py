@@ -292,10 +292,11 @@ class _Threads:
         if found.kind != "wait" or found.detail:
             return found
         names = [str(self._names[number]) for _, number in stack]
-        if read := next((_READ_BACK[name] for name in names if name in _READ_BACK), ""):
-            return replace(found, detail=read)
         called = next((name for name in names if name.startswith("aten::")), "")
-        return found if not called or _COPIES.match(called) else replace(found, callee=called.removeprefix("aten::"))
+        read = next((_READ_BACK[name] for name in names if name in _READ_BACK), "")
+        if called and called not in _READ_BACK and not _COPIES.match(called) and read in ("", "item", "bool"):
+            return replace(found, callee=called.removeprefix("aten::"))  # an operator that waits, or reads a value back, by itself
+        return replace(found, detail=read)
 
     def _word(self, kind: int, number: int) -> str | Frame:
         key = (kind, number)
