@@ -148,10 +148,12 @@ TORCH_GROUPS = {
     ("repeated-operand", "gathered rows"): Kind(
         "the rows that are gathered several times over and then multiplied",
         "Multiply each row once, and gather the results",
-        levers=(
-            "linear(x)[edges] instead of linear(x[edges])",
-            "for concatenated inputs, split the weights: a(x)[edges] + b(y) instead of linear(torch.cat([x[edges], y], -1))",
-        ),
+        levers=("linear(x)[edges] instead of linear(x[edges])",),
+    ),
+    ("repeated-operand", "joined rows"): Kind(
+        "the rows that are gathered several times over, joined with others and then multiplied",
+        "Split the weights, multiply each row once, and gather and add the results",
+        levers=("a(x)[edges] + b(y) instead of linear(torch.cat([x[edges], y], -1)), with a and b the parts of its weights",),
     ),
     ("product-order", "merged"): Kind(
         "the gradients of whole weights, where only low-rank factors are trained",
