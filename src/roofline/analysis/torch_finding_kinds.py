@@ -155,6 +155,11 @@ TORCH_GROUPS = {
         "Split the weights, multiply each row once, and gather and add the results",
         levers=("a(x)[edges] + b(y) instead of linear(torch.cat([x[edges], y], -1)), with a and b the parts of its weights",),
     ),
+    ("repeated-operand", "unfolded"): Kind(
+        "the patches of a convolution, which are stored for a matmul",
+        "Use a convolution, which reads overlapping patches in place",
+        levers=("F.conv2d(x, w, padding=…) instead of w.flatten(1) @ F.unfold(x, …)",),
+    ),
     ("product-order", "merged"): Kind(
         "the gradients of whole weights, where only low-rank factors are trained",
         "Multiply by the factors, without adding them to the weights",

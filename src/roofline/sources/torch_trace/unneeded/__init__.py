@@ -32,6 +32,7 @@ from .reordered_caches import reordered_caches
 from .second_passes import repeated_pass
 from .sorted_parts import sorted_parts
 from .stored_repeats import stored_repeats
+from .unfolded_patches import unfolded_patches
 from .unfused import spared_bytes, unfused
 from .unused_results import unused_results
 from .unused_rows import unused_rows
@@ -56,6 +57,7 @@ RULES: tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], 
     dense_gradients,
     dequantized_weights,
     reordered_caches,
+    unfolded_patches,
 )
 MOST_SHOWN = 2  # lines that call torch.utils.checkpoint
 TF32, FP32 = matrix("tf32"), matrix("fp32")
