@@ -329,11 +329,16 @@ def test_weights_of_low_rank_are_multiplied_with_the_rows_first(tmp_path: Path) 
     assert "where the other order needs 129 times fewer FLOP" in mine.message
 
 
-@pytest.mark.parametrize(("frozen", "rank", "is_told"), [(True, 16, True), (False, 16, False), (True, 2048, False)])
-def test_gradients_of_whole_weights_for_factors_that_were_added_to_them(tmp_path: Path, frozen: bool, rank: int, is_told: bool) -> None:
+@pytest.mark.parametrize(
+    ("frozen", "rank", "rows", "is_told"),
+    [(True, 16, 8192, True), (False, 16, 8192, False), (True, 2048, 8192, False), (True, 16, 0, False)],
+)
+def test_gradients_of_whole_weights_for_factors_that_were_added_to_them(
+    tmp_path: Path, frozen: bool, rank: int, rows: int, is_told: bool
+) -> None:
     # By factors, 4·8192·16·(4096 + 4096) FLOP instead of 2·8192·4096·4096, and both operands of 67 MB read twice: 56 µs instead of a
     # minimum of 278, of a kernel that takes 100.
-    x, weights, down, up = (8192, 4096), (4096, 4096), (rank, 4096), (4096, rank)
+    x, weights, down, up = (rows, 4096), (4096, 4096), (rank, 4096), (4096, rank)
 
     def layer(kernels: Kernels) -> None:
         kernels.op("aten::mm", [up, down], sequence_number=1)

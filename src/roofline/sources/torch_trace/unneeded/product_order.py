@@ -104,7 +104,7 @@ def merged_factors(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoida
             continue
         first, product = held_first
         instead = 2 * product.depth * origin.depth * (product.rows + product.columns)
-        if instead <= WORTH * product.multiplied:
+        if 0 < instead <= WORTH * product.multiplied:
             why = f"computes the gradient of {whole[0]}×{whole[1]} weights for factors of rank {origin.depth} that were added to them"
             yield first, Avoidable(kind=KIND, instead=_by_factors(first[1], product, instead / product.multiplied), why=why, group=MERGED)
 

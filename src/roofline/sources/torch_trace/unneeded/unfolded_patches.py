@@ -52,14 +52,15 @@ def unfolded_patches(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoi
 
 def _patches(priced: PricedOp) -> Patches | None:
     """The patches that an op stores, if windows overlap."""
-    image, windows = next(iter(tensors_of(priced)), None), priced.args[1:2]
+    image, window = next(iter(tensors_of(priced)), None), priced.args[1] if len(priced.args) > 1 else None
     if priced.name != UNFOLD or image is None or not image.bytes or len(image.shape) != 4 or priced.priced.cost is None:
         return None
     stored = float(priced.priced.cost.known(HBM)) - image.bytes
     times = stored / image.bytes
-    if not windows or not isinstance(windows[0], tuple) or stored < LEAST or times < WORTH:
+    sizes = [size for size in window if isinstance(size, int)] if isinstance(window, tuple) else []
+    if len(sizes) != 2 or stored < LEAST or times < WORTH:
         return None
-    return Patches(round(image.elements * times), image.shape[1] * prod(windows[0]), times)
+    return Patches(round(image.elements * times), image.shape[1] * prod(sizes), times)
 
 
 def _handled(priced: PricedOp, found: dict[int, Patches]) -> Patches | None:
