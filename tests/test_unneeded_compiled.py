@@ -2,6 +2,7 @@
 
 import pytest
 
+from roofline.hlo.ir import equality
 from roofline.hlo.read import parse
 from roofline.hlo.unneeded import reviewed_program
 from roofline.resource import HBM
@@ -268,3 +269,20 @@ ENTRY main {{
     (copied,) = [one for one in found(program) if one.kind == "layout-copies"]
     assert copied.group == group
     assert ("weights" in copied.why) == bool(group)
+
+
+def test_the_parts_of_a_large_result_are_not_all_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    # An optimizer over a thousand arrays takes its arguments out of one tuple. Two of the parts are taken twice.
+    parts = 1_000
+    taken = [*range(parts), 3, 7]
+    lines = "\n".join(f"  g.{place} = f32[8]{{0}} get-tuple-element(t), index={part}" for place, part in enumerate(taken))
+    shape = ", ".join(["f32[8]{0}"] * parts)
+    program = f"HloModule adam\n\nENTRY main {{\n  t = ({shape}) parameter(0)\n{lines}\n  ROOT sum = f32[8]{{0}} add(g.0, g.1)\n}}\n"
+    module = parse(program)
+    calls: list[int] = []
+    compare = equality.is_equal
+    monkeypatch.setattr(equality, "is_equal", lambda *args: (calls.append(1), compare(*args))[1])
+    alike = equality.EqualInstructions(module, module.entry_computation)
+    found = [alike.first(index, "same key") for index in range(1, 1 + len(taken))]
+    assert found == [1 + part for part in taken]
+    assert len(calls) < 3 * len(taken)

@@ -7,7 +7,7 @@ kernel converts and reshapes its inputs itself, and an array filled with constan
 
 from msgspec.structs import replace
 
-from ..ir.equality import NEVER_EQUAL, is_equal
+from ..ir.equality import NEVER_EQUAL, EqualInstructions
 from ..ir.module import Computation, HloModule
 from ..ir.shapes import Shape
 from .inlining import busy_computations, computations_that_run, with_effects, without_dead_code
@@ -28,7 +28,7 @@ def with_common_values(module: HloModule) -> HloModule:
 def _merged(module: HloModule, computation: Computation, busy: set[int]) -> Computation:
     """A computation with equal instructions merged; ``busy`` are the computations with side effects."""
     ordered = with_effects(computation, busy).union(*(one.control for one in computation.instructions if one.control))
-    alike: dict[object, list[int]] = {}  # instructions by a key that is quickly compared
+    alike = EqualInstructions(module, computation)
     same: dict[int, int] = {}  # an instruction, and the first that computes the same value
     merged: dict[int, int] = {}  # the entries of `same` that are replaced
     constant: set[int] = set()
@@ -46,14 +46,8 @@ def _merged(module: HloModule, computation: Computation, busy: set[int]) -> Comp
         if not same.keys().isdisjoint(operands):
             operands = tuple([same.get(operand, operand) for operand in operands])
         literal = instruction.literal if instruction.opcode == "constant" else None
-        key = (instruction.opcode, id(shape), operands, literal)
-        earlier = alike.get(key)
-        if earlier is None:
-            alike[key] = [index]
-            continue
-        first = next((one for one in earlier if is_equal(module, computation[one], instruction)), None)
-        if first is None:
-            earlier.append(index)
+        first = alike.first(index, (instruction.opcode, id(shape), operands, literal))
+        if first == index:
             continue
         same[index] = first
         if index not in constant and instruction.opcode not in _NO_ARITHMETIC:

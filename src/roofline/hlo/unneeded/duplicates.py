@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ...cost import NOTHING
 from ...workload import Avoidable
-from ..ir.equality import NEVER_EQUAL, is_equal
+from ..ir.equality import NEVER_EQUAL, EqualInstructions
 from .kernels import Kernels
 
 KIND, CLASS = "duplicated-work", "duplicated"
@@ -14,7 +14,7 @@ FIRST = "computes the same values as "  # followed by the name of the first kern
 def duplicates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels that compute the same as an earlier one of the same computation."""
     module, computation = kernels.module, kernels.computation
-    alike: dict[object, list[int]] = {}  # instructions by a key that is quickly compared
+    alike = EqualInstructions(module, computation)
     same: dict[int, int] = {}  # an instruction, and the first that computes the same value
     for index, instruction in enumerate(computation.instructions):
         if instruction.opcode in NEVER_EQUAL:
@@ -22,10 +22,8 @@ def duplicates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         operands = instruction.operands
         if not same.keys().isdisjoint(operands):
             operands = tuple([same.get(operand, operand) for operand in operands])
-        earlier = alike.setdefault((instruction.opcode, instruction.shape.dtype, instruction.shape.dims, operands), [])
-        first = next((one for one in earlier if is_equal(module, computation[one], instruction)), None)
-        if first is None:
-            earlier.append(index)
+        first = alike.first(index, (instruction.opcode, instruction.shape.dtype, instruction.shape.dims, operands))
+        if first == index:
             continue
         same[index] = first
         if index in kernels.costs and instruction.operands and not _is_cloned(kernels, first, index):  # without operands it fills a buffer
