@@ -147,6 +147,12 @@ def counted(ids: Any) -> Any:
     return (ids[:, :, None] == jnp.arange(4096)).sum(1)
 
 
+def decoded(cache: Any, query: Any, key: Any, position: Any) -> Any:
+    """One key is written to a cache, and all keys are read."""
+    cache = jax.lax.dynamic_update_slice(cache, key.astype(cache.dtype), (0, 0, position, 0))
+    return cache, jnp.einsum("bgad,bgsd->bgas", jnp.tanh(query), cache.astype(query.dtype))
+
+
 PROMPTS = [of(16, 1024, 1024), of(1024, 65536), of(16, dtype="int32")]
 LABELS = [*PROMPTS[:2], of(16, 1024, dtype="int32")]
 WIDE = [of(16, 4096), of(4096, 16384, dtype=FP32), of(16384, 4096, dtype=FP32)]
@@ -157,6 +163,7 @@ PAGES = [of(64, 8, 128), of(8192, 16, 8, 128), of(64, 128, dtype="int32")]
 POINTS = [of(131072, 128, dtype=FP32), of(1024, 128, dtype=FP32)]
 BEAMS = [of(64, 1024, 8, 128), of(64, 8, 128), of(64, dtype="int32")]
 TABLE = [of(1_000_000, 64, dtype=FP32), of(1_000_000, 64, dtype=FP32), of(50_000, dtype="int32")]
+CACHED = [of(64, 8, 4096, 128, dtype=FP32), of(64, 8, 4, 128), of(64, 8, 1, 128), of(dtype="int32")]
 MATRICES = [of(1024, 128, 128, dtype=FP32), of(1024, 128, 1, dtype=FP32)]
 SCORES = [of(4096, 32768, dtype=FP32)]
 
@@ -181,6 +188,7 @@ def told(function: Callable[..., Any], args: list[Any]) -> list[Finding]:
         (step_of_table, TABLE, "dense-gradient", "updates all rows of a table, of which at most 5% have a gradient"),
         (reordered, BEAMS, "layout-copies", "copies arguments in full to put their rows in another order"),
         (distances, POINTS, "repeated-operand", "subtracts all pairs of rows, squares and sums"),
+        (jax.jit(decoded, donate_argnums=0), CACHED, "wide-format", "keeps bf16 values in fp32, and casts all of them back in every call"),
         (inverted, MATRICES, "product-order", "inverts matrices of 128×128, and multiplies 1 column by each inverse"),
         (counted, [of(64, 16384, dtype="int32")], "one-hot-product", "compares each of 1048576 elements with 4096 bins"),
         (complex_convolution, SIGNALS, "wide-format", "transforms real numbers as complex ones, 2 times the needed work"),
@@ -244,6 +252,8 @@ def test_the_line_that_widens_is_named() -> None:
         (attended_rows, [of(64, 1024), of(8192, 1024), of(64, 128, dtype="int32")], "layout-copies"),
         (lambda x: jnp.fft.ifft(jnp.fft.fft(x) * 1j), [of(512, 16384, dtype="complex64")], "wide-format"),
         (loss, LABELS, "unused-results"),  # one element of every row is read, and all of them to normalise it
+        (jax.jit(decoded, donate_argnums=0), [of(64, 8, 4096, 128), *CACHED[1:]], "wide-format"),
+        (jax.jit(decoded, donate_argnums=0), [*CACHED[:2], of(64, 8, 1, 128, dtype=FP32), CACHED[3]], "wide-format"),  # keys in fp32
         (lambda a, b: jnp.linalg.solve(a, b), MATRICES, "product-order"),
         (lambda a, b: (jnp.linalg.inv(a), b), MATRICES, "product-order"),  # the inverse itself is the result
         (lambda a, b: jnp.linalg.inv(a) @ b, [MATRICES[0], MATRICES[0]], "product-order"),  # as many columns as the inverse has

@@ -209,6 +209,13 @@ def test_keys_that_are_repeated_for_query_heads(repeats: int) -> None:
         assert "reads an array 8 times" in next(one.why for one in op.avoidable if one.kind == "repeated-operand")
 
 
+def test_powers_of_an_array_are_no_matmul_with_it() -> None:
+    def polynomial(x: Any, factors: Any) -> Any:
+        return (x[:, None] ** jnp.arange(16, dtype="float32") * factors).sum(-1)
+
+    assert "repeated-operand" not in reasons(ops_of(polynomial, of_shape(2**22, dtype="float32"), of_shape(16, dtype="float32")))
+
+
 def test_bf16_widened_before_a_product() -> None:
     def wide(x: Any, w: Any) -> Any:
         return jnp.dot(x.astype("float32"), w.astype("float32"), precision="highest")

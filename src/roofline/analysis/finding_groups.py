@@ -7,6 +7,11 @@ CAST_ARGUMENTS = Kind(
     "Cast them once, before the calls",
     levers=("weights = jax.tree.map(lambda w: w.astype(jnp.bfloat16), weights), outside of the jitted function",),
 )
+WIDE_CACHE = Kind(
+    "the cache that is kept in a wider format than its values had",
+    "Keep the cache in the format of the values",
+    levers=("jnp.zeros(shape, jnp.bfloat16) for the cache, and no astype where it is updated and read",),
+)
 IN_FP64 = Kind(
     "the work in fp64",
     "Compute in fp32, if its precision is enough (in matmuls that of tf32)",
@@ -173,6 +178,7 @@ GROUPS = {
     ("repeated-operand", "rows"): REPEATED_ROWS,
     ("one-hot-product", "diagonal"): DIAGONAL,
     ("wide-format", "arguments"): CAST_ARGUMENTS,
+    ("wide-format", "cache"): WIDE_CACHE,
     ("wide-format", "fp32"): IN_FP32,
     ("wide-format", "fp64"): IN_FP64,
     ("wide-format", "fp64 arguments"): GIVEN_FP64,

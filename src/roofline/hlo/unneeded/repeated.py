@@ -19,6 +19,8 @@ from .values import RENAMED
 KIND, PAIRS = "repeated-operand", "pairs"
 _LEAST = parse("1 MB", "B")  # of an array: smaller ones stay in the cache
 _SUMMED = frozenset((*DOTS, "reduce"))
+_TAKES = frozenset((*DOTS, "multiply", "subtract"))
+_PASSES = RENAMED | {"broadcast", "select"}
 
 
 def repeated_operands(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -75,10 +77,23 @@ def _repeated(body: Computation) -> int:
     if largest is None or largest.shape.bytes < _LEAST:
         return 1
     found = 1
-    for one in body.instructions:
+    for place, one in enumerate(body.instructions):
         if one.opcode != "broadcast" or not one.operands or not one.shape.is_bounded:
             continue
         source = _renamed(body, body[one.operands[0]])
-        if source is largest and "multiply" in {user.opcode for user in body.instructions}:
+        if source is largest and _is_multiplied(body, place):
             found = max(found, one.shape.elements // max(source.shape.elements, 1))
     return found
+
+
+def _is_multiplied(body: Computation, place: int) -> bool:
+    """Whether a value itself is multiplied or subtracted, and not a function of it: a matmul could then do the same."""
+    values = {place}
+    for index, one in enumerate(body.instructions):
+        if values.isdisjoint(one.operands):
+            continue
+        if one.opcode in _TAKES:
+            return True
+        if one.opcode in _PASSES:
+            values.add(index)
+    return False

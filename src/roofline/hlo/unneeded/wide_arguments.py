@@ -2,6 +2,7 @@
 
 The cast is a kernel of its own, or inside of the product, which then reads twice the bytes. An argument that the program updates and
 returns, such as a trained weight, has to be cast each time. Results of an argument's shape, such as gradients, are taken for its update.
+A cache is returned too, but if all that is written to it was narrow before, it loses nothing in the narrow format.
 """
 
 from collections.abc import Iterator
@@ -12,9 +13,13 @@ from ...workload import Avoidable
 from ..ir.shapes import Shape
 from .kernels import Kernels
 from .number_formats import CLASS, KIND
-from .values import LAYOUT, Value
+from .values import LAYOUT, Value, Values
 
-GROUP = "arguments"
+GROUP, CACHE = "arguments", "cache"
+_WHY = {
+    GROUP: "casts {wide} arguments to {narrow} in every call",
+    CACHE: "keeps {narrow} values in {wide}, and casts all of them back in every call",
+}
 
 
 def wide_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -22,36 +27,51 @@ def wide_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     if not kernels.are_in_entry or "convert" not in kernels.module.opcodes:
         return
     given_back = {_size(leaf) for leaf in kernels.computation.root_instruction.shape.leaves if leaf.is_array}
-    casts: dict[int, tuple[str, set[int]]] = {}  # kernel that casts -> reason, and the products it casts for
+    casts: dict[int, tuple[str, str, set[int]]] = {}  # kernel that casts -> group and reason, and the products it casts for
     for index, found in kernels.products.items():
         for side, other in ((found.left, found.right), (found.right, found.left)):
             cast, argument = _cast_argument(kernels, side)
-            if cast is None or argument is None or _size(argument.shape) in given_back or not _is_weights(kernels, side, other):
+            if cast is None or argument is None or not _is_weights(kernels, side, other):
                 continue
-            why = f"casts {argument.shape.number} arguments to {cast.shape.number} in every call"
+            group = CACHE if argument.opcode == "dynamic-update-slice" else GROUP
+            if group == GROUP and _size(argument.shape) in given_back:
+                continue
+            why = _WHY[group].format(wide=argument.shape.number, narrow=cast.shape.number)
             place = kernels.holding(cast)
             if place == index:
                 less = argument.shape.bytes - cast.shape.bytes
                 amounts = {**dict(kernels.costs[index].amounts), HBM: max(kernels.costs[index].known(HBM) - less, 0)}
-                yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=GROUP)
+                yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=group)
             elif place is not None:
-                casts.setdefault(place, (why, set()))[1].add(index)
-    for place, (why, products) in casts.items():
+                casts.setdefault(place, (group, why, set()))[2].add(index)
+    for place, (group, why, products) in casts.items():
         if place in kernels.costs and _users(kernels, place) <= products:
-            yield place, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=GROUP)
+            yield place, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=group)
 
 
 def _cast_argument(kernels: Kernels, side: Value) -> tuple[Value | None, Value | None]:
-    """The cast that made an operand, and the argument of the program that it made narrower."""
+    """The cast that made an operand, and the argument of the program that it made narrower, or the update of a cache."""
     cast = kernels.values.origin(side, LAYOUT)
     if cast.opcode != "convert":
         return None, None
     argument = kernels.values.origin(kernels.values.operand(cast, 0), LAYOUT)
-    if argument.opcode != "parameter" or argument.inside or not (argument.shape.is_array and cast.shape.is_array):
+    if not (argument.shape.is_array and cast.shape.is_array):
+        return None, None
+    is_argument = argument.opcode == "parameter" and not argument.inside
+    if not is_argument and not _is_cache(kernels.values, argument, cast.shape.number.bits):
         return None, None
     wide, narrow = argument.shape.number, cast.shape.number
     is_narrower = wide.bits > narrow.bits and not wide.name.startswith(("int", "uint", "bool"))
     return (cast, argument) if is_narrower else (None, None)
+
+
+def _is_cache(values: Values, updated: Value, bits: int) -> bool:
+    """Whether a value is an argument updated in part, by values that had at most so many bits before they were widened for it."""
+    if updated.opcode != "dynamic-update-slice":
+        return False
+    before, written = (values.origin(values.operand(updated, number), LAYOUT | {"slice"}) for number in (0, 1))
+    is_argument = before.opcode == "parameter" and not before.inside
+    return is_argument and written.opcode == "convert" and values.operand(written, 0).shape.number.bits <= bits
 
 
 def _is_weights(kernels: Kernels, side: Value, other: Value) -> bool:
