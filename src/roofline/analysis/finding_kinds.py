@@ -37,6 +37,13 @@ ONE_PROGRAM = Kind(
     "the host was launching the single program of a step, in {activity}",
     ("a loop on the device (lax.scan, lax.fori_loop) around several steps", "fewer and larger arguments: stack the parameters of layers"),
 )
+# For the same where the launch takes milliseconds, as it does with thousands of arrays.
+MANY_ARRAYS = Kind(
+    ONE_PROGRAM.title,
+    "Give the program a few large arrays instead of many small ones",
+    ONE_PROGRAM.phrase,
+    ("stack small arrays: parameters of equal layers as one, or all of an optimizer's raveled into one vector", ONE_PROGRAM.levers[0]),
+)
 KINDS: dict[str, Kind] = {
     "idle-input": Kind(
         "the input, for which the device waits",
