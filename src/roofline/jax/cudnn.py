@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from types import SimpleNamespace
-from unittest.mock import patch
 
 _MODULE, _FOUND = "jax._src.cudnn.fused_attention_stablehlo", "cuda_versions"  # JAX 0.10: None without CUDA
 _VERSION = 91000  # cuDNN 9.10
@@ -24,5 +23,8 @@ def assumed_cudnn() -> Iterator[None]:
     if getattr(module, _FOUND, True) is not None:
         yield
         return
-    with patch.object(module, _FOUND, SimpleNamespace(cudnn_get_version=lambda: _VERSION)):
+    setattr(module, _FOUND, SimpleNamespace(cudnn_get_version=lambda: _VERSION))
+    try:
         yield
+    finally:
+        setattr(module, _FOUND, None)
