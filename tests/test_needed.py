@@ -244,6 +244,16 @@ def test_the_logits_of_a_contrastive_loss_are_no_attention(is_attention: bool, k
     assert set(found) & {"stored-attention"} == kinds
 
 
+def test_gradients_of_attention_are_attention_where_its_result_is_not_needed() -> None:
+    def mixed(q: Any, k: Any, v: Any, towards: Any) -> Any:
+        return ((jax.nn.softmax((q @ k.T).astype("float32")).astype("bfloat16") @ v) * towards).sum()
+
+    def gradient(w: Any, x: Any, towards: Any) -> Any:
+        return jax.grad(mixed)(x @ w, x @ w, x @ w, towards)
+
+    assert "stored-attention" in reasons(ops_of(gradient, of_shape(512, 512), of_shape(8192, 512), of_shape(8192, 512)))
+
+
 def test_complex_numbers_have_no_narrow_format() -> None:
     args = of_shape(1024, 1024, dtype="complex64"), of_shape(1024, 1024, dtype="complex64")
     assert "wide-format" not in reasons(ops_of(lambda a, b: a @ b, *args))

@@ -87,19 +87,26 @@ def _scores_of_loop(kernels: Kernels, loop: Site) -> Iterator[Scores]:
 def _all_scores(kernels: Kernels) -> dict[int, Scores]:
     """The scores of a computation's attention layers, by number of elements; of equally many, those of the last layer.
 
-    Attention multiplies its scores in the forward pass. A loss over all pairs, such as a contrastive one, does so for its gradients only.
+    Attention multiplies its scores in the forward pass, and gets their gradients from a product. A loss over all pairs, such as a
+    contrastive one, multiplies them in the backward pass alone, and its gradients need no further product.
 
     Layers repeat: the first of each size gives the order of the result, and the last is searched from the end, so that few products are
     examined.
     """
     makers = [index for index, one in enumerate(kernels.computation.instructions) if one.opcode in _MAKERS]
-    sizes = {size for index in makers for size in _score_sizes(kernels, index)}
+    made = [(index, size) for index in makers for size in _score_sizes(kernels, index)]
+    sizes = {size for _, size in made}
     sides = [(second, side) for second in kernels.products.values() for side in (second.left, second.right)]
     taking = [(second, side) for second, side in sides if side.shape.is_bounded and side.shape.elements in sizes]
-    used = {side.shape.elements for second, side in taking if direction(second.made.instruction.op_name) != "backward"}
+    used = {side.shape.elements for second, side in taking if not _is_backward(second)}
+    used |= {size for index, size in made if (first := kernels.product(index)) is not None and _is_backward(first)}
     scores = [side for _, side in taking if side.shape.elements in used]
     last = _first_scores(kernels, reversed(scores))
     return {size: last[size] for size in _first_scores(kernels, scores)}
+
+
+def _is_backward(product: Product) -> bool:
+    return direction(product.made.instruction.op_name) == "backward"
 
 
 def _first_scores(kernels: Kernels, sides: Iterable[Value]) -> dict[int, Scores]:
