@@ -118,9 +118,9 @@ def test_a_machines_own_links_carry_its_collectives() -> None:
     from roofline.machines import load
 
     # A switch joins the 18 NVLinks of an H200, so all carry; on an axis of a torus both directions do.
-    assert network_of(load("h200")) == Network("nvlink", "switch", 18)
+    assert network_of(load("h200")) == Network("nvlink", "switch", 18, reach=8)
     assert network_of(load("v5e")) == Network("ici", "bidirectional", 1)
-    assert network_of(load("mi300x")) == Network("xgmi", "switch", 7, peers=7)
+    assert network_of(load("mi300x")) == Network("xgmi", "switch", 7, peers=7, reach=8)
     assert network_of(load("apple-m1")) is None
     assert network_of(load("h200"), "pcie") == Network("pcie", "switch", 1)
 

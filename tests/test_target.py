@@ -12,7 +12,7 @@ def test_the_network_is_that_of_the_device_unless_a_machine_is_named() -> None:
     h200, mi300x = Device(id=0, name="NVIDIA H200"), Device(id=0, name="AMD Instinct MI300X")
     own = network_for(machine_for, h200)
     assert own is not None
-    assert (own.link, own.links) == ("nvlink", 18)
+    assert (own.link, own.links, own.reach) == ("nvlink", 18, 8)
     assert getattr(network_for(machine_for, mi300x), "link", "") == "xgmi"
     assert network_for(load("a100"), h200) == network_for(machine_for, Device(id=0, name="NVIDIA A100-SXM4-80GB"))
 

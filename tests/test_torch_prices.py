@@ -451,6 +451,13 @@ def test_a_group_is_as_large_as_its_tensors_say_else_the_whole_run() -> None:
     assert cost("c10d::allreduce_", (t(800),), extra=extra, network=switch).bytes("nvlink") == 2 * 15 * 1600 / 16
 
 
+def test_a_group_of_several_nodes_is_noted() -> None:
+    switch = Network("nvlink", "switch", reach=8)
+    for chips, noted in ((8, False), (16, True)):
+        found = priced("c10d::allreduce_", (t(800),), extra={"World size": chips}, network=switch)
+        assert any("nvlink connects 8 of its 16 chips" in note for note in found.notes) == noted
+
+
 def test_a_collective_without_a_group_is_unknown() -> None:
     assert priced("c10d::allreduce_", (t(8),)).cost is None
 

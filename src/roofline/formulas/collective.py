@@ -106,8 +106,14 @@ def direct_peers(link: Ceiling) -> int:
     words = link.topology.lower()
     if "switch" in words or not any(word in words for word in DIRECT):
         return 0
-    group = re.search(r"(\d+)-(?:gpu|card)", words)
-    return min(int(group[1]) - 1, link.count) if group else link.count
+    group = connected(link)
+    return min(group - 1, link.count) if group else link.count
+
+
+def connected(link: Ceiling) -> int:
+    """The number of chips that the links of a server or rack connect; 0 if it is not known."""
+    group = re.search(r"(\d+)-(?:gpu|card)", link.topology.lower())
+    return int(group[1]) if group else 0
 
 
 def links_among(links: int, peers: int, chips: Dim) -> int:

@@ -19,7 +19,8 @@ from .notation import Link
 class Network(Struct, frozen=True):
     """The network between a program's chips: the link, the algorithm, and how many such links each chip uses at once.
 
-    ``peers`` is the number of chips to which each has dedicated links, without a switch: a smaller group uses fewer of them.
+    ``peers`` is the number of chips to which each has dedicated links, without a switch: a smaller group uses fewer of them. ``reach`` is
+    the number of chips that the links connect, where it is known.
     """
 
     link: str = "nvlink"
@@ -27,6 +28,7 @@ class Network(Struct, frozen=True):
     links: int = 1
     sides: tuple[int, ...] = ()  # of the torus, where it is known
     peers: int = 0
+    reach: int = 0
 
     @staticmethod
     def of(link: str | Network | None, platform: str) -> Network:
@@ -42,7 +44,8 @@ def network_of(machine: Machine, link: str | None = None) -> Network | None:
     ceiling = next((found for unit in ([link] if link else SCALE_UP) if (found := machine.ceiling(unit))), None)
     if ceiling is None:
         return Network(link) if link else None
-    return Network(ceiling.resource.name, *formulas.wiring(ceiling), peers=formulas.direct_peers(ceiling))
+    peers, reach = formulas.direct_peers(ceiling), formulas.connected(ceiling)
+    return Network(ceiling.resource.name, *formulas.wiring(ceiling), peers=peers, reach=reach)
 
 
 def asked_network(machine: Machine, link: str | None, topology: str | None, algorithm: Algorithm | None) -> Network | None:
@@ -96,6 +99,14 @@ def collective_ledger(kind: str, size: int, chips: int, network: Network) -> Led
     over, over_y, over_z = (*network.sides, 1, 1)[:3] if network.algorithm == "torus" and prod(network.sides) == chips else (chips, 1, 1)
     links = formulas.links_among(network.links, network.peers, chips)
     return rule(whole, dtype="uint8", over=over, over_y=over_y, over_z=over_z, algorithm=network.algorithm, links=links, link=link)
+
+
+def collective_notes(ledger: Ledger, chips: int, network: Network) -> tuple[str, ...]:
+    """How a collective was counted, and what the count leaves out."""
+    notes = tuple(note for note in ledger.notes if "chips:" in note)
+    if not 0 < network.reach < chips:
+        return notes
+    return (*notes, f"{network.link} connects {network.reach} of its {chips} chips: the slower network between nodes is not counted")
 
 
 def whole_cost(ledger: Ledger) -> Cost:

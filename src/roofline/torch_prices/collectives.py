@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..cost import NOTHING, Cost
-from ..formulas.network import Network, collective_ledger, whole_cost
+from ..formulas.network import Network, collective_ledger, collective_notes, whole_cost
 from .call import CPP_TYPES, Call, Priced, Tensor
 from .op_table import op
 
@@ -122,4 +122,4 @@ def collective(call: Call) -> Priced | None:
     if kind == "receive":  # counted at the sender; it uses the other direction of the link
         kind = "collective-permute"
     ledger = collective_ledger(kind, size, group, network)
-    return Priced(cost=whole_cost(ledger), category=COLLECTIVE, notes=tuple(note for note in ledger.notes if "chips:" in note))
+    return Priced(cost=whole_cost(ledger), category=COLLECTIVE, notes=collective_notes(ledger, group, network))

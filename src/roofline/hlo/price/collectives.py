@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...cost import NOTHING, Cost
 from ...formulas.network import Network as Network
 from ...formulas.network import asked_network as asked_network
-from ...formulas.network import collective_ledger, whole_cost
+from ...formulas.network import collective_ledger, collective_notes, whole_cost
 from ...formulas.network import network_of as network_of
 from ...resource import PCIE
 from .types import Price, Site
@@ -39,7 +39,7 @@ def collective(site: Site, network: Network, kind: str = "") -> Price:
         size = site.operands[0].shape.bytes if site.operands else 0
         notes = ("sizes are known only at run time: the whole buffer is counted",)
     ledger = collective_ledger(opcode, size, chips, network)
-    return Price(whole_cost(ledger), opcode, (*(note for note in ledger.notes if "chips:" in note), *notes))
+    return Price(whole_cost(ledger), opcode, (*collective_notes(ledger, chips, network), *notes))
 
 
 def send(site: Site, network: Network) -> Price:
