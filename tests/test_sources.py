@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from roofline.sources.cache import Cache
 from roofline.sources.files import files_of
 from roofline.sources.parts import Part
 from roofline.sources.xspace.recording import merge
-from roofline.workload import Recording
+from roofline.workload import Device, Recording
 
 DATA = Path(__file__).parent / "data"
 
@@ -42,18 +43,19 @@ def test_a_source_is_found_by_content(file: str, name: str, kind: str) -> None:
     assert (source.name, source.kind, source.hosts, source.needs_machine) == (name, kind, name == "xspace", name == "program")
 
 
-def test_the_machine_is_loaded_only_for_programs() -> None:
-    loaded: list[str] = []
+def test_the_machine_is_found_for_programs_and_from_the_devices_of_profiles() -> None:
+    asked: list[list[str]] = []
 
-    def machine() -> roofline.Machine:
-        loaded.append("h200-sxm")
+    def machine(devices: Sequence[Device]) -> roofline.Machine:
+        asked.append([device.name for device in devices])
         return load("h200-sxm")
 
-    read(DATA / "h200" / "jax_fusion.xplane.pb", machine)
     read(DATA / "ncu_probe_full.csv.gz", machine)
-    assert not loaded
+    assert not asked
     read(DATA / "h200" / "jax_train.hlo.txt.gz", machine)
-    assert loaded
+    assert asked.pop() == []
+    read(DATA / "h200" / "jax_fusion.xplane.pb", machine)
+    assert asked == [["NVIDIA H200"]]
 
 
 def report(recording: Recording) -> bytes:
