@@ -3,7 +3,6 @@
 The rules are described in `compiler_model`; `grouping` applies them.
 """
 
-from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import Struct, field
@@ -341,15 +340,19 @@ class Groups:
         """The kernels of an instruction, or the instruction itself if it is in none."""
         return [*self.kernels[index]] or [index]
 
-    def _next(self, node: Node) -> Iterator[Node]:
+    def _next(self, node: Node) -> list[Node]:
         """What uses the results of a node, or is ordered after it."""
+        found: list[Node] = []
         for index in node.outputs if isinstance(node, Group) else (node,):
-            for user in (*self.users[index], *self.after.get(index, ())):
-                yield from (found for found in self._nodes(user) if found is not node)
+            for user in self.users[index]:
+                found += self.kernels[user] or (user,)
+            for user in self.after.get(index, ()) if self.after else ():
+                found += self.kernels[user] or (user,)
+        return [one for one in found if one is not node]
 
     def _depend(self, one: Group, other: Group) -> bool:
         """Whether one of two kernels depends on the other."""
-        return self._reaches(list(self._next(one)), other) or self._reaches(list(self._next(other)), one)
+        return self._reaches(self._next(one), other) or self._reaches(self._next(other), one)
 
     def _reaches(self, nodes: list[Node], target: Group) -> bool:
         """Whether the target depends on any of these nodes, directly or through others."""
@@ -360,8 +363,7 @@ class Groups:
             node = pending.pop()
             if node is target:
                 return True
-            first = min(node.outputs) if isinstance(node, Group) else node
-            if node in seen or (first > last and not self.exact):
+            if node in seen or (not self.exact and (min(node.outputs) if isinstance(node, Group) else node) > last):
                 continue
             if len(seen) >= _MOST_VISITED:
                 return True
