@@ -42,13 +42,14 @@ def with_predictions(
         after = sum(new.time_s * shares[index] for index, new in changed.items())
         parts = [(index, new, shares[index]) for index, new in changed.items()]
         low, high = bounds({index: (new.family, new.time_s * part, new.low_s * part, new.high_s * part) for index, new, part in parts})
-        time_s = max(clock.each_s - (before - after) / clock.parts, 0.0)
+        unchanged_s = max(clock.each_s - before / clock.parts, 0.0)
+        time_s = unchanged_s + after / clock.parts
         if changed and after < before:
             found[words] = Predicted(
                 change=words,
                 before_s=clock.each_s,
                 time_s=time_s,
-                low_s=max(time_s - low / clock.parts, 0.0),
+                low_s=max(time_s - low / clock.parts, unchanged_s),
                 high_s=time_s + high / clock.parts,
                 ops=tuple(_predicted(index, new) for index, new in sorted(changed.items())),
             )
