@@ -52,7 +52,11 @@ TORCH_LEVERS: dict[str, tuple[str, ...]] = {
         "sizes that are multiples of 64; larger batches",
         "torch.set_float32_matmul_precision('high') for fp32, torch.autocast with bf16",
     ),
-    "communication": ("DistributedDataParallel(bucket_cap_mb=…, gradient_as_bucket_view=True)", "bf16 gradients: a communication hook"),
+    "communication": (
+        "of gradients: DistributedDataParallel(bucket_cap_mb=…, gradient_as_bucket_view=True)",
+        "of tensor parallelism: matmuls in parts, which overlap with the collectives of other parts",
+        "bf16 gradients: a communication hook",
+    ),
 }
 # For kernels of Inductor.
 TORCH_COMPILED: dict[str, tuple[str, ...]] = {
