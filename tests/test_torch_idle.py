@@ -316,6 +316,17 @@ def test_launches_in_a_model_name_who_called_it(tmp_path: Path) -> None:
     assert "in forward, which next_token (generate.py:26) calls (model.py:13)" in found.message
 
 
+@pytest.mark.parametrize(("length", "kind"), [(1000, "idle-dispatch"), (20000, "idle-input")])
+def test_short_code_of_a_module_is_part_of_launching(tmp_path: Path, length: int, kind: str) -> None:
+    trace = TorchTrace()
+    for begin in trace.steps(4, length):
+        trace.frame("src/generate.py(26): next_token", begin, length - 2)
+        trace.frame("nn.Module: GPT_0", begin + 1, length - 10)
+        trace.frame("src/model.py(13): forward", begin + 2, length - 20)
+        trace.product(begin + length - 50, 10, launched=begin + length - 45, ran=begin + length - 42, took=20)
+    assert next(one.kind for one in report_on(trace, tmp_path).findings if one.kind.startswith("idle")) == kind
+
+
 @pytest.mark.parametrize(("frame", "saved"), [(None, 950 - 40), ("model.py(1): forward", 950 - 60)])
 def test_without_stacks_recording_takes_less(tmp_path: Path, frame: str | None, saved: int) -> None:
     # Per launch one op and the launch: 6 µs with stacks, 4 without.

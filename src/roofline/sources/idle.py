@@ -27,6 +27,7 @@ LARGE_COPY = int(parse("64 KiB", "B"))  # a copy of at least this size is data, 
 SLOW_COPY_PS = round(parse("1 ns", "s") / parse("1 ps", "s"))  # per byte: the longest time of an unrecorded copy, staging included
 SHORT_PS = round(parse("20 us", "s") / parse("1 ps", "s"))  # a gap up to this long before work that was already launched is launch latency
 WAKE_UP_PS = round(parse("200 us", "s") / parse("1 ps", "s"))  # the longest time until a thread that waited for the device continues
+LONG_CODE_PS = round(parse("1 ms", "s") / parse("1 ps", "s"))  # code of a module that takes longer does more than to launch
 _INSTALLED = ("/site-packages/", "/dist-packages/", "/lib/python")
 Reasons = dict[IdleKey, IdleTally]
 
@@ -248,6 +249,8 @@ def _kind(gap: Gap, seen: Activity, waited: Activity, threads: Threads, *, sever
         return "sync"
     if _is_silent(seen) and waited.kind == "launch" and gap.length <= 2 * WAKE_UP_PS:
         return "sync" if gap.silent >= SHORT_PS else "dispatch"  # a wait between two launches, or Python code before the next launch
+    if seen.kind == "python" and seen.caller and waited.kind not in ("wait", "copy") and gap.length <= LONG_CODE_PS:
+        return "dispatch"  # code of a module, between its launches
     if seen.kind == "python" or (not seen.kind and not threads.has_frames):
         fed = data and gap.copy[0] == "in" and not gap.fetched
         read = waited.kind == "wait" or (waited.kind == "copy" and (gap.copy[0] == "out" or gap.fetched))
