@@ -11,7 +11,7 @@ import pytest
 from roofline.cli import main
 
 HEAVY = {"jax", "torch", "polars", "pyarrow", "matplotlib", "numpy", "starlette", "uvicorn", "fsspec", "distributed", "mcp"}
-RARE = {"difflib", "tempfile"}  # milliseconds each, which only wrong names and pipes need
+RARE = {"csv", "difflib", "tempfile"}  # milliseconds each, which only tables, wrong names and pipes need
 CAPTURES = Path(__file__).parent / "data"
 
 

@@ -6,7 +6,6 @@ in its name (``bandwidth:hbm``, ``intensity:hbm``, ``counted:hbm``) is a result,
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
@@ -125,6 +124,8 @@ def group_rows(groups: Sequence[Group]) -> list[Row]:
 
 def to_csv(rows: Sequence[Row]) -> str:
     """Rows as CSV; an unknown amount of a resource is ``?``, any other unknown an empty cell."""
+    import csv
+
     out = io.StringIO(newline="")
     if rows:
         writer = csv.writer(out, lineterminator="\n")

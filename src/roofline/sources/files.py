@@ -1,6 +1,5 @@
 """Input files: finds the files that a path names, and reads them."""
 
-import gzip
 import os
 import zlib
 from collections.abc import Iterator, Sequence
@@ -158,6 +157,8 @@ def all_of(path: Path | str) -> bytes:
         with open(place, "rb") as file:
             data = file.read(most + 1)
         if data.startswith(GZIP_MAGIC):
+            import gzip
+
             with gzip.open(place, "rb") as unzipped:
                 data = unzipped.read(most + 1)
     if len(data) > most:

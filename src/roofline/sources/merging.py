@@ -3,7 +3,6 @@
 import os
 from collections.abc import Collection, Iterable, Sequence
 from itertools import takewhile
-from statistics import median
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -147,7 +146,7 @@ def _steps(parts: Sequence[Part], keys: dict[Instance, int]) -> tuple[Step, ...]
             launching_s=max((last - first for _, first, last in launches[instance]), default=0) * PICOSECOND
             if instance in launches
             else None,
-            launch_call_s=median(calls[instance]) * PICOSECOND if instance in calls else None,
+            launch_call_s=_launch_call_s(calls.get(instance, ())),
         )
         for instance, key in keys.items()
         if instance in ran
@@ -169,6 +168,15 @@ def _step(instance: Instance, key: int, ran: Sequence[tuple[Extent, int, bool]],
         complete=everywhere and all(extent.complete for extent in extents),
         followed=all(followed),
     )
+
+
+def _launch_call_s(calls: Sequence[int]) -> float | None:
+    """The median length of a step's launch calls over the hosts."""
+    if not calls:
+        return None
+    from statistics import median
+
+    return median(calls) * PICOSECOND
 
 
 def _lead_s(launches: Sequence[tuple[Extent, int, int]]) -> float | None:
