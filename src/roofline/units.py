@@ -228,8 +228,8 @@ def show(value: float | None, dimension: str, digits: int = 4) -> str:
 
     >>> show(0.0031, "s"), show(989.4e12, "FLOP/s"), show(None, "B"), show(41943040, "B")
     ('3.1 ms', '989.4 TFLOP/s', '–', '41.94 MB')
-    >>> show(0.00017, "s", 2)
-    '170 µs'
+    >>> show(0.00017, "s", 2), show(23616.2, "s")
+    ('170 µs', '23,620 s')
     """
     if value is None:
         return "–"
@@ -240,7 +240,7 @@ def show(value: float | None, dimension: str, digits: int = 4) -> str:
     if dimension in ("FLOP/B", "hop"):
         return f"{plain(value, digits)} {dimension}"
     prefix, scale = _prefix(abs(value), dimension, digits)
-    return f"{float(f'{value / scale:.{digits}g}'):.{max(digits, 4)}g} {prefix}{dimension}"  # 170 µs at two digits, not 1.7e+02
+    return f"{plain(float(f'{value / scale:.{digits}g}'), max(digits, 4))} {prefix}{dimension}"  # 170 µs at two digits, not 1.7e+02
 
 
 def rounded(value: float | None, digits: int) -> float | None:

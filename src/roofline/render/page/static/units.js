@@ -19,7 +19,7 @@ export function show(value, dimension, digits = 4) {
   const fits = ([, scale]) => Number(general(Math.abs(value) / scale, digits)) >= 1;
   const [prefix, scale] = ladder.find(fits) ?? ladder[ladder.length - 1];
   // 170 µs at two digits, not 1.7e+02.
-  return `${general(Number(general(value / scale, digits)), Math.max(digits, 4))} ${prefix}${dimension}`;
+  return `${plain(Number(general(value / scale, digits)), Math.max(digits, 4))} ${prefix}${dimension}`;
 }
 
 /** A bare number for people: grouped when large, never in exponent form below 10¹⁵. */
