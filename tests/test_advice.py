@@ -78,12 +78,14 @@ def test_a_memory_bound_message_carries_the_numbers() -> None:
     assert finding.saving_s == 3.0
 
 
-def test_an_op_above_its_roof_comes_first_and_saves_nothing() -> None:
-    doubt, saving = op(0, MEMORY, 0.5, name="tiny"), op(1, MEMORY, 1000.0)
-    findings = advise([saving, doubt], toy())
-    assert findings[0].kind == "above-roof"
-    assert findings[0].message == "tiny is faster than the roofline allows (500 ms, minimum 1 s on hbm): check the count and the ceiling."
-    assert findings[0].saving_s is None
+def test_an_op_above_its_roof_saves_nothing_and_counts_with_its_time() -> None:
+    # Of 0.5 s in doubt and 0.4 s (1.4 s less the minimum of 1 s) to save, the doubt comes first; of 0.5 s and 999 s the saving.
+    doubt = op(0, MEMORY, 0.5, name="tiny")
+    told, *_ = advise([op(1, MEMORY, 1.4), doubt], toy())
+    assert told.kind == "above-roof"
+    assert told.message == "tiny is faster than the roofline allows (500 ms, minimum 1 s on hbm): check the count and the ceiling."
+    assert told.saving_s is None
+    assert [one.kind for one in advise([op(1, MEMORY, 1000.0), doubt], toy())] == ["far-below", "above-roof"]
 
 
 def test_a_time_exactly_on_the_roof_is_not_above_it() -> None:

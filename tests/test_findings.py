@@ -280,11 +280,21 @@ def test_a_launch_does_not_get_shorter_with_less_work() -> None:
     assert {one.kind for one in report_on(tiny).findings} == {"latency"}
 
 
-def test_doubts_come_first_and_promise_nothing() -> None:
-    report = report_on(an_op("gather", {"hbm": 10}, 0.5), an_op("softmax", {"hbm": 20}, 6.0))
-    assert report.findings[0].kind == "above-roof"
-    assert report.findings[0].saving_s is None
-    assert report.findings[1].saving_s
+def test_doubts_promise_nothing_and_count_with_their_time() -> None:
+    softmax = an_op("softmax", {"hbm": 20}, 6.0)  # 20 B at 10 B/s: at most 4 s to save
+    for amount, time_s, first in ((10, 0.5, False), (100, 5.0, True)):
+        found = report_on(an_op("gather", {"hbm": amount}, time_s), softmax).findings
+        (doubt,) = (one for one in found if one.kind == "above-roof")
+        assert doubt.saving_s is None
+        assert (found[0] is doubt) == first
+
+
+def test_a_doubt_outside_of_the_steps_comes_after_what_steps_save() -> None:
+    steps = tuple(Step(key=key, time_s=6.0) for key in (0, 1))
+    softmax = an_op("softmax", {"hbm": 40}, 12.0, count=2, by_step=(Share(key=0, count=1, time_s=6.0), Share(key=1, count=1, time_s=6.0)))
+    found = report_on(an_op("gather", {"hbm": 1000}, 50.0), softmax, steps=steps).findings
+    assert [bool(one.saving_s) for one in found] == [True, False]
+    assert found[1].kind == "above-roof"
 
 
 def test_the_sentence_says_how_long_how_far_why_and_what_next() -> None:

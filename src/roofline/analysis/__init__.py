@@ -46,7 +46,7 @@ from ..sources import read
 from ..sources.remote import Progress
 from ..sources.report_json import only_stored_report
 from ..workload import Op, Recording, Workload
-from .advice import advise, doubts, in_order, unknown_first
+from .advice import advise, doubts, unknown_first
 from .advice_rules import Program
 from .assumed_machine import believed
 from .cache_hits import cache_hits_finding
@@ -273,8 +273,8 @@ def _op_times(placed: PlacedOps, machine: Machine, corrections: Corrections, pre
 
 def _advice(
     recording: Recording, placed: PlacedOps, op_times: OpTimes, made: Sequence[Point], machine: Machine, corrections: Corrections
-) -> tuple[Finding, ...]:
-    """The findings: for hand formulas one per op; for a program suspect figures first, then savings."""
+) -> Sequence[Finding]:
+    """The findings, in any order: for hand formulas one per op; for a program suspect figures and savings."""
     if recording.format == "formula" or not made:
         return advise([placed[id] for id in range(len(op_times))], machine)
     clock = clock_of(made, recording.steps)
@@ -289,23 +289,23 @@ def _advice(
         time_s=clock.whole_s if clock.measured else 0.0,
         notes={id: placed.ops[id].notes for id in unpriced},
     )
-    return in_order([*doubts(program, placed.doubts(), placed.__getitem__), *diagnose(op_times, recording, machine, clock, corrections)])
+    return [*doubts(program, placed.doubts(), placed.__getitem__), *diagnose(op_times, recording, machine, clock, corrections)]
 
 
 def _findings(
-    found: tuple[Finding, ...],
+    found: Sequence[Finding],
     ops: Sequence[OpInfo],
     shares: tuple[DeviceShare, ...],
     devices: tuple[DeviceInfo, ...],
     placed: PlacedOps,
-) -> tuple[Finding, ...]:
+) -> Sequence[Finding]:
     """The findings, with those about cache hits and about a straggler among the devices added."""
     if placed.moved:
-        found = in_order([*found, cache_hits_finding(placed.moved)])
+        found = [*found, cache_hits_finding(placed.moved)]
     if len(devices) < 2:
         return found
     slow = straggler(ops, shares, devices)
-    return in_order([*found, slow]) if slow else found
+    return [*found, slow] if slow else found
 
 
 def price(

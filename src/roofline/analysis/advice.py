@@ -1,8 +1,8 @@
 """Advice: what limits an op and what to do next, as small pure rules.
 
-The drafts of `advice_rules` are merged and sorted. Suspect ops come first (faster than the roofline allows: a count or a
-ceiling is wrong), then by the seconds a change could save. Every kind of finding has its levers in `advice_kinds`. Ops that share a kind
-share a finding: a draft's own sentence is used only where it is the only one of its kind.
+The drafts of `advice_rules` are merged and sorted by the seconds that they are about: those a change could save, or the time of suspect ops
+(faster than the roofline allows: a count or a ceiling is wrong). Every kind of finding has its levers in `advice_kinds`. Ops that share a
+kind share a finding: a draft's own sentence is used only where it is the only one of its kind.
 
     >>> from roofline.cost import Cost
     >>> from roofline.machine import Machine
@@ -16,6 +16,7 @@ share a finding: a draft's own sentence is used only where it is the only one of
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
 
 from msgspec.structs import replace
 
@@ -27,12 +28,12 @@ from .advice_kinds import KINDS
 from .advice_rules import DOUBTS, EXTRA, LISTED, NOTABLE, PRIMARY, PROGRAM, Draft, Placed, Program, listed, near_ridge, short_name
 
 SEPARATE = 5  # ops of one kind that get a line each; more are merged into one line
-SUSPECT = ("unrated", "above-roof")  # kinds that come before all savings
+SUSPECT = ("unrated", "above-roof")  # kinds that are about the time of their ops
 UNKNOWN = "unknown"
 
 
 def advise(placed: Iterable[Placed], machine: Machine) -> tuple[Finding, ...]:
-    """Every finding about a program: suspect ops first, then by seconds saved. The order of the ops does not matter."""
+    """Every finding about a program, the most seconds first. The order of the ops does not matter."""
     ops = sorted(placed, key=lambda one: one.id)
     program = Program(
         names={one.id: one.op.name for one in ops},
@@ -57,7 +58,7 @@ def findings(program: Program, found: Iterable[Draft], placed: Callable[[int], P
     """The findings about a program, from the drafts about its ops; ``placed`` gives an op by its id."""
     kept = [draft for draft in found if _matters(draft, program.time_s)]
     whole = [finding for program_rule in PROGRAM if (finding := program_rule(program))]
-    return in_order([*_merged(kept, placed), *whole])
+    return in_order([*_merged(kept, placed), *whole], program.times)
 
 
 def doubts(program: Program, too_fast: Mapping[int, str], placed: Callable[[int], Placed]) -> list[Finding]:
@@ -74,9 +75,20 @@ def doubt(one: Placed) -> str | None:
     return next((draft.kind for rule in DOUBTS if (draft := rule(one))), None)
 
 
-def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Suspect ops first, then by seconds saved; of those without a saving unknown costs first."""
-    return tuple(sorted(findings, key=_order))
+def in_order(findings: Iterable[Finding], times: Mapping[int, float | None] | Sequence[float | None]) -> tuple[Finding, ...]:
+    """Findings by seconds: those saved, or the time of suspect ops; of those without either unknown costs first.
+
+    ``times`` are those of the ops, by id, on the same clock as the savings. Suspect ops without any time come first.
+    """
+
+    def order(finding: Finding) -> tuple[float, int, bool, str, tuple[int, ...]]:
+        if finding.kind in SUSPECT:
+            known = [seconds for id in finding.ops if (seconds := times[id]) is not None]
+            return -sum(known) if known else -inf, SUSPECT.index(finding.kind), True, finding.kind, finding.ops
+        saved = finding.saving_s if finding.saving_per_step_s is None else finding.saving_per_step_s
+        return -(saved or 0.0), len(SUSPECT), finding.kind != UNKNOWN, finding.kind, finding.ops
+
+    return tuple(sorted(findings, key=order))
 
 
 def unknown_first(findings: Sequence[Finding], points: Sequence[Point]) -> tuple[Finding, ...]:
@@ -142,9 +154,3 @@ def _alone(draft: Draft, one: Placed) -> Finding:
     assert write is not None
     message = f"{short_name(one.op.name)} {write()}"
     return Finding(kind=draft.kind, message=message, ops=(draft.id,), saving_s=draft.saving_s, levers=KINDS[draft.kind].levers)
-
-
-def _order(finding: Finding) -> tuple[int, float, bool, str, tuple[int, ...]]:
-    first = SUSPECT.index(finding.kind) if finding.kind in SUSPECT else len(SUSPECT)
-    saved = finding.saving_s if finding.saving_per_step_s is None else finding.saving_per_step_s
-    return first, -(saved or 0.0), finding.kind != UNKNOWN, finding.kind, finding.ops

@@ -1,8 +1,8 @@
 """Findings: where the program loses time, what to do about it, and how long it takes after that.
 
 A finding is about a decision of the program's author (attention is written out, a cache is not donated), with kernels as its evidence.
-Suspect figures come first, without a saving; then findings by the seconds that a change saves: avoided work, or the distance to what good
-kernels reach, not to the roof. Ops of one kind are merged before small savings are left out.
+They come by the seconds that a change saves: avoided work, or the distance to what good kernels reach, not to the roof. Suspect figures
+have no saving and come by the time of their ops. Ops of one kind are merged before small savings are left out.
 """
 
 from collections.abc import Sequence

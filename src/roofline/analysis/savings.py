@@ -11,7 +11,7 @@ from .advice import in_order
 def with_wall_clock(
     findings: Iterable[Finding], time_s: Sequence[float | None], steps: Iterable[StepShare], devices: int
 ) -> tuple[Finding, ...]:
-    """Findings with their saving per device over the whole run, and per device and step where there are steps; most per step first.
+    """Findings with their saving per device over the whole run, and per device and step where there are steps, in order.
 
     Per step counts only the ops' time in steps. ``time_s`` is the time of each op, in the order of ids.
     """
@@ -34,4 +34,6 @@ def with_wall_clock(
             per_step = finding.saving_per_step_s
         return replace(finding, saving_per_device_s=each, saving_per_step_s=per_step)
 
-    return in_order(spread(finding) for finding in findings)
+    parts = max(devices, 1) * len(keys)
+    mine = [None if whole is None else part / parts for whole, part in zip(time_s, in_steps, strict=True)] if parts else time_s
+    return in_order(map(spread, findings), mine)
