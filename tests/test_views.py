@@ -11,7 +11,10 @@ import pytest
 
 import roofline as rl
 from roofline.cost import Cost
-from roofline.render.text import op_notes, report_text
+from roofline.folding import table_rows
+from roofline.grouping import group
+from roofline.render.op_table import op_cells
+from roofline.render.text import group_cells, op_notes, report_text
 from roofline.workload import COUNTED, Op, Recording, Workload
 from toys import toy
 
@@ -92,6 +95,20 @@ def test_markdown_shows_names_as_they_are() -> None:
     row = next(line for line in to_markdown(report).splitlines() if line.startswith("| a"))
     assert row.startswith(r"| a\|b\_c\*\<script\> \# x | ")
     assert row.replace(r"\|", "").count("|") == 7  # six cells
+
+
+def test_an_upper_bound_is_shown_as_one_and_never_above_the_roof() -> None:
+    # 30 B and 7.2 B at 10 B/s: minimum times of 3 s and 0.72 s, for costs that are at most that.
+    upper = ("upper bound: the grid's blocks",)
+    ops = [Op(name=name, category=name, cost=Cost.of({"hbm": amount}), time_s=1.0, notes=upper) for name, amount in (("a", 30), ("b", 7.2))]
+    exact = Op(name="c", category="c", cost=Cost.of({"hbm": 30}), time_s=1.0)
+    report = rl.analyze(Recording(workload=Workload((*ops, exact)), format="table"), toy())
+    written = ["≤ 100%", "≤ 72%", "300%"]
+    cells = op_cells(report, table_rows(report), ["name", "efficiency"], top=3)
+    assert sorted((row[0], row[1].text) for row in cells) == [*zip("abc", written, strict=True)]  # as text and in Markdown
+    groups = group_cells("category", group(report.ops, "category"), "", 3, 3.0)[1]
+    assert sorted((row[0], row[-1].text) for row in groups) == [*zip("abc", written, strict=True)]
+    assert [op.efficiency for op in report.ops] == pytest.approx([3.0, 0.72, 3.0])
 
 
 def test_a_path_a_list_and_a_recording_give_the_same_report() -> None:

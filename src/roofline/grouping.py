@@ -7,6 +7,7 @@ from msgspec import Struct
 from .errors import UsageError, did_you_mean
 from .report import Amounts, OpInfo, Report
 from .selection import Words, device_ids, narrow, stem, step_keys
+from .workload import is_upper_bound
 
 PLACES = ("step", "device", "host")  # keys that split an op into parts
 KEYS: Mapping[str, Callable[[OpInfo], str]] = {
@@ -27,7 +28,7 @@ class Group(Struct, frozen=True, kw_only=True):
 
     ``work``, ``flops`` and ``bytes`` sum the known amounts; ``unknown`` names the resources for which some op's amount is not known.
     ``efficiency`` is the summed minimum times over the summed time of the ops that were timed: ops of unknown cost have no minimum, and
-    ``priced_s`` is the time of the ops with a known cost.
+    ``priced_s`` is the time of the ops with a known cost. ``upper_bound``: the cost of some op is one, so the efficiency is one too.
     """
 
     key: str
@@ -44,6 +45,7 @@ class Group(Struct, frozen=True, kw_only=True):
     serial_s: float | None
     efficiency: float | None
     bound: str | None
+    upper_bound: bool = False
 
 
 def group(ops: Iterable[OpInfo], by: str, *, depth: int | None = None) -> tuple[Group, ...]:
@@ -135,6 +137,7 @@ def _sum(key: str, ops: list[OpInfo]) -> Group:
         serial_s=sum(serials) if serials else None,
         efficiency=timed_floor / time if time and timed_floor else None,
         bound=max(sorted(time_by_bound), key=lambda unit: time_by_bound[unit], default=None),
+        upper_bound=any(is_upper_bound(op.notes) for op in ops),
     )
 
 

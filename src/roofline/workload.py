@@ -1,6 +1,6 @@
 """Workloads: the operations that a program runs, and what a source recorded about them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,6 +17,11 @@ UPPER_BOUND = "upper bound: "  # prefix of a note on a cost that is at least the
 AUTOTUNING = "autotuning"  # category of the kernels and copies that a compiler runs to choose among candidates
 UNPRICED = "unpriced: "  # prefix of a note that says how to record what the cost of an op needs
 FEEDS = ("infeed", "outfeed")  # in the categories of ops that only move data from or to the host
+
+
+def is_upper_bound(notes: Iterable[str]) -> bool:
+    """Whether an op with these notes has a cost that is at least the true one."""
+    return any(note.startswith(UPPER_BOUND) for note in notes)
 
 
 def feeds(category: str) -> bool:

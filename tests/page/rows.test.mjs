@@ -2,10 +2,12 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { opColumns, PROGRAM_COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "../../src/roofline/render/page/static/columns.js";
+import { efficiencyText } from "../../src/roofline/render/page/static/facts.js";
 import { group, stem } from "../../src/roofline/render/page/static/groups.js";
 import { machine, scaled } from "../../src/roofline/render/page/static/law.js";
 import { averagedSteps, programRows } from "../../src/roofline/render/page/static/program_rows.js";
 import { choices, complete, levels, ownMachine, select, sort, totals } from "../../src/roofline/render/page/static/rows.js";
+import { VOCABULARY } from "../../src/roofline/render/page/static/vocabulary.js";
 import { cases, VECTORS } from "./cases.mjs";
 import { close } from "./close.mjs";
 
@@ -159,6 +161,18 @@ test("sorting is stable and leaves the unknown last either way", () => {
   assert.deepEqual(sort(rows, "v").map((row) => row.id), [2, 0, 3, 1]);
   assert.deepEqual(sort(rows, "v", false).map((row) => row.id), [0, 3, 2, 1]);
   assert.deepEqual(sort([{ v: "b" }, { v: "" }, { v: "a" }], "v", false).map((row) => row.v), ["a", "b", ""]);
+});
+
+test("an efficiency from a cost that is an upper bound is shown as one, also of a group", () => {
+  const [first, ...others] = odd.ops;
+  const bounded = { ...odd, ops: [{ ...first, notes: [`${VOCABULARY.upper_bound}the grid's blocks`], efficiency: 1.3 }, ...others] };
+  const rows = select(bounded);
+  assert.equal(efficiencyText(rows[0]), "≤ 100%");
+  assert.equal(efficiencyText({ ...rows[0], efficiency: 0.72 }), "≤ 72%");
+  assert.equal(efficiencyText({ ...rows[0], efficiency: null }), "–");
+  assert.deepEqual(rows.map((row) => row.upper), odd.ops.map((_, index) => index === 0));
+  assert.ok(totals(rows).upper && group(rows, "category").filter((one) => one.upper).length === 1);
+  assert.equal(efficiencyText({ efficiency: 1.3, upper: false }), "130%");
 });
 
 test("totals leave out rows above their roof from what is lost", () => {

@@ -15,7 +15,7 @@ from ..placement import Placement, may_bind
 from ..report import Finding
 from ..resource import COMPUTE_UNITS, HBM, Resource, bound_words, named
 from ..units import percent, plain, show
-from ..workload import UNPRICED, UPPER_BOUND, Op
+from ..workload import UNPRICED, Op, is_upper_bound
 from .advice_kinds import CLOSE, FAR, FAR_BELOW, KINDS
 
 NEAR_RIDGE = 1.25
@@ -71,7 +71,7 @@ ProgramRule = Callable[[Program], Finding | None]
 def above_roof(one: Placed) -> Draft | None:
     """Efficiency above 1: never clipped, always reported, unless the cost is an upper bound."""
     placement, efficiency = one.placement, one.placement.efficiency
-    if efficiency is None or efficiency <= 1 + ROUNDING or _is_upper_bound(one.op):
+    if efficiency is None or efficiency <= 1 + ROUNDING or is_upper_bound(one.op.notes):
         return None
 
     def write() -> str:
@@ -84,7 +84,7 @@ def above_roof(one: Placed) -> Draft | None:
 def between_roofs(one: Placed) -> Draft | None:
     """Faster than main memory allows, but not than the next faster memory: part of the data stays there."""
     placement = one.placement
-    if _is_upper_bound(one.op):  # it may have moved less
+    if is_upper_bound(one.op.notes):  # it may have moved less
         return None
     if (placement.efficiency or 0) <= 1 + ROUNDING or placement.unit != HBM.name or placement.time_s is None:
         return None
@@ -313,10 +313,6 @@ DOUBTS: tuple[Rule, ...] = (between_roofs, above_roof)
 PRIMARY: tuple[Rule, ...] = (*DOUBTS, latency, no_overlap, far_below, bound)
 EXTRA: tuple[Rule, ...] = (near_ridge, vector_instead_of_matrix, low_batch)
 PROGRAM: tuple[ProgramRule, ...] = (unrated, unknown)
-
-
-def _is_upper_bound(op: Op) -> bool:
-    return any(note.startswith(UPPER_BOUND) for note in op.notes)
 
 
 def _zone(efficiency: float) -> str:

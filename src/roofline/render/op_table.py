@@ -14,6 +14,7 @@ from ..folding import TableRows
 from ..report import OpInfo, Point, Report
 from ..resource import MEMORY_UNITS, Resource, named
 from ..units import percent, plain, show
+from ..workload import is_upper_bound
 from .tables import PLAIN, Cell, Paper, table
 
 CLOSE, FAR = 0.7, 0.4  # efficiencies at which the colour changes
@@ -113,7 +114,7 @@ COLUMNS: Mapping[str, Column] = {
     "bound": Column("bound", _word("bound")),
     "minimum": Column("minimum", lambda op, context: show(op.floor_s, "s") if op.times else NOTHING),
     "serial": Column("serial", lambda op, context: show(op.serial_s, "s") if op.times else NOTHING),
-    "efficiency": Column("efficiency", lambda op, context: efficiency_cell(op.efficiency)),
+    "efficiency": Column("efficiency", lambda op, context: efficiency_cell(op.efficiency, is_upper_bound(op.notes))),
     "from": Column("from", lambda op, context: "/".join(dict.fromkeys(op.provenance.values())) or NOTHING),
     "counted": Column("counted", _counted),
     "steps": Column("steps", lambda op, context: context.steps.get(op.id, NOTHING)),
@@ -269,9 +270,18 @@ def more(left: int) -> str:
     return f"\n… and {left:,} more; show them with --top, --json or --csv" if left > 0 else ""
 
 
-def efficiency_cell(efficiency: float | None) -> Cell:
-    """An efficiency, coloured by how close it is to 1; above 1 is suspect."""
+def efficiency_cell(efficiency: float | None, upper_bound: bool = False) -> Cell:
+    """An efficiency, coloured by how close it is to 1; above 1 is suspect. An ``upper_bound`` is coloured only where it is low."""
     if efficiency is None:
         return Cell(percent(None))
-    style = "yellow" if efficiency > 1 else "green" if efficiency >= CLOSE else "red" if efficiency < FAR else ""
-    return Cell(percent(efficiency), style)
+    style = "red" if efficiency < FAR else "" if upper_bound else "yellow" if efficiency > 1 else "green" if efficiency >= CLOSE else ""
+    return Cell(efficiency_text(efficiency, upper_bound), style)
+
+
+def efficiency_text(efficiency: float | None, upper_bound: bool = False) -> str:
+    """An efficiency for people; that of a cost that is an ``upper_bound`` is one too, and at most 100%.
+
+    >>> efficiency_text(0.72), efficiency_text(0.72, upper_bound=True), efficiency_text(1.3, upper_bound=True)
+    ('72%', '≤ 72%', '≤ 100%')
+    """
+    return f"≤ {percent(min(efficiency, 1.0))}" if upper_bound and efficiency is not None else percent(efficiency)

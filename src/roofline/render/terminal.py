@@ -15,9 +15,10 @@ from ..errors import RooflineError
 from ..report import Report
 from ..resource import HBM
 from ..units import percent, plain, show
+from ..workload import is_upper_bound
 from .chart import Chart, Dot, StripDot, chart
 from .geometry import Extent, Path, Tick, linear_ticks, log_ticks, rate_title, title
-from .op_table import label
+from .op_table import efficiency_text, label
 from .tables import PLAIN, Cell, Paper, shorten, table
 
 NARROWEST, WIDEST = 40, 200  # columns of a chart
@@ -280,21 +281,27 @@ def _key(drawn: Chart, report: Report, marks: dict[int, str], under: dict[int, s
         if op.id in marks and op.id in places:
             mark = marks[op.id] + (f"→{under[op.id]}" if op.id in under else "")
             share = percent((seconds[op.id] or 0.0) / whole) if whole else "–"
-            rows.append([mark, _one_wide(label(op)), *_key_cells(places[op.id], share, op.efficiency, columns)])
+            rows.append(
+                [
+                    mark,
+                    _one_wide(label(op)),
+                    *_key_cells(places[op.id], share, efficiency_text(op.efficiency, is_upper_bound(op.notes)), columns),
+                ]
+            )
     if drawn.program:
-        rows.append([glyphs.program, drawn.program.name, *_key_cells(drawn.program, "", drawn.program.efficiency, columns)])
+        rows.append([glyphs.program, drawn.program.name, *_key_cells(drawn.program, "", percent(drawn.program.efficiency), columns)])
     if rows:
         yield ""
         yield table(["", "op", *columns], rows, paper, left=2, elastic=1)
 
 
-def _key_cells(place: Dot | StripDot, share: str, efficiency: float | None, columns: Sequence[str]) -> Iterator[Cell]:
+def _key_cells(place: Dot | StripDot, share: str, efficiency: str, columns: Sequence[str]) -> Iterator[Cell]:
     """The cells of the key for a dot, in these columns, each limited to its column's width."""
     cells = {
         "share": Cell(share),
         "bound": Cell(shorten(place.bound or "–", 10), STYLES.get(place.bound or "", "")),
         "FLOP/B": Cell(shorten(plain(place.intensity), 9) if isinstance(place, Dot) else "–"),
-        "efficiency": Cell(shorten(percent(efficiency), 7)),
+        "efficiency": Cell(shorten(efficiency, 7)),
     }
     rate = Cell(shorten(show(place.rate, "FLOP/s"), 14) if isinstance(place, Dot) else "–")
     return (cells.get(column, rate) for column in columns)

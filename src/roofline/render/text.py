@@ -11,8 +11,8 @@ from ..machine import LATENCY
 from ..report import Expected, Finding, OpInfo, Report
 from ..resource import bound_words
 from ..units import percent, plain, rounded, show
-from ..workload import is_caveat
-from .op_table import efficiency_cell, more, ops_text
+from ..workload import is_caveat, is_upper_bound
+from .op_table import efficiency_cell, efficiency_text, more, ops_text
 from .program_facts import machine_line, program_facts
 from .tables import PLAIN, Cell, Paper, facts, table
 from .time_bar import WIDEST, bar_text, main_point, time_parts
@@ -105,7 +105,7 @@ def _shape(shape: tuple[float, ...]) -> str:
 
 def placement_text(report: Report, op: OpInfo, paper: Paper = PLAIN) -> str:
     """Bound, minimum time and efficiency of one op, line by line."""
-    share = _peak_share(report, op)
+    share, efficiency = _peak_share(report, op), efficiency_text(op.efficiency, is_upper_bound(op.notes))
     return facts(
         [
             ("bound", bound_words(op.bound)),
@@ -118,7 +118,7 @@ def placement_text(report: Report, op: OpInfo, paper: Paper = PLAIN) -> str:
             ("made of", terms_text(op.expected)),
             ("time per unit", ", ".join(f"{unit} {show(seconds, 's')}" for unit, seconds in op.times.items())),
             ("attainable", f"{show(op.attainable, 'FLOP/s')}{share}" if op.attainable else ""),
-            ("measured", f"{show(op.time_s, 's')}, roofline efficiency {percent(op.efficiency)}" if op.time_s is not None else ""),
+            ("measured", f"{show(op.time_s, 's')}, roofline efficiency {efficiency}" if op.time_s is not None else ""),
             ("no known rate", f"{', '.join(op.unrated)}: not included, the true minimum may be longer" if op.unrated else ""),
         ],
         paper,
@@ -165,7 +165,7 @@ def group_cells(by: str, groups: Sequence[Group], per: str, top: int, whole_s: f
         ]
         row += [one.bound or "–", show(one.floor_s, "s")]
         if timed:
-            row += [show(one.time_s, "s"), _share(one.self_time_s, whole_s), efficiency_cell(one.efficiency)]
+            row += [show(one.time_s, "s"), _share(one.self_time_s, whole_s), efficiency_cell(one.efficiency, one.upper_bound)]
         else:
             row.append(_share(one.floor_s, whole_s))
         rows.append(row)

@@ -13,7 +13,7 @@ from ...report import CeilingInfo, MachineInfo
 from ...resource import COMPUTE_UNITS, LINK_UNITS, MEMORY_UNITS
 from ...selection import NUMBERING
 from ...units import BINARY, DECIMAL, EXAMPLES, UNITS
-from ...workload import AUTOTUNING, FEEDS
+from ...workload import AUTOTUNING, FEEDS, UPPER_BOUND
 from ..counters import DIFFERS
 from ..export import COLUMNS
 from ..geometry import title
@@ -64,7 +64,12 @@ OPS = (
     ("floor_s", "minimum time", "s", "roofline bound: the longest time on any unit, with full overlap"),
     ("serial_s", "serial time", "s", "sum of the times on all units, with no overlap"),
     ("lost_s", "time lost", "s", "self time above the minimum time of the needed work"),
-    ("efficiency", "roofline efficiency", "share", "minimum time / time; above 100%, check the count and the ceiling"),
+    (
+        "efficiency",
+        "roofline efficiency",
+        "share",
+        "minimum time / time; above 100%, check the count and the ceiling; with ≤ the cost is an upper bound",
+    ),
     ("compute_utilization", "compute utilization", "share", "share of peak FLOP/s, of the busiest compute unit"),
     ("memory_utilization", "memory utilization", "share", "share of peak bandwidth, of the busiest memory level"),
 )
@@ -200,6 +205,7 @@ def vocabulary_json() -> bytes:
             "unsafe": UNSAFE,
             "feeds": FEEDS,
             "autotuning": AUTOTUNING,
+            "upper_bound": UPPER_BOUND,
             "filter": {
                 "numbers": {name: (dimension, whole) for name, (_, dimension, whole) in NUMBERS.items()},
                 "texts": tuple(TEXTS),

@@ -33,7 +33,10 @@ TERMS = (  # (word on the page, meaning), in alphabetical order
     ("Per-op roofline", "sum of the ops' minimum times over the measured time"),
     ("Ridge point", "peak FLOP/s over bandwidth: with a higher arithmetic intensity an op is compute-bound"),
     ("Roof", "the attainable FLOP/s at each arithmetic intensity: slanted where a memory limits it, flat at the peak of a unit"),
-    ("Roofline efficiency", "minimum time over measured time; above 100%, check the count and the ceiling"),
+    (
+        "Roofline efficiency",
+        "minimum time over measured time; above 100%, check the count and the ceiling; with ≤ the cost is an upper bound",
+    ),
     ("Scope", "the named scope of an op in the model, such as layer0/attn"),
     ("Self time", "time of an op without that of nested or overlapping ops"),
     (

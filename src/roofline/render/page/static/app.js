@@ -13,6 +13,7 @@ import { details } from "#page/details.js";
 import { device } from "#page/device.js";
 import { fill, h, tabList } from "#page/dom.js";
 import { exporter } from "#page/export.js";
+import { efficiencyText } from "#page/facts.js";
 import { findings } from "#page/findings.js";
 import { foldedRows } from "#page/folded.js";
 import { given } from "#page/given.js";
@@ -109,7 +110,12 @@ function dressed(column, colourOf) {
     bar: (row) => row.share,
     format: (share) => (share > 0 && share < LEAST_SHARE ? "<0.01%" : column.format(share)),
   };
-  if (column.key === "efficiency") return { ...column, bar: (row) => row.efficiency, tone: (row) => (row.efficiency > 1 ? "doubt" : "") };
+  if (column.key === "efficiency") return {
+    ...column,
+    bar: (row) => row.efficiency,
+    tone: (row) => (row.efficiency > 1 && !row.upper ? "doubt" : ""),
+    format: (_, row) => efficiencyText(row),
+  };
   return column;
 }
 

@@ -1,9 +1,9 @@
 /** What is selected: one op in full, or several in sum. */
 
 import { fill, h, named } from "#page/dom.js";
-import { amounts, counted, factList, facts, origin, wordList } from "#page/facts.js";
+import { amounts, counted, efficiencyText, factList, facts, origin, wordList } from "#page/facts.js";
 import { totals } from "#page/rows.js";
-import { percent, plain, show } from "#page/units.js";
+import { plain, show } from "#page/units.js";
 
 const LISTED = 50; // names of a selection; the table has them all
 
@@ -77,7 +77,7 @@ function several(rows) {
   const figures = [
     ["Time", show(sum.time_s, "s"), ""],
     ["Minimum time", show(sum.floor_s, "s"), sum.lost_s === null ? "" : `${show(sum.lost_s, "s")} lost`],
-    ["Roofline efficiency", percent(sum.efficiency), ""],
+    ["Roofline efficiency", efficiencyText(sum), ""],
     ["Work", show(sum.flops, "FLOP"), ""],
     ["Executions", plain(sum.count), ""],
   ];

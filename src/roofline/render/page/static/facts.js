@@ -18,6 +18,11 @@ export function boundTitle(bound) {
   return kind ? `${kind} (${unit})` : bound ? `${unit}-bound` : "no known bound";
 }
 
+/** The efficiency of a row; that of a cost that is an upper bound is one too, and at most 100%. */
+export function efficiencyText({ efficiency, upper }) {
+  return upper && efficiency !== null ? `≤ ${percent(Math.min(efficiency, 1))}` : percent(efficiency);
+}
+
 /** An op or group, or a point of the program, in full: [[word, figure, remark], …]; what is not known is left out. */
 export function facts(row) {
   const known = (value) => value !== null && value !== undefined;
@@ -29,7 +34,7 @@ export function facts(row) {
     known(row.busy_s) && ["Busy", show(row.busy_s, "s"), row.time_s ? percent(row.busy_s / row.time_s) : ""],
     ["Minimum time", show(row.floor_s, "s"), lostWords(row.lost_s)],
     known(row.expected) && ["Expected time", show(row.expected.time_s, "s"), `${show(row.expected.low_s, "s")} to ${show(row.expected.high_s, "s")}`],
-    ["Roofline efficiency", percent(row.efficiency), boundTitle(row.bound)],
+    ["Roofline efficiency", efficiencyText(row), boundTitle(row.bound)],
     known(row.op_efficiency) && ["Per-op roofline", percent(row.op_efficiency), "of the measured time"],
     ["Achieved", show(row.rate, "FLOP/s"), row.attainable ? `of ${show(row.attainable, "FLOP/s")} attainable` : ""],
     ["Intensity", show(row.intensity, "FLOP/B"), row.ridge ? `ridge point ${show(row.ridge, "FLOP/B")}` : ""],
@@ -128,7 +133,7 @@ export function spoken(row) {
     (row.label ?? row.name).slice(0, 120),
     row.label && row.label !== row.name ? row.name.slice(0, 60) : null,
     row.time_s === null ? null : show(row.time_s, "s"),
-    row.efficiency === null ? null : `${percent(row.efficiency)} roofline efficiency`,
+    row.efficiency === null ? null : `${efficiencyText(row)} roofline efficiency`,
     boundTitle(row.bound),
   ];
   return parts.filter(Boolean).join(", ");

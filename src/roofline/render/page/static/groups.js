@@ -61,6 +61,7 @@ function summed(key, by, rows) {
     // What binds for the largest part of the time, or of the minimum time where nothing was timed.
     bound: heaviestBy(rows, "bound", (row) => row.time_s || row.floor_s || 0),
     efficiency: time_s && timed ? timed / time_s : null,
+    upper: rows.some((row) => row.upper),
     flops,
     attainable: flops && floor_s ? flops / floor_s : null,
     rate: time_s && known !== null ? flops / time_s : null,

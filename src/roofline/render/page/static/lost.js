@@ -1,7 +1,7 @@
 /** Time lost: measured time above the minimum, of the program by cause and of each op, as bars. */
 
 import { fill, h, named, shortName } from "#page/dom.js";
-import { boundWords } from "#page/facts.js";
+import { boundWords, efficiencyText } from "#page/facts.js";
 import { percent, show } from "#page/units.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
@@ -66,7 +66,7 @@ function bar(row, most, store, reveal, colour) {
       h("span", { class: "bar-name" }, named(row.label ?? row.name, { shown: shortName(row.label ?? row.name, 40) })),
       row.lost_s,
       most,
-      `${percent(row.efficiency)}, ${unit}-bound`,
+      `${efficiencyText(row)}, ${unit}-bound`,
       colour,
     ),
   );

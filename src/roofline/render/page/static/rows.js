@@ -168,6 +168,7 @@ function rowOf({ op, fold, steps, devices, feeds }, part, machine, asReported, c
     unneeded: run.unneeded,
     weight: self_time_s ?? time_s ?? floor_s ?? 0, // the seconds that its size shows
     share: null,
+    upper: notes.some((note) => note.startsWith(VOCABULARY.upper_bound)), // its cost is an upper bound, and so is its efficiency
     // Corrections for overlap and launches are the report's; on another machine only a report without them has the figure.
     expected_s: asReported ? run.expected_s : op.expected_s === op.floor_s ? floor_s : null,
     expected: asReported ? run.expected ?? null : null,
@@ -301,5 +302,6 @@ export function totals(rows) {
     flops: sum((row) => row.flops),
     bytes: sum((row) => row.bytes),
     efficiency: per(sum((row) => (row.time_s ? row.floor_s : null)), time_s) || null,
+    upper: rows.some((row) => row.upper),
   };
 }

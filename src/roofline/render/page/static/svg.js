@@ -3,11 +3,12 @@
 import { roofLines } from "#page/chart_model.js";
 import { assign, THEMES } from "#page/colours.js";
 import { shortName } from "#page/dom.js";
+import { efficiencyText } from "#page/facts.js";
 import { drawNames, drawRoofNames, placeNames } from "#page/labels.js";
 import {
   axisTitles, clip, drawArrows, drawAxes, drawOutliers, drawProgram, drawRoofs, drawStrip, drawTwins, frame, highestShare, locate, outliers, prepared, scales,
 } from "#page/paint.js";
-import { percent, show } from "#page/units.js";
+import { show } from "#page/units.js";
 
 const [LEFT, HEAD, ROW, LETTER] = [12, 44, 20, 6.8]; // pixels: the margin, title and caption, a line of the legend, an average letter
 const LETTERING = { "font-family": "system-ui, sans-serif", "font-size": 12, role: "img" };
@@ -71,7 +72,7 @@ function chartParts(model, window, place, theme, { colourOf, roofColour }, selec
 function circle(dots, index, theme, selected) {
   const { name, label, ops, efficiency, row } = dots.all[index];
   const ring = ops.some((id) => selected.has(id)) ? { stroke: theme.ink, "stroke-width": 2 } : { stroke: theme.background, "stroke-width": 0.7 };
-  const about = `${label && label !== name ? `${label} (${name})` : name}: ${efficiency === null ? "" : `${percent(efficiency)} roofline efficiency, `}${show(row.time_s ?? row.floor_s, "s")}`;
+  const about = `${label && label !== name ? `${label} (${name})` : name}: ${efficiency === null ? "" : `${efficiencyText(row)} roofline efficiency, `}${show(row.time_s ?? row.floor_s, "s")}`;
   const shape = { cx: dots.x[index], cy: dots.y[index], r: dots.size[index], fill: dots.colours[dots.colour[index]], "fill-opacity": 0.85, ...ring };
   return `<circle${attributes(shape)}>${element("title", {}, about)}</circle>`;
 }
