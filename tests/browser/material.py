@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from roofline.analysis import analyze
 from roofline.comparison import compare
 from roofline.cost import Cost
+from roofline.machine import Machine
 from roofline.machines import load
 from roofline.machines.detection import of_device
 from roofline.render.export import to_json
@@ -144,6 +145,12 @@ def untimed() -> Report:
     return analyze(read(DATA / "h200" / "jax_scan.hlo.txt.gz"), load("h200"))
 
 
+def unknown_chip() -> Report:
+    """An op of a device without any known rate."""
+    op = Op(name="dot.1", category="matmul", time_s=0.010, cost=Cost.of({"matrix/bf16": 1e12, "hbm": 4e9}))
+    return analyze(Recording(workload=Workload((op,)), format="xspace"), Machine(name="unknown-gpu", ceilings=()))
+
+
 def empty() -> Report:
     """Nothing at all."""
     return analyze(Recording(workload=Workload(()), format="table"), load("h200"))
@@ -164,6 +171,7 @@ PAGES: dict[str, Callable[[], Report]] = {
     "hosts": hosts,
     "counted": counted,
     "untimed": untimed,
+    "unknown_chip": unknown_chip,
     "empty": empty,
     "thousand": lambda: many(1_000),
     "five_thousand": lambda: repeated(many(1_000), 5),

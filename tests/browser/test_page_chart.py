@@ -263,6 +263,19 @@ def test_the_level_on_the_x_axis_can_be_chosen(show: Opener) -> None:
     written(page, "FLOP per byte of each op's bottleneck")
 
 
+def test_controls_without_a_choice_are_hidden_until_a_chip_gives_one(show: Opener) -> None:
+    page = show("unknown_chip")
+    for name in ("level", "roofs"):
+        expect(at(page, name)).to_be_hidden()
+    expect(at(page, "category")).to_be_visible()
+    expect(at(page, "bound")).to_have_count(0)  # no op of the report has one
+    at(page, "machine").click()
+    at(page, "chip").select_option("h200-sxm")
+    for name in ("level", "roofs"):
+        expect(at(page, name)).to_be_visible()
+    expect(at(page, "level")).to_have_value("hbm")
+
+
 def test_ops_without_flop_stand_in_their_strip(show: Opener) -> None:
     page = show("feeds")
     said = words(page)

@@ -143,11 +143,14 @@ export function chartBar({ report, store, catalogue, comparing, chart }) {
     root,
     update: (state, derived) => {
       model = derived.model;
-      axis.set(state.level, [...levels(report, derived.machine), { key: "bound", title: "per-op bottleneck" }]);
+      const rated = levels(report, derived.machine);
+      axis.root.hidden = !rated.length;
+      axis.set(state.level, [...rated, { key: "bound", title: "per-op bottleneck" }]);
       colour.set(state.colour);
       size.set(state.size);
       names.checked = state.labels;
       arrows.checked = state.compare;
+      roofs.root.hidden = !model.roofs.length;
       roofs.mark(state.hidden.length + state.shown.length ? String(model.roofs.filter((roof) => !roof.hidden).length) : "");
       held.update(state, derived);
     },

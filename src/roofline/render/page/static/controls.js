@@ -34,11 +34,12 @@ export function filterBar({ report, store }) {
     build: (panel) => fillHelp(panel, (example) => store.set({ filter: example }), () => help.close(true)),
   });
   help.button.setAttribute("aria-label", "Filter help");
+  // A list without values, such as bounds on an unknown chip, has nothing to choose.
   const lists = [
     many({ label: "Category", testid: "category", key: "categories", field: "category", values: offered.categories, report, store }),
     many({ label: "Bound", testid: "bound", key: "bounds", field: "bound", values: offered.bounds, report, store, word: resourceTitle }),
     many({ label: "Number format", testid: "dtype", key: "dtypes", field: "dtype", values: offered.dtypes, report, store }),
-  ];
+  ].filter(Boolean);
   const every = (what) => ({ key: "", title: `all ${what}` });
   const device = chooser({
     label: "Device",
@@ -136,8 +137,9 @@ export function filterBar({ report, store }) {
   };
 }
 
-/** A choice of several values; none chosen is all of them. */
+/** A choice of several values; none chosen is all of them. `null` when there are no values. */
 function many({ label, testid, key, field, values, report, store, word = (value) => value }) {
+  if (!values.length) return null;
   const counts = new Map();
   for (const op of report.ops) counts.set(op[field], (counts.get(op[field]) ?? 0) + 1);
   const chosen = () => store.get()[key];
@@ -152,7 +154,7 @@ function many({ label, testid, key, field, values, report, store, word = (value)
     build: (panel) =>
       fill(
         panel,
-        h("p", { class: "quiet hint", text: values.length ? "Nothing ticked shows all." : "No values in this report." }),
+        h("p", { class: "quiet hint", text: "Nothing ticked shows all." }),
         values.map((value) => {
           const tick = h("input", {
             type: "checkbox",
