@@ -366,7 +366,7 @@ def test_autotuning_is_a_loss_of_its_own_and_part_of_what_a_compilation_costs(tm
     (average,) = [point for point in report.points if point.scope == "average"]
     assert (average.lost["autotuning"], average.lost["latency"]) == (pytest.approx(800e-6), pytest.approx(0, abs=10e-6))
     (found,) = [one for one in report.findings if one.kind == "idle-compile"]
-    assert "The compiler's autotuning takes another 800 µs of 2 ms per step on the device." in found.message
+    assert "Autotuning takes another 800 µs of 2 ms per step on the device." in found.message
     # A step of 2000 µs, of which 5 are the program's own work: 800 of autotuning, and nearly all of the rest of waiting.
     assert found.saving_per_step_s == pytest.approx(1990e-6, rel=0.02)
     assert [report.ops[id].name for id in found.ops] == ["autotuning"]
@@ -540,6 +540,30 @@ def test_a_convolution_that_times_its_kernels_tries_them(tmp_path: Path, name: s
         assert f"the host ran trials of kernels for {name.removeprefix('aten::')}" in found[0].message
         assert "cudnn.benchmark = False" in found[0].levers[0]
         assert (found[0].saving_per_step_s or 0) > 700e-6
+
+
+def test_tried_kernels_are_no_work_of_the_convolution(tmp_path: Path) -> None:
+    """A convolution tries three kernels, each with a warm-up of the same kernels, and then runs the last of them, which takes 20 µs."""
+    x, weight = (64, 64, 56, 56), (64, 64, 3, 3)
+    trace = TorchTrace()
+    for begin in trace.steps(4, 1000):
+        trace.op("aten::cudnn_convolution", begin + 1, 900, [x, weight, [1, 1], [1, 1], [1, 1]])
+        at = begin + 10
+        trace.run("layout", launched=at - 5, start=at - 4, dur=4)  # before the trials: the convolution's own
+        for kernel, took in (("a", 60), ("b", 80), ("c", 20)):
+            for _ in ("warm-up", "timed"):
+                trace.run("memset", launched=at, start=at + 1, dur=1)
+                trace.run(kernel, launched=at + 2, start=at + 3, dur=took)
+                at += 90
+            trace.launch(at - 10, "cudaEventSynchronize", dur=9)
+        trace.run("memset", launched=at, start=at + 1, dur=1)
+        trace.run("c", launched=at + 2, start=at + 3, dur=20)
+    report = report_on(trace, tmp_path)
+    took = {op.name: (op.time_s or 0.0) / 4 for op in report.ops}
+    assert took == {"autotuning": pytest.approx(2 * (60 + 80 + 20 + 3) * 1e-6), "aten::cudnn_convolution": pytest.approx(25e-6)}
+    first, *_ = report.findings
+    assert first.kind == "idle-compile"
+    assert "Autotuning takes another 326 µs of 1 ms per step on the device." in first.message
 
 
 def test_compiled_code_that_graph_breaks_cut_into_parts(tmp_path: Path) -> None:

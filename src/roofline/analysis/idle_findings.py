@@ -109,7 +109,7 @@ def with_autotuning(found: Sequence[FindingDraft], op_times: OpTimes, ids: Seque
     spent = Saving.of(tuned, values_at(op_times.spent_s, tuned), clock)
     if spent.steps_s < clock.notable_s:
         return list(found)
-    took = f"The compiler's autotuning takes another {clock.of(spent.steps_s)} on the device."
+    took = f"Autotuning takes another {clock.of(spent.steps_s)} on the device."
     more = StepSaving(spent.whole_s, spent.steps_s / clock.parts if clock.per else spent.whole_s)
     return [
         replace(one.saving(one.saved.plus(more), took), ops=tuple(tuned)) if one.kind == COMPILE and one.saved else one for one in found

@@ -63,7 +63,9 @@ class Subject(Struct, frozen=True, kw_only=True):
 
 
 # Kernels and copies that a compiler ran to choose among candidates; they are not part of the program.
-AUTOTUNED = Subject(name=AUTOTUNING, category=AUTOTUNING, notes=("kernels and copies that the compiler ran for autotuning",))
+AUTOTUNED = Subject(
+    name=AUTOTUNING, category=AUTOTUNING, notes=("kernels and copies that a compiler or library ran to choose the fastest",)
+)
 
 
 class Share(Struct):

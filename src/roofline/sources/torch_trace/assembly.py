@@ -31,6 +31,7 @@ from .ranks import waiting_included
 from .reading import Trace
 from .rows import PS, DeviceRows
 from .steps import steps_of
+from .trials import tried_events
 
 LEAST_NOTED = 0.001  # the share of unpriced busy time above which there is a note
 LAST_LAUNCHES = 3  # a step is complete if one of its last launches ran
@@ -82,9 +83,11 @@ class _Reader:
         prices.accumulate(self.steps.at(self.host.start[accumulating]).tolist(), accumulating)
         twins = recorded_twins(work, self.marks, self.host)
         graphs = replays_of(work, self.host, self.launches, self.names, list(columns.extras))
-        executions, priced = priced_executions(*executions_of(work, self.marks, twins, graphs.ops, graphs.replayed), prices, self.host)
+        tried = tried_events(work, self.host, self.launches, self.names)
+        found = executions_of(work, self.marks, twins, graphs.ops, graphs.replayed, tried)
+        executions, priced = priced_executions(*found, prices, self.host)
         contexts = Contexts(self.host, self.names)
-        return [DeviceRows(number, work, executions, priced, prices, contexts) for number in distinct(work.device).tolist()]
+        return [DeviceRows(number, work, executions, priced, prices, contexts, tried) for number in distinct(work.device).tolist()]
 
     def _network(self) -> Network | None:
         """The network of the first device."""

@@ -53,7 +53,7 @@ class Context(Struct, frozen=True):
     recomputed: bool = False  # a forward op that a backward pass runs again
     again: str | None = None  # for an op in a pass that repeats another: the line that calls the pass
     fixed_layout: bool = False  # inside an op whose layout the program does not choose
-    autotuned: bool = False  # a compiler measures a candidate kernel
+    autotuned: bool = False  # a compiler or a library measures a candidate kernel
 
 
 NOWHERE = Context()
@@ -156,6 +156,11 @@ class Contexts:
     def repeated(self, number: int, caller: str) -> int:
         """The number of the same context in a pass that repeats another and was called from this line."""
         return self._number(replace(self.all[number], again=caller))
+
+    @property
+    def autotuning(self) -> int:
+        """The number of the context of trials of kernels."""
+        return self._number(Context(autotuned=True))
 
     def phase(self, context: Context) -> str:
         """Forward or backward, in a program that has both."""

@@ -92,12 +92,13 @@ class Executions(Struct):
 
 
 def executions_of(
-    work: Work, marks: Integers, twins: Integers, captured: Mapping[int, int], replayed: Flags
+    work: Work, marks: Integers, twins: Integers, captured: Mapping[int, int], replayed: Flags, tried: Flags
 ) -> tuple[Executions, list[Execution]]:
     """Groups events into executions, in order of time: those with a recorded launch, and those launched before the recording.
 
     ``twins`` are the events that the latter repeat; ``captured`` has, for events of a graph's replay, the ops they were captured from, if
-    that was recorded; ``replayed`` is whether a graph launched an event.
+    that was recorded; ``replayed`` is whether a graph launched an event; ``tried`` whether it is part of a trial of kernels, which is not
+    part of the op's own execution.
     """
     op = np.where(replayed, NONE, work.op)
     op[list(captured)] = list(captured.values())
@@ -105,6 +106,7 @@ def executions_of(
     lost = work.launch == NONE
     alone = np.flatnonzero(lost | (replayed & (op == NONE)))
     launch[alone] = -2 - alone  # an event without a launch, or of a replay whose capture is not known, is an execution by itself
+    launch[tried] = -2 - len(work)  # unlike all others
     inherited = lost & (twins != NONE)
     recorded = np.flatnonzero(~inherited)
     return _grouped(work, marks, op, launch, replayed, recorded), _inherited(work, op, twins, replayed, np.flatnonzero(inherited))

@@ -24,6 +24,7 @@ from .host_reads import mark_lost_leads, mark_reads
 from .linking import Work
 from .recording_cost import fit_recording, mark_recording, mark_recording_between
 from .rows import PS
+from .trials import trying_convolutions
 
 _FRAME = re.compile(r"(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)")
 _BUILTIN = re.compile(r"<built-in (?:method|function) (?P<function>\w+)")
@@ -53,9 +54,6 @@ LOOK_BACK = 16  # events before an instant that are searched for the last one to
 BETWEEN_OPS_NS = 200_000  # the longest time between two ops that counts as launching
 UNRECORDED_NS = 500_000  # the same if Python calls were not recorded, such as those of hooks, of backward() and of optimizers
 _PLANNED = re.compile(r"aten::_?(?:cudnn|miopen)_|aten::_\w+_(?:cudnn|miopen)_")
-_CONVOLVES = re.compile(r"aten::(?:cudnn_|miopen_)\w*conv\w*|aten::convolution_backward$")
-_TIMES = re.compile(r"(?:cuda|hip)EventSynchronize")
-LEAST_TRIALS = 3  # kernels that a convolution times by events, one after the other
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")  # torch.compile's name for the rest of a function after a graph break
 _ALLOCATION = re.compile(r"(?:cuda|hip)(?:Malloc|Free)(?!Async|Host)|cuMem(?:Alloc|Free|Create|Map|Unmap|Release|SetAccess)(?!Async|Host)")
 _COMPUTED = re.compile(r"aten::(?!(?:new_)?empty|resize|set_|detach|record_stream)")  # the excluded ops wait for memory if they take long
@@ -205,14 +203,8 @@ class _Threads:
 
     @cached_property
     def _trials(self) -> frozenset[int]:
-        """The convolutions in which the host waits for several events: cuDNN and MIOpen time their kernels, if asked to choose by trial."""
-        timing = [number for number, name in enumerate(self._names) if _TIMES.match(str(name))]
-        waited: dict[int, int] = {}
-        for call in np.flatnonzero(np.isin(self._launches.name, timing)).tolist():
-            for one in self._open(int(self._launches.thread[call]), int(self._launches.start[call])):
-                if self._host.kind[one] == OP and _CONVOLVES.match(str(self._names[self._host.name[one]])):
-                    waited[one] = waited.get(one, 0) + 1
-        return frozenset(one for one, count in waited.items() if count >= LEAST_TRIALS)
+        """The convolutions that try kernels."""
+        return trying_convolutions(self._host, self._launches, self._names)
 
     def _tried(self, line: int, instant: int) -> str:
         """The convolution that tries kernels at an instant; empty if none does."""

@@ -80,11 +80,15 @@ class Row(Struct):
 class DeviceRows:
     """One device: its events, and the executions on it."""
 
-    def __init__(self, number: int, work: Work, executions: Executions, priced: Integers, prices: Prices, contexts: Contexts) -> None:
+    def __init__(
+        self, number: int, work: Work, executions: Executions, priced: Integers, prices: Prices, contexts: Contexts, tried: Flags
+    ) -> None:
         self.number, self._work, self._prices, self._contexts = number, work, prices, contexts
         mine = np.flatnonzero(executions.device == number)
         self._executions, self._priced = executions.take(mine), priced[mine]
+        self._tried = tried[self._executions.events[self._executions.bounds[:-1]]]
         self._context = contexts.of(self._executions.op)
+        self._context[self._tried] = contexts.autotuning
         if contexts.has_backward:
             self._mark_second_passes()
             self._mark_second_gradients()
@@ -99,7 +103,7 @@ class DeviceRows:
         """Sets other contexts for the executions of forward passes that repeat others."""
         multiplying = [number for number, one in enumerate(self._prices.ops) if one.priced.category in MULTIPLY]
         ops, marks = self._executions.op, self._executions.mark
-        products = np.flatnonzero(np.isin(self._priced, multiplying) & (ops != NONE))
+        products = np.flatnonzero(np.isin(self._priced, multiplying) & (ops != NONE) & ~self._tried)
         graded = self._contexts.sequences(ops[products]) != NONE
         both = np.intersect1d(distinct(marks[products[graded]]), distinct(marks[products[~graded]]), assume_unique=True)
         kept = np.isin(marks[products], both)
@@ -118,7 +122,7 @@ class DeviceRows:
 
     def _in_order(self) -> list[tuple[Execution, PricedOp]]:
         """The executions of the first steps, in the order in which they ran."""
-        places = np.flatnonzero(np.isin(self._executions.mark, self._ordered_steps))
+        places = np.flatnonzero(np.isin(self._executions.mark, self._ordered_steps) & ~self._tried)
         order = np.argsort(self._executions.events[self._executions.bounds[places]], kind="stable")
         return list(self._with_prices(places[order][:MOST_IN_ORDER]))
 
