@@ -222,6 +222,17 @@ def test_every_kind_of_cause_is_a_kind_of_finding() -> None:
     assert {*DISTANCE, *BYTES, *KERNELS, *MEMORY} <= set(finding_names())
 
 
+def test_the_cause_of_too_long_a_step_is_what_would_save_most_wherever_it_is() -> None:
+    far = Finding(kind="products", message="matmuls at 24%", saving_s=4.0, ops=(1,))
+    waits = Finding(kind="idle-sync", message="the host waits", saving_s=0.3)  # less than a tenth of the largest saving
+    slow = replace(run(), findings=(far, waits))
+    assert [one.causes for one in rl.check(slow, "mfu > 90% and time < 1 s").checks] == [("products: matmuls at 24%",)] * 2
+    (idle,) = rl.check(slow, "idle < 1%").checks
+    assert idle.causes == ("idle-sync: the host waits",)
+    (since,) = rl.check(slow, "mfu > 90%", baseline=rl.baseline(run())).checks  # a distance to the roofline is no change
+    assert since.causes == ("idle-sync: the host waits",)
+
+
 def test_ops_with_one_label_are_one_entry() -> None:
     ops = [op(id, f"fusion.{id}", None, 1.0, bytes={"hbm": 10}, label="layers  add bf16[8]") for id in range(3)]
     other = op(3, "dot", None, 1.0, bytes={"hbm": 20}, label="dot 8×8×8 bf16")

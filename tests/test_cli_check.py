@@ -49,7 +49,7 @@ def table(name: str = "ops.csv", hbm: int = 1000) -> str:
 def test_the_exit_status_says_whether_it_holds(condition: str, status: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", table(), "--chip", "h100", "--require", condition]) == status
     printed = capsys.readouterr()
-    assert printed.out.startswith(f"{condition}: ")
+    assert printed.out.startswith({0: "holds: ", 3: "broken: ", 2: ""}[status] + f"{condition}: ")
     assert len(printed.out.splitlines()) == 1
 
 
@@ -57,8 +57,8 @@ def test_each_broken_condition_is_a_line_with_allowed_found_and_ops(capsys: pyte
     words = ["check", table(), "--chip", "h100", "--require", "hbm of layer*/attn < 500 B and time < 1 s", "--require", "ops = 3"]
     assert main(words) == 3
     assert capsys.readouterr().out.splitlines() == [
-        "hbm of layer*/attn < 500 B: found 1 kB, allowed less than 500 B; ops: layer0/attn  matmul (1 kB)",
-        "ops = 3: found 2, allowed exactly 3; ops: layer0/attn  matmul, layer0/mlp  norm",
+        "broken: hbm of layer*/attn < 500 B: found 1 kB, allowed less than 500 B; ops: layer0/attn  matmul (1 kB)",
+        "broken: ops = 3: found 2, allowed exactly 3; ops: layer0/attn  matmul, layer0/mlp  norm",
     ]
 
 

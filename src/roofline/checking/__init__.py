@@ -246,7 +246,7 @@ def _of_row(name: str, levels: set[str]) -> Callable[[BaselineOp], Number] | Non
 def _causes(report: Report, quantity: Quantity, baseline: Baseline | None, ops: tuple[OpInfo, ...], ids: Iterable[int]) -> tuple[str, ...]:
     """Causes as text: findings about the ops with these ids, and changes since the baseline."""
     changed = changes_since(report, baseline, ops) if baseline and quantity.name != "idle" else []
-    explaining_findings = explaining(report.findings, quantity, ids)
+    explaining_findings = explaining(report.findings, quantity, ids, changed=baseline is not None)
     new = [one for one in explaining_findings if not baseline or one.kind not in baseline.findings]
     found = [f"{finding.kind}: {finding.message.partition('. ')[0].rstrip('.')}" for finding in new]  # without its advice
     if quantity.name in ("peak memory", "donated memory") and not changed:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from ..report import Finding
 from .conditions import Quantity
 
-# Findings about the distance to the roofline, which most programs have; only other kinds count as causes.
+# Findings about the distance to the roofline, which most programs have: causes of too long a time, but not of a change since a baseline.
 DISTANCE = ("memory", "products", "compute", "communication", "latency", "excess", "low-batch")
 WORK = (  # kinds that add FLOP
     "one-hot-product",
@@ -32,14 +32,23 @@ KERNELS = ("unfused-chain", "layout-copies", "stored-attention", "missing-donati
 MEMORY = ("out-of-memory", "missing-donation", "stored-attention", "wide-format", "one-hot-product", "dense-experts", "padding")
 _COUNTS = ("launches", "executions", "ops", "fusions")
 _MEMORY = ("peak memory", "donated memory")
+MINOR = 0.1  # of the largest saving: a finding that saves less is no cause of too long a time
 _WAITING = ("step", "run", "mfu", "hfu", "idle", "efficiency", "findings")  # quantities that include idle time
 
 
-def explaining(findings: Iterable[Finding], quantity: Quantity, ids: Iterable[int]) -> list[Finding]:
-    """The findings that explain too much of a quantity in the ops with these ids, or in any op without ids."""
+def explaining(findings: Iterable[Finding], quantity: Quantity, ids: Iterable[int], *, changed: bool) -> list[Finding]:
+    """The findings that explain too much of a quantity in the ops with these ids, or in any op without ids.
+
+    A measured quantity that misses its limit, and has not ``changed`` since a baseline, is explained by what would save most, wherever it
+    is: that includes the distance to the roofline.
+    """
+    about = [one for one in findings if _explains(one.kind, quantity)]
     mine = set(ids)
-    explaining_findings = [one for one in findings if one.kind not in DISTANCE and _explains(one.kind, quantity)]
-    return [one for one in explaining_findings if not mine or not one.ops or mine & set(one.ops)]
+    found = [one for one in about if one.kind not in DISTANCE and (not mine or not one.ops or mine & set(one.ops))]
+    if changed or quantity.of or quantity.name == "idle" or not quantity.is_measured:
+        return found
+    notable = MINOR * max((one.saving_s or 0.0 for one in about), default=0.0)
+    return [one for one in about if one.saving_s and one.saving_s >= notable] or found
 
 
 def _explains(kind: str, quantity: Quantity) -> bool:

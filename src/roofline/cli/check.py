@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from ..analysis import analyze
 from ..analysis.budgets import check, read_conditions
 from ..analysis.throughput import with_throughput
-from ..checking import BudgetCheck, Check
+from ..checking import Check
 from ..checking.baselines import baseline_of
 from ..dtypes import dtype
 from ..errors import UsageError
 from ..integrations.functions import FRAMEWORKS, report_of_shapes
 from ..machines.detection import DEFAULT_CHIP
-from ..render.budgets import check_text, without_repeated_causes
+from ..render.budgets import check_text, checks_text
 from ..render.export import Row
 from ..report import Report
 from ..sources.baseline_json import read_baseline, write_baseline
@@ -84,13 +84,8 @@ def run(words: Sequence[str]) -> int:
             raise UsageError(f"condition {needing[0]!r} needs the baseline {file}, which does not exist; write it with --update")
         file = None
     found = check(report, texts, baseline=read_baseline(file) if file else None, on_chip=on_chip)
-    emit(args, lambda page: _text(found), found, lambda: [_row(one) for one in found.checks])
+    emit(args, lambda page: checks_text(found.checks), found, lambda: [_row(one) for one in found.checks])
     return BROKEN if found.broken else NOT_KNOWN if found.not_known else 0
-
-
-def _text(found: BudgetCheck) -> str:
-    """One line for each condition that is broken or cannot be decided; if all hold, one for each of them."""
-    return "\n".join(check_text(one) for one in without_repeated_causes((*found.broken, *found.not_known) or found.checks))
 
 
 def _row(one: Check) -> Row:

@@ -19,7 +19,7 @@ from ..comparison import Delta, compare
 from ..errors import MachineError, UsageError
 from ..machine import Machine
 from ..machines.catalogue import catalogue_card
-from ..render.budgets import check_text, without_repeated_causes
+from ..render.budgets import checks_text
 from ..render.change_comment import change_comment, change_sentence, trend_markdown, trend_rows, trend_sentence
 from ..render.comparison import changes_text, comparison_with_changes
 from ..render.export import Row
@@ -169,7 +169,7 @@ def _emit_change(
         if args.markdown == "-":
             return comment().rstrip("\n")
         noise = [change_sentence(changes())] if max(map(len, versions)) > 1 else []
-        return "\n\n".join([changes_text(found, page, args.top), *noise, *_lines(checks)])
+        return "\n\n".join(filter(None, [changes_text(found, page, args.top), *noise, checks_text(checks)]))
 
     value = comparison_with_changes(found, changes(), checks) if args.json else found
     emit(args, text, value, lambda: [_row(delta) for delta in found.deltas])
@@ -190,7 +190,7 @@ def _emit_trend(args: argparse.Namespace, found: Trend, checks: tuple[Check, ...
     def text(page: Paper) -> str:
         if args.markdown == "-":
             return trend_markdown(found).rstrip("\n")
-        return "\n\n".join([trend_sentence(found), table(*trend_rows(found), page), *_lines(checks)])
+        return "\n\n".join(filter(None, [trend_sentence(found), table(*trend_rows(found), page), checks_text(checks)]))
 
     def rows() -> list[Row]:
         return [
@@ -199,12 +199,6 @@ def _emit_trend(args: argparse.Namespace, found: Trend, checks: tuple[Check, ...
         ]
 
     emit(args, text, {**msgspec.to_builtins(found), "checks": checks}, rows)
-
-
-def _lines(checks: Sequence[Check]) -> list[str]:
-    """One line for each limit that is broken or cannot be decided; if all hold, one for each of them."""
-    wrong = [one for one in checks if not one.holds]
-    return ["\n".join(check_text(one) for one in without_repeated_causes(wrong or checks))] if checks else []
 
 
 def _median(runs: Sequence[Report], names: Sequence[str]) -> tuple[Report, str]:

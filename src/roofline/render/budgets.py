@@ -46,6 +46,18 @@ def without_repeated_causes(checks: Iterable[Check]) -> list[Check]:
     return found
 
 
+def checks_text(checks: Iterable[Check]) -> str:
+    """A line for each condition that is broken or cannot be decided; if all hold, one for each of them. Each begins with the verdict.
+
+    >>> checks_text([Check(condition="launches <= 3", holds=True, found=2, allowed=3, operator="<=")])
+    'holds: launches <= 3: found 2, allowed at most 3'
+    """
+    all_of = tuple(checks)
+    wrong = sorted((one for one in all_of if not one.holds), key=lambda one: one.holds is None)
+    verdicts = {True: "holds: ", False: "broken: ", None: ""}  # the text of a condition that cannot be decided says so itself
+    return "\n".join(verdicts[one.holds] + check_text(one) for one in without_repeated_causes(wrong or all_of))
+
+
 def check_text(one: Check) -> str:
     """A condition on one line: the allowed and the found value, the ops, the causes, and the baseline.
 
