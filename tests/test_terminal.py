@@ -104,6 +104,19 @@ def test_marks_are_the_rows_of_the_table_and_the_key_says_who_stands_behind_whom
     assert "Not drawn: 1 op with unknown work." in text
 
 
+def test_shares_in_the_key_are_those_of_the_table_also_where_ops_overlap_or_are_filtered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "ops.csv"
+    # 3 s and 1 s of the run are those of a and b alone: times of overlapping ops add up to more.
+    file.write_text("name,category,flops,hbm,time,self_time\na,dot,50,10,4 s,3 s\nb,add,50,10,4 s,1 s\n")
+    for words in ([], ["--category", "dot"]):
+        assert main(["analyze", str(file), "--chip", "h100", "--chart", *words]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split()[2] for line in lines if line.startswith("1  ")] == ["75%"]
+        assert [line.split()[3] for line in lines if line.startswith("a  ")] == ["75%"]
+
+
 def test_roofs_axes_and_units_are_named() -> None:
     text = chart_text(_report(_op("a", 2.0, matrix__bf16=50, hbm=10)), Paper(100))
     for word in ("matrix bf16 100 FLOP/s", "HBM 10 B/s", "FLOP/B of HBM", "toy, over HBM", "whole program"):

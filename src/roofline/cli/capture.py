@@ -5,8 +5,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from ..analysis import analyze
 from ..capture.program import Profiled, Window, checked, profile
 from ..folding import table_rows
@@ -102,6 +100,6 @@ def _analyse(args: argparse.Namespace, taken: Profiled) -> None:
     rows = table_rows(report)
 
     def text(page: Paper) -> str:
-        return report_text(report, page, args.top, rows, chart=chart(args, replace(report, ops=rows.rows), page))
+        return report_text(report, page, args.top, rows, chart=chart(args, report, rows, page))
 
     emit(args, text, report, lambda: op_rows(report.ops))

@@ -3,8 +3,6 @@
 import argparse
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from ..analysis import analyze
 from ..analysis.counters import Comparison, model_against_counters
 from ..analysis.stragglers import spreads
@@ -88,7 +86,7 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: S
             grouped,
             columns=names,
             feeds=not args.no_infeed,
-            chart=chart(args, replace(report, ops=rows.rows), page),
+            chart=chart(args, report, rows, page),
             extra=extra,
         )
 

@@ -3,6 +3,9 @@
 import argparse
 import sys
 
+from msgspec.structs import replace
+
+from ..folding import TableRows
 from ..render.tables import Paper
 from ..report import Report
 
@@ -14,10 +17,10 @@ def chart_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ascii", action="store_true", help="the chart in plain ASCII (automatic where the output is not UTF-8)")
 
 
-def chart(args: argparse.Namespace, report: Report, page: Paper) -> str:
-    """The chart of a report as text, if requested."""
+def chart(args: argparse.Namespace, report: Report, rows: TableRows, page: Paper) -> str:
+    """The chart of a report's table as text, if requested."""
     if not (args.chart or args.ascii):
         return ""
     from ..render.terminal import chart_text, glyphs_for  # takes 5 ms to import
 
-    return chart_text(report, page, glyphs=glyphs_for(sys.stdout.encoding, args.ascii))
+    return chart_text(replace(report, ops=rows.rows), page, whole_s=rows.whole_s, glyphs=glyphs_for(sys.stdout.encoding, args.ascii))

@@ -10,6 +10,7 @@ from itertools import groupby, pairwise
 from unicodedata import combining, east_asian_width
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import RooflineError
 from ..report import Report
@@ -117,15 +118,26 @@ def glyphs_for(encoding: str | None, ascii: bool = False) -> Glyphs:
     return ASCII if ascii else BRAILLE
 
 
-def chart_text(report: Report, paper: Paper = PLAIN, *, level: str = HBM.name, numbered: int = NUMBERED, glyphs: Glyphs = BRAILLE) -> str:
+def chart_text(
+    report: Report,
+    paper: Paper = PLAIN,
+    *,
+    level: str = HBM.name,
+    numbered: int = NUMBERED,
+    glyphs: Glyphs = BRAILLE,
+    whole_s: float | None = None,
+) -> str:
     """The chart of a report, as wide as the paper (40 to 200 columns), and the key to its numbers.
+
+    ``whole_s`` is the time that shares are of, where the report has only some of the ops.
 
     If the machine has no roofline over this level, the text says so instead.
     """
     width = min(max(paper.width, NARROWEST), WIDEST)
     sheet = Paper(width, paper.colour)
     try:
-        drawn = chart(report, level)
+        found = chart(report, level)
+        drawn = found if whole_s is None else replace(found, total=whole_s)
     except RooflineError as error:
         text = sheet.paragraph(f"no chart: {error}")
     else:
@@ -270,8 +282,6 @@ def _x_axis(canvas: Canvas, gutter: int, margin: int, glyphs: Glyphs, strip: str
 
 def _key(drawn: Chart, report: Report, marks: dict[int, str], under: dict[int, str], paper: Paper, glyphs: Glyphs) -> Iterator[str]:
     """The key: which op each number is, with an arrow to the number that hides it."""
-    seconds = {op.id: op.time_s if drawn.timed else op.floor_s for op in report.ops}
-    whole = sum(second or 0.0 for second in seconds.values())
     places = {mark.op: mark for mark in drawn.marks}
     rate = "achieved" if drawn.timed else "attainable"
     columns = ["share", "bound", "FLOP/B", rate, "efficiency"] if paper.width >= 72 else ["share", "bound", "efficiency"]
@@ -280,14 +290,9 @@ def _key(drawn: Chart, report: Report, marks: dict[int, str], under: dict[int, s
     for op in report.ops:
         if op.id in marks and op.id in places:
             mark = marks[op.id] + (f"→{under[op.id]}" if op.id in under else "")
-            share = percent((seconds[op.id] or 0.0) / whole) if whole else "–"
-            rows.append(
-                [
-                    mark,
-                    _one_wide(label(op)),
-                    *_key_cells(places[op.id], share, efficiency_text(op.efficiency, is_upper_bound(op.notes)), columns),
-                ]
-            )
+            share = percent(op.weight_s / drawn.total) if drawn.total else "–"
+            efficiency = efficiency_text(op.efficiency, is_upper_bound(op.notes))
+            rows.append([mark, _one_wide(label(op)), *_key_cells(places[op.id], share, efficiency, columns)])
     if drawn.program:
         rows.append([glyphs.program, drawn.program.name, *_key_cells(drawn.program, "", percent(drawn.program.efficiency), columns)])
     if rows:
