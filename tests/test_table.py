@@ -145,12 +145,27 @@ def test_the_sample_of_real_counters_is_read_whole() -> None:
         ("", r"the file is empty"),
         ("PAR1nonsense", r"not a readable Parquet file"),
         ("hello world\n", r"unknown format"),
+        ("step,time,flops\n1,2,3\n", r"no column 'name'; found 'step', 'time', 'flops'"),
     ],
 )
 def test_a_bad_table_says_where_and_what(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(SourceError, match=says) as error:
         ops_of(tmp_path, text)
     assert "\n" not in str(error.value)
+
+
+def test_a_time_may_have_its_unit_after_an_underscore(tmp_path: Path) -> None:
+    for header in ("time_us", "duration_us", "TIME_US", "time [us]"):
+        (op,) = ops_of(tmp_path, f"name,{header},hbm\nx,25,1\n")
+        assert op.time_s == pytest.approx(25e-6)
+    (op,) = ops_of(tmp_path, "name,time_s,self_time_ms,hbm\nx,2,500,1\n")
+    assert (op.time_s, op.self_time_s) == (2.0, 0.5)
+
+
+def test_only_rows_with_flop_lack_a_number_format(tmp_path: Path) -> None:
+    path = tmp_path / "ops.csv"
+    path.write_text("name,time,flops,hbm,dtype\ndot,1,5,1,\ncopy,1,0,1,\nunknown,1,,1,\nother,1,5,1,fp32\n")
+    assert read(path).notes == ("1 of 4 rows have FLOP but no dtype; assuming bf16",)
 
 
 def test_columns_nobody_understands_are_said(tmp_path: Path) -> None:

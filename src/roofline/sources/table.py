@@ -59,6 +59,7 @@ RESULTS = (
 UNKNOWN = ("?", "unknown", "null", "none", "n/a", "nan")
 _DEFAULT_DTYPE = "bf16"
 INFINITE = float("inf")
+_TIME_AND_UNIT = re.compile(r"((?:self_)?time|duration)_([nuµm]s)", re.IGNORECASE)
 
 
 class Column(Struct, frozen=True):
@@ -74,7 +75,7 @@ Columns = dict[str, Column]  # by field
 
 
 def sniff(head: bytes, path: Path) -> bool:
-    """Parquet by its magic, JSON by its first bracket, CSV by a header line with a known column."""
+    """Parquet by its magic, JSON by its first bracket, CSV by a header line with a name or a common quantity."""
     if head.startswith(PARQUET_MAGIC):
         return True
     text = head.decode("utf-8-sig", "replace").lstrip()
@@ -82,7 +83,7 @@ def sniff(head: bytes, path: Path) -> bool:
         return True
     first = text.partition("\n")[0]
     headers = [_plain(header) for header in re.split(r"[,;\t]", first)]
-    return b"\0" not in head and any(header in ("name", *ALIASES) for header in headers)
+    return b"\0" not in head and not {"name", *TIMES, "flops", "bytes"}.isdisjoint(headers)
 
 
 def read(path: Path, target: Machine | None = None) -> Recording:
@@ -105,8 +106,7 @@ def read(path: Path, target: Machine | None = None) -> Recording:
         raise SourceError(f"{path}: row {number}: {error}")
     notes = [f"ignored columns: {', '.join(ignored)}"] if ignored else []
     named = any(column.resource and column.resource.is_arithmetic for column in columns.values())
-    bare = table.words("dtype").count("") if "flops" in fields and not named else 0
-    if bare:
+    if "flops" in fields and not named and (bare := _without_format(table)):
         notes.append(f"{bare} of {count} rows have FLOP but no dtype; assuming {_DEFAULT_DTYPE}")
     ops: Sequence[Op] = read_ops
     if fields & {"step", "device"}:
@@ -122,12 +122,14 @@ def _plain(header: str) -> str:
 
 
 def _name_and_unit(header: str) -> tuple[str, str]:
-    """A header without the unit in brackets at its end, and the unit.
+    """A header without the unit in brackets at its end, or of a time after an underscore, and the unit.
 
-    >>> _name_and_unit("time [ms]"), _name_and_unit("bytes"), _name_and_unit("read (l2) (GB)")
-    (('time', 'ms'), ('bytes', ''), ('read (l2)', 'GB'))
+    >>> _name_and_unit("time [ms]"), _name_and_unit("bytes"), _name_and_unit("read (l2) (GB)"), _name_and_unit("time_us")
+    (('time', 'ms'), ('bytes', ''), ('read (l2)', 'GB'), ('time', 'us'))
     """
     text = header.rstrip()
+    if time := _TIME_AND_UNIT.fullmatch(text):
+        return time[1], time[2].lower()
     if text.endswith(("]", ")")):
         inside = text[:-1]
         after = max(1, inside.rfind("]") + 1, inside.rfind(")") + 1)
@@ -241,6 +243,16 @@ def _plain_numbers(cells: Sequence[Cell], column: Column) -> list[float | None] 
         return None
     # A NaN makes the sum NaN, for which the comparison is false.
     return cast(list[float | None], numbers) if min(numbers, default=0) >= 0 and sum(numbers) < INFINITE else None
+
+
+def _without_format(table: Table) -> int:
+    """The number of rows that have FLOP and no number format."""
+    formats = table.words("dtype")
+    return (
+        sum(1 for flops, number in zip(table.numbers("flops", "FLOP"), formats, strict=True) if flops and not number)
+        if "" in formats
+        else 0
+    )
 
 
 def _ops(table: Table) -> OpColumns:
