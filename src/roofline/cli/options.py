@@ -82,13 +82,26 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"{word.removesuffix('=--')}: '--' is not a value")
             if _TOO_MANY_DIGITS.search(word):
                 self.error(f"{excerpt(word)}: a number of more than {MOST_DIGITS} digits")
-        found = super().parse_args(args, namespace)
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            self._refuse(unknown)
         for name, value in vars(found).items():
             if "" in (value if isinstance(value, list) else [value]) and value != self.get_default(name):
                 self.error(f"{name.replace('_', '-')} is empty")
         check_outputs(vars(found))
         set_limits(parse_limits(getattr(found, "max", [])))
         return found
+
+    def _refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """Raise an error for words that are not arguments, with the option that was probably meant."""
+        from difflib import get_close_matches  # only needed for a wrong name
+
+        message = f"unrecognized arguments: {' '.join(unknown)}"
+        option = next((word for word in unknown if word.startswith("--")), "").partition("=")[0].replace("_", "-").strip("-")
+        names = [name.removeprefix("--") for name in self._option_string_actions if name.startswith("--")]
+        for meant in get_close_matches(option, names, n=1, cutoff=0.7):
+            raise UsageError(f"{self.command}: {message}; did you mean --{meant}?")
+        self.error(message)
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print help with errors raised, which argparse suppresses."""
