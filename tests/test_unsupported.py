@@ -20,6 +20,11 @@ EVENTS = {"traceEvents": [{"name": "k", "ph": "X", "ts": 1, "dur": 2, "pid": 0, 
         ("host.trace.json", json.dumps(EVENTS).encode(), "a Chrome trace of a JAX or TensorFlow profile"),
         ("t.pftrace", b"\x0a\x04\x08\x01\x10\x02", "a Perfetto trace"),
         ("run.nsys-rep", b"\x01\x02", "an Nsight Systems report"),
+        (
+            "train.py",
+            b"import jax, time\n",
+            "a Python program, which roofline does not read; profile it with: roofline capture -o run -- python FILE",
+        ),
         ("run.sqlite", b"SQLite format 3\0", "an SQLite database"),
         (
             "events.out.tfevents.1.host",

@@ -30,6 +30,7 @@ _SUFFIXES = {
     ".ncu-rep": ("an Nsight Compute report", "print it as CSV with: ncu --import FILE --csv --page raw"),
     ".pftrace": ("a Perfetto trace", PROFILE),
     ".perfetto-trace": ("a Perfetto trace", PROFILE),
+    ".py": ("a Python program", "profile it with: roofline capture -o run -- python FILE"),
     ".rpd": ("a ROCm profile (rpd)", PROFILE),
 }
 
