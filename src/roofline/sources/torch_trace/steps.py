@@ -2,7 +2,8 @@
 
 ``torch.profiler`` annotates ``ProfilerStep#N``. Without it (in servers), the outermost annotation that recurs and covers most launches
 begins a step, which lasts until the next one, as a program may annotate only its forward pass. Else a step ends with each step of the
-optimizer, which PyTorch annotates itself. Annotations of the device (``gpu_user_annotation``) cover only some of a step's kernels, so they
+optimizer, which PyTorch annotates itself; where two take turns, as those of a generator and a discriminator, with that of the last.
+Annotations of the device (``gpu_user_annotation``) cover only some of a step's kernels, so they
 are not used.
 """
 
@@ -18,6 +19,8 @@ from .columns import ANNOTATION, NONE, OP
 from .host import Host
 
 LEAST_SHARE = 0.5  # of all launches that annotations must cover to be steps
+MOST_UPDATES = 6  # of a step: some train a discriminator five times for each time that they train its generator
+LEAST_DIFFERENCE = 0.1  # of the launches of updates that are parts of one step, rather than a step each
 _STEP = re.compile(r"ProfilerStep\*?#?\s*(\d+)?")
 _OPTIMIZERS, _OPTIMIZER = "Optimizer.", "Optimizer.step#"
 _FAMILY = re.compile(r"[^\d\[({#]*")
@@ -51,17 +54,35 @@ def steps_of(host: Host, names: Sequence[str], launched: Integers) -> Steps:
     found = _steps(host, _recurring(host, names, launched), names)
     if len(found.names):
         return Steps(found.names, found.begins, np.append(found.begins[1:] - 1, found.ends[-1:]))
-    return _updates(host, names)
+    return _updates(host, names, launched)
 
 
-def _updates(host: Host, names: Sequence[str]) -> Steps:
-    """Steps from the end of one optimizer step to the end of the next; with several optimizers, of the one that runs least often."""
+def _updates(host: Host, names: Sequence[str], launched: Integers) -> Steps:
+    """Steps from the end of one optimizer step to the end of the next; with several optimizers, of the one that runs least often.
+
+    Optimizers of one class have the same name: there the launches show whether they take turns.
+    """
     found = [number for number, name in enumerate(names) if isinstance(name, str) and name.startswith(_OPTIMIZER)]
     each = [places for number in found if len(places := np.flatnonzero((host.name == number) & (host.kind == ANNOTATION)))]
     if not each:
         return _steps(host, np.array([], np.int64), names)
     ends = np.sort(host.end[_without_overlaps(host, min(each, key=len))])
+    between = np.diff(np.searchsorted(np.sort(launched), ends))
+    ends = ends[:: -_period(between.tolist())][::-1]
     return Steps(tuple(("step", number) for number in range(1, len(ends))), ends[:-1] + 1, ends[1:])
+
+
+def _period(counts: Sequence[int]) -> int:
+    """After how many updates their numbers of launches repeat; 1 unless they do so twice and clearly differ from one to the next.
+
+    >>> _period([90, 40, 90, 40]), _period([40, 40, 90, 40, 40, 90]), _period([90, 91, 90, 91]), _period([90, 40, 41, 90])
+    (2, 3, 1, 1)
+    """
+    for period in range(1, min(MOST_UPDATES, len(counts) // 2) + 1):
+        if all(first == again for first, again in zip(counts, counts[period:], strict=False)):
+            apart = max(counts) - min(counts) > LEAST_DIFFERENCE * max(counts)
+            return period if apart else 1
+    return 1
 
 
 def _steps(host: Host, places: Integers, names: Sequence[str]) -> Steps:
