@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
+from torch.nn.attention.flex_attention import flex_attention  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
@@ -206,6 +207,11 @@ def test_peak_memory_is_what_is_live_at_once() -> None:
     assert memory.arguments == 4096
 
 
+def test_checking_for_errors_after_a_factorisation_costs_nothing() -> None:
+    report = rl.torch.analyze(torch.linalg.inv, chip="h100")(meta(4, 8, 8))
+    assert [(op.name, op.bytes["hbm"]) for op in report.ops] == [("linalg_inv_ex", 2 * 4 * 4 * 8 * 8 + 4 * 4)]  # and a code for each matrix
+
+
 def test_an_operand_that_is_given_twice_is_read_once() -> None:
     (op,) = rl.torch.analyze(lambda x: x * x, chip="h100")(meta(1024)).ops
     assert op.bytes["hbm"] == 2 * 4096
@@ -276,6 +282,7 @@ def test_what_needs_data_is_one_line() -> None:
         (lambda x: x * 2, lambda: torch.eye(8).to_sparse(), "a sparse tensor: how much it holds depends on data"),
         (lambda x: x * 2, lambda: torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)]), "a nested tensor"),
         (lambda x: torch.cond(x.sum() > 0, lambda y: y * 2, lambda y: y * 3, (x,)), lambda: torch.ones(8), "cond calls functions of yours"),
+        (lambda x: flex_attention(x, x, x), lambda: meta(1, 1, 16, 16), "FlexAttention calls functions of yours"),
     ],
 )
 def test_what_has_no_size_without_data_is_refused_in_one_line(function: Callable[..., Any], given: Callable[[], Any], said: str) -> None:

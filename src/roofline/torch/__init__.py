@@ -127,7 +127,13 @@ def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[.
                     result = call(*arguments, **options)
                     if backward:
                         _gradients(torch, recorder, result, name)
-            except (fake.DataDependentOutputException, fake.DynamicOutputShapeException, WithoutSize, NotImplementedError) as error:
+            except (
+                fake.DataDependentOutputException,
+                fake.DynamicOutputShapeException,
+                WithoutSize,
+                NotImplementedError,
+                ValueError,
+            ) as error:
                 if reason := _why_not(error, fake):
                     raise UsageError(f"{name}: {reason}") from None
                 raise
@@ -225,8 +231,8 @@ def _why_not(error: Exception, fake: Any) -> str:
             f"{error}: how much it holds depends on data, and only shapes are known; use dense tensors (sparse=False in embeddings), "
             "or analyze a trace of the program"
         )
-    if found := re.search(r"HigherOrderOperator (\w+)", str(error)):
-        return f"{found[1]} calls functions of yours, which only compiling shows; analyze a trace of the program"
+    if found := re.search(r"HigherOrderOperator (\w+)|^(FlexAttention) is only supported on", str(error)):
+        return f"{found[1] or found[2]} calls functions of yours, which only compiling shows; analyze a trace of the program"
     return ""
 
 

@@ -28,6 +28,7 @@ FREE = frozenset(
         *(
             "_assert_async",
             "_assert_scalar",
+            "_linalg_check_errors",
             "sym_size",
             "sym_stride",
             "sym_numel",
