@@ -244,6 +244,7 @@ def test_a_backward_pass_that_runs_again_through_the_same_ops(tmp_path: Path, ho
     if mine:
         assert "runs the backward pass of the same ops a second time, called from train.py:5" in mine[0].message
         assert mine[0].saving_per_step_s == pytest.approx(600e-6, rel=0.01)
+        assert "(a + b).backward()" in mine[0].levers[0]
 
 
 @pytest.mark.parametrize(

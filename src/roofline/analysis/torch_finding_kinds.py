@@ -169,6 +169,14 @@ TORCH_GROUPS = {
         "Multiply by the factors, without adding them to the weights",
         levers=("F.linear(x, w) + F.linear(F.linear(x, a), b) instead of F.linear(x, w + b @ a); merge them only to infer",),
     ),
+    ("duplicated-work", "gradients"): Kind(
+        "the backward pass that runs twice through the same ops",
+        "Run it once, for the sum of the losses; or detach what one of the losses does not train",
+        levers=(
+            "(a + b).backward() instead of a.backward(retain_graph=True) and b.backward()",
+            "loss(generated.detach()) where generated is to be trained by the other loss only",
+        ),
+    ),
     ("odd-sizes", "tiny batch"): Kind(
         "the matmuls of matrices that are far smaller than a kernel's tile",
         "Multiply and add by element, in one compiled kernel",
