@@ -73,8 +73,60 @@ def test_gradients_of_weights_that_the_optimizer_does_not_update(tmp_path: Path,
     assert bool(found) == (updated == "head")
     if found:
         assert "gradients of weights that the optimizer does not update" in found[0].message
+        assert "requires_grad_(False)" in found[0].levers[0]
         # Both products of the first layer's gradient; that of the head's input is computed before the head's own gradient is taken.
         assert found[0].saving_per_step_s == pytest.approx(200e-6, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("how", "unneeded"),
+    [
+        (
+            "zeroed",
+            3,
+        ),  # the generator's gradients for the discriminator's loss, and those of the discriminator's weights for the other loss
+        ("detached", 1),  # only the latter
+        ("added", 0),  # both losses train both models: gradients add up until their weights are updated
+        ("unknown", 0),  # which weights an optimizer updates
+    ],
+)
+def test_gradients_of_weights_that_another_optimizer_updates(tmp_path: Path, how: str, unneeded: int) -> None:
+    rows, generator, discriminator = 4096, (WIDTH, WIDTH), (1000, WIDTH)
+
+    def backward(kernels: Kernels, shape: tuple[int, int], number: int) -> None:
+        kernels.node("MmBackward0", 3, sequence_number=number)
+        kernels.op("aten::mm", [(rows, shape[0]), shape], thread=BACKWARD)
+        kernels.op("aten::mm", [(shape[0], rows), (rows, WIDTH)], strides=[(1, shape[0]), (WIDTH, 1)], thread=BACKWARD)
+        kernels.trace.op("torch::autograd::AccumulateGrad", kernels.at, 8, [shape], thread=BACKWARD)
+        kernels.at += 1
+        if how == "added":
+            kernels.op("aten::add_", [shape, shape], values=["1"], thread=BACKWARD)
+        kernels.at += 9
+
+    def update(kernels: Kernels, shape: tuple[int, int]) -> None:
+        kernels.trace.annotation("Optimizer.step#Adam.step", kernels.at - 1, 9)
+        given = {} if how == "unknown" else {"Input Dims": [[list(shape)]] * 2, "Input type": ["TensorList"] * 2}
+        kernels.trace.add("cpu_op", "aten::_fused_adam_", kernels.at, 5, 100, 1, {"External id": 1, **given})
+        kernels.run("multi_tensor_apply_kernel")
+
+    def step(kernels: Kernels) -> None:
+        for number, shape in enumerate((generator, discriminator) * 2):
+            kernels.op("aten::mm", [(rows, WIDTH), shape[::-1]], sequence_number=number)
+        backward(kernels, discriminator, 1)
+        if how != "detached":
+            backward(kernels, generator, 0)
+        update(kernels, discriminator)
+        backward(kernels, discriminator, 3)
+        backward(kernels, generator, 2)
+        update(kernels, generator)
+
+    found = findings_on(steps_of(step), tmp_path, "unused-results")
+    assert bool(found) == bool(unneeded)
+    if found:
+        assert "computes gradients that are zeroed before an optimizer uses them" in found[0].message
+        assert any("detach()" in lever for lever in found[0].levers)
+        # Of the generator both products, of the discriminator the one for its weights; that for its input leads to the generator.
+        assert found[0].saving_per_step_s == pytest.approx(unneeded * 100e-6, rel=0.01)
 
 
 @pytest.mark.parametrize(("module", "graded", "twice"), [("Net_0", False, True), ("Teacher_0", False, False), ("Net_0", True, False)])

@@ -169,6 +169,14 @@ TORCH_GROUPS = {
         "Multiply by the factors, without adding them to the weights",
         levers=("F.linear(x, w) + F.linear(F.linear(x, a), b) instead of F.linear(x, w + b @ a); merge them only to infer",),
     ),
+    ("unused-results", "gradients"): Kind(
+        "the gradients that no optimizer uses",
+        "Leave them out",
+        levers=(
+            "weights.requires_grad_(False) where a loss does not train them",
+            "loss(generated.detach()) where the loss does not train what generated it, as a discriminator's does not train the generator",
+        ),
+    ),
     ("duplicated-work", "gradients"): Kind(
         "the backward pass that runs twice through the same ops",
         "Run it once, for the sum of the losses; or detach what one of the losses does not train",

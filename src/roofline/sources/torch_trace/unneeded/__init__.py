@@ -38,6 +38,7 @@ from .unused_results import unused_results
 from .unused_rows import unused_rows
 from .weight_casts import operand_casts, weight_cast, weight_shapes
 from .written_attention import written_attention
+from .zeroed_gradients import zeroed_gradients
 
 # If two rules find the same kind for an op and context, the later one wins.
 RULES: tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], ...] = (
@@ -54,6 +55,7 @@ RULES: tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], 
     stored_repeats,
     padded_tensors,
     unused_gradients,
+    zeroed_gradients,
     dense_gradients,
     dequantized_weights,
     reordered_caches,

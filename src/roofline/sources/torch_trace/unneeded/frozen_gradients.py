@@ -5,7 +5,7 @@ gradients of other weights are.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from ....cost import NOTHING, Cost
 from ....torch_prices import Tensor
@@ -22,7 +22,7 @@ Shape = tuple[int, ...]
 
 def unused_gradients(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
     """The executions of the backward pass that only compute gradients which the optimizer does not use."""
-    updated = Counter[Shape]() if recorded.has_shards else _updated(recorded.ordered)
+    updated = Counter[Shape]() if recorded.has_shards else updated_shapes(recorded.ordered)
     if not updated:
         return
     steps: dict[int, list[tuple[int, Shape]]] = {one.mark: [] for one, _ in recorded.ordered}
@@ -33,24 +33,34 @@ def unused_gradients(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoi
     last = {mark: _last_needed(mine, updated) for mark, mine in steps.items()}
     if not frozen or not any(last.values()):
         return
-    spared: Counter[tuple[int, int]] = Counter()
-    every: Counter[tuple[int, int]] = Counter()
-    held_of: dict[tuple[int, int], PricedExecution] = {}
+    spared = Spared()
     for one, priced in recorded.ordered:
-        if not one.context.backward or one.context.recomputed or one.op == NONE:
-            continue
-        key = (id(priced), id(one.context))
-        held_of.setdefault(key, (one, priced))
-        every[key] += 1
-        spared[key] += one.op > (last.get(one.mark) or one.op) or _makes_gradient(priced, frozen)
-    for key, count in spared.items():
-        if count:
-            cost = held_of[key][1].priced.cost or Cost.of({})
-            instead = NOTHING if count == every[key] else cost * (1 - count / every[key])
-            yield held_of[key], Avoidable(kind=KIND, instead=instead, why=WHY, unneeded=CLASS, group="gradients")
+        if one.context.backward and not one.context.recomputed and one.op != NONE:
+            spared.add((one, priced), float(one.op > (last.get(one.mark) or one.op) or makes_gradient(priced, frozen)))
+    yield from spared.reasons(WHY)
 
 
-def _updated(ordered: Sequence[PricedExecution]) -> Counter[Shape]:
+class Spared:
+    """Executions of a backward pass with the share of each that is not needed, summed for those with the same op and context."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[int, int], tuple[PricedExecution, float, int]] = {}
+
+    def add(self, held: PricedExecution, share: float) -> None:
+        key = (id(held[1]), id(held[0].context))
+        first, shares, count = self._sums.get(key, (held, 0.0, 0))
+        self._sums[key] = first, shares + share, count + 1
+
+    def reasons(self, why: str) -> Iterator[tuple[PricedExecution, Avoidable]]:
+        """The executions of which something is not needed."""
+        for held, shares, count in self._sums.values():
+            if shares:
+                cost = held[1].priced.cost or Cost.of({})
+                instead = NOTHING if shares == count else cost * (1 - shares / count)
+                yield held, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group="gradients")
+
+
+def updated_shapes(ordered: Sequence[PricedExecution]) -> Counter[Shape]:
     """How many weights of each shape an optimizer updates; empty if the trace left out its lists of tensors."""
     counts: dict[tuple[int, str], Counter[Shape]] = {}
     for one, priced in ordered:
@@ -77,7 +87,7 @@ def _last_needed(accumulated: Sequence[tuple[int, Shape]], updated: Counter[Shap
     return last
 
 
-def _makes_gradient(priced: PricedOp, frozen: set[Shape]) -> bool:
+def makes_gradient(priced: PricedOp, frozen: Container[Shape]) -> bool:
     """Whether a product computes the gradient of a weight that is not updated: it sums over rows, so its first operand is transposed."""
     if priced.name != "aten::mm" or len(priced.args) < 2:
         return False
