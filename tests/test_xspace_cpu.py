@@ -101,6 +101,17 @@ def test_runs_belong_to_the_step_that_started_them_however_late_they_ran(tmp_pat
     assert recording.coverage.before_steps_s == pytest.approx(20e-6)
 
 
+@pytest.mark.parametrize("ahead", [True, False])
+def test_work_that_was_launched_ahead_waits_for_no_value_that_the_host_reads(tmp_path: Path, ahead: bool) -> None:
+    # The host waits for the last result while runs start one after the other: what it called before a gap began had only to be scheduled.
+    calls = [Event("CommonPjRtLoadedExecutable::ExecuteHelperOnSingleDevice", at, US) for at in (0, 2 * US if ahead else 35 * US)]
+    waits = Event("Buffer::Await", 4 * US, 30 * US)
+    main = sorted([annotation(1, 0, US), annotation(2, calls[1].offset_ps, US), *calls, waits], key=lambda event: event.offset_ps)
+    worker = [thunk("add.1", 10 * US, 3 * US, 11), thunk("add.1", 40 * US, 4 * US, 12)]
+    recording = recorded(tmp_path, host(main, worker), programs({7: hlo("jit_f", {"main": [X, ADD]})}))
+    assert [reason.kind for reason in recording.idle] == (["latency"] if ahead else ["sync"])
+
+
 def test_runs_of_several_programs_belong_to_the_calls_of_their_own(tmp_path: Path) -> None:
     # f is called in both steps, g before and between; ids of runs are those of no order.
     def call(name: str, at: int) -> list[Event]:

@@ -52,7 +52,7 @@ class _Thunk(Struct, eq=False):
 
 
 class _Run(Struct, eq=False):
-    """A run of a program: its start, whether the ends of all its thunks were recorded, and the step it belongs to."""
+    """A run of a program: its start, whether the ends of all its thunks were recorded, its step, and the time and thread of its call."""
 
     program: object
     id: int | None
@@ -60,6 +60,7 @@ class _Run(Struct, eq=False):
     begin_ps: int
     ended: bool = True
     mark: Mark | None = None
+    call: tuple[int, int] | None = None
 
 
 class _Event(Struct, eq=False):
@@ -95,8 +96,10 @@ def read_cpus(
     requests = [RowsOf(line=line, stats=stats, having=(_THUNK,), only=[*ends, *waits_for_runs]) for line in plane.lines if line.length]
     tables = [rows for rows in read_rows(space, requests, progress=progress) if len(rows)]
     events, runs = _events(tables, programs, _completed(tables, waits_for_runs))
+    calls = _calls(space, plane)
     notes = [] if host.annotations else _make_steps(host, runs, events)
-    cut_off = _mark_runs(space, plane, host, runs) if not notes else set[Mark]()
+    cut_off = _mark_runs(calls, host, runs) if not notes else set[Mark]()
+    _set_calls(calls, host, runs)
     cut_off |= {run.mark for run in runs if run.mark is not None and not run.ended}
     parts, waits = [], []
     by_device: dict[int, list[_Event]] = {}
@@ -107,7 +110,8 @@ def read_cpus(
         spent = _sum_times(mine)
         rows, steps = _rows(mine, spent), _extents(mine, spent, cut_off)
         bounds = array("q", [at for event in mine for at in (event.begin_ps, event.end_ps)])
-        waiting = IdleDevice(busy=union([memoryview(bounds)])[0], steps=steps)
+        launches = {event.begin_ps: event.run.call for event in mine if event.run.call is not None}
+        waiting = IdleDevice(busy=union([memoryview(bounds)])[0], steps=steps, launches=launches)
         (idle,) = explain(look(space, [waiting], host), source_files(rows), lambda function: changed_shapes(programs, function))
         parts.append(
             DevicePart(
@@ -242,7 +246,7 @@ def _make_steps(host: Host, runs: Sequence[_Run], events: Iterable[_Event]) -> l
     return [f"no steps marked: each run of {names[main]} begins a step"]
 
 
-def _mark_runs(space: Space, plane: Plane, host: Host, runs: Sequence[_Run]) -> set[Mark]:
+def _mark_runs(calls: "_Calls", host: Host, runs: Sequence[_Run]) -> set[Mark]:
     """Sets the step of each run: the one in which the host called it. Returns the steps with a call whose run was not recorded.
 
     If the host's events have no run ids, runs are matched to its calls in order; a run without a call belongs to the step it began in.
@@ -255,11 +259,21 @@ def _mark_runs(space: Space, plane: Plane, host: Host, runs: Sequence[_Run]) -> 
             run.mark = named.get(run.id) if run.id is not None else None
         ran = {run.id for run in runs}
         return {mark for id, mark in named.items() if id not in ran}
-    launches, unseen = _match_calls(_calls(space, plane), runs)
+    launches, unseen = _match_calls(calls, runs)
     for mark, places in enumerate(host.ids(launches)):
         for place in places:
             runs[place].mark = mark
     return {mark for mark, places in enumerate(host.ids(unseen)) if places}
+
+
+def _set_calls(calls: "_Calls", host: Host, runs: Sequence[_Run]) -> None:
+    """Sets the call of each run, if it is known: by the run's id, else in order."""
+    by_id = {id: (begin, one.line) for one in host.runs for begin, id in zip(one.start_ps, one.ids, strict=True)}
+    for run in runs:
+        run.call = by_id.get(run.id) if run.id is not None else None
+    for one in _match_calls(calls, runs)[0] if not by_id else ():
+        if one.line != _ANY_THREAD:
+            runs[one.ids[0]].call = one.start_ps[0], one.line
 
 
 _Calls = dict[str, list[tuple[int, int]]]  # by program: the time and thread of each call

@@ -23,13 +23,15 @@ _SIZE = r"\b(?:size|num_bytes):(\d+)"
 class IdleDevice(Struct, kw_only=True):
     """One device: its busy intervals (begin, end, begin, end, …), its steps and its streams.
 
-    ``launch`` is the stat of the streams' events that has the id of their launch.
+    ``launch`` is the stat of the streams' events that has the id of their launch. Where events have none, ``launches`` is the time and line
+    of the launch of the work that began at an instant.
     """
 
     busy: Integers
     steps: Mapping[Mark, Extent] = field(default_factory=dict)
     streams: Sequence[Line] = ()
     launch: str = LAUNCH
+    launches: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 class Waits(Struct):
@@ -85,6 +87,9 @@ def _find_neighbours(space: Space, devices: Sequence[IdleDevice], gaps: Sequence
         asked.append([RowsOf(line=line, stats=(device.launch, _COPIED), at=at) for line in device.streams if mine])
     tables = iter(read_rows(space, [request for requests in asked for request in requests]))
     for device, mine, requests in zip(devices, gaps, asked, strict=True):
+        for gap in mine:
+            if gap.end in device.launches:
+                gap.launched, gap.line = device.launches[gap.end]
         if requests:
             _add_neighbours(space, mine, [next(tables) for _ in requests], device.launch, launches)
 
