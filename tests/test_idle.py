@@ -84,6 +84,26 @@ def test_host_code_after_a_value_was_read_back_is_a_sync(tmp_path: Path) -> None
     assert kinds(reasons(tmp_path, TWO_STEPS, host(thread))) == [("sync", "main, which calls float() on a device value", "train.py:3")]
 
 
+def test_the_search_for_nan_takes_the_copies_and_launches_around_it(tmp_path: Path) -> None:
+    # Both gaps, 30 µs and 60 µs, begin in a launch; in the first the host copies 1 MB of results, which the search then reads.
+    copy = kernel("MemcpyD2H", 50 * US, 10 * US, correlation_id=2, memcpy_details=COPIED.format(1 << 20))
+    thread = [
+        did("$train.py:3 main", 0, 200),
+        did("PjitFunction(f)", 5, 115),
+        launch(1, 9 * US),
+        did("$api.py:106 _nan_check_posthook", 25, 100),
+        did("$dispatch.py:308 _check_special", 30, 100),
+        launch(2, 49 * US, name="MemcpyD2H"),
+        did("PjitFunction(f)", 116, 125),
+        launch(3, 119 * US),
+    ]
+    found = reasons(tmp_path, gpu([work(1, 10, 20), work(3, 120, 130)], [copy]), host(thread))
+    assert kinds(found) == [
+        ("sync", "main, which copies every result to the host to look for NaN, as jax_debug_nans does", "train.py:3"),
+    ]
+    assert (found[0].cause, found[0].time_s) == ("nans", pytest.approx(90e-6))
+
+
 def test_a_loader_after_a_wait_is_still_input(tmp_path: Path) -> None:
     thread = [
         did("$train.py:3 main", 0, 200),

@@ -8,7 +8,7 @@ from roofline.analysis.idle_time import waiting
 from roofline.cost import Cost
 from roofline.machine import Machine
 from roofline.report import Finding
-from roofline.workload import Coverage, IdleReason, Op, Recording, Share, Step, Workload
+from roofline.workload import CHECKS_RESULTS, Coverage, IdleReason, Op, Recording, Share, Step, Workload
 
 CHIP = replace(Machine.of("toy", {"vector/fp32": 20, "hbm": 10}), launch_latency_s=0.001)
 
@@ -45,6 +45,13 @@ def test_the_gaps_between_five_steps_are_not_spread_over_five() -> None:
     assert found.saving_s == 12.0, "in the run there are four of them"
     assert "3 s of 4 s per step" in found.message
     assert "the step then takes 1 s" in found.message
+
+
+def test_the_search_for_nan_is_told_to_be_turned_off() -> None:
+    found = finding("idle-sync", recording(replace(reason("sync", 3, 3, 3, 3), cause=CHECKS_RESULTS)))
+    assert found is not None
+    assert "Turn the search on only to find a NaN" in found.message
+    assert "jax_debug_nans" in found.levers[0]
 
 
 def test_what_only_the_first_step_of_a_profile_waited_for_does_not_recur() -> None:

@@ -293,6 +293,16 @@ CHECKED = Kind(
     "the host was in {activity}",
     ("no torch.autograd.set_detect_anomaly(True) or detect_anomaly() in steps that should be fast",),
 )
+# For idle-sync where every result is checked.
+CHECKED_RESULTS = Kind(
+    "the search for NaN, which copies every result to the host while the device waits",
+    "Turn the search on only to find a NaN",
+    "the host was in {activity}",
+    (
+        "no jax_debug_nans or jax_debug_infs (JAX_DEBUG_NANS=1) in steps that should be fast",
+        "return jnp.isfinite(loss) from the step and read it every hundredth step; jax.experimental.checkify for checks on the device",
+    ),
+)
 # For idle-compile where a library times its kernels.
 TRIED_KERNELS = Kind(
     "the trials of kernels for convolutions, which every new shape repeats",

@@ -42,6 +42,7 @@ WAITING = _words(
     """_value __float__ __int__ __bool__ __index__ __complex__ __array__ block_until_ready try_to_block item tolist device_get
     effects_barrier"""
 )
+NAN_CHECKS = _words("_nan_check_posthook _check_special")  # of jax_debug_nans, which reads every result of every program
 READ_BACK = {"__float__": "float", "__int__": "int", "__bool__": "bool", "__array__": "numpy.asarray", "item": "item", "tolist": "tolist"}
 
 # Names of Python files that are not the user's. A framework's frames count as launching; another library's count as its caller's work.
@@ -62,8 +63,9 @@ LIBRARY = sys.stdlib_module_names | _words(
 SHARED = _words("api array config core debugging dispatch func layout loops mesh path profiler tree util")
 LOADING = r"(?i)load|batch|data|input|augment|preprocess|tokeni|sample|shuffle|collate|fetch|__next__|__getitem__"
 
-INSIDE, MASK, MEMORY, ANOMALY, OPERATOR = "inside", "mask", "memory", "anomaly", "operator"
+INSIDE, MASK, MEMORY, ANOMALY, NANS, OPERATOR = "inside", "mask", "memory", "anomaly", "nans", "operator"
 TRIALS = "trials of"  # how the detail of a compilation begins where a library times its kernels to choose one
+_NO_EVENT = r"(?!)"  # matches no name
 _FRAME = r"\$(?P<file>\S+\.py|<[^>]*>):(?P<line>\d+) (?P<function>.*)"
 _BUILTIN = r"\$(?P<module>\S+) (?P<function>.*)"
 
@@ -73,8 +75,9 @@ class Activity(Struct, frozen=True):
 
     ``kind`` is ``compile``, ``callback``, ``wait``, ``copy``, ``launch``, ``python``, or empty if no event shows it. ``detail`` is the
     function that was compiled; or how a value was read back (`MASK`: as a boolean index; `MEMORY`: no value was read, but memory was
-    allocated; `ANOMALY`: to look for NaN); or `INSIDE` if the function is the callback itself, `OPERATOR` if an operator computes on the
-    host. ``caller`` is the user's function, with its file and line, that called the model to which ``function`` belongs.
+    allocated; `ANOMALY` in PyTorch, `NANS` in JAX: to look for NaN); or `INSIDE` if the function is the callback itself, `OPERATOR` if an
+    operator computes on the host. ``caller`` is the user's function, with its file and line, that called the model to which ``function``
+    belongs.
     """
 
     kind: str = ""
@@ -126,6 +129,8 @@ def activity(stack: Sequence[str | Frame], users: Collection[str] = ()) -> Activ
     if running is not None and (any(frames[running:]) or any(re.search(CALLBACKS, name) for name in plain[running:])):
         inside = _activity_of("callback", frames[running:], detail=INSIDE)
         return inside if inside.location else _activity_of("callback", frames)
+    if (place := _first(plain, frames, _NO_EVENT, NAN_CHECKS)) is not None:
+        return _activity_of("wait", frames[:place], detail=NANS)
     if (place := _first(plain, frames, WAITS, WAITING)) is not None:
         return _activity_of("wait", frames[:place], detail=_read_back(frames[place:]))
     if any(name and re.search(COPIES, name) for name in plain):

@@ -14,8 +14,19 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from ..units import parse
-from ..workload import ALLOCATES, BY_A_MASK, BY_AN_OPERATOR, BY_REPEATS, CHECKS_GRADIENTS, COMPUTES, GRAPH_BREAK, TRIES_KERNELS, UNSEEN
-from .host_activity import ANOMALY, INSIDE, MASK, MEMORY, OPERATOR, TRIALS, Activity, loads_data
+from ..workload import (
+    ALLOCATES,
+    BY_A_MASK,
+    BY_AN_OPERATOR,
+    BY_REPEATS,
+    CHECKS_GRADIENTS,
+    CHECKS_RESULTS,
+    COMPUTES,
+    GRAPH_BREAK,
+    TRIES_KERNELS,
+    UNSEEN,
+)
+from .host_activity import ANOMALY, INSIDE, MASK, MEMORY, NANS, OPERATOR, TRIALS, Activity, loads_data
 from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
 from .xspace.scan import gaps
 from .xspace.tables import Integers
@@ -202,7 +213,7 @@ def _alike(values: Sequence[object]) -> bool:
 
 
 def _waited(gap: Gap, threads: Threads, seen: Sequence[Activity]) -> Activity:
-    """The host's activity when the gap begins.
+    """The host's activity when the gap begins, or the search for NaN anywhere in the gap.
 
     ``block_until_ready`` of an array leaves no event. If Python calls were recorded, a function of the user that calls nothing when the gap
     begins, and launches the next work shortly after, is taken to have waited for the device.
@@ -212,7 +223,7 @@ def _waited(gap: Gap, threads: Threads, seen: Sequence[Activity]) -> Activity:
         gap.silent = gap.length * sum(map(_is_silent, seen)) // len(seen)
     if _is_silent(then) and SHORT_PS <= gap.silent <= WAKE_UP_PS:
         return Activity("wait", then.function, then.location)
-    return then
+    return next((one for one in seen if one.detail == NANS), then)
 
 
 def _is_silent(one: Activity) -> bool:
@@ -239,6 +250,8 @@ def _kind(gap: Gap, seen: Activity, waited: Activity, threads: Threads, *, sever
         return "device" if several and gap.length > SHORT_PS else "latency"
     if waited.kind == "callback" and seen.kind != "python":
         return "callback"  # the launching thread was busy with it, and so launches late
+    if waited.detail == NANS and seen.kind in ("wait", "copy", "launch"):
+        return "sync"  # the check copies results, and keeps the host from launching ahead
     data = gap.copy[1] >= LARGE_COPY
     if data and (seen.kind in ("wait", "copy", "launch") or (not seen.kind and gap.length <= gap.copy[1] * SLOW_COPY_PS)):
         return "transfer"
@@ -271,7 +284,7 @@ def _key(kind: str, gap: Gap, seen: Sequence[Activity], waited: Activity, thread
     return IdleKey(kind, _WORDS[kind](one, gap, threads), one.location, _cause(kind, one))
 
 
-_READ = {MASK: BY_A_MASK, MEMORY: ALLOCATES, ANOMALY: CHECKS_GRADIENTS, "repeat_interleave": BY_REPEATS}
+_READ = {MASK: BY_A_MASK, MEMORY: ALLOCATES, ANOMALY: CHECKS_GRADIENTS, NANS: CHECKS_RESULTS, "repeat_interleave": BY_REPEATS}
 
 
 def _cause(kind: str, one: Activity) -> str:
@@ -314,6 +327,8 @@ def _sync(one: Activity, gap: Gap, threads: Threads) -> str:
         reads = "allocates or frees memory of the device"
     elif one.detail == ANOMALY:
         reads = "checks every gradient for NaN and keeps stack traces, as anomaly detection does"
+    elif one.detail == NANS:
+        reads = "copies every result to the host to look for NaN, as jax_debug_nans does"
     elif one.callee:
         reads = f"calls {one.callee}, which waits for the device"
     return f"{one.function}, which {reads}" if one.function else f"code that {reads}"
