@@ -8,7 +8,7 @@ from roofline.hlo.ir.module import HloModule
 from roofline.hlo.ir.platforms import Platform
 from roofline.hlo.price.calls import price_call
 from roofline.hlo.price.types import Price, Site
-from roofline.hlo.read.text import parse_text
+from roofline.hlo.read import parse
 
 CAPTURES = Path(__file__).parent / "data" / "hlo_gpu"
 
@@ -25,7 +25,7 @@ def site(result: str, operands: str, target: str, config: str = "", attributes: 
 
 def site_in(text: str, platform: Platform = "gpu", name: str = "call") -> Site:
     """The call named so in a program."""
-    module = parse_text(text, "hand")
+    module = parse(text, "hand")
     found = module.find(name)
     assert found is not None
     return Site(module, *found, platform)
@@ -46,7 +46,7 @@ def price_at(place: Site) -> Price:
 @cache
 def capture(name: str) -> HloModule:
     """A program that XLA compiled for an H200."""
-    return parse_text(gzip.decompress((CAPTURES / f"{name}.txt.gz").read_bytes()).decode(), name)
+    return parse(gzip.decompress((CAPTURES / f"{name}.txt.gz").read_bytes()).decode(), name)
 
 
 def calls(name: str) -> dict[str, Price]:

@@ -11,7 +11,7 @@ from roofline.hlo.ir.module import HloModule
 from roofline.hlo.ir.platforms import Platform
 from roofline.hlo.price.pricing import price
 from roofline.hlo.price.types import Price, Site
-from roofline.hlo.read.text import parse_text
+from roofline.hlo.read import parse
 
 DATA = Path(__file__).parent / "data"
 
@@ -30,7 +30,7 @@ def corpus() -> tuple[Frozen, ...]:
     """Every program of the frozen corpus, before and after XLA's optimisations for CPUs."""
     kept = json.loads(gzip.decompress((DATA / "price" / "corpus.json.gz").read_bytes()))
     return tuple(
-        Frozen(name, form, parse_text(one["text"], name), {key: tuple(figures) for key, figures in one["xla"].items()})
+        Frozen(name, form, parse(one["text"], name), {key: tuple(figures) for key, figures in one["xla"].items()})
         for name, forms in sorted(kept.items())
         for form, one in sorted(forms.items())
     )
@@ -44,14 +44,14 @@ def frozen(name: str, form: str = "after") -> HloModule:
 @cache
 def capture(name: str) -> HloModule:
     """A program that ran on an H200."""
-    return parse_text(gzip.decompress((DATA / "h200" / f"jax_{name}.hlo.txt.gz").read_bytes()).decode(), name)
+    return parse(gzip.decompress((DATA / "h200" / f"jax_{name}.hlo.txt.gz").read_bytes()).decode(), name)
 
 
 def site(instruction: str, *operands: str, computations: str = "", platform: Platform = "gpu", header: str = "") -> Site:
     """An instruction after its ``=``, with its operands %0, %1, … as parameters of these shapes."""
     lines = [f"  %{number} = {shape} parameter({number})" for number, shape in enumerate(operands)]
     text = f"HloModule hand{header}\n\n{computations}\n\nENTRY %main {{\n" + "\n".join(lines) + f"\n  ROOT %r = {instruction}\n}}\n"
-    module = parse_text(text, "hand")
+    module = parse(text, "hand")
     return Site(module, module.entry_computation, module.entry_computation.root_instruction, platform)
 
 

@@ -13,7 +13,7 @@ from roofline.dtypes import dtype
 from roofline.formulas.fused_attention import Attention
 from roofline.hlo.price.calls import price_call
 from roofline.hlo.price.types import Site
-from roofline.hlo.read.text import parse_text
+from roofline.hlo.read import parse
 
 SQUARE = 1024 * 1024
 HEADS = 2 * 8  # two sequences of eight heads
@@ -21,7 +21,7 @@ HEADS = 2 * 8  # two sequences of eight heads
 
 def test_causal_attention_and_a_pallas_kernel_of_one_program_are_exact() -> None:
     path = Path(__file__).parent / "data" / "hlo" / "h200_custom.hlo.gz"
-    module = parse_text(gzip.decompress(path.read_bytes()).decode(), path.name)
+    module = parse(gzip.decompress(path.read_bytes()).decode(), path.name)
     entry = module.entry_computation
     found = [price_call(Site(module, entry, one)) for one in entry if one.opcode == "custom-call"]
     # 4·B·H·S²·d/2 with B 4, H 16, S 4096, d 128; the Pallas kernel multiplies and adds once over 2²⁶ elements.

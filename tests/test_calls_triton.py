@@ -17,7 +17,7 @@ from roofline.hlo.price.calls.traffic import Misfit
 from roofline.hlo.price.calls.triton import _code
 from roofline.hlo.price.calls.triton_ir import kernel_work
 from roofline.hlo.price.types import Site
-from roofline.hlo.read.stablehlo import parse_stablehlo
+from roofline.hlo.read import parse
 
 DATA = Path(__file__).parent / "data"
 ESTIMATE = '"cost_estimate":{"flops":%d,"transcendentals":%d,"bytes_accessed":%d}'
@@ -70,7 +70,7 @@ def test_stablehlo_carries_the_same_configuration() -> None:
   }
 }
 """
-    module = parse_stablehlo(text)
+    module = parse(text)
     call = next(one for one in module.entry_computation if one.opcode == "custom-call")
     found = price_at(Site(module, module.entry_computation, call, "tpu"))
     assert (found.cost["matrix/bf16"], found.cost["hbm"]) == (33554432, 458752)

@@ -15,7 +15,7 @@ from roofline.analysis.counter_joining import KernelUse, Launch, counted, join, 
 from roofline.analysis.counters import LaunchCounters, hardware, model_against_counters
 from roofline.cost import Cost
 from roofline.errors import SourceError
-from roofline.sources.ncu import read_launches
+from roofline.sources.ncu import read_counters
 from roofline.workload import Counters, Coverage, Op, Recording, Workload
 from toys import toy
 
@@ -177,7 +177,7 @@ def test_the_fusion_capture_joins_by_order() -> None:
             for kernel in kernels:
                 uses.append(KernelUse(names.index((program, kernel)), kernel, order))
                 order += 1
-    launches = read_launches(DATA / "ncu_jax_fusion.csv.gz")
+    launches = read_counters(DATA / "ncu_jax_fusion.csv.gz")[0]
     joined = join(recording(*ops), launches, uses)
     assert joined.notes == ("counters: 10 of 10 launches matched to 10 of 10 ops with kernels",)
     for one, seen in zip(joined.workload, launches, strict=True):  # the file has the programs in this order, once
@@ -216,7 +216,7 @@ def test_our_own_price_of_the_captured_programs_agrees_with_the_counters() -> No
             for row, key in enumerate(keys)
         ]
     ops = [replace(priced[key], cost=priced[key].cost * times, count=times) for key, times in executed.items()]
-    joined = join(recording(*ops), read_launches(DATA / "ncu_jax_fusion.csv.gz"), uses)
+    joined = join(recording(*ops), read_counters(DATA / "ncu_jax_fusion.csv.gz")[0], uses)
     assert joined.notes[0] == "counters: 10 of 10 launches matched to 10 of 10 ops with kernels"
     for row in model_against_counters(joined.workload):
         if row.quantity != "hbm":
@@ -238,7 +238,7 @@ def test_the_kernels_of_a_step_join_the_ops_that_launched_them() -> None:
         rows = list(csv.reader(file))[1:]
     names = list(dict.fromkeys(name for name, _ in rows))
     uses = [KernelUse(names.index(name), name, place, tuple(map(int, grid.split("x")))) for place, (name, grid) in enumerate(rows)]
-    launches = read_launches(DATA / "ncu_torch_eager.csv.gz")
+    launches = read_counters(DATA / "ncu_torch_eager.csv.gz")[0]
     joined = join(recording(*(Op(name=name, cost=Cost()) for name in names)), launches, uses)
     assert joined.notes[0].startswith("counters: 200 of 200 launches matched to ")
     had = {one.name: counters(one) for one in joined.workload if one.counters is not None}

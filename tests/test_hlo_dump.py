@@ -11,7 +11,7 @@ from roofline.hlo.read import recognise
 from roofline.machines import load as load_machine
 from roofline.sources import programs
 from roofline.sources import read as read_recording
-from roofline.sources.hlo_dump import program_files, read_module, read_modules, sniff
+from roofline.sources.hlo_dump import program_files, read_modules, sniff
 
 
 def test_files_are_read_plain_and_gzipped_in_every_form(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_files_are_read_plain_and_gzipped_in_every_form(tmp_path: Path) -> None:
         data = load(f"scan_layers.{form}")
         (tmp_path / form).write_bytes(data)
         (tmp_path / f"{form}.gz").write_bytes(gzip.compress(data))
-        assert read_module(tmp_path / form).name == read_module(tmp_path / f"{form}.gz").name == "jit_scan_layers"
+        assert [module.name for end in ("", ".gz") for module in read_modules(tmp_path / f"{form}{end}")] == ["jit_scan_layers"] * 2
 
 
 def test_a_dump_folder_gives_each_module_once_compiled_before_uncompiled(tmp_path: Path) -> None:
@@ -53,10 +53,10 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no profile, trace or HLO program"):
         read_modules(tmp_path)
     with pytest.raises(SourceError, match="no such file"):
-        read_module(tmp_path / "missing.hlo")
+        read_modules(tmp_path / "missing.hlo")
     (tmp_path / "cut.hlo").write_bytes(load("cond_switch.hlo")[:1500])
     with pytest.raises(SourceError, match=r"cut.hlo: line \d+"):
-        read_module(tmp_path / "cut.hlo")
+        read_modules(tmp_path / "cut.hlo")
 
 
 def test_every_kept_program_is_recognised_and_other_files_are_not(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_program_still_to_be_partitioned_counts_one_devices_share_and_says_so(
 def test_bytecode_that_cannot_be_read_is_refused_in_the_same_words_everywhere(tmp_path: Path) -> None:
     path = tmp_path / "program.mlir.bc"
     path.write_bytes(b"ML\xefR\x0fStableHLO_v9.0.0\0")
-    for read in (read_module, read_recording):
+    for read in (read_modules, read_recording):
         with pytest.raises(SourceError, match=r"program\.mlir\.bc: MLIR bytecode of version 7; the newest"):
             read(path)
 

@@ -12,7 +12,6 @@ from roofline.hlo.ir.module import HloModule
 from roofline.hlo.read import parse
 from roofline.hlo.read.backend_config import backend_config
 from roofline.hlo.read.proto import parse_proto
-from roofline.hlo.read.text import parse_text
 
 F32_2 = (integer(2, 11), message(3, number(2)), message(5, message(1, number(0))))  # f32[2]{0}
 
@@ -202,4 +201,4 @@ def test_both_forms_give_equal_shapes_and_need_no_library() -> None:
     text, proto = module("attention.hlo"), module("attention.pb")
     assert isinstance(text, HloModule)
     assert [i.shape for i in text.entry_computation] == [i.shape for i in proto.entry_computation]
-    assert parse_text(load("attention.hlo").decode(), "attention.hlo") == text
+    assert parse(load("attention.hlo").decode(), "attention.hlo") == text

@@ -19,14 +19,13 @@ from roofline.hlo.ir.attributes import (
 from roofline.hlo.ir.module import Call, HloModule, Instruction
 from roofline.hlo.read import parse, parse_all, recognise
 from roofline.hlo.read.backend_config import backend_config, known_trip_count
-from roofline.hlo.read.text import parse_text
 from roofline.hlo.read.text_attributes import parse_metadata
 
 
 def entry(*lines: str, before: str = "", header: str = "HloModule m") -> HloModule:
     """A module whose entry has these instructions."""
     body = "\n".join(f"  {line}" for line in lines)
-    return parse_text(f"{header}\n{before}\nENTRY main {{\n{body}\n}}\n", "m.hlo")
+    return parse(f"{header}\n{before}\nENTRY main {{\n{body}\n}}\n", "m.hlo")
 
 
 def last(*lines: str, before: str = "") -> Instruction:
@@ -211,7 +210,7 @@ def test_branches_have_one_role_however_a_conditional_is_spelled() -> None:
 
 
 def test_calls_may_stand_before_what_they_call_and_operands_too() -> None:
-    program = parse_text(
+    program = parse(
         "HloModule m\nENTRY main {\n ROOT r = f32[] add(q, q)\n q = f32[] call(p), to_apply=f\n"
         " p = f32[] parameter(0)\n}\nf {\n ROOT p = f32[] parameter(0)\n}\n"
     )
@@ -403,7 +402,7 @@ def test_a_damaged_attribute_is_an_error_only_when_asked_for() -> None:
 def test_calls_nested_beyond_reason_are_refused() -> None:
     chain = "".join(f"c{n} {{\n p = f32[] parameter(0)\n ROOT r = f32[] call(p), to_apply=c{n - 1}\n}}\n" for n in range(1, 1000))
     with pytest.raises(SourceError, match="nested deeper"):
-        parse_text(f"HloModule m\nc0 {{\n ROOT p = f32[] parameter(0)\n}}\n{chain}")
+        parse(f"HloModule m\nc0 {{\n ROOT p = f32[] parameter(0)\n}}\n{chain}")
 
 
 @pytest.mark.parametrize("name", names("hlo"))
@@ -460,7 +459,7 @@ ENTRY /* the one */ main (a: f32[8,4], b: f32[4,2]) -> f32[8] {
 
 def test_text_that_xla_parses_in_any_layout() -> None:
     # Shapes left out, blank before a layout, line breaks and comments anywhere, an operand and a computation written in place.
-    program = parse_text(LOOSE)
+    program = parse(LOOSE)
     computation = program.entry_computation
     assert program.name == "loose"
     assert [(i.opcode, str(i.shape)) for i in computation] == [
@@ -481,7 +480,7 @@ def test_a_loose_program_cut_anywhere_is_an_error() -> None:
     whole = LOOSE.rstrip()
     for end in range(whole.index("HloModule loose"), len(whole)):
         with pytest.raises(SourceError):
-            parse_text(whole[:end])
+            parse(whole[:end])
 
 
 @pytest.mark.parametrize(
@@ -597,13 +596,13 @@ ENTRY main {{
     "header", ["%f (p: (f32[4]{0}, s32[])) -> f32[4]{0} {", "f {", " %f(p: f32[4]) -> f32[4] {", "%f (p: f32[4]) -> f32[4] { // x"]
 )
 def test_headers_of_computations_read_alike_however_they_are_spelt(header: str) -> None:
-    read = parse_text(f"HloModule m\n{header}\n p = f32[4]{{0}} parameter(0)\n ROOT q = f32[4]{{0}} negate(p)\n}}\n", "m.hlo")
+    read = parse(f"HloModule m\n{header}\n p = f32[4]{{0}} parameter(0)\n ROOT q = f32[4]{{0}} negate(p)\n}}\n", "m.hlo")
     assert [(one.name, [inner.place for inner in one]) for one in read] == [("f", [3, 4])]
 
 
 def test_a_header_with_a_bracket_left_open_is_an_error() -> None:
     with pytest.raises(SourceError, match="line 2"):
-        parse_text("HloModule m\n%f (p: (f32[4], s32[]) -> f32[4] {\n p = f32[4] parameter(0)\n}\n", "m.hlo")
+        parse("HloModule m\n%f (p: (f32[4], s32[]) -> f32[4] {\n p = f32[4] parameter(0)\n}\n", "m.hlo")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.analysis.kernel_names import align, named, spellings
-from roofline.sources.ncu import read_launches
+from roofline.sources.ncu import read_counters
 
 DATA = Path(__file__).parent / "data"
 
@@ -89,7 +89,7 @@ def test_the_kernels_of_a_training_step_fall_into_place() -> None:
     with gzip.open(DATA / "ncu_torch_profile.csv.gz", "rt") as file:
         rows = list(csv.reader(file))[1:]
     profile = [(name, tuple(int(size) for size in grid.split("x"))) for name, grid in rows]
-    places = align([(launch.name, launch.grid) for launch in read_launches(DATA / "ncu_torch_eager.csv.gz")], profile)
+    places = align([(launch.name, launch.grid) for launch in read_counters(DATA / "ncu_torch_eager.csv.gz")[0]], profile)
     # The profile begins in the middle of a backward pass; the counters are the first 200 kernels of a step, without a gap.
     first = places[0]
     assert first is not None

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofline.render.boxes import Box, Disc, Scene
-from roofline.render.labels import Label, approximate_size, place_labels, slide, spread, swarm
+from roofline.render.labels import Label, place_labels, slide, spread, swarm
 
 WIDTH, HEIGHT = 300.0, 200.0
 places = st.tuples(st.floats(10, WIDTH - 10), st.floats(10, HEIGHT - 10))
@@ -16,7 +16,9 @@ boxes = st.builds(
 
 
 def _labels(spots: list[tuple[float, float]], text: str) -> list[Label]:
-    return [Label(text, x, y, approximate_size(text, 8.0), 4.0) for x, y in spots]
+    lines = text.split("\n")
+    size = 4.8 * max(map(len, lines)), 10.0 * len(lines)  # about that of 8-point letters
+    return [Label(text, x, y, size, 4.0) for x, y in spots]
 
 
 @settings(max_examples=60, deadline=None)

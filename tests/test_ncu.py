@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from roofline.analysis.kernel_names import named
 from roofline.cost import Cost
 from roofline.errors import SourceError
-from roofline.sources.ncu import read, read_launches, sniff
+from roofline.sources.ncu import read, read_counters, sniff
 from roofline.sources.ncu_table import scale
 from roofline.workload import Launch, Recording
 
@@ -31,7 +31,7 @@ def cost(path: Path, name: str) -> Cost:
 
 
 def launch(path: Path, place: int) -> Launch:
-    return read_launches(path)[place]
+    return read_counters(path)[0][place]
 
 
 def table(path: Path) -> list[list[str]]:
@@ -147,7 +147,7 @@ def test_a_kernel_is_an_op_with_all_its_launches() -> None:
 
 
 def test_launches_come_in_order_with_their_shapes() -> None:
-    launches = read_launches(FUSION)
+    launches = read_counters(FUSION)[0]
     assert [one.name for one in launches[:3]] == ["fusion_4", "loop_multiply_fusion", "loop_compare_fusion"]
     assert (launches[0].grid, launches[0].block, launches[0].time_s) == ((65536, 1, 1), (128, 1, 1), 276.608e-6)
     assert named(launch(TORCH, 0).name) == "vectorized_gather_kernel"
@@ -314,7 +314,7 @@ def test_text_redirected_as_utf_16_is_read(tmp_path: Path) -> None:
 def test_tables_one_after_the_other_are_one_recording(tmp_path: Path) -> None:
     path = tmp_path / "counters.csv"
     path.write_bytes(2 * gzip.decompress(FUSION.read_bytes()))
-    assert len(read_launches(path)) == 20
+    assert len(read_counters(path)[0]) == 20
 
 
 @given(order=st.permutations(range(11, 60)))
@@ -439,7 +439,7 @@ def test_columns_in_any_order_say_the_same(tmp_path: Path) -> None:
         rows = [row for row in table(DATA / file) if len(row) > 8]
         width = len(rows[0])
         turned = [(row + [""] * (width - len(row)))[::-1] for row in rows]
-        assert read_launches(written(tmp_path, turned)) == read_launches(DATA / file)
+        assert read_counters(written(tmp_path, turned))[0] == read_counters(DATA / file)[0]
 
 
 def test_a_summary_is_every_launch_at_the_average(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from priced import ADD, amounts, capture, fused, price, priced, site
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.price.types import Price, Site
-from roofline.hlo.read.text import parse_text
+from roofline.hlo.read import parse
 
 
 def test_a_chain_reads_its_inputs_and_writes_its_output_once() -> None:
@@ -129,7 +129,7 @@ ENTRY %main {{
   ROOT %f = f32[1000]{{0}} fusion(%x, %i, %u), kind=kLoop, calls=%body
 }}
 """
-    module = parse_text(text)
+    module = parse(text)
     found = price(Site(module, module.entry_computation, module.entry_computation.root_instruction))
     # Five updates doubled and added; each is read, and the place it goes to is read and written; five indices.
     assert amounts(found.cost) == {"vector/fp32": 10, "hbm": 3 * 20 + 20}
@@ -159,7 +159,7 @@ ENTRY %main {
   ROOT %f = f32[10,10]{1,0} fusion(%x, %y), kind=kLoop, calls=%body
 }
 """
-    module = parse_text(text)
+    module = parse(text)
     assert price(Site(module, module.entry_computation, module.entry_computation.root_instruction)).cost["hbm"] == 800
 
 
@@ -274,7 +274,7 @@ def both(body: str, other: str, result: str, operand: str, first: str = "%x", se
         f"{text.replace('@', f'.{name}')}\n}}\n\n"
         for name, text in (("a", body), ("b", other))
     )
-    module = parse_text(
+    module = parse(
         f"HloModule two\n\n{ADD}\n\n%most (a: f32[], b: f32[]) -> f32[] {{\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n"
         f"  ROOT %m = f32[] maximum(%a, %b)\n}}\n\n{bodies}ENTRY %main (x: {operand}, y: {operand}) -> ({result}, {result}) {{\n"
         f"  %x = {operand} parameter(0)\n  %y = {operand} parameter(1)\n"

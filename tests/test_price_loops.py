@@ -8,7 +8,7 @@ from roofline.hlo.ir.module import HloModule
 from roofline.hlo.price.pricing import price
 from roofline.hlo.price.program import program
 from roofline.hlo.price.types import Site
-from roofline.hlo.read.text import parse_text
+from roofline.hlo.read import parse
 
 LOOP = """HloModule loops
 
@@ -44,7 +44,7 @@ USUAL = {"first": 0, "bound": 10, "step": 1, "direction": "LT", "operation": "ad
 
 
 def loop(**parts: object) -> HloModule:
-    return parse_text(LOOP.format(**{**USUAL, **parts}))
+    return parse(LOOP.format(**{**USUAL, **parts}))
 
 
 def adds(module: HloModule) -> object:
@@ -82,7 +82,7 @@ def test_a_loop_over_other_whole_numbers_is_run() -> None:
 
 
 def test_a_loop_that_only_the_data_end_is_unknown() -> None:
-    module = parse_text(LOOP.replace("constant({bound})", "parameter(1)").format(**USUAL))
+    module = parse(LOOP.replace("constant({bound})", "parameter(1)").format(**USUAL))
     workload = program(module)
     assert workload.cost["vector/fp32"] is None
     assert workload.cost.known("vector/fp32") == 8  # one step
@@ -137,7 +137,7 @@ ENTRY %main {
 }
 """
     # Five times seven inner steps of one sum, and five outer ones.
-    assert program(parse_text(text)).cost["vector/int32"] == 5 * 7 + 5
+    assert program(parse(text)).cost["vector/int32"] == 5 * 7 + 5
 
 
 def test_loops_of_compiled_programs_are_exact() -> None:

@@ -13,7 +13,7 @@ from roofline.hlo.ir.scopes import direction, scope
 from roofline.hlo.price.pricing import price
 from roofline.hlo.price.program import executed, program
 from roofline.hlo.price.types import Site
-from roofline.hlo.read.text import parse_text
+from roofline.hlo.read import parse
 
 
 def test_the_training_step_does_13_94_tflop_on_the_matrix_unit() -> None:
@@ -77,7 +77,7 @@ ENTRY %main (x: f32[8,4096]) -> f32[8,4096] {
   ROOT %fusion = f32[8,4096]{1,0} fusion(%x), kind=kCustom, calls=%sorted
 }
 """
-    assert [op.category for op in program(parse_text(text), "gpu")] == ["sort"]
+    assert [op.category for op in program(parse(text), "gpu")] == ["sort"]
 
 
 def test_an_asynchronous_operation_is_one_op_where_it_starts() -> None:
@@ -123,7 +123,7 @@ def test_platforms_are_read_from_the_program() -> None:
     assert {detect_platform(capture(name)) for name in ("train", "scan", "custom")} == {"gpu"}
     assert {detect_platform(one.module) for one in corpus() if one.form == "after"} == {"cpu"}
     tiled = "HloModule t, is_scheduled=true\n\nENTRY %e {\n  ROOT %p = f32[8,128]{1,0:T(8,128)} parameter(0)\n}\n"
-    assert detect_platform(parse_text(tiled)) == "tpu"
+    assert detect_platform(parse(tiled)) == "tpu"
 
 
 def test_a_computation_called_twice_is_one_op_with_two_runs() -> None:
@@ -140,7 +140,7 @@ ENTRY %main {
   ROOT %c = f32[8]{0} call(%b), to_apply=%f
 }
 """
-    (op,) = program(parse_text(text))
+    (op,) = program(parse(text))
     assert (op.name, op.count, op.kernels, amounts(op.cost)) == ("y", 2, 2, {"vector/fp32": 16, "hbm": 2 * 64})
 
 
@@ -152,7 +152,7 @@ def chain(depth: int, closing: str) -> HloModule:
         made = f"call(%x{number}), to_apply=%{called}" if called else f"negate(%x{number})"
         blocks.append(f"%c{number} {{\n  %x{number} = f32[8]{{0}} parameter(0)\n  ROOT %y{number} = f32[8]{{0}} {made}\n}}\n")
     entry = "ENTRY %main {\n  %a = f32[8]{0} parameter(0)\n  ROOT %b = f32[8]{0} call(%a), to_apply=%c0\n}\n"
-    return parse_text("HloModule bomb\n\n" + "\n".join(blocks) + "\n" + entry)
+    return parse("HloModule bomb\n\n" + "\n".join(blocks) + "\n" + entry)
 
 
 def test_calls_in_a_circle_or_too_deep_are_refused() -> None:
@@ -171,14 +171,14 @@ def test_calls_that_double_at_every_level_are_counted_once_each() -> None:
         again = f"call(%y), {called}" if called else "negate(%y)"
         blocks.append(f"%c{number} {{\n  %x = f32[8]{{0}} parameter(0)\n  %y = f32[8]{{0}} {inner}\n  ROOT %z = f32[8]{{0}} {again}\n}}\n")
     entry = "ENTRY %main {\n  %a = f32[8]{0} parameter(0)\n  ROOT %b = f32[8]{0} call(%a), to_apply=%c0\n}\n"
-    workload = program(parse_text("HloModule bomb\n\n" + "\n".join(blocks) + "\n" + entry))
+    workload = program(parse("HloModule bomb\n\n" + "\n".join(blocks) + "\n" + entry))
     assert [op.count for op in workload] == [2**34, 2**34]
 
 
 def test_values_that_need_themselves_are_refused() -> None:
     text = "HloModule m\n\nENTRY %e {\n  %a = f32[8]{0} negate(%b)\n  %b = f32[8]{0} negate(%a)\n  ROOT %c = f32[8]{0} negate(%b)\n}\n"
     with pytest.raises(SourceError):
-        program(parse_text(text))
+        program(parse(text))
 
 
 @given(st.data())
@@ -192,7 +192,7 @@ def test_a_damaged_program_is_priced_or_refused(data: st.DataObject) -> None:
             + text[start + data.draw(st.integers(0, 3)) :]
         )
     try:
-        cost = program(parse_text(text)).cost
+        cost = program(parse(text)).cost
     except RooflineError:
         return
     assert all(amount >= 0 for _, amount in cost.amounts)

@@ -15,7 +15,7 @@ from roofline.errors import SourceError
 from roofline.machines import load
 from roofline.placement import place
 from roofline.sources import read
-from roofline.sources.ncu import read_launches
+from roofline.sources.ncu import read_counters
 from roofline.sources.parts import DevicePart, Extent, Instance, Part, Share, Subject, Tally, numbered
 from roofline.sources.xspace.recognition import sniff
 from roofline.sources.xspace.recording import merge, read_part
@@ -122,7 +122,7 @@ def test_source_lines_and_scopes_come_with_the_operations() -> None:
 
 def test_counters_join_the_kernels_of_a_profile() -> None:
     recording = read(capture("jax_fusion"))
-    joined = join(recording, read_launches(DATA / "ncu_jax_fusion.csv.gz"))
+    joined = join(recording, read_counters(DATA / "ncu_jax_fusion.csv.gz")[0])
     assert joined.notes == ("counters: 10 of 10 launches matched to 10 of 10 ops with kernels",)
     assert {use.grid for use in recording.kernels} >= {(16384, 1, 1), (524288, 1, 1)}
 

@@ -9,7 +9,7 @@ import pytest
 from roofline.cost import Cost
 from roofline.hlo.price.collectives import Network, collective
 from roofline.hlo.price.types import Site
-from roofline.hlo.read.text import parse_text
+from roofline.hlo.read import parse
 from roofline.machine import Machine
 from roofline.machines import load
 from roofline.placement import place
@@ -232,7 +232,7 @@ COLLECTIVES = (
 def test_links_read_off_the_text_are_those_of_the_parsed_program(text: str) -> None:
     line = f"f32[96]{{0}} {text.format(n=96)}"
     head = "sum {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT s = f32[] add(a, b)\n}\n"
-    module = parse_text(f"HloModule m, is_scheduled=true\n{head}ENTRY e {{\n x = f32[96]{{0}} parameter(0)\n ROOT c = {line}\n}}")
+    module = parse(f"HloModule m, is_scheduled=true\n{head}ENTRY e {{\n x = f32[96]{{0}} parameter(0)\n ROOT c = {line}\n}}")
     root = module.entry_computation.root_instruction
     reference = collective(Site(module, module.entry_computation, root, "tpu"), Network("ici", "ring")).cost
     assert collective_cost(root.opcode, f"%c = {line}") == reference

@@ -129,14 +129,6 @@ class Comparison(Struct, frozen=True, kw_only=True):
     speedup_of: str | None = None
     figures: tuple[Figure, ...] = ()
 
-    @property
-    def new(self) -> tuple[Delta, ...]:
-        return tuple(delta for delta in self.deltas if delta.matched == "new")
-
-    @property
-    def vanished(self) -> tuple[Delta, ...]:
-        return tuple(delta for delta in self.deltas if delta.matched == "vanished")
-
 
 def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "after")) -> Comparison:
     """Match the ops of two reports and return each one's contribution to the total change; ``files`` are the names of the two reports."""

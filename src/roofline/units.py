@@ -54,7 +54,6 @@ _SPELLINGS: dict[str, tuple[str, int, int]] = {
     "x": ("1", 1, 1),
     "": ("1", 1, 1),
 }
-DIMENSIONS = tuple(dict.fromkeys(dimension for dimension, _, _ in _SPELLINGS.values()))
 _UNPREFIXED = {"min", "h", "%", "x", "", "FLOP/B", "hop", "hops"}
 EXAMPLES = {
     "FLOP": "2.2 TFLOP",

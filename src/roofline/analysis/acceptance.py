@@ -5,19 +5,17 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 SCHEMA = "roofline.validation/1"
-CLASSIFICATION, TIMES, LEVER, FORMATS, DISTRIBUTED = CHECKS = (
+CLASSIFICATION, TIMES, LEVER, FORMATS, DISTRIBUTED = (
     "classification",
     "time bounds",
     "lever",
     "format thresholds",
     "distributed flip",
 )
-# Inputs that a problem can blame.
-INPUTS = ("bytes", "FLOP", "unit", "format", "peak", "communication", "clock", "devices", "steps", "cache", "counts")
 
 
 class Problem(Struct, frozen=True, kw_only=True):
-    """A disagreement: the input that is wrong (one of `INPUTS`), a message, and the ops concerned."""
+    """A disagreement: the input that is wrong (such as ``bytes``, ``peak`` or ``clock``), a message, and the ops concerned."""
 
     input: str
     message: str

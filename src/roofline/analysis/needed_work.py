@@ -6,8 +6,6 @@ from ..cost import Amount, Cost, tidy
 from ..placement import MinimumTimes
 from ..workload import Op
 
-CLASSES = ("recomputed", "padded", "masked", "duplicated", "dense", "unused", "wide", "layout", "copied")
-
 
 class Needed(Struct, frozen=True):
     """The needed work of an op over all its executions: its cost, its minimum time, and the unneeded work by class.

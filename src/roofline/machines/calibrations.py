@@ -14,7 +14,6 @@ from ..machine import Machine
 from ..prediction.calibration import REGIMES, Calibration, Family, Interval
 from ..units import parse
 from .catalogue import card as look_up
-from .catalogue import names
 from .local import MEASURED
 from .reading import parse_file
 from .table import Table
@@ -104,11 +103,6 @@ def _for_chip(found: Calibration, name: str) -> Calibration:
     return replace(found, name=name, cores=card.cores or found.cores, clock_hz=clock_hz or found.clock_hz)
 
 
-def read_calibration(path: str | Path) -> Calibration:
-    """The calibration that a file describes."""
-    return calibration(parse_file(path))
-
-
 def calibration(table: Table) -> Calibration:
     """A calibration from its table; an invalid value is an error that names the key."""
     table.only("schema", "chips", "architecture", "cores", "clock", "family")
@@ -176,16 +170,3 @@ def _interval(table: Table, key: str) -> Interval:
     if not good or not 0 < value[0] <= 1 <= value[1] <= _LARGEST:  # type: ignore[index]
         raise table.error(key, f"{value!r} is not an interval around 1; write it like [0.85, 1.2], measured over predicted")
     return float(value[0]), float(value[1])  # type: ignore[index]
-
-
-def lint_calibrations() -> tuple[str, ...]:
-    """Problems of the package's own calibrations: unreadable files, and chips that are not in the catalogue."""
-    found = []
-    for file in sorted(FOLDER.glob("*.toml")):
-        try:
-            table = parse_file(file)
-            calibration(table)
-            found += [f"{file.name}: chips: no machine named {name!r}" for name in table.texts("chips") if name not in names()]
-        except MachineError as error:
-            found.append(str(error))
-    return tuple(found)

@@ -23,34 +23,15 @@ class Source(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Unreliable(Struct, frozen=True):
-    """A public table that is widely copied and partly wrong."""
-
-    source: str
-    problem: str
-
-
 @cache
 def _text() -> str:
     return SOURCES.read_text("utf-8")
 
 
 @cache
-def _document() -> dict[str, object]:
-    return tomllib.loads(_text())
-
-
-@cache
 def sources() -> dict[str, Source]:
     """Every source that the catalogue cites, by id."""
-    return {key: Source(id=key, **entry) for key, entry in _document().items() if isinstance(entry, dict)}
-
-
-def unreliable() -> tuple[Unreliable, ...]:
-    """Public tables to distrust, and why."""
-    listed = _document()["unreliable"]
-    assert isinstance(listed, list)
-    return tuple(Unreliable(**entry) for entry in listed)
+    return {key: Source(id=key, **entry) for key, entry in tomllib.loads(_text()).items() if isinstance(entry, dict)}
 
 
 @cache

@@ -70,6 +70,3 @@ class Calibration(Struct, frozen=True, kw_only=True):
     def for_kernels(self) -> "Calibration":
         """The same for durations of kernels."""
         return replace(self, of_kernels=True)
-
-
-NO_CALIBRATION = Calibration(name="")

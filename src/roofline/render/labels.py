@@ -22,12 +22,6 @@ _TOUCHING = 1e-6  # points: tolerance for discs that touch
 _CROSSED_LEADER, _LEADER_OVER_MARK, _NEARER_STRANGER, _LEADER_OVER_LINE = 60.0, 40.0, 8.0, 3.0
 
 
-def approximate_size(text: str, points: float = 9.0) -> Size:
-    """A text's width and height estimated without its font: 0.6 of the font size per letter, 1.25 per line."""
-    lines = text.split("\n")
-    return 0.6 * points * max(map(len, lines)), 1.25 * points * len(lines)
-
-
 class Label(Struct, frozen=True):
     """The text of a mark: the mark's position and radius, the text's measured size."""
 

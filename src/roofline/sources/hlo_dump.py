@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..errors import SourceError
 from ..hlo.ir.module import HloModule
-from ..hlo.read import parse, parse_all, recognise
+from ..hlo.read import parse_all, recognise
 from .files import all_of, head_of, profiles_in, traces_in
 from .unsupported import describe_contents
 from .xspace.recognition import sniff as is_profile
@@ -21,11 +21,6 @@ _PREFERENCE = {("after", True): 0, ("after", False): 1, ("before", True): 2, ("b
 def sniff(head: bytes, path: Path) -> bool:
     """HLO or StableHLO text by its first words, bytecode by its magic number, HloProto by a module name in the right field."""
     return recognise(head) != ""
-
-
-def read_module(path: Path) -> HloModule:
-    """The program in one file."""
-    return parse(all_of(path), str(path))
 
 
 def read_modules(path: Path) -> tuple[HloModule, ...]:

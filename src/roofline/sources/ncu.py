@@ -60,11 +60,6 @@ def read(path: Path, target: Machine | None = None) -> Recording:
     )
 
 
-def read_launches(path: Path) -> tuple[Launch, ...]:
-    """Every launch that was counted, in order."""
-    return _Table(path).launches()
-
-
 def read_counters(path: Path) -> tuple[tuple[Launch, ...], tuple[str, ...]]:
     """Every launch that was counted, in order, and notes on how they were counted."""
     table = _Table(path)

@@ -20,7 +20,7 @@ from jaxlib import _hlo
 
 from corpus import CASES, compiled
 from roofline.hlo.ir.module import Computation, HloModule, Instruction
-from roofline.hlo.read.text import parse_text
+from roofline.hlo.read import parse
 
 # Opcodes that JAX does not lower to for CPUs.
 BY_HAND = """HloModule by_hand
@@ -105,7 +105,7 @@ def alone(module: HloModule, texts: dict[str, str], computation: Computation, in
 
 def figures(text: str) -> dict[str, list[float]]:
     """FLOP, transcendentals and bytes of every instruction, as XLA counts them when it stands alone."""
-    module = parse_text(text)
+    module = parse(text)
     texts = dict(_COMPUTATION.findall(text))
     client = backend.get_backend("cpu")
     found: dict[str, list[float]] = {}

@@ -36,7 +36,7 @@ from .compiler_model import ESTIMATED
 from .fusion_blockers import Reason, blocker
 from .intermediates import Intermediate, intermediates
 
-__all__ = ["Boundary", "Fragmentation", "FusionReport", "FusionReports", "KernelShare", "boundary_rows", "fusion_report", "kernel_rows"]
+__all__ = ["Boundary", "Fragmentation", "FusionReport", "FusionReports", "KernelShare", "fusion_report"]
 
 SCHEMA = "roofline.fusion-report/1"
 Number = TypeVar("Number", Amount, float)
@@ -90,11 +90,6 @@ class Fragmentation(Struct, frozen=True, kw_only=True):
     small_bytes_share: float | None = None
     small_floor_share: float | None = None
     scopes: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def small_share(self) -> float | None:
-        """The share of kernels that are small."""
-        return self.small_kernels / self.kernels if self.small_kernels is not None and self.kernels else None
 
 
 class FusionReport(Struct, frozen=True, kw_only=True):
@@ -276,25 +271,3 @@ def _notes(module: HloModule, ran: Sequence[Executed]) -> list[str]:
     if any(not one.is_certain for one in ran):
         notes.append("trip counts of some loops are known only at run time: one iteration of each is counted")
     return notes
-
-
-def boundary_rows(report: FusionReport) -> tuple[tuple[str, str, str, str, int, int, int, float | None], ...]:
-    """Boundaries for a table: value, producer, consumers, reason, bytes written, read and avoidable, gain in seconds."""
-    return tuple(
-        (
-            one.value,
-            one.producer,
-            ", ".join(one.consumers),
-            one.reason,
-            one.written_bytes,
-            one.read_bytes,
-            one.avoidable_bytes,
-            one.gain_s,
-        )
-        for one in report.boundaries
-    )
-
-
-def kernel_rows(report: FusionReport) -> tuple[tuple[str, str, str, int, Amount, int, float | None], ...]:
-    """Kernels for a table: name, category, scope, executions, bytes, avoidable bytes, floor in seconds."""
-    return tuple((one.name, one.category, one.scope, one.count, one.bytes, one.avoidable_bytes, one.floor_s) for one in report.kernels)

@@ -2,7 +2,7 @@
 
 A multiply, an add or a division is 1 FLOP on the vector unit, in the number format of the result; integers count too, in theirs. A
 comparison, a selection, a sign flip, a conversion or a rounding is 0 FLOP, and so is logic between booleans. A transcendental is 1 on
-``vector/transcendental``. XLA's own cost analysis counts each of these as 1: `CONVENTIONS` gives the difference for each opcode.
+``vector/transcendental``. XLA's own cost analysis counts each of these as 1: docs/hlo.md explains each difference.
 """
 
 from functools import cache
@@ -49,16 +49,6 @@ ARITHMETIC, BITS, TRANSCENDENTALS, COMPARISONS, SIGNS, SPECIAL, SPECIAL_COMPARIS
 )
 CHLO = SPECIAL | SPECIAL_COMPARISONS
 ELEMENTWISE = ARITHMETIC | BITS | TRANSCENDENTALS | COMPARISONS | SIGNS | CONVERSIONS | CHLO
-
-# Why our count of an opcode differs from XLA's, which is 1 per element: the name of the convention in docs/hlo.md.
-CONVENTIONS: dict[str, str] = {
-    **dict.fromkeys(COMPARISONS, "comparisons"),
-    **dict.fromkeys(SIGNS, "signs"),
-    **dict.fromkeys(CONVERSIONS, "conversions"),
-    "logistic": "logistic",
-}
-PREDICATES = "predicates"  # logic between booleans, by opcodes that are arithmetic on integers
-COMPLEX = "complex"  # a complex operation is several real ones
 
 # Complex operations in real ones. Division multiplies by the conjugate (6), squares the modulus (3) and divides twice (2).
 _COMPLEX = {

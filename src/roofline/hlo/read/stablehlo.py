@@ -14,7 +14,7 @@ from ...errors import SourceError
 from ...files.input_limits import excess, limits
 from ..ir.attributes import Alias
 from ..ir.malformed import Malformed, excerpt, placed
-from ..ir.module import Call, Computation, HloModule, Instruction, check_operands, only
+from ..ir.module import Call, Computation, HloModule, Instruction, check_operands
 from ..ir.shapes import Shape, tuple_of
 from .mlir import Operation, OperationReader, Region, symbol
 from .mlir_attributes import Typed
@@ -60,12 +60,7 @@ class _Draft(Struct):
     parameters: list[int] = field(default_factory=list)
 
 
-def parse_stablehlo(text: str, where: str = "StableHLO") -> HloModule:
-    """The one program that StableHLO text describes."""
-    return only(parse_stablehlos(text, where), where)
-
-
-def parse_stablehlos(text: str, where: str = "StableHLO") -> tuple[HloModule, ...]:
+def parse_stablehlos(text: str, where: str) -> tuple[HloModule, ...]:
     """The programs that StableHLO text describes: of each module, ``main`` and the functions that nothing in it calls.
 
     A `SourceError` names the line of what is wrong.

@@ -17,7 +17,7 @@ from ...errors import SourceError
 from ...files.input_limits import excess, limits
 from ..ir.attributes import StackFrames
 from ..ir.malformed import Malformed, excerpt, placed
-from ..ir.module import Call, Computation, HloModule, Instruction, check_operands, only
+from ..ir.module import Call, Computation, HloModule, Instruction, check_operands
 from ..ir.opcodes import LEAVES, asynchronous
 from ..ir.shapes import Shape, parse_shape, whole
 from .freeform_text import ROLES, Inline, Instructions, Scanner, Unfinished, Written, operand_names
@@ -69,13 +69,8 @@ class _Draft(Struct):
     pending: list[tuple[int, list[str], list[str]]] = field(default_factory=list)
 
 
-def parse_text(text: str, where: str = "HLO text") -> HloModule:
-    """The module in HLO text; a `SourceError` names the line of an error. Several modules are an error."""
-    return only(parse_texts(text, where), where)
-
-
-def parse_texts(text: str, where: str = "HLO text") -> list[HloModule]:
-    """The modules in HLO text, in order."""
+def parse_texts(text: str, where: str) -> list[HloModule]:
+    """The modules in HLO text, in order; a `SourceError` names the line of an error."""
     text = text.replace("\r\n", "\n")
     lines, loose = text.split("\n"), bool(_LONG_COMMENT.search(text) or _LEADING_COMMA.search(text))
     found: list[HloModule] = []
