@@ -158,7 +158,7 @@ def test_shardings_are_spelled_as_text_spells_them() -> None:
 def test_aliases_and_devices_come_from_the_module() -> None:
     alias = message(8, message(1, message(1, number(0)), integer(2, 1), message(3, number(2)), integer(4, 2)))
     program = parse_proto(wrapped(computation("main", 1, 1, PARAMETER), extra=alias + message(15, integer(1, 2), integer(2, 4))))
-    assert program.aliases == (Alias((0,), 1, (2,), must=True),)
+    assert program.aliases == (Alias((0,), 1, (2,)),)
     assert (program.replica_count, program.num_partitions) == (2, 4)
 
 

@@ -268,7 +268,7 @@ def test_several_results_are_elements_of_a_tuple() -> None:
 
 def test_unknown_sizes_stay_unknown() -> None:
     program = module("symbolic_shapes.stablehlo")
-    assert program.parameter_shapes[0].dims == (UNBOUNDED, 4)
+    assert program.entry_computation[program.entry_computation.parameters[0]].shape.dims == (UNBOUNDED, 4)
 
 
 def test_functions_are_computations_shared_by_their_callers() -> None:

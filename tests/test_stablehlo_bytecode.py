@@ -51,7 +51,7 @@ def plain(value: object) -> object:
 
 def described(module: HloModule) -> list[object]:
     """All that a program says, but names: text abbreviates reducers, and so has none for what is in them."""
-    found: list[object] = [module.name, module.num_partitions, module.replica_count, module.aliases, module.parameter_shapes]
+    found: list[object] = [module.name, module.num_partitions, module.replica_count, module.aliases]
     for place, computation in enumerate(module.computations):
         for i in computation:
             assert isinstance(i.raw, dict)

@@ -207,7 +207,7 @@ def _renaming(call: Instruction) -> Callable[[Instruction], Instruction]:
             return instruction
         joined = f"{outer.op_name}/{inner.op_name}" if inner.op_name else outer.op_name
         located = inner if inner.stack_frame_id or inner.source_file else outer
-        return amended(instruction, metadata=replace(located, op_name=joined, op_type=inner.op_type))
+        return amended(instruction, metadata=replace(located, op_name=joined))
 
     return rename
 

@@ -176,12 +176,9 @@ class Metadata(Struct, frozen=True, kw_only=True):
     """Where an instruction came from: the framework's name for it, and a source line, directly or through a stack frame."""
 
     op_name: str = ""
-    op_type: str = ""
     source_file: str = ""
     source_line: int = 0
     stack_frame_id: int = 0
-    scheduling_name: str = ""
-    deduplicated_name: str = ""
 
 
 NO_METADATA = Metadata()
@@ -193,7 +190,6 @@ class Alias(Struct, frozen=True):
     output: tuple[int, ...]
     parameter: int
     index: tuple[int, ...] = ()
-    must: bool = False
 
 
 class OperandAlias(Struct, frozen=True):

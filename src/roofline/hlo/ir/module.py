@@ -254,7 +254,6 @@ class Computation(Struct, frozen=True, kw_only=True):
     instructions: tuple[Instruction, ...]
     root: int
     parameters: tuple[int, ...]
-    execution_thread: str = ""
 
     def __iter__(self) -> Iterator[Instruction]:
         return iter(self.instructions)
@@ -316,9 +315,8 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
     """A whole program: its computations, its entry computation, and the contents of its header.
 
     ``form`` is ``hlo text``, ``hlo proto`` or ``stablehlo``. ``id`` is the compiler's number of the module, when the form has it.
-    ``parameter_shapes`` and ``result_shape`` carry the entry's layouts, which its instructions' shapes may lack. ``buffer_assignment`` is
-    the compiler's BufferAssignmentProto, if the file has it. ``marks_entry`` is false for a text with a header but without an ENTRY
-    computation, such as one written by hand: the entry is then the last computation.
+    ``buffer_assignment`` is the compiler's BufferAssignmentProto, if the file has it. ``marks_entry`` is false for a text with a header
+    but without an ENTRY computation, such as one written by hand: the entry is then the last computation.
     """
 
     name: str
@@ -331,8 +329,6 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
     replica_count: int = 1
     num_partitions: int = 1
     aliases: tuple[Alias, ...] = ()
-    parameter_shapes: tuple[Shape, ...] = ()
-    result_shape: Shape | None = None
     frontend_attributes: Mapping[str, str] = field(default_factory=dict)
     frames: StackFrames = NO_FRAMES
     buffer_assignment: bytes = b""

@@ -104,14 +104,7 @@ def _partitioned(module: HloModule, devices: int) -> Partitioned:
     computations = list(flat.computations)
     for number in numbers:
         computations[number] = _Part(flat, number, shardings, devices, tally).written()
-    entry = computations[flat.entry]
-    part = replace(
-        flat,
-        computations=tuple(computations),
-        num_partitions=devices,
-        parameter_shapes=tuple(entry[index].shape for index in entry.parameters),
-        result_shape=entry.root_instruction.shape,
-    )
+    part = replace(flat, computations=tuple(computations), num_partitions=devices)
     return Partitioned(
         module=part, devices=devices, annotated=shardings.annotated, exchanges=Counter(tally.exchanges), assumed=Counter(tally.assumed)
     )

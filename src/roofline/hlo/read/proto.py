@@ -28,9 +28,8 @@ MAX_WRAPPERS = 4  # HloSnapshot > HloProto > HloModuleProto is the deepest nesti
 _MODULE = " ".join(
     (
         "1t 2t 3m* 5i? 6i? 22b*",
-        "4(1m* 2m)",  # ProgramShapeProto: parameters = 1, result = 2
         "7(1(1i 2(1i*)?)*)?",  # HloScheduleProto: sequences = 1, a map from computation id to InstructionSequence: instruction_ids = 1
-        "8(1(1i* 2i 3i* 4i)*)",  # HloInputOutputAliasProto: entries = 1: output_shape_index, parameter_number, parameter_shape_index, kind
+        "8(1(1i* 2i 3i*)*)",  # HloInputOutputAliasProto: entries = 1: output_shape_index, parameter_number, parameter_shape_index
         "15(1i? 2i?)",  # DeviceAssignmentProto: replica_count = 1, computation_count = 2
         # StackFrameIndexProto: file_names = 1, function_names = 2, file_locations = 3 (file_name_id, function_name_id, line, column),
         # stack_frames = 4 (file_location_id, parent_frame_id)
@@ -40,8 +39,7 @@ _MODULE = " ".join(
 )
 # HloInstructionProto: name, opcode, shape, parameter_number, id, operand_ids, control_predecessor_ids, called_computation_ids; and itself
 _INSTRUCTION = "1t 2t 3b? 9i 35i 36i* 37i* 38i* 0m 0b"
-_COMPUTATION = f"1t 2({_INSTRUCTION})* 5i 6i 8t"  # HloComputationProto: name, instructions, id, root_id, execution_thread
-_MUST_ALIAS = 2
+_COMPUTATION = f"1t 2({_INSTRUCTION})* 5i 6i"  # HloComputationProto: name, instructions, id, root_id
 _ASSIGNMENT = 3
 
 # dimensions = 14 has other names in text for two opcodes.
@@ -134,7 +132,7 @@ class _Reader:
         data = self.data
         start, end, assignment = unwrap(data)
         whole = unpack(_MODULE, data, start, end)
-        name, entry_name, bodies, identity, entry, payloads, shapes, schedule, aliases, devices, frames, attributes = whole
+        name, entry_name, bodies, identity, entry, payloads, schedule, aliases, devices, frames, attributes = whole
         if not bodies:
             raise Malformed("no computation; is the data cut off, or not an HLO program?", start)
         self.dialect = replace(self.dialect, payloads=payloads)
@@ -162,9 +160,7 @@ class _Reader:
             is_scheduled=schedule is not None,
             replica_count=1 if devices[0] is None else devices[0],
             num_partitions=1 if devices[1] is None else devices[1],
-            aliases=tuple([Alias(output, number, index, kind == _MUST_ALIAS) for output, number, index, kind in aliases[0]]),
-            parameter_shapes=tuple([read_shape(data, place, self.shapes) for place in shapes[0]]),
-            result_shape=None if shapes[1] is None else read_shape(data, shapes[1], self.shapes),
+            aliases=tuple([Alias(output, number, index) for output, number, index in aliases[0]]),
             frontend_attributes=dict(attributes[0]),
             frames=StackFrames(files=frames[0], functions=frames[1], locations=frames[2], frames=frames[3]),
             buffer_assignment=assignment,
@@ -181,7 +177,7 @@ class _Reader:
         return names[name]
 
     def _computation(self, offset: int, end: int) -> Computation:
-        name, rows, identity, root, thread = unpack(_COMPUTATION, self.data, offset, end)
+        name, rows, identity, root = unpack(_COMPUTATION, self.data, offset, end)
         if not rows:
             raise Malformed(f"the computation {excerpt(name)} is empty", offset)
         order = self._order(identity, [row[4] for row in rows], offset)
@@ -215,7 +211,6 @@ class _Reader:
             instructions=tuple(instructions),
             root=index[root],
             parameters=tuple([position for _, position in parameters]),
-            execution_thread=thread,
         )
 
     def _order(self, identity: int, ids: list[int], offset: int) -> Sequence[int]:

@@ -159,19 +159,11 @@ def _mesh_groups(held: tuple[tuple[Axes, Numbers, tuple[Numbers, Numbers] | None
     return ReplicaGroups.of_mesh(Mesh(axes, tuple([(name, before, size or extent) for name, extent, before, size in parts]), devices))
 
 
-def _metadata(held: tuple[str, str, str, int, int, str, str]) -> Metadata | None:
+def _metadata(held: tuple[str, str, int, int]) -> Metadata | None:
     if not any(held):
         return None
-    op_name, op_type, source_file, source_line, frame, scheduling_name, deduplicated_name = held
-    return Metadata(
-        op_name=op_name,
-        op_type=op_type,
-        source_file=source_file,
-        source_line=source_line,
-        stack_frame_id=frame,
-        scheduling_name=scheduling_name,
-        deduplicated_name=deduplicated_name,
-    )
+    op_name, source_file, source_line, frame = held
+    return Metadata(op_name=op_name, source_file=source_file, source_line=source_line, stack_frame_id=frame)
 
 
 def _map(held: tuple[tuple[tuple[str, str], ...]]) -> dict[str, str] | None:
@@ -260,9 +252,8 @@ PLAIN = {
 }
 # Name in text -> fields in order of preference, each with a function from the field to the value.
 MADE: "dict[str, tuple[tuple[str, Callable[[Any], object | None]], ...]]" = {
-    # OpMetadata: op_name = 2, op_type = 1, source_file = 3, source_line = 4, stack_frame_id = 15, scheduling_name = 16,
-    # deduplicated_name = 12.
-    "metadata": (("7(2t 1t 3t 4i 15i 16t 12t)?", _metadata),),
+    # OpMetadata: op_name = 2, source_file = 3, source_line = 4, stack_frame_id = 15
+    "metadata": (("7(2t 3t 4i 15i)?", _metadata),),
     "literal": (("8b?", read_literal),),
     # Window: size = 1, stride = 2, padding_low = 3, padding_high = 4, base_dilation = 6, window_dilation = 5, window_reversal = 7.
     "window": (("15(1(1i 2i 3i 4i 6i 5i 7i)*)?", _window),),

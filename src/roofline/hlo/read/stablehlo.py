@@ -155,8 +155,6 @@ class _Builder:
             replica_count=_count(given, "num_replicas"),
             num_partitions=_count(given, "num_partitions"),
             aliases=self.aliases(self.functions[entry], computation),
-            parameter_shapes=tuple(computation.instructions[index].shape for index in computation.parameters),
-            result_shape=computation.root_instruction.shape,
             frontend_attributes={"xla.sdy.meshes": f"{{{', '.join(meshes)}}}"} if meshes else {},
             frames=self.locations.frames(),
         )

@@ -21,7 +21,7 @@ from ..ir.module import Call, Computation, HloModule, Instruction, check_operand
 from ..ir.opcodes import LEAVES, asynchronous
 from ..ir.shapes import Shape, parse_shape, whole
 from .freeform_text import ROLES, Inline, Instructions, Scanner, Unfinished, Written, operand_names
-from .lexing import Balance, attributes_of, closing, find_attribute, split, unquote, without_line_comment
+from .lexing import Balance, attributes_of, find_attribute, split, unquote, without_line_comment
 from .shape_inference import infer_shape
 from .text_attributes import braced, parse_aliases, parse_frontend_attributes
 from .text_dialect import TextDialect, keep_plain, like_earlier, parted
@@ -64,7 +64,6 @@ class _Draft(Struct):
     index: dict[str, int] = field(default_factory=dict)
     root: int | None = None
     parameters: dict[int, int] = field(default_factory=dict)
-    thread: str = ""
     # Instructions with names that are defined later: position, operands, control predecessors.
     pending: list[tuple[int, list[str], list[str]]] = field(default_factory=list)
 
@@ -285,7 +284,6 @@ class _Reader:
             self.line = place
             line = line.strip()
             if line.startswith("}"):
-                draft.thread = _thread(line)
                 return number + 1
             if not line:
                 number += 1
@@ -495,7 +493,6 @@ class _Reader:
 
     def module(self, name: str, header: str, frames: StackFrames) -> HloModule:
         words: dict[str, str] = {key: header[start:end].strip() for key, start, end in attributes_of(header)}
-        parameters, result = _entry_layout(words.get("entry_computation_layout", ""), self.shapes)
         return HloModule(
             name=name or self.drafts[self.entry or 0].name,
             computations=tuple(
@@ -504,7 +501,6 @@ class _Reader:
                     instructions=tuple(draft.instructions),
                     root=draft.root or 0,
                     parameters=tuple(draft.parameters[number] for number in range(len(draft.parameters))),
-                    execution_thread=draft.thread,
                 )
                 for draft in self.drafts
             ),
@@ -515,8 +511,6 @@ class _Reader:
             replica_count=whole(words.get("replica_count", "1")),
             num_partitions=whole(words.get("num_partitions", "1")),
             aliases=parse_aliases(words.get("input_output_alias", "")),
-            parameter_shapes=parameters,
-            result_shape=result,
             frontend_attributes=parse_frontend_attributes(words.get("frontend_attributes", "{}")),
             frames=frames,
         )
@@ -569,25 +563,3 @@ def _control(rest: str) -> list[str]:
     if found is None:
         return []
     return [match[1] for item in split(braced(rest[slice(*found)])) if (match := _NAME.fullmatch(item))]
-
-
-def _thread(line: str) -> str:
-    """The execution thread a computation runs on, when its closing brace names one."""
-    if line == "}":
-        return ""
-    words = {name: line[1:][start:end] for name, start, end in attributes_of(line[1:].partition("//")[0])}
-    return unquote(words.get("execution_thread", ""))
-
-
-def _entry_layout(text: str, shapes: dict[str, Shape]) -> tuple[tuple[Shape, ...], Shape | None]:
-    """The entry's parameters and result from ``{(f32[2]{0})->f32[2]{0}}``."""
-    if not text:
-        return (), None
-    inner = braced(text)
-    if not inner.startswith("("):
-        raise Malformed(f"not the layout of an entry computation: {excerpt(text)}")
-    end = closing(inner, 1)
-    arrow, result = inner[end + 1 :].strip()[:2], inner[end + 1 :].strip()[2:]
-    if arrow != "->":
-        raise Malformed(f"no '->' in the layout of the entry computation: {excerpt(text)}")
-    return parse_shape(inner[: end + 1], shapes).parts, parse_shape(result.strip(), shapes)

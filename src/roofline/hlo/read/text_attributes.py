@@ -196,7 +196,7 @@ _METADATA = re.compile(rf"(?:(\w++)=)?(?:({STRING}|\{{[^{{}}\"]*+\}})|([^\s\"{{}
 
 
 _KEPT: dict[str, Callable[[str], object]] = {
-    **dict.fromkeys(("op_name", "op_type", "source_file", "scheduling_name", "deduplicated_name"), unquote),
+    **dict.fromkeys(("op_name", "source_file"), unquote),
     **dict.fromkeys(("source_line", "stack_frame_id"), whole),
 }
 
@@ -226,18 +226,16 @@ def parse_frontend_attributes(text: str) -> dict[str, str]:
     return {name: unquote(inner[start:end].strip()) for name, start, end in attributes_of(inner)}
 
 
-_ALIAS = re.compile(r"\{([\d,\s]*)\}\s*:\s*\(\s*(\d+)\s*,\s*\{([\d,\s]*)\}\s*(?:,\s*([a-z\-]+)\s*)?\)")
+_ALIAS = re.compile(r"\{([\d,\s]*)\}\s*:\s*\(\s*(\d+)\s*,\s*\{([\d,\s]*)\}\s*(?:,\s*[a-z\-]+\s*)?\)")
 
 
 def parse_aliases(text: str) -> tuple[Alias, ...]:
     """``{ {0}: (1, {}, may-alias), {1}: (2, {}, must-alias) }``"""
-    return tuple(
-        Alias(_numbers(out), whole(number), _numbers(index), kind == "must-alias") for out, number, index, kind in _ALIAS.findall(text)
-    )
+    return tuple(Alias(_numbers(out), whole(number), _numbers(index)) for out, number, index in _ALIAS.findall(text))
 
 
 def _operand_aliases(text: str) -> tuple[OperandAlias, ...]:
-    return tuple(OperandAlias(_numbers(out), whole(number), _numbers(index)) for out, number, index, _ in _ALIAS.findall(text))
+    return tuple(OperandAlias(_numbers(out), whole(number), _numbers(index)) for out, number, index in _ALIAS.findall(text))
 
 
 def _pairs(text: str) -> tuple[tuple[int, ...], ...]:

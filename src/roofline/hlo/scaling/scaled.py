@@ -22,7 +22,7 @@ def scaled(program: Program, marks: Marks, times: Times, length: int = 0) -> Hlo
             for one, shape in zip(old.instructions, shapes, strict=True)
         )
         computations[number] = replace(old, instructions=instructions)
-    return replace(module, computations=tuple(computations), parameter_shapes=(), result_shape=None, buffer_assignment=b"")
+    return replace(module, computations=tuple(computations), buffer_assignment=b"")
 
 
 def _grown(shape: Shape, number: int, index: int, marks: Marks, times: Times, length: int) -> Shape:
