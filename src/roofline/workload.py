@@ -409,10 +409,8 @@ class Recording(Struct, frozen=True, kw_only=True):
     ``kernels`` are what the operations launched, where a profile names kernels. ``measured`` is the share of the wall time for which
     hardware counters of the whole program saw each unit busy (0 to 1), where a profile has such counters. ``idle`` is why the devices were
     idle, the longest reason first. ``memory`` is the peak memory of a program, of several that of the one that needs most, or of the device
-    that had most. ``compile_s`` is how long the host compiled, ``warm_up_s`` how much of that came before the first steady step (all of it
-    without steps); of several hosts, the longest. ``timeline`` is what each device did when, in one typical step and in the run, where it
-    was requested. ``programs`` has the id of the program of each module that ran, where a profile has several of one name and ran one of
-    them.
+    that had most. ``timeline`` is what each device did when, in one typical step and in the run, where it was requested. ``programs`` has
+    the id of the program of each module that ran, where a profile has several of one name and ran one of them.
     """
 
     workload: Workload
@@ -426,8 +424,6 @@ class Recording(Struct, frozen=True, kw_only=True):
     measured: Mapping[str, float] = field(default_factory=dict)
     idle: tuple[IdleReason, ...] = ()
     memory: PeakMemory | None = None
-    compile_s: float = 0.0
-    warm_up_s: float = 0.0
     timeline: tuple[Lane, ...] = ()
     programs: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -32,10 +32,6 @@ class Architecture(Struct, frozen=True, kw_only=True):
     geforce: Mapping[str, int] = {}
     matrix_clock: float = 1.0
 
-    @property
-    def has_matrix_unit(self) -> bool:
-        return any(name.startswith("matrix/") for name in self.rates)
-
     def clock_share(self, resource: str) -> float:
         """The share of the maximum clock that a unit sustains; fp64 products draw less power and run at the maximum."""
         return self.matrix_clock if resource.startswith("matrix/") and resource != "matrix/fp64" else 1.0

@@ -134,7 +134,6 @@ class Card(Struct, frozen=True, kw_only=True):
     family: str = ""
     usual: bool = False
     names: tuple[Names, ...] = ()
-    names_citation: str = ""
     names_note: str = ""
     specs: tuple[Spec, ...] = ()
     power: Power | None = None

@@ -77,7 +77,6 @@ def build(table: Table, base: Card | None = None) -> Card:
         family=table.text("family"),
         usual=table.flag("usual"),
         names=names,
-        names_citation=names_table.citation() if names_table else "",
         names_note=names_table.text("note") if names_table else "",
         specs=_laid_over(base.specs if base else (), _specs(table), lambda each: each.name),
         power=figures.power(power) if power else base.power if base else None,

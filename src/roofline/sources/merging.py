@@ -81,8 +81,6 @@ def merge(parts: Iterable[Part], format: str) -> Recording:
         ),
         measured=_measured(ordered),
         idle=idle,
-        compile_s=max((part.compile_ps for part in ordered), default=0) * PICOSECOND,
-        warm_up_s=max((part.warm_up_ps for part in ordered), default=0) * PICOSECOND,
         memory=_memory(ordered),
         timeline=in_seconds(ordered, numbers, keys, {subject: place for place, (subject, _) in enumerate(rows)}, reasons),
         notes=tuple(dict.fromkeys((*(note for part in ordered for note in part.notes), *omission_notes(ordered)))),

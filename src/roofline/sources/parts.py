@@ -236,10 +236,9 @@ class Part(Struct, frozen=True, kw_only=True):
 
     ``measured`` is the share of time for which hardware counters saw each unit busy, if the profile has such counters.
     ``annotated_ps`` is when the host began the first annotated step, by the clock of the devices' events. ``compiled`` are the steps in
-    which the host compiled, ``compile_ps`` the total time of compilation, ``warm_up_ps`` the part of it before the first steady step.
-    ``capturing`` are the steps in which the host captured a graph. ``launches`` has the times of the host's first and last launch of each
-    step, by the clock of the devices' events, ``launch_calls`` the median duration of its calls that launch a kernel. ``allocated`` and
-    ``reserved`` are the peak bytes of each on one device, 0 if they were not recorded.
+    which the host compiled, ``capturing`` those in which it captured a graph. ``launches`` has the times of the host's first and last
+    launch of each step, by the clock of the devices' events, ``launch_calls`` the median duration of its calls that launch a kernel.
+    ``allocated`` and ``reserved`` are the peak bytes of each on one device, 0 if they were not recorded.
     """
 
     file: str
@@ -253,8 +252,6 @@ class Part(Struct, frozen=True, kw_only=True):
     capturing: tuple[Mark, ...] = ()
     launches: Mapping[Mark, tuple[int, int]] = field(default_factory=dict)
     launch_calls: Mapping[Mark, int] = field(default_factory=dict)
-    compile_ps: int = 0
-    warm_up_ps: int = 0
     allocated: int = 0
     reserved: int = 0
 

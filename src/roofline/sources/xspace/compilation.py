@@ -30,16 +30,6 @@ class Compilations(Struct, frozen=True):
     any_line: Sequence[int] = ()
     compilers: frozenset[int] = frozenset()
 
-    @property
-    def time_ps(self) -> int:
-        """How long the host compiled."""
-        return self.before_ps(None)
-
-    def before_ps(self, instant: int | None) -> int:
-        """How long the host compiled before an instant."""
-        spans = zip(self.any_line[0::2], self.any_line[1::2], strict=True)
-        return sum(max(0, (end if instant is None else min(end, instant)) - begin) for begin, end in spans)
-
     def marks(self, annotations: Sequence[Annotation]) -> tuple[int, ...]:
         """The steps in which the host compiled."""
         return tuple(place for place, step in enumerate(annotations) if _meets(self.any_line, step.begin_ps, step.end_ps))

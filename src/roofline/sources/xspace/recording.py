@@ -22,9 +22,7 @@ from ..target import Target, network_for
 from .scan import Progress, Space, open_bytes, open_space
 
 if TYPE_CHECKING:
-    from .compilation import Compilations
     from .modules import Known
-    from .steps import Host
 
 FORMAT = "xspace"
 TPU_PREFIX, GPU_PREFIX = "/device:TPU:", "/device:GPU:"
@@ -70,8 +68,6 @@ def read_part(
             notes=tuple(dict.fromkeys((*space.notes, *messages, *notes, *registers))),
             annotated_ps=found.annotated_ps,
             compiled=found.compiled,
-            compile_ps=found.compile_ps,
-            warm_up_ps=found.warm_up_ps,
             launches=found.launches,
         )
 
@@ -102,8 +98,6 @@ class _Found(Struct, frozen=True):
     notes: list[str] = field(default_factory=list)
     annotated_ps: int | None = None
     compiled: tuple[Mark, ...] = ()
-    compile_ps: int = 0
-    warm_up_ps: int = 0
     launches: Mapping[Mark, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -163,17 +157,9 @@ def _gpus(request: _Request) -> _Found:
         host.instances,
         [*host.notes, *notes, *programs.notes],
         host.begin_ps,
-        *_compiled(compiled, host),
+        compiled.marks(host.annotations),
         launches=launch_times(host.annotations, host.launches),
     )
-
-
-def _compiled(compiled: Compilations, host: Host) -> tuple[tuple[Mark, ...], int, int]:
-    """The steps in which the host compiled, its total time of compilation, and the part of that before the first steady step."""
-    marks = compiled.marks(host.annotations)
-    warm = warm_up(len(host.annotations), marks)
-    first = next((step.begin_ps for mark, step in enumerate(host.annotations) if mark not in warm), None)
-    return marks, compiled.time_ps, compiled.before_ps(first)
 
 
 def _cpus(request: _Request) -> _Found:
@@ -183,8 +169,8 @@ def _cpus(request: _Request) -> _Found:
 
     programs = Programs(request.space, "cpu", digests=request.shared, known=request.known)
     parts, host, notes = read_cpus(request.space, programs, request.progress, timeline=request.timeline)
-    compiled = compilations(request.space)
-    return _Found(parts, host.instances, [*notes, *programs.notes], host.begin_ps, *_compiled(compiled, host))
+    compiled = compilations(request.space).marks(host.annotations)
+    return _Found(parts, host.instances, [*notes, *programs.notes], host.begin_ps, compiled)
 
 
 def merge(parts: Iterable[Part]) -> Recording:
