@@ -85,6 +85,12 @@ def test_what_a_program_did_not_fuse_is_ranked_with_its_reason(capsys: Capture, 
     assert "Kernels by avoidable traffic" in capsys.readouterr().out
 
 
+def test_the_fusion_report_of_a_device_of_several_is_json(capsys: Capture) -> None:
+    # The bytes of one of eight devices are a fraction of those of the program.
+    (report,) = json_of(capsys, "fusion-report", str(DATA / "hlo" / "shard_map_collectives.stablehlo.gz"), "--chip", "h200")["reports"]
+    assert [kernel["bytes"] for kernel in report["kernels"] if kernel["name"] == "row_add_fusion"] == [201]
+
+
 def test_a_program_compiled_for_a_cpu_is_not_said_to_be_uncompiled(capsys: Capture, tmp_path: Path) -> None:
     program = tmp_path / "cpu.hlo"
     config = 'backend_config={"outer_dimension_partitions":["2"]}'

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from operator import attrgetter
 from typing import Any
 
@@ -38,15 +39,25 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 def to_json(value: object) -> bytes:
     """A value as JSON, in the order of its fields, ending in a newline."""
     try:
-        encoded = msgspec.json.encode(value, enc_hook=_encoded_rows)
+        encoded = msgspec.json.encode(value, enc_hook=_encoded)
     except UnicodeEncodeError:  # a file name that is not UTF-8
-        encoded = msgspec.json.encode(_encodable(msgspec.to_builtins(value, enc_hook=tuple)))
+        encoded = msgspec.json.encode(_encodable(msgspec.to_builtins(value, enc_hook=_plain)))
     return msgspec.json.format(encoded, indent=1) + b"\n"
 
 
-def _encoded_rows(rows: LazyRows[Any]) -> msgspec.Raw:
-    """Lazy rows as JSON, a part at a time: all at once could take gigabytes."""
-    return msgspec.Raw(b"[" + b",".join([msgspec.json.encode(tuple(part))[1:-1] for part in _parts(rows)]) + b"]")
+def _encoded(value: LazyRows[Any] | Fraction) -> msgspec.Raw | float:
+    """Values that msgspec cannot encode. Lazy rows are encoded a part at a time: all at once could take gigabytes."""
+    if isinstance(value, Fraction):
+        return _number(value)
+    return msgspec.Raw(b"[" + b",".join([msgspec.json.encode(tuple(part))[1:-1] for part in _parts(value)]) + b"]")
+
+
+def _plain(value: LazyRows[Any] | Fraction) -> tuple[Any, ...] | float:
+    return _number(value) if isinstance(value, Fraction) else tuple(value)
+
+
+def _number(value: Fraction) -> float:
+    return value.numerator if value.denominator == 1 else float(value)
 
 
 def _parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
