@@ -5,7 +5,8 @@ import io
 import os
 from pathlib import Path
 
-from roofline.cli import COMMANDS, main
+from roofline.cli import main
+from roofline.cli.commands import COMMANDS
 
 PAGE = Path(__file__).parent / "commands.md"
 SHOWN = {"op": (["op", "--help"], ["op", "matmul", "--help"]), "cross": (["cross", "matmul", "--help"],), "plot": (["plot", "--help"],)}

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import roofline as rl
-from roofline.cli import COMMANDS, main
+from roofline.cli import main
+from roofline.cli.commands import COMMANDS
 from roofline.formulas import all_formulas
 
 SAMPLE = str(Path(rl.__file__).parent / "samples" / "gpt_training_h200.csv")

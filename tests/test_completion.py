@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from roofline.cli import COMMANDS, main
+from roofline.cli import main
+from roofline.cli.commands import COMMANDS
 from roofline.cli.completion import SHELLS, completions
 from roofline.formulas import all_formulas
 from roofline.machines import names

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from roofline.cli import COMMANDS, module_of
+from roofline.cli.commands import COMMANDS, module_of
 from roofline.sources import SOURCES
 
 ROOT = Path(__file__).parent.parent

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from roofline.cli import COMMANDS, main
+from roofline.cli import main
+from roofline.cli.commands import COMMANDS
 from roofline.cli.completion import _parser
 from roofline.cli.plot import FIGURES
 

@@ -12,7 +12,7 @@ from ..errors import RooflineError
 from ..formulas import all_formulas, lookup
 from ..formulas.pointwise_counts import POINTWISE
 from ..machines import names
-from . import COMMANDS, module_of
+from .commands import COMMANDS, module_of
 from .options import Parser
 
 BASH = """\
