@@ -78,14 +78,14 @@ class PlacedOps:
         """The time of an op after corrections."""
         return self._corrections.expect(floor_s, serial_s, self.machine)
 
-    def faster_than(self, share: float) -> list[int]:
-        """The ops that took less than this share of their minimum time."""
+    def _above_roof(self) -> list[int]:
+        """The ops that took less than their minimum time."""
         each = enumerate(zip(self.floor_s, self.time_s, self.unit, strict=True))
-        return [id for id, (floor_s, time_s, unit) in each if time_s and floor_s / time_s > share and unit]
+        return [id for id, (floor_s, time_s, unit) in each if time_s and floor_s / time_s > TOLERANCE and unit]
 
     def doubts(self) -> dict[int, str]:
         """The kind of doubt about each op that is faster than its roofline allows; see `doubt` for one."""
-        ids = self.faster_than(TOLERANCE)
+        ids = self._above_roof()
         if len(self.ops) <= MANY:
             return {id: kind for id in ids if (kind := doubt(self[id]))}
         fastest = max([memory.rate for memory in faster_memories(self.machine)], default=0.0) if HBM.name in self.unit else 0.0
@@ -101,7 +101,7 @@ class PlacedOps:
     def _too_fast_for_memory(self) -> list[int]:
         """The ops that are too fast for main memory to have served their bytes."""
         origins = column(self.ops, "bytes_provenance")
-        return [id for id in self.faster_than(TOLERANCE) if origins[id] in COUNTED] if {*COUNTED} & {*origins} else []
+        return [id for id in self._above_roof() if origins[id] in COUNTED] if {*COUNTED} & {*origins} else []
 
     def _place_many(self) -> Iterable[int]:
         """Place from arrays the ops that arrays represent exactly. Returns the other ops."""

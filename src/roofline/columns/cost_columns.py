@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..cost import Cost
 from ..errors import FormulaError, MachineError
 from ..machine import LATENCY, LATENCY_TIMES, Machine
-from ..placement import IDEAL, Corrections, may_bind, tie_order
+from ..placement import may_bind, tie_order
 from ..resource import Resource
 
 Floats = NDArray[np.float64]
@@ -108,9 +108,8 @@ def words_of(words: Sequence[Any], places: NDArray[np.intp]) -> list[Any]:
     return made[places].tolist()  # type: ignore[no-any-return]
 
 
-def place_columns(columns: Columns, machine: Machine, corrections: Corrections = IDEAL) -> PlacedColumns:
+def place_columns(columns: Columns, machine: Machine) -> PlacedColumns:
     """The placement of many ops at once; tested against `place`."""
-    machine = corrections.lower(machine)
     rated = [(index, ceiling) for index, resource in enumerate(columns.resources) if (ceiling := machine.resolve(resource))]
     if columns.resources and not rated:
         asked = ", ".join(map(str, columns.resources))

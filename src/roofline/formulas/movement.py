@@ -1,6 +1,6 @@
 """Data movement: operations with little or no arithmetic."""
 
-from ..ledger import Ledger, Row, read, send, write
+from ..ledger import Ledger, read, send, write
 from ..operation import Streamed
 from ..resource import Resource
 from .compute_units import number, port, vector_work
@@ -10,11 +10,6 @@ from .registry import formula
 HOST_BUS = "host memory is reached over PCIe, whose bytes are counted on pcie too"
 
 
-def _bus(tensor: str, shape: tuple[Dim, ...], one: str, source: Level, target: Level) -> tuple[Row, ...]:
-    """The row of PCIe bytes for a copy between an accelerator and its host; empty for other copies."""
-    return (send(tensor, shape, one, level=Resource("pcie")),) if (source == "host") != (target == "host") else ()
-
-
 @formula("copy", group="movement", example=(2**28,), aliases=("memcpy", "clone", "aten::copy_"))
 def copy(elements: Dim, *, dtype: Format = "bf16", source: Level = "hbm", target: Level = "hbm") -> Ledger:
     """Elements read from one memory and written to another: no FLOP.
@@ -22,10 +17,10 @@ def copy(elements: Dim, *, dtype: Format = "bf16", source: Level = "hbm", target
     bytes = elements read at `source` and written at `target`; between host and device they also cross PCIe.
     """
     one = number(dtype)
-    bus = _bus("x", (elements,), one.name, source, target)
-    rows = (read("x", (elements,), one, level=port(source, "read")), write("out", (elements,), one, level=port(target, "write")), *bus)
-    streamed = Streamed(kind="elementwise") if not bus else None
-    return Ledger("copy", rows=rows, notes=(HOST_BUS,) if bus else (), operation=streamed)
+    rows = (read("x", (elements,), one, level=port(source, "read")), write("out", (elements,), one, level=port(target, "write")))
+    if (source == "host") != (target == "host"):
+        return Ledger("copy", rows=(*rows, send("x", (elements,), one, level=Resource("pcie"))), notes=(HOST_BUS,))
+    return Ledger("copy", rows=rows, operation=Streamed(kind="elementwise"))
 
 
 @formula("transpose", group="movement", example=(8192, 8192), aliases=("permute_dims",))

@@ -205,6 +205,6 @@ def lookup(name: str) -> Formula:
     return FORMULAS[found]
 
 
-def all_formulas(group: Group | None = None) -> tuple[Formula, ...]:
-    """Every formula, or every one of a group, in the order of the groups."""
-    return tuple(one for held in GROUPS for one in FORMULAS.values() if one.group == held and group in (None, held))
+def all_formulas() -> tuple[Formula, ...]:
+    """Every formula, in the order of the groups."""
+    return tuple(one for group in GROUPS for one in FORMULAS.values() if one.group == group)

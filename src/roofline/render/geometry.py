@@ -243,9 +243,9 @@ def log_ticks(low: float, high: float, dimension: str = "", *, base: int = 10, m
     return linear_ticks(low, high, dimension)
 
 
-def linear_ticks(low: float, high: float, dimension: str = "", *, about: int = 5) -> tuple[Tick, ...]:
-    """Labelled ticks at round steps of 1, 2, 2.5 or 5 times a power of ten; about this many of them."""
-    rough = (high - low) / about
+def linear_ticks(low: float, high: float, dimension: str = "") -> tuple[Tick, ...]:
+    """Labelled ticks at round steps of 1, 2, 2.5 or 5 times a power of ten; about five of them."""
+    rough = (high - low) / 5
     power = 10 ** math.floor(math.log10(rough))
     step = next(power * digit for digit in (1, 2, 2.5, 5, 10) if power * digit >= rough * 0.99)
     label = tick_label(dimension)

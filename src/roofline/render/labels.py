@@ -18,6 +18,7 @@ Size = tuple[float, float]
 
 LEADER_FROM = 9.0  # a label farther from its mark than this gets a leader
 _RINGS = (2.0, 5.0, 9.0, 14.0, 20.0, 28.0, 38.0, 50.0, 64.0, 80.0, 100.0, 124.0)
+_LINE_GAP = 3.0  # points between a line and the text along it
 _TOUCHING = 1e-6  # points: tolerance for discs that touch
 _CROSSED_LEADER, _LEADER_OVER_MARK, _NEARER_STRANGER, _LEADER_OVER_LINE = 60.0, 40.0, 8.0, 3.0
 
@@ -160,9 +161,7 @@ def _cross(one: Segment, other: Segment) -> bool:
     return side(a, b, c) * side(a, b, d) < 0 and side(c, d, a) * side(c, d, b) < 0
 
 
-def slide(
-    segment: Segment, size: Size, scene: Scene, *, prefer: float = 0.3, gap: float = 3.0, sides: Sequence[int] = (1, -1)
-) -> Box | None:
+def slide(segment: Segment, size: Size, scene: Scene, *, prefer: float = 0.3, sides: Sequence[int] = (1, -1)) -> Box | None:
     """A box for text along a straight line, above or below it, as near as possible to a preferred share of its length.
 
     ``None`` when no free stretch is long enough: such text never crosses another line. A side of 0 is on the line itself.
@@ -175,7 +174,7 @@ def slide(
     half = width / 2 / length
     shares = sorted((half + (1 - 2 * half) * step / 24 for step in range(25)), key=lambda share: abs(share - prefer))
     for side in sides:
-        away = side * (height / 2 + gap)
+        away = side * (height / 2 + _LINE_GAP)
         for share in shares:
             x = x0 + share * (x1 - x0) - away * math.sin(angle)
             y = y0 + share * (y1 - y0) + away * math.cos(angle)

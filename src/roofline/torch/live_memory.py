@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from ..workload import LiveBuffer, LiveScope, PeakMemory
 
@@ -12,31 +12,21 @@ LARGEST = 16  # buffers that are listed
 METHOD = "liveness in program order"
 
 
-class Storage(Struct, frozen=True, kw_only=True):
-    """The storage of one or more tensors: what made it, and its bytes."""
-
-    kind: str
-    name: str
-    scope: str
-    shape: str
-    bytes: int
-
-
 class LiveMemory:
     """Storages in the order in which they are made and freed. Arguments and weights are live from the beginning."""
 
     def __init__(self) -> None:
-        self.arguments: list[Storage] = []
+        self.arguments: list[LiveBuffer] = []
         self.known: dict[int, int] = {}  # a storage's address -> its number in `made`; -1 for arguments
-        self._made: list[Storage] = []
+        self._made: list[LiveBuffer] = []
         self._events: list[int] = []  # a storage's number when it is made, its complement when it is freed
 
-    def hold_argument(self, tensor: Any, name: str = "") -> None:
+    def hold_argument(self, tensor: Any) -> None:
         """Adds an argument, weight or constant, which is live from beginning to end."""
         storage = tensor.untyped_storage()
         if storage._cdata not in self.known:
             self.known[storage._cdata] = -1
-            self.arguments.append(_described("argument", tensor, storage, name, ""))
+            self.arguments.append(_buffer("argument", tensor, storage))
             self._forget_later(storage)
 
     def hold(self, tensor: Any, name: str, scope: str) -> None:
@@ -46,7 +36,7 @@ class LiveMemory:
             return
         number = len(self._made)
         self.known[storage._cdata] = number
-        self._made.append(_described("temporary", tensor, storage, name, scope))
+        self._made.append(_buffer("temporary", tensor, storage, name, scope))
         self._events.append(number)
         self._forget_later(storage, lambda: self._events.append(~number))
 
@@ -71,10 +61,12 @@ class LiveMemory:
                 most, at = now, place
         live = set()
         for event in self._events[: at + 1]:
-            live.add(event) if event >= 0 else live.discard(~event)
-        buffers = [LiveBuffer(kind="argument", bytes=one.bytes, name=one.name, scope=one.scope, shape=one.shape) for one in self.arguments]
-        buffers += [_buffer(self._made[number], "output" if number in outputs else "temporary") for number in sorted(live)]
-        buffers = [one for one in buffers if one.bytes]
+            if event >= 0:
+                live.add(event)
+            else:
+                live.discard(~event)
+        made = [replace(self._made[number], kind="output") if number in outputs else self._made[number] for number in sorted(live)]
+        buffers = [one for one in (*self.arguments, *made) if one.bytes]
         kept = sum(one.bytes for one in buffers if one.kind == "output")
         return PeakMemory(
             program=program,
@@ -88,14 +80,10 @@ class LiveMemory:
         )
 
 
-def _described(kind: str, tensor: Any, storage: Any, name: str, scope: str) -> Storage:
+def _buffer(kind: str, tensor: Any, storage: Any, name: str = "", scope: str = "") -> LiveBuffer:
     number = str(tensor.dtype).removeprefix("torch.")
     shape = f"{number}[{','.join(str(int(size)) for size in tensor.shape)}]"
-    return Storage(kind=kind, name=name, scope=scope, shape=shape, bytes=int(storage.nbytes()))
-
-
-def _buffer(one: Storage, kind: str) -> LiveBuffer:
-    return LiveBuffer(kind=kind, bytes=one.bytes, name=one.name, scope=one.scope, shape=one.shape)
+    return LiveBuffer(kind=kind, name=name, scope=scope, shape=shape, bytes=int(storage.nbytes()))
 
 
 def _by_scope(buffers: list[LiveBuffer]) -> tuple[LiveScope, ...]:

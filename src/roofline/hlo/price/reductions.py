@@ -166,21 +166,21 @@ def random(site: Site, inner: Inner) -> Work:
     return Work(notes=(f"{COUNTED}no arithmetic for the random number generator",))
 
 
-def _batch_norm(each: int, roots: int) -> Rule:
+def _batch_norm(flops_per_element: int) -> Rule:
     def rule(site: Site, inner: Inner) -> Work:
         shape = site.operands[0].shape
         features = shape.dims[site.instruction.integer("feature_index") or 0]
-        return Work(Cost.of({vector(shape.number): each * shape.elements, TRANSCENDENTAL: roots * features}))
+        return Work(Cost.of({vector(shape.number): flops_per_element * shape.elements, TRANSCENDENTAL: features}))
 
     return rule
 
 
 REDUCTIONS: dict[str, Rule] = {
     # Training: sum; centre, square, sum; centre again is shared; times 1/σ, scale, shift. Inference: centre, times 1/σ, scale, shift.
-    "batch-norm-training": _batch_norm(7, 1),
-    "batch-norm-inference": _batch_norm(4, 1),
+    "batch-norm-training": _batch_norm(7),
+    "batch-norm-inference": _batch_norm(4),
     # Two sums of the gradient (one with the centred input: centre, multiply, 2 adds), then centre·a + b, subtract, times scale/σ.
-    "batch-norm-grad": _batch_norm(8, 1),
+    "batch-norm-grad": _batch_norm(8),
     "cholesky": cholesky,
     "fft": fft,
     "map": mapped,

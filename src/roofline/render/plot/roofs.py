@@ -92,10 +92,10 @@ def _name_regions(sheet: Sheet, one: Roof) -> list[Entry]:
     return entries
 
 
-def name_slant(sheet: Sheet, one: Roof, extent: Extent, *, prefer: float, sides: tuple[int, ...] = (1,)) -> None:
+def name_slant(sheet: Sheet, one: Roof, extent: Extent, *, prefer: float) -> None:
     """Write the bandwidth along its slope."""
     text = rate_title(one.level, one.bandwidth) if one.level else show(one.bandwidth, "B/s")
-    sheet.label_line(text, one.slant(extent), Entry(text=text, colour=sheet.theme.memory), prefer=prefer, sides=sides)
+    sheet.label_line(text, one.slant(extent), Entry(text=text, colour=sheet.theme.memory), prefer=prefer, sides=(1,))
 
 
 def name_flat(sheet: Sheet, one: Roof, extent: Extent) -> None:

@@ -95,9 +95,9 @@ def explain(
     for one, gaps in zip(devices, gaps_by_device, strict=True):
         _neighbours(one.number, gaps, work, launches, names)
         if on_cpu:
-            mark_recording_between(gaps, host, names, PS)
+            mark_recording_between(gaps, host, names)
         else:
-            mark_recording(gaps, host, launches, names, captured, PS, waits)
+            mark_recording(gaps, host, launches, names, captured, waits)
         if unrecorded is not None:
             fit_recording(gaps, sorted(step.begin_ps for step in one.part.steps.values()), unrecorded)
         if not on_cpu:

@@ -28,6 +28,7 @@ from ..idle import Gap
 from .arrays import Flags, Integers
 from .columns import OP, PYTHON
 from .host import Host, Launches
+from .rows import PS
 
 _NS, _PS = parse("1 ns", "s"), parse("1 ps", "s")
 MOST_SHARE, MOST_SHARE_COMPILED = 0.55, 0.85  # of the host's time that is attributed to the profiler, at most
@@ -44,20 +45,18 @@ def mark_recording(
     launches: Launches,
     names: Sequence[Any],
     captured: Collection[int],
-    unit: int,
     waits: Collection[int],
 ) -> None:
     """Sets ``recorded`` and ``recording`` of each gap for which the host launched late: the events recorded since the gap before, and the
     time that took.
 
-    ``unit`` is a nanosecond in the unit of gaps; ``captured`` are threads of another recording, ``waits`` the names of calls that wait for
-    the device.
+    ``captured`` are threads of another recording, ``waits`` the names of calls that wait for the device.
     """
     late = [gap for gap in sorted(gaps, key=lambda gap: gap.begin) if gap.launched is not None]
     if not late:
         return
-    instants = np.array([(gap.launched or 0) // unit for gap in late])
-    begins = np.array([gap.begin // unit for gap in late])
+    instants = np.array([(gap.launched or 0) // PS for gap in late])
+    begins = np.array([gap.begin // PS for gap in late])
     counted = _EventCounts(host, launches, names, captured)
     (events, cost, kernels), (before, cost_before, kernels_before) = counted.until(instants), counted.until(begins)
     waiting = np.isin(launches.name, list(waits))
@@ -73,29 +72,29 @@ def mark_recording(
             span = int(instants[place] - begins[place])
             since_begin = int(cost[place] - cost_before[place]), int(kernels[place] - kernels_before[place])
             took = _recording_ns(*since_begin, span, counted.most) * gap.count
-            ahead = took * unit
+            ahead = took * PS
         else:
             gap.recorded = max(int(events[place] - events[since]), 0)
             span = int(instants[place] - instants[since])
             took = _recording_ns(int(cost[place] - cost[since]), int(kernels[place] - kernels[since]), span, counted.most)
-            ahead = took * unit + (ahead if waited[place] == waited[since] else 0)
+            ahead = took * PS + (ahead if waited[place] == waited[since] else 0)
         gap.recording = min(ahead, gap.weight)
         ahead -= gap.recording
 
 
-def mark_recording_between(gaps: Iterable[Gap], host: Host, names: Sequence[Any], unit: int) -> None:
+def mark_recording_between(gaps: Iterable[Gap], host: Host, names: Sequence[Any]) -> None:
     """As `mark_recording`, for ops that run on the host itself: only what is recorded in a gap makes it longer.
 
     The op that ends a gap counts too, as it is recorded before it begins.
     """
     found = list(gaps)
     counted = _EventCounts(host, None, names, ())
-    begins, ends = (np.array([getattr(gap, side) // unit for gap in found], np.int64) for side in ("begin", "end"))
+    begins, ends = (np.array([getattr(gap, side) // PS for gap in found], np.int64) for side in ("begin", "end"))
     (events, cost, _), (before, cost_before, _) = counted.until(ends), counted.until(begins)
     for place, gap in enumerate(found):
         gap.recorded = int(events[place] - before[place]) * gap.count
         took = _recording_ns(int(cost[place] - cost_before[place]), 0, int(ends[place] - begins[place]), counted.most)
-        gap.recording = min(took * gap.count * unit, gap.weight)
+        gap.recording = min(took * gap.count * PS, gap.weight)
 
 
 def launching_time(
