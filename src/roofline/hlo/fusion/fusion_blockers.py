@@ -12,7 +12,8 @@ from msgspec import Struct
 from ..ir.module import Computation, HloModule, Instruction
 from ..price.bodies import Path, reads_target
 from ..price.elementwise import ELEMENTWISE
-from .intermediates import Intermediate, Reader, results
+from ..price.traffic import results
+from .intermediates import Intermediate, Reader
 from .rules import PRODUCTS
 
 Reason = Literal[

@@ -18,7 +18,7 @@ from ..price.demand import needs
 from ..price.index_sets import WHOLE, Region
 from ..price.pricing import even_share
 from ..price.program import Executed
-from ..price.traffic import Traffic, part_of
+from ..price.traffic import Traffic, in_place_updates, part_of, results
 from ..price.types import Site
 
 Key = tuple[int, Path]  # an instruction of a computation, and a part of its result
@@ -199,7 +199,7 @@ class _Flow:
         if instruction.opcode in ("fusion", "async-start") and instruction.calls:
             number = instruction.calls[0].computation
             body = self.bodies.module.computations[number]
-            chains = {path: in_place(body, leaf) for path, leaf in results(body)}
+            chains = {path: in_place_updates(body, leaf) for path, leaf in results(body)}
             wanted: dict[Path, Region] = {path: WHOLE for path, chain in chains.items() if not chain}
             changed = tuple(dict.fromkeys(index for chain in chains.values() for index in chain))
             for operand, parts in enumerate(self.bodies.walk(number, wanted, changed).parameters):
@@ -220,7 +220,7 @@ class _Flow:
         elements = shape.elements
         if instruction.opcode == "fusion" and instruction.calls:
             body = self.bodies.module.computations[instruction.calls[0].computation]
-            chain = next((in_place(body, leaf) for place, leaf in results(body) if place == path), ())
+            chain = next((in_place_updates(body, leaf) for place, leaf in results(body) if place == path), ())
             elements = sum(_changed(body, body[one]) for one in chain) or elements
         elif updated(instruction):
             elements = _changed(self.computation, instruction)
@@ -246,30 +246,6 @@ def _leaves(index: int, shape: Shape, path: Path = ()) -> Iterator[Key]:
         yield index, path
     for place, part in enumerate(shape.parts if shape.is_tuple else ()):
         yield from _leaves(index, part, (*path, place))
-
-
-def results(body: Computation) -> list[tuple[Path, int]]:
-    """The results of a fused body, each with the instruction that makes it."""
-    root = body.root_instruction
-    if root.opcode == "tuple":
-        return [((place,), operand) for place, operand in enumerate(root.operands)]
-    return [((), body.root)]
-
-
-def in_place(body: Computation, leaf: int) -> tuple[int, ...]:
-    """The updates of a parameter in place that make a result; none if the result is a new array."""
-    chain = []
-    index = _past_bitcasts(body, leaf)
-    while targets := updated(body[index]):
-        chain.append(index)
-        index = _past_bitcasts(body, targets[0])
-    return tuple(chain) if body[index].opcode == "parameter" else ()
-
-
-def _past_bitcasts(body: Computation, index: int) -> int:
-    while body[index].opcode == "bitcast":
-        index = body[index].operands[0]
-    return index
 
 
 def _changed(computation: Computation, update: Instruction) -> int:

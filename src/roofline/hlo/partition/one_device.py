@@ -273,9 +273,7 @@ class _Part:
         """A value in another sharding: sliced if the device has it all, exchanged if an axis moves to another dimension, else gathered."""
         mine, theirs = axes_of(own), axes_of(wanted)
         if sliced := [axis for axis in theirs if axis not in mine]:
-            own = tuple(
-                tuple(axis for axis in (*axes, *(more for more in goal if more in sliced))) for axes, goal in zip(own, wanted, strict=True)
-            )
+            own = tuple((*axes, *(axis for axis in goal if axis in sliced)) for axes, goal in zip(own, wanted, strict=True))
             ranges = tuple(SliceRange(0, size) for size in local_shape(full, own).dims)
             made = self._new(one, "slice", local_shape(full, own), (made,), {"slice": ranges})
         moved = [axis for axes, goal in zip(own, wanted, strict=True) for axis in axes if axis not in goal and axis in theirs]

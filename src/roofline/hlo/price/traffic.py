@@ -173,12 +173,12 @@ def fused_kernel(bodies: Bodies, site: Site) -> Kernel:
     traffic = Traffic(site.platform)
     wanted: dict[Path, Region] = {}
     in_place: dict[int, None] = {}
-    for path, leaf in _results(body):
-        chain = _updates_of_parameters(body, leaf)
-        if chain is None:
+    for path, leaf in results(body):
+        chain = in_place_updates(body, leaf)
+        if not chain:
             wanted[path] = WHOLE
             traffic.write(part_of(instruction.shape, path))
-        in_place.update(dict.fromkeys(chain or ()))
+        in_place.update(dict.fromkeys(chain))
     walked = bodies.walk(number, wanted, tuple(in_place))
     operands = dict(zip(body.parameters, instruction.operands, strict=False))
     for index in in_place:
@@ -201,8 +201,8 @@ def _launch(work: Work, traffic: Traffic, opcodes: set[str]) -> Kernel:
     return Kernel(work.cost + traffic.cost(moves_only), notes, frozenset(opcodes))
 
 
-def _results(body: Computation) -> list[tuple[Path, int]]:
-    """The results of a body, each with the instruction that makes it."""
+def results(body: Computation) -> list[tuple[Path, int]]:
+    """The results of a fused body, each with the instruction that makes it."""
     root = body.root_instruction
     if root.opcode == "tuple":
         return [((place,), operand) for place, operand in enumerate(root.operands)]
@@ -223,22 +223,22 @@ def _base(body: Computation, index: int) -> int:
     return index
 
 
-def _updates_of_parameters(body: Computation, index: int) -> tuple[int, ...] | None:
-    """The chain of updates that changes a parameter in place to make a result; ``None`` if the result is a new array."""
+def in_place_updates(body: Computation, index: int) -> tuple[int, ...]:
+    """The chain of updates that changes a parameter in place to make a result; empty if the result is a new array."""
     chain = []
     index = _seen_through(body, index)
     while targets := updated(body[index]):
         chain.append(index)
         if not all(body[_base(body, target)].opcode == "parameter" for target in targets):
-            return None
+            return ()
         index = _seen_through(body, targets[0])
-    return tuple(chain) if chain else None
+    return tuple(chain)
 
 
 def in_place_parameters(body: Computation) -> list[int]:
     """The parameters of a fused body that a result of it updates in place."""
-    chains = [chain for _, leaf in _results(body) if (chain := _updates_of_parameters(body, leaf))]
-    return [_base(body, target) for chain in chains for index in chain for target in updated(body[index])]
+    changing = [index for _, leaf in results(body) for index in in_place_updates(body, leaf)]
+    return [_base(body, target) for index in changing for target in updated(body[index])]
 
 
 def _changes(module: HloModule, computation: Computation, instruction: Instruction) -> list[tuple[int, int, bool]]:
