@@ -9,7 +9,7 @@ from roofline.cost import NOTHING, Cost
 from roofline.machine import Machine
 from roofline.operation import Streamed
 from roofline.report import Report
-from roofline.workload import Array, Avoidable, Coverage, Device, IdleReason, Op, Recording, Share, Step, Workload
+from roofline.workload import FETCHES, Array, Avoidable, Coverage, Device, IdleReason, Op, Recording, Share, Step, Workload
 from toys import toy
 
 
@@ -278,6 +278,23 @@ def test_a_launch_does_not_get_shorter_with_less_work() -> None:
     fewer = Avoidable(kind="layout-copies", instead=NOTHING, unneeded="layout")
     tiny = an_op("copy", {"hbm": 1e-6}, 5e-6, avoidable=(fewer,))
     assert {one.kind for one in report_on(tiny).findings} == {"latency"}
+
+
+@pytest.mark.parametrize(
+    ("sent_s", "fetched_s", "change"),
+    [
+        (50.0, 0.0, "Copy the next batch while this one is computed"),
+        (0.0, 50.0, "Fetch only what the host needs, while the device runs the next step"),
+        (30.0, 20.0, "Keep the data on the device, or copy it while the device computes"),
+        (1.0, 49.0, "Fetch only what the host needs, while the device runs the next step"),
+    ],
+)
+def test_what_to_do_about_copies_depends_on_their_direction(sent_s: float, fetched_s: float, change: str) -> None:
+    ways = (("copies to the device", "", sent_s), ("copies from the device", FETCHES, fetched_s))
+    idle = tuple(IdleReason(kind="transfer", activity=activity, cause=cause, time_s=s, gaps=1) for activity, cause, s in ways if s)
+    (found,) = [one for one in report_on(an_op("dot", {"hbm": 500}, 50.0), wall_s=100.0, busy_s=50.0, idle=idle).findings if one.saving_s]
+    assert found.kind == "idle-transfer"
+    assert f"{change}: the run then takes 50 s." in found.message
 
 
 def test_doubts_promise_nothing_and_count_with_their_time() -> None:

@@ -11,7 +11,7 @@ from roofline.analysis import analyze
 from roofline.sources import idle
 from roofline.sources.xspace.idle import stacks
 from roofline.sources.xspace.scan import RowsOf, open_bytes, read_rows
-from roofline.workload import IdleReason
+from roofline.workload import FETCHES, IdleReason
 from xspace_profiles import MICROSECOND, annotation, gpu, host, kernel, launch, recorded
 from xspace_writer import Event, Line, Plane, space
 
@@ -173,6 +173,16 @@ def test_staging_a_large_copy_is_a_transfer_and_passing_a_scalar_is_not(tmp_path
     worker = [did("H2D Dispatch", 19, 125), launch(2, 119 * US, name="MemcpyH2D")]
     (found,) = reasons(tmp_path, gpu([work(1, 10, 20)], [copy]), host(main, worker))
     assert (found.kind, found.location) == (kind, "train.py:3")
+
+
+@pytest.mark.parametrize(("name", "ends", "cause"), [("MemcpyH2D", "pageable device", ""), ("MemcpyD2H", "device pageable", FETCHES)])
+def test_a_copy_from_the_device_is_fetched(tmp_path: Path, name: str, ends: str, cause: str) -> None:
+    source, target = ends.split()
+    moved = kernel(name, 120 * US, 10 * US, correlation_id=2, memcpy_details=f"kind_src:{source} kind_dst:{target} size:{1 << 28} async:1")
+    main = [did("$train.py:3 main", 0, 200), launch(1, 9 * US), did("PjitFunction(f)", 15, 160)]
+    worker = [did("H2D Dispatch", 19, 125), launch(2, 119 * US, name=name)]
+    (found,) = reasons(tmp_path, gpu([work(1, 10, 20)], [moved]), host(main, worker))
+    assert (found.kind, found.cause) == ("transfer", cause)
 
 
 def test_without_frames_of_python_the_kind_is_still_told(tmp_path: Path) -> None:

@@ -303,6 +303,27 @@ CHECKED_RESULTS = Kind(
         "return jnp.isfinite(loss) from the step and read it every hundredth step; jax.experimental.checkify for checks on the device",
     ),
 )
+# For idle-transfer where most of the copies are from the device.
+FETCHED = Kind(
+    "the copies from the device that nothing overlaps",
+    "Fetch only what the host needs, while the device runs the next step",
+    "the host moved data, in {activity}",
+    (
+        "reduce it on the device first: the chosen tokens or a sum, not whole arrays",
+        "start the copy when the step is launched and use it a step later: copy_to_host_async() in JAX, non_blocking=True in PyTorch",
+    ),
+)
+# For idle-transfer where data goes to the device and comes back.
+BOTH_WAYS = Kind(
+    "the copies between host and device that nothing overlaps",
+    "Keep the data on the device, or copy it while the device computes",
+    "the host moved data both ways, in {activity}",
+    (
+        "compute on the device what goes over the host: NumPy functions; in JAX also boolean indices, by jnp.where or "
+        "jnp.nonzero(mask, size=…) inside jit",
+        "send data ahead of its use, and fetch results a step later",
+    ),
+)
 # For idle-compile where a library times its kernels.
 TRIED_KERNELS = Kind(
     "the trials of kernels for convolutions, which every new shape repeats",

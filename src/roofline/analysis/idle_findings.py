@@ -16,6 +16,7 @@ from ..workload import (
     CHECKS_GRADIENTS,
     CHECKS_RESULTS,
     COMPUTES,
+    FETCHES,
     GRAPH_BREAK,
     TRIES_KERNELS,
     UNSEEN,
@@ -24,9 +25,11 @@ from ..workload import (
 from .finding_drafts import FindingDraft, StepSaving
 from .finding_kinds import (
     ALLOCATED,
+    BOTH_WAYS,
     BROKEN,
     CHECKED,
     CHECKED_RESULTS,
+    FETCHED,
     MANY_ARRAYS,
     MASKED,
     ON_HOST,
@@ -43,7 +46,7 @@ from .op_times import OpTimes
 from .program_clock import NOTABLE, Clock, Saving
 
 GOOD_PART = 0.1  # of the longest idle time: further source lines with this much are named too
-DISPATCH, CALLBACK, COMPILE = "idle-dispatch", "idle-callback", "idle-compile"
+DISPATCH, CALLBACK, COMPILE, TRANSFER = "idle-dispatch", "idle-callback", "idle-compile", "idle-transfer"
 # Overhead of JAX's profiler per launch of a program: eight launch-bound programs took 60 to 100 µs longer than without it.
 RECORDED_LAUNCH_S = parse("60 us", "s")
 # On an H200's host, JAX launched a program of 20 arrays in 0.1 ms, and one of 6,000 arrays and 1,500 kernels in 31 ms.
@@ -60,6 +63,7 @@ BY_CAUSE = {
     TRIES_KERNELS: TRIED_KERNELS,
     BY_REPEATS: REPEATED,
     COMPUTES: ON_HOST,
+    FETCHES: FETCHED,
 }  # more specific kinds, by the cause of the idle time
 LAUNCH_RECORDED = "About {seconds} of that is profiler overhead, which slows every launch."
 
@@ -85,6 +89,8 @@ def idle_findings(
         longest = max(mine, key=lambda one: one.each_s).reason
         name = f"idle-{kind_name}" if f"idle-{kind_name}" in kinds else "idle"
         kind = BY_CAUSE.get(longest.cause, kinds[name])
+        if name == TRANSFER and _goes_both_ways(mine):
+            kind = BOTH_WAYS
         if kind is ONE_PROGRAM and each >= LONG_LAUNCH_S:
             kind = MANY_ARRAYS
         phrase = kind.phrase.format(activity=longest.activity or "code that the profile does not show")
@@ -117,6 +123,12 @@ def with_autotuning(found: Sequence[FindingDraft], op_times: OpTimes, ids: Seque
     return [
         replace(one.saving(one.saved.plus(more), took), ops=tuple(tuned)) if one.kind == COMPILE and one.saved else one for one in found
     ]
+
+
+def _goes_both_ways(idle: Sequence[Waiting]) -> bool:
+    """Whether a good part of the time of copies goes to the device, and another comes from it."""
+    fetched = sum(one.each_s for one in idle if one.reason.cause == FETCHES)
+    return min(fetched, sum(one.each_s for one in idle) - fetched) >= GOOD_PART * max(one.each_s for one in idle)
 
 
 def _lines(idle: Iterable[Waiting]) -> str:

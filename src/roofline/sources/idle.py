@@ -22,6 +22,7 @@ from ..workload import (
     CHECKS_GRADIENTS,
     CHECKS_RESULTS,
     COMPUTES,
+    FETCHES,
     GRAPH_BREAK,
     TRIES_KERNELS,
     UNSEEN,
@@ -281,18 +282,20 @@ def _key(kind: str, gap: Gap, seen: Sequence[Activity], waited: Activity, thread
     if kind == "latency" and (gap.launched is None or gap.launched <= gap.begin):
         return IdleKey(kind, "kernels that were already launched")
     one = waited if kind == "sync" and waited.kind in ("wait", "copy") else _most(seen)
-    return IdleKey(kind, _WORDS[kind](one, gap, threads), one.location, _cause(kind, one))
+    return IdleKey(kind, _WORDS[kind](one, gap, threads), one.location, _cause(kind, one, gap))
 
 
 _READ = {MASK: BY_A_MASK, MEMORY: ALLOCATES, ANOMALY: CHECKS_GRADIENTS, NANS: CHECKS_RESULTS, "repeat_interleave": BY_REPEATS}
 
 
-def _cause(kind: str, one: Activity) -> str:
+def _cause(kind: str, one: Activity, gap: Gap) -> str:
     """The cause of a reason, if more is known than its kind."""
     if kind == "sync":
         return _READ.get(one.detail, BY_AN_OPERATOR if one.callee else "")
     if kind == "compile":
         return TRIES_KERNELS if one.detail.startswith(TRIALS) else ""
+    if kind == "transfer":
+        return FETCHES if gap.copy[0] == "out" else ""
     if kind == "dispatch":
         return GRAPH_BREAK if one.function.endswith(GRAPH_BREAK) else ""
     if kind == "input" and one.detail == OPERATOR:
