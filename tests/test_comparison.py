@@ -259,7 +259,29 @@ def test_what_was_recorded_outside_of_steps_is_told_where_it_differs() -> None:
 
     assert compare(run(0.5), run(0.5)).notes == ()
     (note,) = compare(run(0.5), run(0.0)).notes
-    assert note == "20% of op time is outside of steps before, 0% after: times and amounts of ops are those of whole runs"
+    assert note == "20% of op time is outside of steps before, 0% after: times and amounts of ops are per step and device"
+
+
+def test_runs_with_different_numbers_of_steps_are_compared_per_step() -> None:
+    def run(count: int, time_s: float) -> Report:
+        # Each step executes the op once, in time_s and with 100 FLOP and 10 B.
+        shares = tuple(StepShare(op=0, step=key, count=1, time_s=time_s) for key in range(count))
+        return report(
+            replace(counted(0, "a", 1.0 * count, 100 * count, 10 * count, count=count), time_s=time_s * count),
+            steps=tuple(StepInfo(step=key, time_s=time_s) for key in range(count)),
+            by_step=shares,
+            points=(Point(scope="average", time_s=time_s),),
+        )
+
+    found = compare(run(2, 4.0), run(5, 2.0))
+    (delta,) = found.deltas
+    assert (delta.before.time_s, delta.after.time_s, delta.change_s, delta.after.launches) == (4.0, 2.0, -2.0, 1)
+    assert figures(found)["work"] == (100, 100)
+    assert (found.per, found.notes) == ("step", ("2 steps before, 5 after: times and amounts of ops are per step and device",))
+    assert re.search(r"op +matched by +before/step +after/step +change/step", changes_text(found, PLAIN))
+    assert "work/step" in changes_text(found, PLAIN)
+    same = compare(run(2, 4.0), run(2, 2.0))  # equal numbers of steps: whole runs
+    assert (same.per, same.deltas[0].before.time_s, same.notes) == ("", 8.0, ())
 
 
 def test_a_profile_is_compared_with_a_program_by_its_average_step_on_one_device() -> None:

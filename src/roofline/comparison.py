@@ -4,7 +4,8 @@ An op's time here is its self time where the report has one, so that changes of 
 total.
 
 Any two reports can be compared, by the quantities that both have: measured times, or else minimum times, FLOP, bytes, launches and peak
-memory. A program that was not run is one step on one device, so a profile is compared with it by its average step on one device.
+memory. A program that was not run is one step on one device, so a profile is compared with it by its average step on one device. So are
+two runs with different numbers of steps, or with different parts of their time outside of steps.
 
 Ops are matched by module, name and label (scope, operation, shape, format), then by label, because compilers renumber their ops, by module
 and name, because shapes change, and by name alone. The ops of a category that remain unmatched are compared as one row. Any other op is new
@@ -17,6 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from .report import MachineInfo, Number, OpInfo, Report, Throughput
+from .selection import per_step
 from .units import percent, show
 from .workload import NO_COVERAGE
 
@@ -24,7 +26,8 @@ SCHEMA = "roofline.comparison/1"
 TIME, MINIMUM = "time", "minimum time"  # the quantity whose changes are reported
 ROUNDING = 1e-9  # relative: amounts that differ by less count as equal
 NOTABLE = 0.01  # of the time of all ops, by which the time outside of steps differs between two reports
-WHOLE_RUNS = "times and amounts of ops are those of whole runs"
+STEP = "step"
+_AMOUNTS = {STEP: "times and amounts of ops are per step and device", "": "times and amounts of ops are those of whole runs"}
 PROGRAMS = ("hlo", "jax")  # formats of programs that were not run
 
 Key = Callable[[OpInfo], Hashable]
@@ -113,7 +116,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     ``basis`` is the quantity whose changes are reported: ``time``, or ``minimum time`` where nothing was timed on both sides. ``figures``
     are the quantities that both reports have. ``speedup`` is time before over time after (above 1 is faster): of a step where both have
-    steps, else of the run's wall clock, else of the ops. ``speedup_of`` names which of the three it is.
+    steps, else of the run's wall clock, else of the ops. ``speedup_of`` names which of the three it is. ``per`` is ``step`` where times and
+    amounts of ops are those of one step on one device, because the two runs have different numbers of steps.
     """
 
     schema: str = SCHEMA
@@ -128,6 +132,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     floor_change_s: float | None = None
     speedup_of: str | None = None
     figures: tuple[Figure, ...] = ()
+    per: str = ""
 
 
 def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "after")) -> Comparison:
@@ -136,6 +141,9 @@ def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "
     if _is_run(before) != _is_run(after) and _is_program(before) | _is_program(after):
         before, after = (_one_step(report) if _is_run(report) else report for report in (before, after))
         notes.append("a measured run is compared with a program: amounts are per step and device, and times are minimum times")
+    per, differs = "", _different_lengths(before, after)
+    if differs and (steps := (per_step(before), per_step(after))) and steps[0] and steps[1]:
+        per, before, after = STEP, replace(before, ops=tuple(steps[0])), replace(after, ops=tuple(steps[1]))
     rows = [_delta(*pair) for pair in _matched_ops(before.ops, after.ops)]
     basis = TIME if all(_is_run(report) or not report.ops for report in (before, after)) else MINIMUM
     change = _sum(row.change_s for row in rows) if basis == TIME else None
@@ -147,11 +155,7 @@ def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "
         notes.append(f"{untimed} of {len(rows)} rows have no measured time on both sides and are not in the total change")
     mine, theirs = _totals(before), _totals(after)
     notes += [f"{one.unknown:,} ops {when} have FLOP or bytes that are not known" for one, when in _sides(mine, theirs) if one.unknown]
-    counts = [sum(step.complete for step in report.steps) for report in (before, after)]
-    if all(counts) and counts[0] != counts[1]:
-        notes.append(f"{counts[0]:,} steps before, {counts[1]:,} after: {WHOLE_RUNS}")
-    elif all(counts):
-        notes += _outside_notes(before, after)
+    notes += [f"{differs}: {_AMOUNTS[per]}"] if differs else []
     speedup, speedup_of = _speedup(mine, theirs)
     return Comparison(
         files=files,
@@ -165,18 +169,24 @@ def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "
         floor_change_s=floors,
         speedup_of=speedup_of,
         figures=_figures(mine, theirs),
+        per=per,
     )
 
 
-def _outside_notes(before: Report, after: Report) -> list[str]:
-    """A note where more was recorded outside of steps on one side than on the other."""
+def _different_lengths(before: Report, after: Report) -> str:
+    """How two runs differ in their number of steps, or in how much was recorded outside of them; empty if they do not."""
+    counts = [sum(step.complete for step in report.steps) for report in (before, after)]
+    if not all(counts):
+        return ""
+    if counts[0] != counts[1]:
+        return f"{counts[0]:,} steps before, {counts[1]:,} after"
     outside = []
     for report in (before, after):
         total = sum(op.time_s or 0.0 for op in report.ops)
         outside.append(1 - sum(share.time_s for share in report.by_step) / total if total and report.by_step else 0.0)
     if abs(outside[0] - outside[1]) < NOTABLE:
-        return []
-    return [f"{percent(outside[0])} of op time is outside of steps before, {percent(outside[1])} after: {WHOLE_RUNS}"]
+        return ""
+    return f"{percent(outside[0])} of op time is outside of steps before, {percent(outside[1])} after"
 
 
 def _is_program(report: Report) -> bool:

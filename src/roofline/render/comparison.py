@@ -20,6 +20,7 @@ _NUMBER = re.compile(r"\d+")
 _SOURCE_LINE = re.compile(r":\d+$")
 _OF = {"step": "per step", "run": "by the run's wall clock", "ops": "by op time"}
 _TIMED = ["op", "matched by", "before", "after", "change", "share", "efficiency", "bound"]
+_WHOLE = ("step time", "run time", "peak memory", "ops")  # figures that are not sums over ops
 _UNTIMED = ["op", "matched by", "min. before", "min. after", "change", "share", "work", "hbm", "launches", "bound"]
 
 
@@ -37,7 +38,7 @@ def changes_text(found: Comparison, paper: Paper, top: int = TOP) -> str:
     parts = [
         head,
         facts([("change", verdict_text(found))], paper),
-        table(["", "before", "after", "change"], [figure_cells(one) for one in found.figures], paper),
+        table(["", "before", "after", "change"], [figure_cells(one, found.per) for one in found.figures], paper),
         table(headers, rows, paper, left=2, elastic=0) + more,
         notes_text(list(found.notes), paper),
     ]
@@ -108,16 +109,17 @@ def _side(sides: Sequence[Side]) -> Side:
     )
 
 
-def figure_cells(one: Figure) -> list[str | Cell]:
-    """One quantity of both reports and its change: green is better, red is worse."""
+def figure_cells(one: Figure, per: str = "") -> list[str | Cell]:
+    """One quantity of both reports, ``per`` step where it is, and its change: green is better, red is worse."""
     change = one.change
+    name = f"{one.quantity}/{per}" if per and one.quantity not in _WHOLE and not one.quantity.endswith("/s") else one.quantity
     shown = [_amount(one.before, one.unit), _amount(one.after, one.unit)]
     if not change:
-        return [one.quantity, *shown, "same"]
+        return [name, *shown, "same"]
     sign = "−" if change < 0 else "+"
     better = (change > 0) == one.quantity.endswith("/s")  # a higher throughput is better; for all other quantities lower is better
     part = f" ({sign}{percent(abs(change) / one.before)})" if one.before else ""
-    return [one.quantity, *shown, Cell(f"{sign}{_amount(abs(change), one.unit)}{part}", "green" if better else "red")]
+    return [name, *shown, Cell(f"{sign}{_amount(abs(change), one.unit)}{part}", "green" if better else "red")]
 
 
 def _amount(amount: float, unit: str) -> str:
@@ -127,7 +129,8 @@ def _amount(amount: float, unit: str) -> str:
 def _rows(found: Comparison, deltas: Iterable[Delta]) -> tuple[list[str], list[list[str | Cell]]]:
     """The columns and rows of some changes."""
     if found.basis == TIME:
-        return _TIMED, [_timed(delta) for delta in deltas]
+        words = [f"{word}/{found.per}" if found.per and word in ("before", "after", "change") else word for word in _TIMED]
+        return words, [_timed(delta) for delta in deltas]
     return _UNTIMED, [_untimed(delta) for delta in deltas]
 
 

@@ -80,7 +80,7 @@ def _figures(report: _Report) -> list[tuple[str, str, str, str]]:
 
 def _compared(found: Comparison) -> dict[str, object]:
     """The change in a few sentences, and the quantities of both runs with their tone: green is better, red is worse."""
-    figures = [_toned(figure_cells(one)) for one in found.figures]
+    figures = [_toned(figure_cells(one, found.per)) for one in found.figures]
     return {"verdict": " ".join([f"{_capital(verdict_text(found))}.", *_largest_changes(found)]), "figures": figures}
 
 
@@ -89,7 +89,7 @@ def _largest_changes(found: Comparison) -> list[str]:
     if found.basis != TIME or not found.after.time_s:
         return []
     changes = [(one.change_s or 0.0, one.label or one.name) for one in folded(found.deltas)]
-    whole = " over the whole run" if found.speedup_of == "step" else ""  # changes of ops are those of whole runs
+    whole = f" per {found.per}" if found.per else " over the whole run" if found.speedup_of == "step" else ""
     said = []
     for word, (seconds, label) in (("increase", max(changes, default=(0.0, ""))), ("decrease", min(changes, default=(0.0, "")))):
         if abs(seconds) > NOTABLE_CHANGE * found.after.time_s and (seconds > 0) == (word == "increase"):

@@ -32,7 +32,14 @@ def change_bars(comparison: Comparison, *, theme: str = "light", ax: Axes | None
     tops = [height * (len(shown) - index) for index in range(len(shown))]
     longest = max(max(delta.before.time_s or 0.0, delta.after.time_s or 0.0) for delta in shown)
     extent = Extent(left=0.0, right=1.04 * longest or 1.0, bottom=0.0, top=tops[0], x_log=False, y_log=False)
-    sheet = Sheet(ax, theme, extent, Axis(label=comparison.basis, dimension="s"), Axis(label="", ticks=_ticks(shown, tops)), height=tops[0])
+    sheet = Sheet(
+        ax,
+        theme,
+        extent,
+        Axis(label=f"{comparison.basis}{_OF.get(comparison.per, '')}", dimension="s"),
+        Axis(label="", ticks=_ticks(shown, tops)),
+        height=tops[0],
+    )
     for delta, top in zip(shown, tops, strict=True):
         after = sheet.theme.good if (delta.change_s or 0.0) <= 0 else sheet.theme.compute
         sheet.bar(top - _HEAD - 0.5 * _ROW, delta.before.time_s or 0.0, sheet.theme.muted, thickness=_ROW - 5)
@@ -45,7 +52,11 @@ def change_bars(comparison: Comparison, *, theme: str = "light", ax: Axes | None
     ]
     caption = f"Showing the {_MOST_OPS} largest of {len(changed)} changes." if len(changed) > len(shown) else ""
     speed = f"{speed_text(comparison.speedup)}{_OF.get(comparison.speedup_of or '', '')}; " if comparison.speedup else ""
-    return sheet.finish(f"{speed}{_signed(comparison.change_s)} of {comparison.basis} in all ops", legend=legend, caption=caption)
+    return sheet.finish(
+        f"{speed}{_signed(comparison.change_s)} of {comparison.basis} in all ops{_OF.get(comparison.per, '')}",
+        legend=legend,
+        caption=caption,
+    )
 
 
 def _by_minimum(comparison: Comparison) -> Comparison:
