@@ -27,7 +27,7 @@ from ..machines import catalogue, load
 from ..render.budgets import check_text
 from ..render.change_comment import change_sentence
 from ..render.export import to_json
-from ..report import OpInfo, Report
+from ..report import Finding, Number, OpInfo, Point, Report
 from ..sources.baseline_json import read_baseline
 from ..sources.report_json import stored_report
 from ..units import rounded
@@ -187,10 +187,18 @@ def _overview(report: Report, filter: str, offset: int, limit: int, per_step: bo
         "minimum_s": _number(point.floor_s if point.at_roof_s is None else point.at_roof_s) if point else None,  # as in the summary
         "mfu": _number(point.mfu) if point else None,
         "lost_s": {cause: _number(seconds) for cause, seconds in point.lost.items()} if point else {},
-        "findings": [{"kind": one.kind, "message": one.message, "saving_s": _number(one.saving_s)} for one in report.findings[:FINDINGS]],
+        "findings": [
+            {"kind": one.kind, "message": one.message, "saving_s": _number(_saving(one, point))} for one in report.findings[:FINDINGS]
+        ],
         "findings_total": len(report.findings),
         **_page("ops", [_row(op) for op in shown], offset, limit),
     }
+
+
+def _saving(finding: Finding, point: Point | None) -> Number | None:
+    """What a finding saves of the time that the answer gives: of a step, or of the run."""
+    found = finding.saving_per_step_s if point and point.scope == "average" else finding.saving_per_device_s
+    return finding.saving_s if found is None else found
 
 
 def _row(op: OpInfo) -> Answer:
