@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from ..dtypes import dtype
 from ..errors import MissingExtra, UsageError
 from ..jax import require_jax
@@ -38,7 +40,12 @@ def parser() -> Parser:
         "--args", nargs="+", default=[], metavar="SHAPE", help="shapes of its arguments: 512x4096, or f32[512,4096] with a number format"
     )
     made.add_argument("--size", type=int, default=SIZE, metavar="N", help=f"size of the square matrix product (default {SIZE})")
-    made.add_argument("--dtype", action="append", metavar="FORMAT", help=f"number formats to try (default {' and '.join(FORMATS)})")
+    made.add_argument(
+        "--dtype",
+        action="append",
+        metavar="FORMAT",
+        help=f"number formats to try, of arguments without one (default {' and '.join(FORMATS)})",
+    )
     output_options(made, figure=False)
     return made
 
@@ -55,7 +62,11 @@ def run(words: Sequence[str]) -> int:
         shapes = [shape(text) for text in args.args]
         require_jax()
         function = load_function("jax-compare", args.function)
-        found = [compare_function(function, args.function, shapes, number) for number in formats]
+        own = list(dict.fromkeys(number for number, _ in shapes))
+        if "" not in own:  # no argument is left that takes the formats to try
+            found = [replace(compare_function(function, args.function, shapes, dtype(own[0])), format=" and ".join(own))]
+        else:
+            found = [compare_function(function, args.function, shapes, number) for number in formats]
     elif args.args:
         raise UsageError("jax-compare: --args are the shapes of a function's arguments; give the function too")
     else:
