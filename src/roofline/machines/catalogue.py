@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -173,16 +174,20 @@ def _find(words: str) -> tuple[str | None, bool]:
 
 @cache
 def _index(among: tuple[str, ...]) -> tuple[dict[str, str], dict[str, str]]:
-    """Every name of these chips, and the default members of their families, from the heads of their files."""
+    """Every name of these chips, and the default members of their families, from the heads of their files.
+
+    The family of a single chip is another name of it.
+    """
     chips: dict[str, str] = {}
     families: dict[str, str] = {}
-    for name in among:
-        head = tomllib.loads(_head(name))
+    heads = {name: tomllib.loads(_head(name)) for name in among}
+    members = Counter(head.get("family") for head in heads.values())
+    for name, head in heads.items():
         reported = [words for tool, listed in head.get("names", {}).items() if tool not in ("source", "note") for words in listed]
         for words in (name, head["title"], *head.get("aliases", ()), *reported):
             chips.setdefault(_key(words), name)
         if head.get("usual"):
-            families[_key(head["family"])] = name
+            (families if members[head["family"]] > 1 else chips).setdefault(_key(head["family"]), name)
     return chips, families
 
 
