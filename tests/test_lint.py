@@ -12,6 +12,7 @@ from roofline.machines.catalogue import CHIPS
 from roofline.machines.checks import CHECKS
 from roofline.machines.lint import lint
 from roofline.machines.lint_problem import Problem
+from roofline.render.machines import lint_text
 from roofline.resource import Resource
 from roofline.units import parse
 
@@ -32,6 +33,13 @@ def test_a_chip_is_linted_by_name() -> None:
     assert lint("b300") == ()
     [problem] = lint("h10")
     assert problem.message == "no machine named 'h10'; did you mean 'h100-sxm'?"
+
+
+def test_a_file_that_cannot_be_read_is_named_once(tmp_path: Path) -> None:
+    [problem] = lint(write(tmp_path / "mine.toml", 'name = "x'))
+    assert str(problem).count("mine.toml") == 1
+    assert problem.message.startswith("not TOML")
+    assert lint_text(["mine.toml"], [problem]).endswith("1 machine file checked: 1 error, 0 warnings")
 
 
 def test_each_exception_in_our_files_has_a_check_and_a_reason() -> None:

@@ -37,7 +37,8 @@ def lint(target: str | Path | Machine | Card) -> tuple[Problem, ...]:
     try:
         card = _card(target)
     except RooflineError as error:
-        return (Problem(check="file", resource="", where=os.path.basename(str(target)), message=str(error)),)
+        message = str(error).removeprefix(f"{target}: ")  # the place says which file
+        return (Problem(check="file", resource="", where=os.path.basename(str(target)), message=message),)
     found = [problem for check in CHECKS.values() for problem in check(card)]
     return tuple(sorted(_without_exempted(card, found, tuple(CHECKS)), key=lambda problem: problem.severity != "error"))
 

@@ -153,8 +153,13 @@ def _ridge_rows(machines: Sequence[Machine]) -> list[list[str]]:
 def lint_text(targets: Sequence[str], problems: Sequence["Problem"], paper: Paper = PLAIN) -> str:
     """What the linter found, worst first."""
     if not problems:
-        return f"{len(targets)} machine files checked: no problems"
+        return f"{_count(len(targets), 'machine file')} checked: no problems"
     ordered = sorted(problems, key=lambda problem: problem.severity != "error")
     lines = [paper.paragraph(f"{problem.severity}: {problem.where}: {problem.message}", "", "    ") for problem in ordered]
     errors = sum(problem.severity == "error" for problem in problems)
-    return "\n".join([*lines, f"{len(targets)} machine files checked: {errors} errors, {len(problems) - errors} warnings"])
+    found = f"{_count(errors, 'error')}, {_count(len(problems) - errors, 'warning')}"
+    return "\n".join([*lines, f"{_count(len(targets), 'machine file')} checked: {found}"])
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
