@@ -20,6 +20,11 @@ CALL = ["step", "$train.py:52 main", "PjitFunction(update)", "PjRtCApiLoadedExec
         (["$log.py:3 write", "$<unknown> join", "$log.py:5 <genexpr>"], Activity("python", "write", "log.py:5")),
         (CALL, Activity("launch", "main", "train.py:52")),
         (["$train.py:52 main", "$array_methods.py:302 _mean"], Activity("launch", "main", "train.py:52")),
+        # JAX's own random numbers, which no program of the user was traced from.
+        (
+            ["$train.py:52 main", "$random.py:236 split", "$prng.py:636 random_split", "$threefry2x32.py:312 threefry_split"],
+            Activity("launch", "main", "train.py:52"),
+        ),
         (
             [*CALL, "pure_callback.1", "$callback.py:224 _callback", "$train.py:9 on_host"],
             Activity("callback", "on_host", "train.py:9", detail="inside"),

@@ -48,11 +48,13 @@ READ_BACK = {"__float__": "float", "__int__": "int", "__bool__": "bool", "__arra
 # Names of Python files that are not the user's. A framework's frames count as launching; another library's count as its caller's work.
 FRAMEWORK = _words(
     """abstract_arrays ad ad_checkpoint ad_util api api_util array array_constructors array_creation array_methods basearray batching
-    cache_key callback compilation_cache compiler config control_flow core custom_batching custom_derivatives debugging dispatch dlpack
-    dtypes effects flattree func fusion indexing jaxpr_util lax lax_numpy layout linear_util literals loops mesh mlir monitoring
-    named_sharding op_shardings partial_eval partition_spec path pjit pmap profiler pxla reductions scalar_types shard_map sharding
-    sharding_impls slicing source_info_util stages tensor_contractions traceback_util tree tree_util ufunc_api ufuncs util xla xla_bridge
-    xla_client _func_ops_gen _ods_common _stablehlo_ops_gen"""
+    blocked_sampler cache_key callback checkify compilation_cache compiler config control_flow core custom_api_util custom_batching
+    custom_derivatives custom_partitioning debugging discharge dispatch dlpack dtypes earray effects eval_jaxpr flatten_util flattree
+    frozen_dict func fused_attention_stablehlo fusion hashable_array hijax indexing jaxpr_util lax lax_numpy lax_reference layout
+    linear_util literals loops mesh mlir monitoring named_sharding op_shardings pallas_call partial_eval partition_spec path philox2x32
+    philox4x32 pjit pmap pretty_printer prng profiler pxla rbg reductions scalar_types shard_alike shard_map sharding sharding_impls
+    slicing source_info_util stages stateful_rng tensor_contractions threefry2x32 threefry4x32 traceback_util tree tree_util ufunc_api
+    ufuncs util vectorize window_functions windowed_reductions xla xla_bridge xla_client _func_ops_gen _ods_common _stablehlo_ops_gen"""
 )
 LIBRARY = sys.stdlib_module_names | _words(
     """__init__ _finfo _function_base_impl _methods _ufunc_config array_utils arrayprint fromnumeric function_base getlimits index_tricks
