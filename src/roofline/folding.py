@@ -63,11 +63,9 @@ def _labels(ops: Sequence[OpInfo], groups: Sequence[list[int]]) -> list[str]:
     first, last = (take(ops, [alike[place] for alike in groups]) for place in (0, -1))
     labels = column(first, "label")
     alike = zip(labels, column(last, "label"), _starred(first), groups, strict=True)
-    return [label if label == other and _is_one(column(take(ops, group), "label")) else starred for label, other, starred, group in alike]
-
-
-def _is_one(values: Sequence[Hashable]) -> bool:
-    return len({*values}) == 1
+    return [
+        label if label == other and len({*column(take(ops, group), "label")}) == 1 else starred for label, other, starred, group in alike
+    ]
 
 
 def _longest_first(ops: Sequence[OpInfo], groups: Iterable[list[int]], alone: Iterable[int] = ()) -> tuple[list[int], dict[int, list[int]]]:

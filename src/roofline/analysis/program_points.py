@@ -80,10 +80,6 @@ def _is_attributed(recording: Recording) -> bool:
     return cover.attributed_s is not None and bool(cover.busy_s) and cover.attributed_s >= (1 - ROUNDING) * (cover.busy_s or 0)
 
 
-def _feeds(one: OpTime) -> bool:
-    return feeds(one.op.category)
-
-
 def _total(recording: Recording, every: OpTimes, whole: bool) -> _Part:
     """The whole program, with or without infeed and outfeed: wall time over all devices if the source has it, else the sum of op times."""
     fed_in = frozenset() if whole else {category for category in {*every.category} if feeds(category)}
@@ -140,7 +136,7 @@ def _step(shares: Iterable[tuple[OpTime, Share]], step: Step, whole: bool, done:
     floors, fed, losses, kept = 0.0, 0.0, [], []
     for one, share in shares:
         own = one.own_s * (share.time_s / one.op.time_s) if one.op.time_s else 0.0
-        if not whole and _feeds(one):
+        if not whole and feeds(one.op.category):
             fed += own
             continue
         part = share.count / one.op.count

@@ -40,7 +40,8 @@ def time_bounds(report: Report) -> AcceptanceCheck:
     if not timed or not busy:
         return made_check(TIMES, expected, "no measured times", checked=False)
     below, excused = _below(report, timed)
-    bounds = {op.id: (op.serial_s or 0.0) / SUSTAINED + _launches(op) * _launch(report) for op in timed}
+    launch_s = report.machine.launch_latency_s or 0.0
+    bounds = {op.id: (op.serial_s or 0.0) / SUSTAINED + (op.kernels or op.count) * launch_s for op in timed}
     serial = sum(bounds.values())
     above = [op for op in timed if op.weight_s > bounds[op.id]]
     share = sum(op.weight_s for op in below) / busy
@@ -64,14 +65,6 @@ def time_bounds(report: Report) -> AcceptanceCheck:
 
 def _is_estimated(report: Report) -> bool:
     return report.machine.kind == "cpu" and any(one.provenance == "derived" for one in report.machine.ceilings)
-
-
-def _launches(op: OpInfo) -> float:
-    return float(op.kernels or op.count)
-
-
-def _launch(report: Report) -> float:
-    return float(report.machine.launch_latency_s or 0.0)
 
 
 def _below(report: Report, timed: Sequence[OpInfo]) -> tuple[list[OpInfo], list[str]]:

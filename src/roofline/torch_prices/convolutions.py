@@ -107,10 +107,6 @@ def _numbers(call: Call, place: int | None, axes: int, default: int) -> tuple[in
     return found if len(found) == axes else found * axes
 
 
-def _same(size: int, kernel: int, stride: int, dilation: int) -> Axis:
-    return Axis.same(size, kernel, stride, dilation)
-
-
 def described(call: Call, x: Tensor, w: Tensor, places: Places) -> tuple[Convolution, bool, tuple[int, ...]]:
     """The convolution of a call, whether it is transposed, and the shape of its result."""
     rank = len(w.shape)
@@ -137,7 +133,7 @@ def described(call: Call, x: Tensor, w: Tensor, places: Places) -> tuple[Convolu
         found = Convolution(batch=batch, in_channels=w.shape[1] * groups, out_channels=channels, groups=groups, axes=moved)
         return found, True, (batch, w.shape[1] * groups, *outs)
     if isinstance(word, str) and word == "same":
-        moved = tuple(map(_same, sizes, w.shape[2:], strides, dilations))
+        moved = tuple(map(Axis.same, sizes, w.shape[2:], strides, dilations))
     else:
         moved = _axes(sizes, w.shape[2:], strides, paddings, dilations)
     found = Convolution(batch=batch, in_channels=w.shape[1] * groups, out_channels=w.shape[0], groups=groups, axes=moved)

@@ -198,16 +198,13 @@ def _grown(state: State, program: Program, dimension: Dimension, times: Times) -
     state.programs[module.name] = larger
 
 
-def _is_loop(module: HloModule, index: int) -> bool:
-    return module.entry_computation[index].opcode == "while"
-
-
 def _hidden(state: State, module: HloModule, dimension: Dimension, times: int) -> None:
     """Scale a batch of one, which does not appear in the shapes of the compiled program."""
     data = Data(module, {one.key[1] for one, _ in dimension.inputs})
-    if loop := next((module.entry_computation[index].name for index in sorted(data.held) if _is_loop(module, index)), ""):
+    held = [module.entry_computation[index] for index in sorted(data.held)]
+    if loops := [one.name for one in held if one.opcode == "while"]:
         raise UsageError(
-            f"scale {dimension.name}: the {dimension.name} of {module.name} is 1, which cannot be followed into its loop {loop}; "
+            f"scale {dimension.name}: the {dimension.name} of {module.name} is 1, which cannot be followed into its loop {loops[0]}; "
             f"start from the program with a {dimension.name} of 2"
         )
     review, rows = state.review(module), data.row_products()

@@ -335,10 +335,6 @@ def _unknown(pricer: Pricer, site: Site) -> Price:
     return Price(cost, "custom call", (f"the cost of {what} is unknown; price it with roofline.register_call({what!r}, function)",))
 
 
-def _collective(pricer: Pricer, site: Site) -> Price:
-    return collective(site, pricer.network)
-
-
 def _on_network(rule: Callable[[Site, Network], Price]) -> "Rule":
     def priced(pricer: Pricer, site: Site) -> Price:
         return rule(site, pricer.network)
@@ -366,7 +362,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(WORK, _computes),
     **dict.fromkeys(FREE, _nothing),
     **dict.fromkeys(_MOVERS.split(), _moves),
-    **dict.fromkeys(COLLECTIVES, _collective),
+    **dict.fromkeys(COLLECTIVES, _on_network(collective)),
     "async-start": _started,
     "call": _called,
     "conditional": _branches,

@@ -213,14 +213,10 @@ def hierarchy(
         sheet.dot(x, rate, sheet.theme.ink, kind="measured")
         if abs(sheet.spot(x, rate)[1] - sheet.spot(x, below)[1]) > 16:
             sheet.arrow((x, below), (x, rate), sheet.theme.ink)
-        sheet.label(f"{short_name(name)}: {show(rate, 'FLOP/s')}\n{_times(rate / below)} the {slowest.name} roofline", x, rate)
+        sheet.label(f"{short_name(name)}: {show(rate, 'FLOP/s')}\n{plain(rate / below, 3)}x the {slowest.name} roofline", x, rate)
         sheet.label(f"{slowest.name} roofline: {show(below, 'FLOP/s')}", x, below)
     subtitle = "a kernel in a shaded zone reuses data in the faster level" if len(roofs) > 1 else "one memory level"
     return sheet.finish(f"Hierarchical roofline of {machine.name}", subtitle=subtitle)
-
-
-def _times(ratio: float) -> str:
-    return f"{plain(ratio, 3)}x"
 
 
 def _name_zone(sheet: Sheet, lower: Roof, upper: Roof, colour: str) -> None:

@@ -35,7 +35,7 @@ def intensity_against_size(
     extent = _extent(sampled, levels)
     base = 2 if all(math.log2(x).is_integer() for curve in sampled.values() for x, _ in curve) else 10
     intensity = Axis(label="arithmetic intensity (FLOP/B)", dimension="FLOP/B")
-    ends = [_ridge(name, ridge) for name, ridge in levels]
+    ends = [f"{name}: {plain(ridge, 3)}" for name, ridge in levels]
     sheet = Sheet(ax, theme, extent, Axis(label=size, base=base), intensity, ends=ends)
     colours = [sheet.theme.of_series(index) for index in range(len(levels))]
     for (name, ridge), text, colour in zip(levels, ends, colours, strict=True):
@@ -61,10 +61,6 @@ def _size(x: float, curve: Sequence[Spot]) -> str:
     if not all(float(size).is_integer() for size, _ in curve):
         return plain(x)
     return plain(round(x) if math.isclose(x, round(x), rel_tol=1e-9) else math.ceil(x))
-
-
-def _ridge(name: str, ridge: float) -> str:
-    return f"{name}: {plain(ridge, 3)}"
 
 
 def _check(curves: Mapping[str, Sequence[Spot]], levels: Sequence[tuple[str, float]]) -> None:
