@@ -89,7 +89,7 @@ def test_an_asynchronous_operation_is_one_op_where_it_starts() -> None:
 def test_forward_and_gradient_are_told_apart() -> None:
     found: dict[str, float] = {"forward": 0, "backward": 0, "": 0}
     for one in executed(capture("train")):
-        found[one.direction] += float(one.op.cost["matrix/bf16"] or 0)
+        found[one.op.phase] += float(one.op.cost["matrix/bf16"] or 0)
     # The gradient of a product is two products.
     assert found["backward"] == 2 * found["forward"]
     assert found[""] == 0

@@ -153,7 +153,9 @@ def test_every_tpu_op_falls_into_a_run_of_its_module() -> None:
         plane = next(plane for plane in opened.planes if plane.name == "/device:TPU:0")
         lines = {line.name: line for line in plane.lines}
         (runs,) = read_rows(opened, [RowsOf(line=lines["XLA Modules"])])
-        asked = TotalsOf(line=lines["XLA Ops"], device_clock=True, nested=True, steps=Steps.of_rows(runs))
+        spans = zip(runs.start_ps, runs.duration_ps, strict=True)
+        steps = Steps.of((start, start + duration, run) for run, (start, duration) in enumerate(spans))
+        asked = TotalsOf(line=lines["XLA Ops"], device_clock=True, nested=True, steps=steps)
         (totals,) = read_totals(opened, [asked])
     # 100 runs of 15 ops each, one op in each of three runs and of one more.
     assert sum(totals.cells.count) == totals.events == 1504

@@ -149,15 +149,6 @@ def test_steps_are_found_by_time_by_the_devices_clock_and_by_a_stat() -> None:
     assert list(by_stat.count) == [4]
 
 
-@pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
-def test_a_line_of_runs_makes_the_steps(order: list[int]) -> None:
-    runs = [Event("run", start, 8) for start in (0, 10, 20)]
-    rows = rows_of(plane_of([runs[i] for i in order], timestamp_ns=1))
-    totals = totals_of(plane_of([Event("op", start, 1) for start in (1, 2, 9, 12, 27)], timestamp_ns=1), steps=Steps.of_rows(rows))
-    # Two ops in the first run, one behind it, one in each of the others.
-    assert dict(zip(totals.cells.label, totals.cells.count, strict=True)) == {order.index(0): 2, order.index(1): 1, order.index(2): 1}
-
-
 def test_a_loop_gives_its_time_to_its_body() -> None:
     # while [0, 100) holds a [10, 30) and b [30, 90); b holds c [40, 50).
     plane = plane_of([Event("while", 0, 100), Event("a", 10, 20), Event("b", 30, 60), Event("c", 40, 10)])

@@ -67,6 +67,13 @@ class _Fields:
             "roofs": placed.roofs,
             "time_s": placed.time_s,
         }
+        self._computed: dict[str, Callable[[Sequence[int]], Iterator[Any]]] = {
+            "label": self._label,
+            "flops": self._flops,
+            "lost_s": self._lost_s,
+            "serial_s": self._serial_s,
+            "expected_s": self._expected_s,
+        }
 
     def __call__(self, name: str, ids: Sequence[int]) -> list[Any] | Entries | None:
         if name == "id":
@@ -76,8 +83,8 @@ class _Fields:
             return {resource.name: _numbers(each) for resource, each in mine.items()}
         if name == "times":
             return {unit: [seconds[id] or ABSENT for id in ids] for unit, seconds in self._placed.times.items()}
-        if name in ("label", "flops", "lost_s", "serial_s", "expected_s"):
-            return list(getattr(self, f"_{name}")(ids))
+        if name in self._computed:
+            return list(self._computed[name](ids))
         if name not in self._known and (made := self._whole(name)) is not None:
             self._known[name] = made
         values = self._known.get(name)

@@ -32,10 +32,6 @@ class Executed(Struct, frozen=True):
     is_certain: bool
     op: Op
 
-    @property
-    def direction(self) -> str:
-        return direction(self.site.instruction.op_name)
-
 
 class _Runs(Struct):
     """How often a computation runs, and notes on that number."""

@@ -7,7 +7,6 @@ anything that accepts buffers (numpy, polars, `array`). Tables are too large to 
 import struct
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from operator import add, le
 
 from msgspec import Struct
 
@@ -37,18 +36,6 @@ class Steps(Struct, frozen=True):
     def of(cls, intervals: Iterable[tuple[int, int, int]], by: str = "event") -> "Steps":
         """Steps from (low, high, label) in any order."""
         return cls(array("q", [number for interval in sorted(intervals) for number in interval]), by)
-
-    @classmethod
-    def of_rows(cls, rows: "Rows") -> "Steps":
-        """One step per event, labelled by its row; for a line whose events are steps or runs of modules."""
-        low = array("q", rows.start_ps.tobytes())
-        high = array("q", map(add, rows.start_ps, rows.duration_ps))
-        labels = array("q", range(len(low)))
-        if not all(map(le, low, low[1:])):
-            return cls.of(zip(low, high, labels, strict=True))
-        triples = array("q", bytes(3 * low.itemsize * len(low)))
-        triples[0::3], triples[1::3], triples[2::3] = low, high, labels
-        return cls(triples)
 
 
 class Pair(Struct, frozen=True, kw_only=True):
