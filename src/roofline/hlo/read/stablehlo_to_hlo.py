@@ -1,16 +1,15 @@
 """StableHLO operations in HLO's terms: the opcode, and the attributes under the names HLO text gives them."""
 
 import re
-import struct
 from collections.abc import Callable, Mapping
 
 from ..ir.attributes import ConvolutionDimensions, OperandAlias, PadRange, ReplicaGroups, SliceRange, Window, WindowDimension
 from ..ir.malformed import Malformed, excerpt
 from ..ir.shapes import Shape, whole
 from .lexing import split
-from .literals import MAX_ELEMENTS, Element, parse_literal
 from .mlir import Operation, symbol
-from .mlir_attributes import MAX_DENSE, Typed, end_of_nest, parse_value, skip
+from .mlir_attributes import Typed, end_of_nest
+from .stablehlo_values import SIZE, literal, nested, number, numbers, word
 from .text_attributes import parse_dim_labels
 
 # Operations whose HLO opcode is not their own name with dashes. Operations that HLO does not have keep their name.
@@ -42,9 +41,7 @@ OPCODES = {
 DIALECTS = ("stablehlo.", "chlo.", "mhlo.")
 
 Given = Mapping[str, object]
-_SIZE = re.compile(r"(?<!\d)(\d++)x")
-_WIDTH = re.compile(r"i(8|16|32|64)>$")
-_FIELD = re.compile(r"([A-Za-z_]\w*)\s*=")
+Reader = Callable[[Given], Given]
 
 
 def opcode_of(name: str) -> str:
@@ -62,101 +59,15 @@ def opcode_of(name: str) -> str:
     return OPCODES.get("func.call" if name == "call" else name, name)
 
 
-def numbers(value: object) -> tuple[int, ...]:
-    """Whole numbers from a list, from ``array<i64: …>`` or from dense elements, flat."""
-    if isinstance(value, bool):
-        return (int(value),)
-    if isinstance(value, int):
-        return (value,)
-    if isinstance(value, list):
-        return tuple(number for item in value for number in numbers(item))
-    if isinstance(value, Typed):
-        count = _count(value.type)
-        if value.elements.startswith('"0x'):
-            return _stored_numbers(value)
-        found = tuple(whole(word) for word in re.findall(r"-?\d+", value.elements)) if len(value.elements) <= MAX_DENSE else ()
-        if value.elements.strip() in ("true", "false"):
-            found = (int(value.elements.strip() == "true"),)
-        # A single element is the value of all elements.
-        return found * count if len(found) == 1 and count <= MAX_DENSE else found
-    if isinstance(value, str) and value.startswith("["):
-        return numbers(parse_value(value)[0])
-    raise Malformed(f"not whole numbers: {excerpt(str(value))}")
-
-
-def _stored_numbers(value: Typed) -> tuple[int, ...]:
-    """Whole numbers written as hexadecimal bytes, as MLIR does for more than a hundred.
-
-    >>> _stored_numbers(Typed('"0x010000000200000003000000"', "tensor<3xi32>"))
-    (1, 2, 3)
-    """
-    width = _WIDTH.search(value.type)
-    try:
-        raw = bytes.fromhex(value.elements[3:-1])
-    except ValueError:
-        raise Malformed(f"not whole numbers: {excerpt(value.elements)}") from None
-    size = int(width[1]) // 8 if width else 0
-    if not size or len(raw) % size:
-        raise Malformed(f"not whole numbers: {excerpt(value.elements)} : {excerpt(value.type)}")
-    return tuple(int.from_bytes(raw[at : at + size], "little", signed=True) for at in range(0, len(raw), size))
-
-
-def _count(type_text: str) -> int:
-    count = 1
-    for size in _SIZE.findall(type_text):
-        count *= whole(size)
-    return count
-
-
-def number(value: object) -> int:
-    found = numbers(value)
-    if len(found) != 1:
-        raise Malformed(f"not one whole number: {excerpt(str(value))}")
-    return found[0]
-
-
-def word(value: object) -> str:
-    """The last word of an enumeration: ``#stablehlo<comparison_direction LT>`` is ``LT``."""
-    found = re.findall(r"[\w]+", str(value))
-    return found[-1] if found else ""
-
-
-def nested(value: object) -> dict[str, object]:
-    """The fields of ``#stablehlo.gather<offset_dims = [1], index_vector_dim = 1>``."""
-    text = str(value)
-    start = text.find("<")
-    if start < 0:
-        raise Malformed(f"not dimension numbers: {excerpt(text)}")
-    inside = text[start + 1 : end_of_nest(text, start) - 1]
-    found: dict[str, object] = {}
-    position = skip(inside, 0)
-    while position < len(inside):
-        name = _FIELD.match(inside, position)
-        if name is not None:
-            found[name[1]], position = parse_value(inside, name.end())
-        else:
-            position = parse_value(inside, position)[1]
-        position = skip(inside, position)
-        if inside[position : position + 1] == ",":
-            position = skip(inside, position + 1)
-        elif position < len(inside):
-            raise Malformed(f"expected ',' at {excerpt(inside[position:])}")
-    return found
-
-
 def _first(given: Given, *names: str) -> object | None:
     return next((given[name] for name in names if name in given), None)
 
 
-def _dimensions(*names: str) -> Callable[[Operation, list[Shape], list[Shape]], Given]:
-    def read(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
-        value = _first(operation.attributes, *names)
-        return {} if value is None else {"dimensions": numbers(value)}
-
-    return read
+def _dimensions(*names: str) -> Reader:
+    return _one("dimensions", *names, read=numbers)
 
 
-def _dot(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+def _dot(operation: Operation, operands: list[Shape]) -> Given:
     given = operation.attributes
     if operation.name.endswith(".dot"):
         rank = operands[0].rank if operands else 0
@@ -203,8 +114,7 @@ def dot_algorithm(fields: Given) -> str:
     return f"dot_{'_'.join(names)}" + (f"_x{steps}" if steps != 1 else "") + fast
 
 
-def _ragged_dot(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
-    given = operation.attributes
+def _ragged_dot(given: Given) -> Given:
     inner = nested(given["ragged_dot_dimension_numbers"]) if "ragged_dot_dimension_numbers" in given else given
     names = {
         "lhs_batch_dims": "lhs_batching_dimensions",
@@ -252,8 +162,7 @@ def _labels(value: object) -> ConvolutionDimensions:
     return parse_dim_labels(f"{source}_{kernel}->{result}")
 
 
-def _convolution(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
-    given = operation.attributes
+def _convolution(given: Given, operands: list[Shape]) -> Given:
     labels = _labels(_first(given, "dim_numbers", "dimension_numbers"))
     window = given.get("window")
     inner: Given = window if isinstance(window, dict) else given
@@ -301,8 +210,7 @@ def _window(
     )
 
 
-def _reduce_window(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
-    given = operation.attributes
+def _reduce_window(given: Given) -> Given:
     sizes = numbers(given.get("window_dimensions", []))
     rank = len(sizes)
     return {
@@ -317,11 +225,10 @@ def _reduce_window(operation: Operation, operands: list[Shape], results: list[Sh
     }
 
 
-def _numbered(field: str) -> Callable[[Operation, list[Shape], list[Shape]], Given]:
+def _numbered(field: str) -> Reader:
     """Gather and scatter: dimension numbers under the same names as in HLO text."""
 
-    def read(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
-        given = operation.attributes
+    def read(given: Given) -> Given:
         found: dict[str, object] = {}
         for name, value in (nested(given[field]) if field in given else {}).items():
             found[name] = number(value) if name == "index_vector_dim" else numbers(value)
@@ -333,8 +240,7 @@ def _numbered(field: str) -> Callable[[Operation, list[Shape], list[Shape]], Giv
     return read
 
 
-def _slice(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
-    given = operation.attributes
+def _slice(given: Given) -> Given:
     ranges = given.get("[")
     if isinstance(ranges, str):
         found = [tuple(whole(bound) for bound in item.split(":")) for item in split(ranges[1:-1])]
@@ -350,8 +256,7 @@ def _slice(operation: Operation, operands: list[Shape], results: list[Shape]) ->
     return {"slice": tuple(map(SliceRange, starts, limits, strides))}
 
 
-def _pad(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
-    given = operation.attributes
+def _pad(given: Given) -> Given:
     names = (("low", "edge_padding_low"), ("high", "edge_padding_high"), ("interior", "interior_padding"))
     low, high, interior = (numbers(_first(given, *pair) or []) for pair in names)
     if not len(low) == len(high) == len(interior):
@@ -363,7 +268,7 @@ def _groups(value: object) -> ReplicaGroups | None:
     """``dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>``; groups smaller than the others are padded with -1."""
     if not isinstance(value, Typed):
         return None
-    sizes = [whole(size) for size in _SIZE.findall(value.type)]
+    sizes = [whole(size) for size in SIZE.findall(value.type)]
     flat = numbers(value)
     if len(sizes) != 2 or len(flat) != sizes[0] * sizes[1]:
         return ReplicaGroups.of_lists((flat,) if flat else ())
@@ -371,8 +276,7 @@ def _groups(value: object) -> ReplicaGroups | None:
     return ReplicaGroups.of_lists(tuple(tuple(device for device in row if device >= 0) for row in rows))
 
 
-def _collective(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
-    given = operation.attributes
+def _collective(given: Given) -> Given:
     found: dict[str, object] = {}
     if "replica_groups" in given:
         found["replica_groups"] = _groups(given["replica_groups"])
@@ -394,7 +298,7 @@ _ALIAS = re.compile(r"output_tuple_indices\s*=\s*\[([\d,\s]*)\],\s*operand_index
 _CONFIG = re.compile(r"\bbackend_config\s*=\s*(?=\{)")
 
 
-def _custom_call(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+def _custom_call(operation: Operation) -> Given:
     given = operation.attributes
     target = next((symbol(name) for name in operation.words if name.startswith("@")), str(given.get("call_target_name", "")))
     found: dict[str, object] = {"custom_call_target": target.removeprefix("@")}
@@ -416,19 +320,18 @@ def _custom_call(operation: Operation, operands: list[Shape], results: list[Shap
     return found
 
 
-def _sharding(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
-    return {"custom_call_target": "Sharding", "sharding": str(_first(operation.attributes, "<", "sharding") or "")}
+def _sharding(given: Given) -> Given:
+    return {"custom_call_target": "Sharding", "sharding": str(_first(given, "<", "sharding") or "")}
 
 
-def _compare(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
+def _compare(operation: Operation) -> Given:
     given = operation.attributes
     words = [name for name in operation.words if name.isupper()]
     direction = word(given["comparison_direction"]) if "comparison_direction" in given else (words or [""])[0]
     return {"direction": direction}
 
 
-def _triangular_solve(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
-    given = operation.attributes
+def _triangular_solve(given: Given) -> Given:
     found: dict[str, object] = {name: True for name in ("left_side", "lower", "unit_diagonal") if given.get(name) is True}
     return {**found, "transpose_a": word(given.get("transpose_a", "NO_TRANSPOSE"))}
 
@@ -436,75 +339,45 @@ def _triangular_solve(operation: Operation, operands: list[Shape], results: list
 _FORMAT = re.compile(r"e(\d+)m(\d+)")
 
 
-def _reduce_precision(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
-    given = operation.attributes
+def _reduce_precision(given: Given) -> Given:
     match = _FORMAT.fullmatch(str(given.get("format", "")))
     exponent, mantissa = (match[1], match[2]) if match else (given.get("exponent_bits", 0), given.get("mantissa_bits", 0))
     return {"exponent_bits": whole(str(exponent)), "mantissa_bits": whole(str(mantissa))}
 
 
-def literal(value: object, shape: Shape) -> tuple[Element, ...] | None:
-    """The elements of a constant; a single one is the value of all elements."""
-    if not isinstance(value, Typed) or not shape.is_bounded or shape.elements > MAX_ELEMENTS or value.elements.startswith('"'):
-        return None
-    found = parse_literal(
-        _HEX.sub(lambda match: _float(match[0], shape.dtype), value.elements.replace("[", "{").replace("]", "}")), shape.dtype
-    )
-    if found is None:
-        return None
-    return found * shape.elements if len(found) == 1 else found
-
-
-_HEX = re.compile(r"0x[0-9a-fA-F]+")
-_FLOAT_LETTERS = {"f16": ("H", "e"), "f32": ("I", "f"), "f64": ("Q", "d"), "bf16": ("H", "")}
-
-
-def _float(text: str, dtype: str) -> str:
-    """A float written as its bits: 0x7F800000 is inf."""
-    bits = int(text, 16)
-    if dtype not in _FLOAT_LETTERS:
-        return str(bits)
-    if dtype == "bf16":
-        bits, dtype = bits << 16, "f32"
-    whole_letter, float_letter = _FLOAT_LETTERS[dtype]
-    width = struct.calcsize(whole_letter)
-    return repr(struct.unpack(f"<{float_letter}", (bits % 256**width).to_bytes(width, "little"))[0])
-
-
-def _constant(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
-    value = operation.attributes.get("value")
-    return {"literal": literal(value, results[0])} if results else {}
-
-
-def _one(name: str, *names: str, read: Callable[[object], object] = number) -> Callable[[Operation, list[Shape], list[Shape]], Given]:
+def _one(name: str, *names: str, read: Callable[[object], object] = number) -> Reader:
     """A single attribute under another name."""
 
-    def reader(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
-        value = _first(operation.attributes, *names)
+    def reader(given: Given) -> Given:
+        value = _first(given, *names)
         return {} if value is None else {name: read(value)}
 
     return reader
-
-
-def _merged(*readers: Callable[[Operation, list[Shape], list[Shape]], Given]) -> Callable[[Operation, list[Shape], list[Shape]], Given]:
-    def read(operation: Operation, operands: list[Shape], results: list[Shape]) -> Given:
-        found: dict[str, object] = {}
-        for reader in readers:
-            found.update(reader(operation, operands, results))
-        return found
-
-    return read
 
 
 def _is_true(value: object) -> bool:
     return value is True
 
 
+def _rng_word(value: object) -> str:
+    return f"rng_{word(value).lower()}"
+
+
+def _sort(given: Given) -> Given:
+    return {**_dimensions("dimension")(given), **_one("is_stable", "is_stable", read=_is_true)(given)}
+
+
+def _fft(given: Given) -> Given:
+    return {**_one("fft_type", "type", "fft_type", read=word)(given), **_one("fft_length", "length", "fft_length", read=numbers)(given)}
+
+
+def _topk(given: Given) -> Given:
+    return {**_one("k", "k")(given), "largest": True}
+
+
 _COLLECTIVES = "all-reduce all-gather all-to-all reduce-scatter collective-permute collective-broadcast ragged-all-to-all"
-READERS: dict[str, Callable[[Operation, list[Shape], list[Shape]], Given]] = {
-    "dot": _dot,
+READERS: dict[str, Reader] = {  # of operations whose attributes say all
     "ragged-dot": _ragged_dot,
-    "convolution": _convolution,
     "broadcast": _dimensions("dims", "broadcast_dimensions"),
     "transpose": _dimensions("dims", "permutation"),
     "concatenate": _dimensions("dim", "dimension"),
@@ -513,7 +386,7 @@ READERS: dict[str, Callable[[Operation, list[Shape], list[Shape]], Given]] = {
     "map": _dimensions("dimensions"),
     "get-dimension-size": _dimensions("dim", "dimension"),
     "set-dimension-size": _dimensions("dim", "dimension"),
-    "sort": _merged(_dimensions("dimension"), _one("is_stable", "is_stable", read=_is_true)),
+    "sort": _sort,
     "iota": _one("iota_dimension", "dim", "iota_dimension"),
     "reduce-window": _reduce_window,
     "select-and-scatter": _reduce_window,
@@ -522,30 +395,38 @@ READERS: dict[str, Callable[[Operation, list[Shape], list[Shape]], Given]] = {
     "slice": _slice,
     "dynamic-slice": _one("dynamic_slice_sizes", "sizes", "slice_sizes", read=numbers),
     "pad": _pad,
-    "compare": _compare,
-    "fft": _merged(_one("fft_type", "type", "fft_type", read=word), _one("fft_length", "length", "fft_length", read=numbers)),
+    "fft": _fft,
     "cholesky": _one("lower", "lower", read=_is_true),
     "triangular-solve": _triangular_solve,
-    "rng": _one("distribution", "distribution", "rng_distribution", read=lambda value: f"rng_{word(value).lower()}"),
-    "rng-bit-generator": _one("algorithm", "algorithm", "rng_algorithm", read=lambda value: f"rng_{word(value).lower()}"),
+    "rng": _one("distribution", "distribution", "rng_distribution", read=_rng_word),
+    "rng-bit-generator": _one("algorithm", "algorithm", "rng_algorithm", read=_rng_word),
     "reduce-precision": _reduce_precision,
     "get-tuple-element": _one("index", "[", "index"),
-    "topk": _merged(_one("k", "k"), lambda operation, operands, results: {"largest": True}),
-    "constant": _constant,
+    "topk": _topk,
     **dict.fromkeys(_COLLECTIVES.split(), _collective),
 }
 
 
+def _own_attributes(operation: Operation, opcode: str, operands: list[Shape], results: list[Shape]) -> Given:
+    """The attributes that only operations of this kind have."""
+    given = operation.attributes
+    if opcode == "custom-call":
+        return _sharding(given) if operation.name.startswith("sdy.") else _custom_call(operation)
+    if opcode == "compare":
+        return _compare(operation)
+    if opcode == "constant":
+        return {"literal": literal(given.get("value"), results[0])} if results else {}
+    if opcode == "convolution":
+        return _convolution(given, operands)
+    if opcode == "dot":
+        return _dot(operation, operands)
+    return READERS[opcode](given) if opcode in READERS else {}
+
+
 def attributes_of(operation: Operation, opcode: str, operands: list[Shape], results: list[Shape]) -> dict[str, object]:
     """The attributes of the HLO instruction that an operation becomes."""
-    if operation.name.startswith("sdy.") and opcode == "custom-call":
-        found = dict(_sharding(operation, operands, results))
-    elif opcode == "custom-call":
-        found = dict(_custom_call(operation, operands, results))
-    else:
-        reader = READERS.get(opcode)
-        found = dict(reader(operation, operands, results)) if reader is not None else {}
     given = operation.attributes
+    found = dict(_own_attributes(operation, opcode, operands, results))
     sharding = _first(given, "mhlo.sharding", "sdy.sharding")
     if sharding is not None:
         found["sharding"] = str(sharding)
