@@ -128,6 +128,17 @@ def step_of_tied_table(table: Any, moment: Any, ids: Any) -> Any:
     return table - 0.1 * moment, moment
 
 
+def step_of_microbatches(table: Any, moment: Any, ids: Any) -> Any:
+    """The gradients of the table are summed over the rows of ``ids``."""
+
+    def added(gradient: Any, mine: Any) -> Any:
+        return gradient + jax.grad(lambda table: jnp.tanh(table[mine]).sum())(table), None
+
+    gradient, _ = jax.lax.scan(added, jnp.zeros_like(table), ids)
+    moment = 0.9 * moment + gradient
+    return table - 0.1 * moment, moment
+
+
 def step_of_rows(table: Any, moment: Any, ids: Any) -> Any:
     gradient = jax.grad(lambda rows: jnp.tanh(rows).sum())(table[ids])
     rows = 0.9 * moment[ids] + gradient
@@ -163,6 +174,7 @@ PAGES = [of(64, 8, 128), of(8192, 16, 8, 128), of(64, 128, dtype="int32")]
 POINTS = [of(131072, 128, dtype=FP32), of(1024, 128, dtype=FP32)]
 BEAMS = [of(64, 1024, 8, 128), of(64, 8, 128), of(64, dtype="int32")]
 TABLE = [of(1_000_000, 64, dtype=FP32), of(1_000_000, 64, dtype=FP32), of(50_000, dtype="int32")]
+MICROBATCHES = [*TABLE[:2], of(8, 10_000, dtype="int32")]
 CACHED = [of(64, 8, 4096, 128, dtype=FP32), of(64, 8, 4, 128), of(64, 8, 1, 128), of(dtype="int32")]
 MATRICES = [of(1024, 128, 128, dtype=FP32), of(1024, 128, 1, dtype=FP32)]
 SCORES = [of(4096, 32768, dtype=FP32)]
@@ -186,6 +198,7 @@ def told(function: Callable[..., Any], args: list[Any]) -> list[Finding]:
         (convolved_as_patches, PIXELS, "repeated-operand", "stores overlapping patches of an array for a matmul"),
         (attended_in_pages, PAGES, "layout-copies", "gathers blocks of an array, such as pages of a cache"),
         (step_of_table, TABLE, "dense-gradient", "updates all rows of a table, of which at most 5% have a gradient"),
+        (step_of_microbatches, MICROBATCHES, "dense-gradient", "updates all rows of a table, of which at most 8% have a gradient"),
         (reordered, BEAMS, "layout-copies", "copies arguments in full to put their rows in another order"),
         (distances, POINTS, "repeated-operand", "subtracts all pairs of rows, squares and sums"),
         (jax.jit(decoded, donate_argnums=0), CACHED, "wide-format", "keeps bf16 values in fp32, and casts all of them back in every call"),
@@ -247,6 +260,7 @@ def test_the_line_that_widens_is_named() -> None:
         (lambda examples, order: examples[order], [BEAMS[0], BEAMS[2]], "layout-copies"),  # a shuffle is for that
         (step_of_rows, TABLE, "dense-gradient"),
         (step_of_table, [*TABLE[:2], of(500_000, dtype="int32")], "dense-gradient"),  # half of the rows
+        (step_of_microbatches, [*TABLE[:2], of(8, 50_000, dtype="int32")], "dense-gradient"),  # two fifths of the rows
         (step_of_tied_table, [of(50_000, 64, dtype=FP32), of(50_000, 64, dtype=FP32), of(2_000, dtype="int32")], "dense-gradient"),
         (attended, [of(64, 8, 128), of(64, 2048, 8, 128)], "layout-copies"),
         (attended_rows, [of(64, 1024), of(8192, 1024), of(64, 128, dtype="int32")], "layout-copies"),

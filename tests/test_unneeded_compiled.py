@@ -286,3 +286,52 @@ def test_the_parts_of_a_large_result_are_not_all_compared_with_each_other(monkey
     found = [alike.first(index, "same key") for index in range(1, 1 + len(taken))]
     assert found == [1 + part for part in taken]
     assert len(calls) < 3 * len(taken)
+
+
+@pytest.mark.parametrize(
+    ("rows", "uses", "told"), [(2_000, "", True), (20_000, "", False), (2_000, "%norm = f32[100000,64] negate(%before)", False)]
+)
+def test_gradients_of_a_few_rows_summed_by_a_loop_update_the_whole_table(rows: int, uses: str, told: bool) -> None:
+    # Four trips of 2,000 rows are 8% of 100,000; as compiled, each trip scatters into the sum.
+    table, state = "f32[100000,64]{1,0}", f"(s32[], f32[100000,64]{{1,0}}, s32[{rows},1]{{1,0}}, f32[{rows},64]{{1,0}})"
+    rows_of = "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1"
+    program = f"""HloModule accumulate, is_scheduled=true
+%sum (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}}
+%less (s: {state}) -> pred[] {{
+  %s = {state} parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %four = s32[] constant(4)
+  ROOT %is = pred[] compare(%i, %four), direction=LT
+}}
+%trip (s: {state}) -> {state} {{
+  %s = {state} parameter(0)
+  %i = s32[] get-tuple-element(%s), index=0
+  %before = {table} get-tuple-element(%s), index=1
+  %ids = s32[{rows},1]{{1,0}} get-tuple-element(%s), index=2
+  %grads = f32[{rows},64]{{1,0}} get-tuple-element(%s), index=3
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  {uses}
+  %after = {table} scatter(%before, %ids, %grads), {rows_of}, to_apply=%sum
+  ROOT %t = {state} tuple(%next, %after, %ids, %grads)
+}}
+ENTRY %main (table: f32[100000,64], ids: s32[{rows},1], grads: f32[{rows},64]) -> f32[100000,64] {{
+  %table = {table} parameter(0)
+  %ids.1 = s32[{rows},1]{{1,0}} parameter(1)
+  %grads.1 = f32[{rows},64]{{1,0}} parameter(2)
+  %zero = s32[] constant(0)
+  %nothing = f32[] constant(0)
+  %zeros = {table} broadcast(%nothing), dimensions={{}}
+  %begin = {state} tuple(%zero, %zeros, %ids.1, %grads.1)
+  %loop = {state} while(%begin), condition=%less, body=%trip
+  %gradient = {table} get-tuple-element(%loop), index=1
+  ROOT %new = {table} subtract(%table, %gradient)
+}}
+"""
+    mine = [one for one in found(program) if one.kind == "dense-gradient"]
+    assert len(mine) == (2 if told else 0)  # the update, and the zeros
+    assert all("at most 8% have a gradient" in one.why for one in mine)
