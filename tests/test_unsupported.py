@@ -36,6 +36,9 @@ EVENTS = {"traceEvents": [{"name": "k", "ph": "X", "ts": 1, "dur": 2, "pid": 0, 
         ("host.xplane.pb.xz", b"\xfd7zXZ\0\0\x04", "packed by xz"),
         ("ops.csv.bz2", b"BZh91AY&SY", "packed by bzip2"),
         ("ops.csv.lz4", b"\x04\x22\x4d\x18", "packed by LZ4"),
+        ("f.hlo.txtpb", b'# a comment\nhlo_module {\n  name: "f"\n', "an HLO program as a text protobuf.* protoc --encode=xla.HloProto "),
+        ("f.pbtxt", b"hlo {\n  hlo_module {\n", "an HLO program as a text protobuf.* protoc --encode=xla.HloSnapshot "),
+        ("f.txt", b'name: "f"\nentry_computation_name: "main"\n', "an HLO program as a text protobuf.* --encode=xla.HloModuleProto "),
     ],
 )
 def test_the_error_says_what_a_file_is(tmp_path: Path, name: str, data: bytes, what: str) -> None:

@@ -11,6 +11,7 @@ PROFILE = "record with jax.profiler and name its .xplane.pb file"
 BESIDE = "name the .xplane.pb file in the same folder"
 COUNTERS = "collect counters with: ncu --set full --csv --page raw"
 UNPACK = "unpack it with: {} FILE; only gzip is read directly"
+ENCODE = "dump it with --xla_dump_hlo_as_proto, or encode it with: protoc --encode=xla.{} xla/service/hlo.proto < FILE > FILE.hlo.pb"
 MOST_FILES = 200  # of a folder that are examined
 
 _MAGIC = (
@@ -24,6 +25,8 @@ _MAGIC = (
     (b"\x89HDF\r\n", "an HDF5 file", ""),
     (b"\x93NUMPY", "a NumPy array", ""),
 )
+# XLA itself dumps HLO as its own text or as binary protobufs; some of its tools write text protobufs.
+_TEXT_PROTOBUF = re.compile(rb"(?:\s|#.*\n)*(?:(hlo_module\s*\{)|(hlo\s*\{)|name:\s*\"[^\"]*\"\s+(?:entry_computation_|computations\s*\{))")
 _SUFFIXES = {
     ".nsys-rep": ("an Nsight Systems report", COUNTERS),
     ".qdrep": ("an Nsight Systems report", COUNTERS),
@@ -44,6 +47,9 @@ def recognise(head: bytes, name: str) -> tuple[str, str]:
     for suffix, (what, advice) in _SUFFIXES.items():
         if plain.endswith(suffix):
             return what, advice
+    if found := _TEXT_PROTOBUF.match(head):
+        message = "HloProto" if found[1] else "HloSnapshot" if found[2] else "HloModuleProto"
+        return "an HLO program as a text protobuf", ENCODE.format(message)
     if b"brain.Event:" in head[:64]:
         return "a TensorBoard event file", "profiles are in the folder plugins/profile next to it"
     if head.startswith(b"\x80") and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
