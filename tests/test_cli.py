@@ -77,6 +77,12 @@ def test_op_prices_a_product_and_says_what_binds(capsys: Capture) -> None:
         assert said in text
 
 
+def test_the_attainable_part_of_a_peak_is_that_of_the_work_on_its_unit(capsys: Capture) -> None:
+    # Attention also computes a softmax on the vector unit, so all FLOP together are more than the matrix unit's peak.
+    assert main(["op", "attention", "2", "8", "2048", "2048", "64", "--chip", "mi300x"]) == 0
+    assert "1.328 PFLOP/s on all units, 100% of the matrix/bf16 peak" in capsys.readouterr().out
+
+
 def test_op_holds_a_measured_time_against_the_roof(capsys: Capture) -> None:
     report = json_of(capsys, "op", "matmul", "8192", "8192", "8192", "--chip", "v5e", "--time", "11.16 ms")
     assert report["ops"][0]["efficiency"] == pytest.approx(0.5, rel=1e-3)

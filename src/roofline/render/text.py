@@ -143,8 +143,14 @@ def terms_text(expected: Expected | None) -> str:
 
 
 def _peak_share(report: Report, op: OpInfo) -> str:
-    peak = next((roof.rate for roof in report.machine.ceilings if roof.resource == f"{op.unit}/{op.dtype}"), None)
-    return f", {percent(op.attainable / peak)} of the {op.unit}/{op.dtype} peak" if peak and op.attainable else ""
+    """The part of a peak that its own work attains; other units may do work besides."""
+    name = f"{op.unit}/{op.dtype}"
+    peak = next((roof.rate for roof in report.machine.ceilings if roof.resource == name), None)
+    work = op.work.get(name)
+    if not (peak and op.attainable and op.flops and work):
+        return ""
+    others = " on all units" if work < op.flops else ""
+    return f"{others}, {percent(op.attainable * work / op.flops / peak)} of the {name} peak"
 
 
 def _groups(by: str, groups: Sequence[Group], per: str, paper: Paper, top: int, whole_s: float) -> str:
