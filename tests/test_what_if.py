@@ -404,7 +404,12 @@ def test_the_best_changes_together_are_as_fast_as_the_best_of_them_alone() -> No
 def test_the_best_changes_have_one_number_format() -> None:
     report = what_if(MLP, "best")
     assert report.changes.count("dtype") <= 1
-    assert any(note.startswith("alone: ") for note in report.input.notes)
+
+
+def test_notes_give_the_effect_of_each_change_alone_and_do_not_repeat_the_summary() -> None:
+    report = what_if(EXPERTS, "best")
+    assert (report.changes, report.summary[:9]) == (("grouped",), "grouped: ")
+    assert [note.split(":")[1] for note in report.input.notes if note.startswith("alone: ")] == [" dtype fp8"]
 
 
 def test_formats_that_products_have_already_change_nothing() -> None:

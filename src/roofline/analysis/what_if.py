@@ -96,7 +96,8 @@ def _best(after: Callable[[Sequence[str]], Report]) -> Report:
         both = after([word for each in (*chosen, words) for word in each.split()])
         if _time_s(both) < (1 - WORTH) * _time_s(together):
             chosen, together = [*chosen, words], both
-    notes = (*(f"alone: {alone[words].summary}" for words in helping), *together.input.notes)
+    each = [words for words in helping if [words] != chosen]  # the summary already gives the effect of a single change
+    notes = (*(f"alone: {alone[words].summary}" for words in each), *together.input.notes)
     return replace(together, input=replace(together.input, notes=notes))
 
 
