@@ -36,6 +36,7 @@ def test_a_chip_that_the_products_are_too_fast_for_is_not_the_one() -> None:
     assert report.machine.assumed
     assert "Toy 3, on which mm would take at least 3 times as long" in report.machine.notes[0]
     assert "--chip" in report.machine.notes[0]
+    assert " 5,100 times as long" in report_on(CHIP, product(510_000, 1.0)).machine.notes[0]
     assert report.summary.startswith("10 s on one unknown CPU; its minimum is not known.")
     assert [op.bound for op in report.ops] == [None, None]
     assert [finding.message for finding in report.findings] == ["The chip is not known, so no op has a minimum time."]

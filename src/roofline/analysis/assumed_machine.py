@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from ..machine import Machine
+from ..units import approximate
 from ..workload import Op
 
 IMPOSSIBLE = 2.0  # times the peak: more than a boost clock, or an estimate of the peak, can be off
@@ -24,8 +25,9 @@ def believed(machine: Machine, ops: Sequence[Op]) -> Machine:
     time_s, least_s, name = max(too_fast, key=lambda one: one[0])
     kind = NAMES.get(machine.kind, "chip")
     note = (
-        f"the profile does not name its {kind}, and it is not {machine.title or machine.name}, on which {name} would take at least "
-        f"{least_s / time_s:.2g} times as long: choose the chip with --chip; if the ops ran on another device, record its activity as well"
+        f"the input does not name its {kind}, and it is not {machine.title or machine.name}, on which {name} would take at least "
+        f"{approximate(least_s / time_s, 2)} times as long: choose the chip with --chip, or check times and FLOP; if a profile's ops "
+        "ran on another device, record its activity as well"
     )
     return replace(
         machine, name=f"unknown-{kind.lower()}", title=f"unknown {kind}", ceilings=(), capacities=(), limits=(), aliases=(), notes=(note,)
