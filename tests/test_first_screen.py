@@ -106,6 +106,14 @@ def test_a_program_without_times_has_minimum_times_and_no_bar(capsys: pytest.Cap
     assert re.search(r"^op +minimum +share +bound +work +hbm$", out, re.MULTILINE)
 
 
+def test_a_program_without_any_known_cost_says_so_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "ops.csv"
+    file.write_text("name,flops,hbm\nkernel,?,?\n")
+    assert main(["analyze", str(file), "--chip", "h100-sxm"]) == 0
+    (first, *_) = capsys.readouterr().out.splitlines()
+    assert first == "The minimum time on one NVIDIA H100 SXM5 80GB is not known: no op has a known cost."
+
+
 def test_the_compilers_names_are_a_column(capsys: pytest.CaptureFixture[str]) -> None:
     out = _out(capsys, "sample:train", "--columns", "label,name,time,hbm", "--unfold", "--top", "1")
     assert re.search(r"^op +name +time/step +hbm/step$", out, re.MULTILINE)

@@ -30,9 +30,11 @@ def summary(points: Sequence[Point], machine: MachineInfo, devices: Sequence[Dev
     per = " per step" if point.scope == "average" else ""
     where = _machines(machine, devices)
     if not point.time_s:
-        least = show(rounded(point.floor_s if point.floors_s is None else point.floors_s, 3), "s")
+        least_s = point.floor_s if point.floors_s is None else point.floors_s
         partly = None in (*point.work.values(), *point.bytes.values())
-        first = f"Minimum time {'at least ' if partly else ''}{least}{per} on {where}{_utilization(point)}"
+        if partly and not least_s:
+            return f"The minimum time{per} on {where} is not known: no op has a known cost."
+        first = f"Minimum time {'at least ' if partly else ''}{show(rounded(least_s, 3), 's')}{per} on {where}{_utilization(point)}"
         first += "; the cost of some ops is not known." if partly else "."
         return " ".join(filter(None, [first, *_throughput(point, len(devices), "At most "), _start(findings, None)]))
     first = f"{show(rounded(point.time_s, 3), 's')}{per} on {where}{_minimum(point, findings)}{_utilization(point)}."
