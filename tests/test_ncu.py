@@ -14,7 +14,7 @@ from roofline.cost import Cost
 from roofline.errors import SourceError
 from roofline.sources.ncu import read, read_counters, sniff
 from roofline.sources.ncu_table import scale
-from roofline.workload import Launch, Recording
+from roofline.workload import Launch, Recording, is_caveat
 
 DATA = Path(__file__).parent / "data"
 FUSION = DATA / "ncu_jax_fusion.csv.gz"
@@ -142,8 +142,9 @@ def test_a_kernel_is_an_op_with_all_its_launches() -> None:
     twice = next(op for op in read(FUSION).workload if op.name == "loop_add_fusion")
     assert (twice.count, twice.kernels, twice.time_s) == (2, 2, pytest.approx(640.896e-6))
     assert (twice.work_provenance, twice.bytes_provenance) == ("counter", "counter")
-    assert twice.notes == ("grid 524288x1x1 block 128x1x1",)
+    assert twice.notes == ("counted: grid 524288x1x1 block 128x1x1",)
     assert twice.by_device[0].count == 2
+    assert not any(is_caveat(note) for note in twice.notes)  # a grid is no caveat for the terminal
 
 
 def test_launches_come_in_order_with_their_shapes() -> None:

@@ -15,7 +15,7 @@ from ..files.input_limits import check_limit
 from ..machine import Machine
 from ..resource import HBM, Resource
 from ..units import parse
-from ..workload import Coverage, Device, Hardware, Launch, Op, Recording, Share, Workload
+from ..workload import COUNTED, Coverage, Device, Hardware, Launch, Op, Recording, Share, Workload
 from .files import all_of
 from .ncu_metrics import L1, L2, NAME, UNNAMED_MATRIX, VECTOR, Metrics, Plan, bytes_over, cost_of, is_used, peaks, plan
 from .ncu_table import TIME, Entry, decode, entries, is_header, writes_decimal_commas
@@ -191,7 +191,7 @@ def _shape_notes(launches: list[Launch]) -> tuple[str, ...]:
     shapes = dict.fromkeys((launch.grid, launch.block) for launch in launches if launch.grid)
     shown = [f"grid {_joined(grid)}" + (f" block {_joined(block)}" if block else "") for grid, block in list(shapes)[:MOST_GRIDS] if grid]
     more = len(shapes) - len(shown)
-    return ("; ".join(shown) + (f" and {more} more" if more else ""),) if shown else ()
+    return (COUNTED + "; ".join(shown) + (f" and {more} more" if more else ""),) if shown else ()
 
 
 def _joined(sizes: tuple[int, ...]) -> str:
