@@ -5,11 +5,12 @@ import gzip
 import os
 import random
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import roofline as rl
 from roofline.cli import main
 from roofline.cli.commands import COMMANDS
 from roofline.cli.completion import _parser
@@ -259,3 +260,22 @@ def test_output_into_a_missing_folder(line: str, option: str, capsys: pytest.Cap
     words = shlex.split(line)
     if any(option in action.option_strings for action in _parser(words[0], words[1:])._actions):
         one_line(capsys, [*words, option, "missing/answer.svg" if option == "-o" else "missing/answer"], refused=True)
+
+
+def test_arguments_of_another_kind_are_refused_in_one_line_of_python() -> None:
+    layer, report = rl.formulas.matmul(512, 512, 512), rl.analyze("sample:train")
+    wrong: dict[str, Callable[[], object]] = {
+        r"'h100' is not a Machine; make one with rl\.chip": lambda: rl.place(layer.cost, "h100"),  # type: ignore[arg-type]
+        r"a Ledger is not a Cost; make one with": lambda: rl.place(layer, rl.chip("h100")),  # type: ignore[arg-type]
+        r"'a\.json' is not a Report; make one with rl\.analyze": lambda: rl.compare("a.json", "b.json"),  # type: ignore[arg-type]
+        r"'run' is not a Report; make one with rl\.analyze": lambda: rl.check("run", "mfu > 1%"),  # type: ignore[arg-type]
+        r"a report is analyzed already": lambda: rl.analyze(report, "h100"),  # type: ignore[arg-type]
+    }
+    for says, call in wrong.items():
+        with pytest.raises(rl.UsageError, match=says):
+            call()
+
+
+def test_a_formula_is_priced_on_a_chip_by_its_name() -> None:
+    layer = rl.formulas.matmul(512, 512, 512)
+    assert rl.price([layer], "h100").ops == rl.price([layer], rl.chip("h100")).ops

@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from .errors import expect
 from .report import MachineInfo, Number, OpInfo, Report, Throughput
 from .selection import per_step
 from .units import percent, show
@@ -137,6 +138,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "after")) -> Comparison:
     """Match the ops of two reports and return each one's contribution to the total change; ``files`` are the names of the two reports."""
+    for report in (before, after):
+        expect(report, Report, "rl.analyze(path)")
     notes = _machine_notes(before.machine, after.machine)
     if _is_run(before) != _is_run(after) and _is_program(before) | _is_program(after):
         before, after = (_one_step(report) if _is_run(report) else report for report in (before, after))

@@ -84,6 +84,18 @@ class MissingExtra(RooflineError):
         super().__init__(f"{library} is not installed; run: pip install {wanted}")
 
 
+def expect(value: object, kind: type, how: str) -> None:
+    """Raise an error for an argument of another kind than a function of the public API takes; ``how`` makes one of the right kind.
+
+    >>> expect("h100", float, "float('1')")
+    Traceback (most recent call last):
+    roofline.errors.UsageError: 'h100' is not a float; make one with float('1')
+    """
+    if not isinstance(value, kind):
+        shown = excerpt(value) if isinstance(value, str) else f"a {type(value).__name__}"
+        raise UsageError(f"{shown} is not a {kind.__name__}; make one with {how}")
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The tail of an error message about a misspelt name: ``; did you mean 'h100-sxm'?``, or nothing.
 

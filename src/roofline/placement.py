@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from .cost import NOTHING, Cost
-from .errors import MachineError, UsageError, did_you_mean
+from .errors import MachineError, UsageError, did_you_mean, expect
 from .machine import LATENCY, Machine
 from .resource import COMPUTE_UNITS, HBM, Resource
 
@@ -174,6 +174,8 @@ def place(cost: Cost, machine: Machine, time_s: float | None = None, corrections
 
     Cost and time are totals over all ``executions``. The minimum uses the units that have a rate; it is an error only when none has.
     """
+    expect(cost, Cost, "rl.Cost.of({'hbm': 3e9}), or the cost of a formula: rl.formulas.matmul(512, 512, 512).cost")
+    expect(machine, Machine, "rl.chip('h100')")
     found = place_op(cost, machine, time_s, corrections, executions)
     if found.unrated and not found.times:
         asked = ", ".join(map(str, found.unrated))

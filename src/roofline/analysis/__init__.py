@@ -12,6 +12,7 @@ from ..columns.lazy_rows import column
 from ..columns.op_columns import MANY
 from ..cost import Cost
 from ..dtypes import dtype, one_pass_note
+from ..errors import UsageError
 from ..folding import fold_infos
 from ..ledger import Ledger
 from ..machine import Machine
@@ -94,6 +95,8 @@ def analyze(
     in the folder ``cache``. ``progress`` is called with the bytes read and the bytes to read.
     """
     target = load(machine) if isinstance(machine, str) else machine
+    if isinstance(source, Report):
+        raise UsageError("a report is analyzed already; to analyze the same work on another chip, give its file: rl.analyze(path, 'h100')")
     if isinstance(source, Recording):
         recording = source
     else:
@@ -310,16 +313,17 @@ def _findings(
 
 def price(
     ledgers: Iterable[Ledger],
-    machine: Machine,
+    machine: Machine | str,
     *,
     time_s: float | None = None,
     corrections: Corrections = IDEAL,
     launch_floor_s: float | None = None,
 ) -> Report:
-    """The report on hand formulas, one op per ledger; ``time_s`` is the measured time of a single one.
+    """The report on hand formulas, one op per ledger; ``machine`` may be a chip's name, ``time_s`` is the measured time of a single one.
 
     ``launch_floor_s`` is how long the smallest op takes, where that was measured: expected times start from it.
     """
+    machine = load(machine) if isinstance(machine, str) else machine
     ops = tuple(
         Op(
             name=ledger.name,

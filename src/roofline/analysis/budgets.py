@@ -11,6 +11,7 @@ from ..checking.baselines import Baseline, baseline_of
 from ..checking.conditions import Condition, Quantity, parse_conditions, parse_limits
 from ..checking.quantities import amount_of
 from ..checking.report_changes import difference
+from ..errors import expect
 from ..machines import load
 from ..report import Report
 from ..sources.baseline_json import read_baseline
@@ -32,6 +33,7 @@ def check(
     All must hold. ``baseline`` is one, or its file. ``on_chip`` gives the report on a chip that a condition names; by default the file that
     the report was made from is analyzed for it, else the report's own ops.
     """
+    expect(report, Report, "rl.analyze(path)")
     kept = read_baseline(baseline) if isinstance(baseline, str | Path) else baseline
     return check_conditions(report, read_conditions(conditions), kept, cache(on_chip or (lambda chip: on_another_chip(report, chip))))
 
