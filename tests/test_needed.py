@@ -59,6 +59,30 @@ def test_one_hot_rows_are_found_where_other_dimensions_have_the_size_of_the_tabl
     assert words == {"a gather would do", "a scatter-add would do"}
 
 
+def test_tokens_put_into_slots_of_experts_by_masks_could_be_written_by_index() -> None:
+    # 8 groups of 1024 tokens; a mask has a one for each token at its expert (of 16) and its slot there (of 128).
+    def moved(x: Any, expert: Any, slot: Any, gate: Any) -> Any:
+        mask = jax.nn.one_hot(expert, 16, dtype="bfloat16")[..., None] * jax.nn.one_hot(slot, 128, dtype="bfloat16")[:, :, None]
+        slots = jnp.einsum("gtec,gtd->egcd", mask, x)
+        return jnp.einsum("egcd,gtec->gtd", jnp.tanh(slots), mask * gate[..., None, None])
+
+    ids = of_shape(8, 1024, dtype="int32")
+    ops = ops_of(moved, of_shape(8, 1024, 512), ids, ids, of_shape(8, 1024))
+    found = {one.group: one.why.rpartition("where ")[2] for op in ops for one in op.avoidable if one.kind == "one-hot-product"}
+    words = {one.why.rpartition("where ")[2] for op in ops for one in op.avoidable if op.category == "matmul"}
+    assert found.keys() == {"slots"}
+    assert words == {"a gather would do", "a scatter-add would do"}
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_one_hot_rows_of_one_index_times_others_may_be_gates_of_experts(factor: float) -> None:
+    def gated(x: Any, expert: Any, gate: Any) -> Any:
+        return jnp.einsum("te,etd->td", jax.nn.one_hot(expert, 16, dtype="bfloat16") * gate * factor, x)
+
+    ops = ops_of(gated, of_shape(16, 1024, 512), of_shape(1024, dtype="int32"), of_shape(1024, 16))
+    assert "slots" not in {one.group for op in ops for one in op.avoidable}
+
+
 def test_the_gradient_of_a_one_hot_product_could_be_a_scatter() -> None:
     def total(table: Any, ids: Any, weights: Any) -> Any:
         return ((jax.nn.one_hot(ids, 32000, dtype="bfloat16") @ table) @ weights).astype("float32").sum()

@@ -62,6 +62,14 @@ BINS = Kind(
     "Add to the bins with a scatter-add",
     levers=("jnp.bincount(ids, length=bins), or jnp.zeros(bins).at[ids].add(1); jax.ops.segment_sum for sums of values",),
 )
+SLOTS = Kind(
+    "the tokens that are put into the slots of experts by matmuls with one-hot masks",
+    "Write and read the slots by index: a scatter, and a gather of the results",
+    levers=(
+        "slots = jnp.zeros((experts, capacity, d)).at[expert, slot].set(x, mode='drop'), and y[expert, slot] of the results",
+        "tokens sorted by expert, and jax.lax.ragged_dot, which needs no slots",
+    ),
+)
 INVERSES = Kind(
     "the inverses that are computed only to be multiplied",
     "Solve for the columns instead of inverting the matrices",
@@ -195,4 +203,5 @@ GROUPS = {
     ("unused-results", "quantile"): QUANTILE,
     ("one-hot-product", "running"): RUNNING_SUM,
     ("one-hot-product", "bins"): BINS,
+    ("one-hot-product", "slots"): SLOTS,
 }

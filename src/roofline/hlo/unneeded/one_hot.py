@@ -1,6 +1,7 @@
 """Products with one-hot rows: an embedding or its gradient computed as a product, where a gather or a scatter is cheaper.
 
-A matrix is one-hot if its elements compare an index with a position: ``convert(iota == broadcast(ids))``.
+A matrix is one-hot if its elements compare an index with a position: ``convert(iota == broadcast(ids))``. A product of two such arrays along
+different dimensions is one-hot along both together, as in the dispatch of tokens to the slots of experts.
 """
 
 from collections.abc import Iterator
@@ -18,10 +19,12 @@ KIND, CLASS = "one-hot-product", "dense"
 BINS = "bins"  # the group of histograms
 DIAGONAL = "diagonal"  # the group of products with diagonal matrices
 RUNNING = "running"  # the group of cumulative sums
+SLOTS = "slots"  # the group of products with rows that are one-hot in two indices
 LONG = 1_000  # elements; shorter cumulative sums are not faster than matmuls
 _SPREAD = RENAMED | {"broadcast"}
 _TRIGGERS = frozenset(("compare", "iota"))  # every one-hot matrix is made with these opcodes
 _ORDERED = ("GE", "GT", "LE", "LT")
+_MASKED = frozenset(("multiply", "broadcast"))  # what may combine several one-hot arrays
 _ADDED = frozenset(("add", "subtract"))
 
 
@@ -30,7 +33,7 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     values, computation = kernels.values, kernels.computation
     if not kernels.module.opcodes.issuperset(_TRIGGERS):
         return
-    makers: dict[int, str] = {}
+    makers: dict[int, str] = {}  # by kernel: the group of the products that it makes rows for
     products: set[int] = set()
     for index, found in kernels.products.items():
         for side, axes in ((found.left, found.dims.lhs_contracting), (found.right, found.dims.rhs_contracting)):
@@ -50,16 +53,18 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 continue
             instead, words = _instead(found, side, many, looked_up=hot in axes)
             why = f"multiplies by {'one' if many == 1 else 'many'}-hot rows ({found}), where {words} would do"
-            yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, factor=None)
+            group = SLOTS if values.origin(side).opcode in _MASKED else ""
+            yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, factor=None, group=group)
             products.add(index)
             for maker in _source_kernels(kernels, side):
-                makers.setdefault(maker, "makes one-hot rows for a matmul")
+                makers.setdefault(maker, group)
             break
-    for index, why in makers.items():
+    for index, group in makers.items():
         if index not in products and all(
             _only_for(values, computation, user, products, makers) for user in values.users(computation, index)
         ):
-            yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
+            why = "makes one-hot rows for a matmul"
+            yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=group)
 
 
 def compared_bins(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -80,6 +85,8 @@ def compared_bins(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 def many_hot(values: Values, value: Value) -> tuple[int | None, int]:
     """The dimension along which few elements of each row are not zero, and how many: one, or the number of one-hot matrices summed."""
     made = values.origin(value)
+    if made.opcode in _MASKED:
+        return _merged_axis(made, value, hot_axes(values, made)), 1
     if made.opcode != "reduce" or not made.shape.is_array or made.shape.dims != value.shape.dims:
         return one_hot_axis(values, value), 1
     bodies = [values.module.computations[number] for number in made.instruction.called("to_apply")]
@@ -88,6 +95,36 @@ def many_hot(values: Values, value: Value) -> tuple[int | None, int]:
     if hot is None or hot in summed or any(body.root_instruction.opcode != "add" for body in bodies):
         return None, 1
     return hot - sum(axis < hot for axis in summed), prod(rows.shape.dims[axis] for axis in summed)
+
+
+def hot_axes(values: Values, value: Value, depth: int = 8) -> frozenset[int]:
+    """The dimensions of a value along which at most one element of each row is not zero: those of all of its one-hot factors."""
+    made = values.made_by(value)
+    if depth == 0 or not made.shape.is_array:
+        return frozenset()
+    if made.opcode == "multiply":
+        return frozenset().union(*(hot_axes(values, factor, depth - 1) for factor in values.operands(made)))
+    if made.opcode == "broadcast":
+        inner = hot_axes(values, values.operand(made, 0), depth - 1)
+        return frozenset(axis for place, axis in enumerate(made.instruction.dimensions) if place in inner)
+    if made.opcode in ("convert", "copy"):
+        return hot_axes(values, values.operand(made, 0), depth - 1)
+    axis = one_hot_axis(values, made) if values.origin(made).shape.dims == made.shape.dims else None
+    return frozenset() if axis is None else frozenset((axis,))
+
+
+def _merged_axis(made: Value, value: Value, axes: frozenset[int]) -> int | None:
+    """The dimension of a value into which a reshape merged two or more neighbouring dimensions of the array that it was made from.
+
+    The first of them, if nothing was merged.
+    """
+    if len(axes) < 2 or max(axes) - min(axes) != len(axes) - 1:
+        return None
+    if value.shape.dims == made.shape.dims:
+        return min(axes)
+    before, merged = prod(made.shape.dims[: min(axes)]), prod(made.shape.dims[axis] for axis in axes)
+    sizes = value.shape.dims
+    return next((axis for axis, size in enumerate(sizes) if size == merged and prod(sizes[:axis]) == before), None)
 
 
 def one_hot_axis(values: Values, value: Value) -> int | None:
