@@ -93,6 +93,17 @@ def test_the_gradient_of_a_one_hot_product_could_be_a_scatter() -> None:
     assert any("scatter-add" in word for word in words)
 
 
+@pytest.mark.parametrize("solved", [True, False])
+def test_matrices_that_are_factorised_keep_their_format(solved: bool) -> None:
+    def normal_equations(j: Any, r: Any) -> Any:
+        matrix = jnp.einsum("bij,bik->bjk", j, j) + 1e-3 * jnp.eye(64)
+        return jnp.linalg.cholesky(matrix) if solved else jnp.tanh(matrix) @ r
+
+    ops = ops_of(normal_equations, of_shape(512, 96, 64, dtype="float32"), of_shape(512, 64, 64, dtype="float32"))
+    told = [one.kind for op in ops for one in op.avoidable if "96" in one.why or one.kind == "wide-format"]
+    assert told == ([] if solved else ["wide-format"] * 2)
+
+
 def test_a_comparison_that_is_no_one_hot_matrix_stays() -> None:
     def masked(x: Any, y: Any, w: Any) -> Any:
         return (x == y).astype("bfloat16") @ w

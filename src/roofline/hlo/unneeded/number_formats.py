@@ -11,6 +11,7 @@ from ..ir.module import Computation
 from ..ir.shapes import Shape
 from ..price.contractions import default_unit
 from .kernels import Convolution, Kernels, Product
+from .product_order import users_of
 from .values import LAYOUT, Value, Values
 
 KIND, CLASS = "wide-format", "wide"
@@ -19,6 +20,9 @@ DOUBLE_ARGUMENTS = "fp64 arguments"  # the group of a program whose arguments ar
 _WIDE = ("fp64", "fp32", "tf32", "tf32x3", "bf16x3", "bf16x6", "bf16x9")
 _ACCELERATORS = ("gpu", "tpu")
 _STOP = frozenset(("dot", "convolution", "custom-call", "parameter", "constant", "while"))
+_SOLVES = ("cholesky", "triangular-solve")
+_SOLVERS = ("cusolver_", "hipsolver_", "lapack_", "cublas_", "hipblas_", "__cublas$triangularSolve")
+_MOST_CHANGES = 3  # kernels between a product and the solve of its result
 _MOST_VISITED = 20  # values that an operand depends on
 
 
@@ -26,7 +30,7 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products and convolutions that run in a wide format, and the kernels that only widen their operands.
 
     A few products of fp32 numbers among many of narrow ones, such as the router of experts, are assumed to be wide on purpose, and so are
-    products of tiny matrices or of vectors. Complex numbers have no narrow format.
+    products of tiny matrices or of vectors, and those of which a factorisation or solve is computed. Complex numbers have no narrow format.
     """
     values, computation, platform = kernels.values, kernels.computation, kernels.platform
     wide: set[int] = set()
@@ -52,7 +56,7 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         elif group:
             into, why, needed = default_unit(dtype("fp32"), platform), "multiplies in fp64", ""
             less = int(cost.known(HBM)) // 2
-        elif is_exception or _is_elementwise(found) or _is_complex(found.left.shape):
+        elif is_exception or _is_elementwise(found) or _is_complex(found.left.shape) or _is_solved(kernels, index):
             continue
         else:
             into, needed = default_unit(dtype("bf16"), platform), ""
@@ -98,6 +102,18 @@ def _is_double(shape: Shape) -> bool:
 def _is_elementwise(found: Product | Convolution) -> bool:
     """Whether elementwise products and sums would do the same, so that a format of the matrix unit does not help."""
     return found.is_tiny if isinstance(found, Product) else found.is_stencil
+
+
+def _is_solved(kernels: Kernels, index: int) -> bool:
+    """Whether a factorisation or solve takes a kernel's result, perhaps with a few changes: it would magnify the rounding."""
+    found = {index}
+    for _ in range(_MOST_CHANGES):
+        found = {user for one in found for user in users_of(kernels, one)}
+        users = [kernels.computation[one] for one in found]
+        if any(one.opcode in _SOLVES or (one.custom_call_target or "").startswith(_SOLVERS) for one in users):
+            return True
+        found = {one for one in found if one in kernels.costs and one not in kernels.products}
+    return False
 
 
 def _is_complex(shape: Shape) -> bool:

@@ -1,7 +1,7 @@
 """Products with one-hot rows: an embedding or its gradient computed as a product, where a gather or a scatter is cheaper.
 
-A matrix is one-hot if its elements compare an index with a position: ``convert(iota == broadcast(ids))``. A product of two such arrays along
-different dimensions is one-hot along both together, as in the dispatch of tokens to the slots of experts.
+A matrix is one-hot if its elements compare an index with a position: ``convert(iota == broadcast(ids))``. A product of two such arrays
+along different dimensions is one-hot along both together, as in the dispatch of tokens to the slots of experts.
 """
 
 from collections.abc import Iterator
