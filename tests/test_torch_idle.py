@@ -148,7 +148,7 @@ def test_a_recurrent_network_launches_for_so_long_and_builds_no_plan(tmp_path: P
     assert not [one for one in report.findings if one.kind == "idle-compile"]
 
 
-def test_the_profiler_takes_all_of_what_describing_inductors_kernels_takes(tmp_path: Path) -> None:
+def test_the_profiler_takes_most_of_what_describing_inductors_kernels_takes(tmp_path: Path) -> None:
     trace = TorchTrace()
     for begin in trace.steps(4, 1000):
         trace.frame("model.py(1): forward", begin, 999)
@@ -156,11 +156,11 @@ def test_the_profiler_takes_all_of_what_describing_inductors_kernels_takes(tmp_p
             trace.op("triton_poi_fused_add_0", at + 5, 85)
             trace.run("triton_poi_fused_add_0", launched=at + 85, start=at + 88, dur=5)
     (found,) = findings_on(trace, tmp_path, "idle-dispatch")
-    # 80 µs a kernel, beside an op and its launch, but for the first gap.
-    assert found.saving_per_step_s == pytest.approx(950e-6 - 840e-6, rel=0.05)
+    # 75 of 100 µs a kernel, as 80 µs to describe it, an op and its launch would leave too little of the host's time.
+    assert found.saving_per_step_s == pytest.approx(950e-6 - 740e-6, rel=0.05)
 
 
-def test_of_a_compiled_programs_calls_the_profiler_takes_nearly_all(tmp_path: Path) -> None:
+def test_of_a_compiled_programs_calls_the_profiler_takes_most(tmp_path: Path) -> None:
     trace = TorchTrace()
     for begin in trace.steps(4, 2000):
         trace.frame("model.py(1): forward", begin, 1999)
@@ -170,8 +170,8 @@ def test_of_a_compiled_programs_calls_the_profiler_takes_nearly_all(tmp_path: Pa
             trace.op("triton_poi_fused_add_0" if at == begin + 5 else "aten::mm", at + 180, 10, [(8, 4), (4, 2)])
             trace.run("kernel", launched=at + 185, start=at + 188, dur=5)
     (found,) = findings_on(trace, tmp_path, "idle-dispatch")
-    # 166 of each 200 µs by the number of events, and 85% of them are not too many.
-    assert found.saving_per_step_s == pytest.approx(1950e-6 - 1660e-6, rel=0.2)
+    # 166 of each 200 µs by the number of events, but no more than 75% of them.
+    assert found.saving_per_step_s == pytest.approx(1950e-6 - 1500e-6, rel=0.1)
 
 
 def test_what_only_the_first_recorded_step_waits_for_does_not_recur(tmp_path: Path) -> None:

@@ -593,6 +593,17 @@ def test_a_sparse_tensor_is_one_without_strides(tmp_path: Path) -> None:
     assert any("a sparse tensor" in note for note in sparse.notes)
 
 
+def test_a_call_whose_return_was_not_recorded_ends_with_its_caller(tmp_path: Path) -> None:
+    # The profiler has such calls last until its end, and the next steps would be inside of them.
+    trace = TorchTrace()
+    for begin in trace.steps(3, 1000):
+        trace.frame("nn.Module: Net_0", begin + 1, 500)
+        trace.frame("<built-in method apply of FunctionMeta object at 0x1>", begin + 2, 3000 - begin - 2)
+        trace.product(begin + 10, 5, launched=begin + 12, ran=begin + 20, took=100)
+    (op,) = report_on(trace, tmp_path).ops
+    assert (op.scope, op.count) == ("Net_0", 3)
+
+
 def updates(trace: TorchTrace, at: float) -> None:
     """A training step of 100 µs on the CPU: two products, then an optimizer of ten small ops; all but 10 µs of it is work."""
     for place in range(2):

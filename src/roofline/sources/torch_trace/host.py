@@ -90,7 +90,11 @@ def host_of(columns: Columns, origin: int) -> Host:
     rest = {name: _narrow(table.take(name))[order] for name in ("name", "kind", "arguments", "sequence", "extra")}
     parent = np.full(len(order), NONE, np.int32)
     for first, last in bounds:
-        parent[first:last] = _parents(start[first:last], end[first:last], rest["kind"][first:last], first)
+        mine = slice(first, last)
+        parent[mine] = _parents(start[mine], end[mine], rest["kind"][mine], first)
+        while len(late := _ending_late(parent, end, rest["kind"], first, last)):
+            end[late] = end[parent[late]]
+            parent[mine] = _parents(start[mine], end[mine], rest["kind"][mine], first)
     _move_out(parent, end, np.flatnonzero(rest["kind"] == ANNOTATION))
     return Host(thread=thread, start=start, end=end, parent=parent, bounds=bounds, **rest)  # type: ignore[arg-type]
 
@@ -134,6 +138,14 @@ def _parents(start: Integers, end: Integers, kind: Integers, first: int) -> Inte
         unresolved = unresolved[not_around]
         parents[unresolved] = parents[parents[unresolved]]
     return np.where(parents == NONE, NONE, parents + first)
+
+
+def _ending_late(parent: np.ndarray[Any, np.dtype[np.int32]], end: Integers, kind: Integers, first: int, last: int) -> Integers:
+    """The Python functions of a thread that end after their caller: the profiler missed their return, and has them last until its end."""
+    inside = first + np.flatnonzero((kind[first:last] == PYTHON) & (parent[first:last] != NONE))
+    outer = parent[inside]
+    late: Integers = inside[(kind[outer] == PYTHON) & (end[inside] > end[outer] + ROUNDING_NS)]
+    return late
 
 
 def _move_out(parent: np.ndarray[Any, np.dtype[np.int32]], end: Integers, annotations: Integers) -> None:

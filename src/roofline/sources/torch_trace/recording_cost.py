@@ -10,7 +10,7 @@ an event costs about two thirds of that (measured on two programs).
 
 While a profiler runs, Inductor launches its Triton kernels in another way, which describes each launch in Python. In two compiled programs
 with stacks that took 80 to 100 µs per kernel, in addition to the events; without a profiler the host does nothing of it. Recording took up
-to 85% of the host's time there.
+to 85% of the host's time there, and 65% in a third, with 200 such kernels in steps of 22 ms: at most 75% is attributed to the profiler.
 
 `roofline capture` also stores how long steps took before it recorded, which bounds these estimates.
 
@@ -31,7 +31,7 @@ from .host import Host, Launches
 from .rows import PS
 
 _NS, _PS = parse("1 ns", "s"), parse("1 ps", "s")
-MOST_SHARE, MOST_SHARE_COMPILED = 0.55, 0.85  # of the host's time that is attributed to the profiler, at most
+MOST_SHARE, MOST_SHARE_COMPILED = 0.55, 0.75  # of the host's time that is attributed to the profiler, at most
 WITHOUT_STACKS = 2 / 3
 OP_NS, OTHER_NS = round(parse("4 us", "s") / _NS), round(parse("2 us", "s") / _NS)
 TRITON_NS, TRITON_WITHOUT_STACKS_NS = round(parse("80 us", "s") / _NS), round(parse("20 us", "s") / _NS)
@@ -135,9 +135,8 @@ def fit_recording(gaps: Sequence[Gap], begins: Sequence[int], unrecorded: tuple[
 
 
 def _recording_ns(cost: int, kernels: int, span: int, most: float) -> int:
-    """The time that recording took in a span of the host's time: all of the time to describe kernels, and at most ``most`` of the rest."""
-    described = min(max(kernels, 0), span)
-    return described + min(max(cost, 0), int(most * (span - described)))
+    """The time that recording took in a span of the host's time, to record events and to describe kernels: at most ``most`` of it."""
+    return min(max(cost, 0) + max(kernels, 0), int(most * span))
 
 
 class _EventCounts:
