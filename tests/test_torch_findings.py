@@ -481,6 +481,20 @@ def test_products_of_templates_are_told_to_try_the_library(tmp_path: Path) -> No
     assert "cuBLAS" in finding(steps_of(product, tmp_path), "products").levers[0]
 
 
+def test_flex_attention_is_not_told_to_try_a_library_of_matmuls(tmp_path: Path) -> None:
+    heads, block = (4, 16, 4096, 64), (1, 1, 1)
+
+    def attention(trace: TorchTrace, at: float) -> None:
+        types = [*["c10::BFloat16"] * 3, "float", "float", "int", "int", "c10::BFloat16"]
+        trace.op(
+            "triton_tem_fused_flex_attention_0", at + 2, 8, [heads, heads, heads, heads[:3], heads[:3], block, block, heads], types=types
+        )
+        trace.run("triton_tem_fused_flex_attention_0", launched=at + 3, start=at + 10, dur=900)
+
+    # 4·64·4·16·4096² FLOP take 278 µs at the peak.
+    assert "scaled_dot_product_attention" in finding(steps_of(attention, tmp_path), "products").levers[0]
+
+
 def test_convolutions_of_few_channels_are_told_to_take_more(tmp_path: Path) -> None:
     def patches(trace: TorchTrace, at: float) -> None:
         trace.op("aten::cudnn_convolution", at + 2, 8, [(64, 3, 224, 224), (1024, 3, 16, 16)], values=["[0, 0]", "[16, 16]", "[1, 1]", "1"])

@@ -515,6 +515,18 @@ def test_flex_attention_without_a_mask_computes_all_pairs(op: str) -> None:
     assert found.cost.bytes() == moved + 2 * 4 * 2 * 4 * 64
 
 
+@pytest.mark.parametrize(("columns", "is_known"), [(3 * 32, True), (2 * 32, True), (32 + 2 * 24, False)])
+def test_flex_attention_may_take_the_projection_of_which_q_k_and_v_are_parts(columns: int, is_known: bool) -> None:
+    # 4 heads of 8 for q, and as many or two for k and v, of 2 x 64 tokens; 3 heads for k and v cannot be shared by 4.
+    sums, block, nothing = t(2, 4, 64, of=FP32), t(1, 1, 1, of=INT64), t(0, of=FP32)
+    given = t(2 * 64, columns), sums, sums, block, block, nothing, t(2, 4, 64, 8)
+    found = priced("triton_tem_fused_flex_attention_permute_select_view_4", *given)
+    assert bool(found.cost) == is_known
+    if found.cost is not None:
+        assert found.cost["matrix/bf16"] == 2 * 2 * (2 * 4 * 64 * 64) * 8
+        assert found.cost.bytes() == 2 * 2 * 64 * columns + 2 * 2 * 4 * 64 * 8 + 2 * 4 * 2 * 4 * 64
+
+
 @pytest.mark.parametrize("op", FLEX)
 def test_only_the_program_knows_the_mask_of_flex_attention(op: str) -> None:
     found = flex_attention(op, 4)

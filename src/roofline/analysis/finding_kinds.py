@@ -475,6 +475,10 @@ LEVERS_BY_CATEGORY = {
         "let Inductor choose cuBLAS too: torch._inductor.config.max_autotune_gemm_backends='ATEN,TRITON', or compile without max-autotune",
         "sizes that are multiples of 64; larger batches",
     ),
+    ("products", "flex attention"): (
+        "without a score_mod, and with no mask or a causal one: F.scaled_dot_product_attention, whose kernels are faster",
+        "torch.compile(mode='max-autotune-no-cudagraphs'), or kernel_options, for other sizes of blocks; a score_mod without tanh and exp",
+    ),
     ("compute", "linear algebra"): (
         "many small matrices in one batched call",
         *reversed(FACTORISE_LESS),

@@ -139,7 +139,7 @@ def _category(category: str, label: str) -> str:
     if category == "sort" and re.match(_TOP_K, what):
         return "top-k"
     if what.startswith("triton_tem_"):
-        return "template"
+        return "flex attention" if "flex_attention" in what else "template"
     if category.endswith(COMPILED):
         return "reduction" if what.startswith(SUM) else COMPILED
     return category

@@ -295,11 +295,12 @@ def flex(call: Call) -> Priced | None:
     """Without a mask all pairs; with one only the program knows which. Its backward kernel computes seven products: three for the gradient
     of q and four for those of k and v, each with the scores and the gradient of the probabilities.
     """
-    q, k, v = (call.tensor(place) for place in range(3))
-    if q is None or k is None or v is None or not len(q.shape) == len(k.shape) == len(v.shape) == 4:
+    q = call.tensor(0)
+    sizes = _flex_sizes(call, q) if q is not None else None
+    if q is None or sizes is None:
         return Priced(cost=None, category=ATTENTION, notes=(FLEX_MASK,))
-    (batch, heads, queries, width), keys, values = q.shape, k.shape[2], v.shape[3]
-    number, notes = product_format(call, q, k, v)
+    batch, heads, queries, width, keys, values = sizes
+    number, notes = product_format(call, q)
     one = Attention(batch=batch, heads=heads, queries=queries, keys=keys, key_width=width, value_width=values, number=number)
     is_backward = "backward" in call.op
     again = Cost.of({matrix(number): 2 * one.pairs * (width + values)})
@@ -311,3 +312,22 @@ def flex(call: Call) -> Priced | None:
     needed = _without_scores(one.backward(), (one,)) + moved if is_backward else None
     notes = (*notes, TWICE) if is_backward else notes
     return Priced(cost=work + moved, category=ATTENTION, dtype=number.rate, needed=needed, notes=notes)
+
+
+def _flex_sizes(call: Call, q: Tensor) -> tuple[int, int, int, int, int, int] | None:
+    """The batch, heads, queries, width, keys and width of values of FlexAttention.
+
+    Inductor may hand over the result of a projection in place of the parts of it: then the kernel's result, its last argument, has the
+    sizes of q, and q, k and v of the same tokens fill the projection.
+    """
+    k, v = call.tensor(1), call.tensor(2)
+    out = next((one for one in reversed(call.all_tensors) if len(one.shape) == 4 and one.dtype == q.dtype), None)
+    if k is None or out is None:
+        return None
+    if len(q.shape) == len(k.shape) == 4:
+        values = v.shape[3] if v is not None and len(v.shape) == 4 else out.shape[3]
+        batch, heads, queries, width = q.shape
+        return batch, heads, queries, width, k.shape[2], values
+    batch, heads, queries, width = out.shape
+    shared, rest = divmod(q.elements - out.elements, 2 * batch * queries * width or 1)  # heads of k and v
+    return (batch, heads, queries, width, queries, width) if not rest and shared > 0 and heads % shared == 0 else None
