@@ -69,125 +69,141 @@ class _Side(Struct, frozen=True):
         return frozenset(one.opcode for one in self.near)
 
 
+class _Case(Struct, frozen=True):
+    """A value in memory between two kernels or more: the kernel that makes it, and those that read it."""
+
+    module: HloModule
+    value: Intermediate
+    producer: _Side
+    readers: list[_Side]
+
+    @property
+    def sides(self) -> list[_Side]:
+        return [self.producer, *self.readers]
+
+
 def blocker(module: HloModule, found: Intermediate) -> Blocker:
     """The strongest reason why a value is in memory."""
-    producer = _producer(module, found)
-    readers = [_reader(module, reader) for reader in found.readers]
+    case = _Case(module, found, _producer(module, found), [_reader(module, reader) for reader in found.readers])
     for rule in _RULES:
-        if (seen := rule(module, found, producer, readers)) is not None:
+        if (seen := rule(case)) is not None:
             return seen
     return Blocker("none seen")
 
 
-Rule = Callable[[HloModule, Intermediate, _Side, list[_Side]], Blocker | None]
+Rule = Callable[[_Case], Blocker | None]
 
 
-def _only_moves(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
+def _only_moves(case: _Case) -> Blocker | None:
     """A kernel that only moves data is the reason, whatever the other kernel does."""
-    for side in (producer, *readers):
-        if side.opcodes <= _MOVING and (_changes_layout(module, found, side) or "transpose" in side.opcodes):
+    for side in case.sides:
+        if side.opcodes <= _MOVING and (_changes_layout(case.value.computation, side) or "transpose" in side.opcodes):
             return Blocker("layout change", f"{side.name} only reorders elements")
         if side.opcodes <= _MOVING and (taken := sorted(_INDEXED & side.opcodes)):
             return Blocker("indexing pattern", f"{side.name} is only a {taken[0]}")
     return None
 
 
-def _custom_call(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
-    for side in (producer, *readers):
+def _custom_call(case: _Case) -> Blocker | None:
+    for side in case.sides:
         for one in (side.instruction, *side.near):
             if one.opcode == "custom-call":
                 return Blocker("custom call", f"{side.name} calls {one.custom_call_target}, which the compiler cannot fuse into")
     return None
 
 
-def _collective(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
-    for side in (producer, *readers):
+def _collective(case: _Case) -> Blocker | None:
+    for side in case.sides:
         if side.instruction.opcode.startswith(_COLLECTIVES):
             return Blocker("collective", f"{side.name} exchanges it with other devices")
     return None
 
 
-def _forced(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
-    if any(reader.past_barrier for reader in found.readers):
+def _forced(case: _Case) -> Blocker | None:
+    if any(reader.past_barrier for reader in case.value.readers):
         return Blocker("explicit materialisation", "an optimization barrier separates them")
-    for side in (producer, *readers):
+    for side in case.sides:
         opcode = side.instruction.opcode
-        if opcode.startswith(_FORCED) and not _changes_layout(module, found, side):
+        if opcode.startswith(_FORCED) and not _changes_layout(case.value.computation, side):
             return Blocker("explicit materialisation", f"{side.name} is a {opcode}")
     return None
 
 
-def _dynamic(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
-    if found.shape.is_dynamic or any("set-dimension-size" in side.opcodes for side in (producer, *readers)):
-        return Blocker("dynamic shape", f"the size of {found.shape} is known only at run time")
+def _dynamic(case: _Case) -> Blocker | None:
+    if case.value.shape.is_dynamic or any("set-dimension-size" in side.opcodes for side in case.sides):
+        return Blocker("dynamic shape", f"the size of {case.value.shape} is known only at run time")
     return None
 
 
-def _atomics(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
-    for one in producer.near:
-        if one.opcode == "scatter" and reads_target(module, one):
-            return Blocker("atomics", f"{producer.name} updates it in any order; it is complete only after the last update")
-    if "reduce" in producer.nearby:
-        for side in readers:
-            if "reduce" in side.nearby and side.instruction.shape.elements < found.shape.elements:
-                return Blocker("atomics", f"a reduction in two kernels: {producer.name} writes partial results for {side.name}")
+def _atomics(case: _Case) -> Blocker | None:
+    for one in case.producer.near:
+        if one.opcode == "scatter" and reads_target(case.module, one):
+            return Blocker("atomics", f"{case.producer.name} updates it in any order; it is complete only after the last update")
+    if "reduce" in case.producer.nearby:
+        for side in case.readers:
+            if "reduce" in side.nearby and side.instruction.shape.elements < case.value.shape.elements:
+                return Blocker("atomics", f"a reduction in two kernels: {case.producer.name} writes partial results for {side.name}")
     return None
 
 
-def _indexing(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
-    for side in (producer, *readers):
+def _indexing(case: _Case) -> Blocker | None:
+    for side in case.sides:
         for opcode in sorted(_INDEXED & side.nearby):
-            verb = "comes from" if side is producer else "goes into"
+            verb = "comes from" if side is case.producer else "goes into"
             return Blocker("indexing pattern", f"it {verb} a {opcode} in {side.name}")
     return None
 
 
-def _layout(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
-    for side in (producer, *readers):
-        if _changes_layout(module, found, side) or _LAYOUT & side.nearby:
+def _layout(case: _Case) -> Blocker | None:
+    for side in case.sides:
+        if _changes_layout(case.value.computation, side) or _LAYOUT & side.nearby:
             return Blocker("layout change", f"{side.name} writes the elements in another order")
     return None
 
 
-def _product(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
-    for side in (producer, *readers):
+def _product(case: _Case) -> Blocker | None:
+    for side in case.sides:
         if PRODUCTS & side.opcodes:
-            what = "its result; only elementwise ops could be fused" if side is producer else "an operand; only its loads could be fused"
+            what = (
+                "its result; only elementwise ops could be fused" if side is case.producer else "an operand; only its loads could be fused"
+            )
             return Blocker("matrix product", f"{side.name} is a product and this is {what}")
     return None
 
 
-def _reduction(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
-    if "reduce" not in producer.opcodes:
+def _reduction(case: _Case) -> Blocker | None:
+    if "reduce" not in case.producer.opcodes:
         return None
-    read = _sources(found.computation, producer.instruction)
-    for side in readers:
-        if "reduce" in producer.nearby and side.instruction.shape.elements > found.shape.elements:
+    read = _sources(case.value.computation, case.producer.instruction)
+    for side in case.readers:
+        if "reduce" in case.producer.nearby and side.instruction.shape.elements > case.value.shape.elements:
             again = (
-                "reads the same operand again" if read & _sources(found.computation, side.instruction) else "broadcasts it to more elements"
+                "reads the same operand again"
+                if read & _sources(case.value.computation, side.instruction)
+                else "broadcasts it to more elements"
             )
-            return Blocker("reduction before use", f"{producer.name} must read a whole row before {side.name} {again}")
-    for side in readers:
+            return Blocker("reduction before use", f"{case.producer.name} must read a whole row before {side.name} {again}")
+    for side in case.readers:
         if "reduce" in side.opcodes:
-            return Blocker("reduction before use", f"{producer.name} reduces to compute it, and {side.name} reduces it again")
+            return Blocker("reduction before use", f"{case.producer.name} reduces to compute it, and {side.name} reduces it again")
     return None
 
 
-def _needed_in_memory(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
-    if found.is_needed:
+def _needed_in_memory(case: _Case) -> Blocker | None:
+    if case.value.is_needed:
         return Blocker(
             "explicit materialisation", "it is also a result of the program, or used by the next iteration or another computation"
         )
-    if all(reader.is_late for reader in found.readers):
-        return Blocker("explicit materialisation", f"it is stored for later: {readers[0].name} also depends on kernels in between")
+    if all(reader.is_late for reader in case.value.readers):
+        return Blocker("explicit materialisation", f"it is stored for later: {case.readers[0].name} also depends on kernels in between")
     return None
 
 
-def _users(module: HloModule, found: Intermediate, producer: _Side, readers: list[_Side]) -> Blocker | None:
-    if len(readers) < 2:
+def _users(case: _Case) -> Blocker | None:
+    if len(case.readers) < 2:
         return None
-    late = sum(reader.is_late for reader in found.readers)
-    return Blocker("multiple users", f"{len(readers)} kernels read it" + (f", {late} of them later" if late else ""))
+    late = sum(reader.is_late for reader in case.value.readers)
+    return Blocker("multiple users", f"{len(case.readers)} kernels read it" + (f", {late} of them later" if late else ""))
 
 
 _RULES: tuple[Rule, ...] = (
@@ -270,14 +286,14 @@ def _all_opcodes(module: HloModule, instruction: Instruction) -> Iterator[str]:
                 yield from _all_opcodes(module, inner)
 
 
-def _changes_layout(module: HloModule, found: Intermediate, side: _Side) -> bool:
+def _changes_layout(computation: Computation, side: _Side) -> bool:
     """Whether a plain copy or transposition puts the elements into another order."""
     instruction = side.instruction
     if instruction.opcode == "transpose":
         return True
     if instruction.opcode != "copy":
         return False
-    before = found.computation[instruction.operands[0]].shape.layout
+    before = computation[instruction.operands[0]].shape.layout
     after = instruction.shape.layout
     return before is not None and after is not None and (before.minor_to_major, before.tiles) != (after.minor_to_major, after.tiles)
 

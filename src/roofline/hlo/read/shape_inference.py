@@ -11,15 +11,16 @@ Called = dict[str, Shape]  # the result of a called computation, by its role
 
 # The result has the shape of the first operand.
 _NAMES = """
-    abs acos acosh add add-dependency all-reduce and asin asinh atan2 atanh cbrt ceil cholesky collective-broadcast collective-permute
-    copy cosine cosh count-leading-zeros divide domain dynamic-update-slice erf exponential exponential-minus-one floor log log-plus-one
-    logistic maximum minimum mulhi multiply negate not opt-barrier or popcnt power ragged-all-to-all reduce-precision remainder reverse
-    round-nearest-afz round-nearest-even rsqrt select-and-scatter set-dimension-size shift-left shift-right-arithmetic
-    shift-right-logical sign sine sinh sqrt subtract tan tanh while xor all-reduce-done
+    abs acos acosh add add-dependency and asin asinh atan2 atanh batch-norm-inference cbrt ceil cholesky collective-broadcast
+    collective-permute copy cosine cosh count-leading-zeros divide domain dynamic-update-slice erf exponential exponential-minus-one
+    floor log log-plus-one logistic maximum minimum mulhi multiply negate not opt-barrier or popcnt power ragged-all-to-all
+    reduce-precision remainder reverse round-nearest-afz round-nearest-even rsqrt select-and-scatter set-dimension-size shift-left
+    shift-right-arithmetic shift-right-logical sign sine sinh sqrt subtract tan tanh while xor all-reduce-done
 """
 _LIKE_FIRST = frozenset(_NAMES.split())
-_LAST_OF_ASYNC = ("all-gather-done", "collective-permute-done", "async-done")
-_PARTS = {"c64": "f32", "c128": "f64"}
+_SCALARS = {"after-all": "token", "send-done": "token", "get-dimension-size": "s32", "partition-id": "u32", "replica-id": "u32"}
+_PARTS = {"c64": "f32", "c128": "f64"}  # complex numbers -> their real and imaginary parts
+_COMPLEX = {part: number for number, part in _PARTS.items()}
 
 
 def infer_shape(opcode: str, operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
@@ -34,19 +35,53 @@ def infer_shape(opcode: str, operands: tuple[Shape, ...], attribute: Attribute, 
 
 
 def _infer(opcode: str, operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape | None:
-    if opcode in _LIKE_FIRST:
-        if opcode == "all-reduce" and len(operands) > 1:
-            return tuple_of(operands)
-        first = operands[0]
-        if opcode == "abs" and first.dtype in _PARTS:
-            return _array(_PARTS[first.dtype], first.dims)
-        return first
-    if opcode in ("call", "fusion"):
-        return called["to_apply" if opcode == "call" else "calls"]
+    if opcode in _SCALARS:
+        return Shape(_SCALARS[opcode])
+    if opcode in ("call", "map", "reduce"):
+        return _of_called(opcode, operands, attribute, called["to_apply"])
+    if opcode == "fusion":
+        return called["calls"]
     if opcode == "conditional":
         return called["branch_computations"]
-    rule = _RULES.get(opcode)
-    return rule(operands, attribute, called) if rule is not None else None
+    if opcode in _RULES:
+        return _RULES[opcode](operands, attribute)
+    return _of_operands(opcode, operands)
+
+
+def _of_called(opcode: str, operands: tuple[Shape, ...], attribute: Attribute, called: Shape) -> Shape:
+    """The shape that follows from the result of the computation that is called."""
+    if opcode == "map":
+        return _array(called.dtype, operands[0].dims)
+    return _reduce(operands, attribute, called) if opcode == "reduce" else called
+
+
+def _of_operands(opcode: str, operands: tuple[Shape, ...]) -> Shape | None:
+    """The shape that follows from the operands' shapes alone; ``None`` for an unknown opcode."""
+    if opcode == "tuple":
+        return tuple_of(operands)
+    first = operands[0]
+    if opcode in ("all-reduce", "scatter", "sort"):
+        results = operands[: len(operands) // 2] if opcode == "scatter" else operands
+        return results[0] if len(results) == 1 else tuple_of(results)
+    if opcode in ("imag", "real") or (opcode == "abs" and first.dtype in _PARTS):
+        return _array(_PARTS.get(first.dtype, first.dtype), first.dims)
+    if opcode in ("compare", "is-finite"):
+        return _array("pred", first.dims)
+    if opcode == "complex":
+        return _array(_COMPLEX[first.dtype], first.dims)
+    if opcode in ("batch-norm-training", "batch-norm-grad"):
+        return tuple_of((first, operands[1], operands[1]))
+    if opcode == "copy-start":
+        return tuple_of((first, first, Shape("u32")))
+    if opcode == "copy-done":
+        return first.parts[0]
+    if opcode == "recv-done":
+        return tuple_of((first.parts[0], Shape("token")))
+    if opcode in ("all-gather-done", "collective-permute-done", "async-done"):
+        return first.parts[1]
+    if opcode in ("clamp", "select", "triangular-solve"):
+        return operands[1]
+    return first if opcode in _LIKE_FIRST else None
 
 
 def _array(dtype: str, dims: tuple[int, ...] | list[int]) -> Shape:
@@ -60,7 +95,7 @@ def _ints(attribute: Attribute, name: str) -> tuple[int, ...]:
     return value if isinstance(value, tuple) else (value,) if isinstance(value, int) else ()
 
 
-def _dot(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+def _dot(operands: tuple[Shape, ...], attribute: Attribute) -> Shape:
     left, right = operands[:2]
     batch = _ints(attribute, "lhs_batch_dims")
     sides = (
@@ -71,7 +106,7 @@ def _dot(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> S
     return _array(left.dtype, [*(left.dims[axis] for axis in batch), *free])
 
 
-def _convolution(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+def _convolution(operands: tuple[Shape, ...], attribute: Attribute) -> Shape:
     left, right = operands
     labels, window = attribute("dim_labels"), attribute("window") or ()
     assert isinstance(labels, ConvolutionDimensions)
@@ -97,16 +132,16 @@ def _windowed(sizes: tuple[int, ...], window: Window) -> list[int]:
     return found
 
 
-def _reduce(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+def _reduce(operands: tuple[Shape, ...], attribute: Attribute, called: Shape) -> Shape:
     gone = _ints(attribute, "dimensions")
     half = operands[: len(operands) // 2]
     kept = [size for axis, size in enumerate(half[0].dims) if axis not in gone]
-    results = called["to_apply"].parts or (called["to_apply"],)
+    results = called.parts or (called,)
     shapes = [_array(result.dtype, kept) for result, _ in zip(results, half, strict=True)]
     return shapes[0] if len(shapes) == 1 else tuple_of(tuple(shapes))
 
 
-def _reduce_window(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+def _reduce_window(operands: tuple[Shape, ...], attribute: Attribute) -> Shape:
     window = attribute("window") or ()
     assert isinstance(window, tuple)
     half = operands[: len(operands) // 2]
@@ -114,14 +149,14 @@ def _reduce_window(operands: tuple[Shape, ...], attribute: Attribute, called: Ca
     return shapes[0] if len(shapes) == 1 else tuple_of(tuple(shapes))
 
 
-def _concatenate(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+def _concatenate(operands: tuple[Shape, ...], attribute: Attribute) -> Shape:
     (axis,) = _ints(attribute, "dimensions")
     dims = list(operands[0].dims)
     dims[axis] = sum(shape.dims[axis] for shape in operands)
     return _array(operands[0].dtype, dims)
 
 
-def _pad(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+def _pad(operands: tuple[Shape, ...], attribute: Attribute) -> Shape:
     ranges = attribute("padding")
     assert isinstance(ranges, tuple)
     dims = []
@@ -131,7 +166,7 @@ def _pad(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> S
     return _array(operands[0].dtype, dims)
 
 
-def _slice(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+def _slice(operands: tuple[Shape, ...], attribute: Attribute) -> Shape:
     ranges = attribute("slice")
     assert isinstance(ranges, tuple)
     dims = []
@@ -141,7 +176,7 @@ def _slice(operands: tuple[Shape, ...], attribute: Attribute, called: Called) ->
     return _array(operands[0].dtype, dims)
 
 
-def _gather(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+def _gather(operands: tuple[Shape, ...], attribute: Attribute) -> Shape:
     source, indices = operands
     offset = _ints(attribute, "offset_dims")
     (vector,) = _ints(attribute, "index_vector_dim")
@@ -152,61 +187,37 @@ def _gather(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -
     return _array(source.dtype, [next(windows) if axis in offset else next(rest) for axis in range(len(batches) + len(offset))])
 
 
-def _fft(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
+def _fft(operands: tuple[Shape, ...], attribute: Attribute) -> Shape:
     source, lengths, kind = operands[0], _ints(attribute, "fft_length"), attribute("fft_type")
     if kind == "RFFT":
-        return _array({"f32": "c64", "f64": "c128"}[source.dtype], [*source.dims[:-1], lengths[-1] // 2 + 1])
+        return _array(_COMPLEX[source.dtype], [*source.dims[:-1], lengths[-1] // 2 + 1])
     if kind == "IRFFT":
         return _array(_PARTS[source.dtype], [*source.dims[:-1], lengths[-1]])
     return source
 
 
-def _same_or_tuple(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
-    return operands[0] if len(operands) == 1 else tuple_of(operands)
+def _transpose(operands: tuple[Shape, ...], attribute: Attribute) -> Shape:
+    return _array(operands[0].dtype, [operands[0].dims[axis] for axis in _ints(attribute, "dimensions")])
 
 
-def _scatter(operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
-    return _same_or_tuple(operands[: len(operands) // 2], attribute, called)
+def _dynamic_slice(operands: tuple[Shape, ...], attribute: Attribute) -> Shape:
+    return _array(operands[0].dtype, _ints(attribute, "dynamic_slice_sizes"))
 
 
-_Rule = Callable[[tuple[Shape, ...], Attribute, Called], Shape]
-_RULES: dict[str, _Rule] = {
-    "after-all": lambda operands, attribute, called: Shape("token"),
-    "batch-norm-inference": lambda operands, attribute, called: operands[0],
-    "batch-norm-training": lambda operands, attribute, called: tuple_of((operands[0], operands[1], operands[1])),
-    "batch-norm-grad": lambda operands, attribute, called: tuple_of((operands[0], operands[1], operands[1])),
-    "clamp": lambda operands, attribute, called: operands[1],
-    "compare": lambda operands, attribute, called: _array("pred", operands[0].dims),
-    "complex": lambda operands, attribute, called: _array({"f32": "c64", "f64": "c128"}[operands[0].dtype], operands[0].dims),
+def _element(operands: tuple[Shape, ...], attribute: Attribute) -> Shape:
+    return operands[0].parts[_ints(attribute, "index")[0]]
+
+
+_RULES: dict[str, Callable[[tuple[Shape, ...], Attribute], Shape]] = {
     "concatenate": _concatenate,
     "convolution": _convolution,
-    "copy-done": lambda operands, attribute, called: operands[0].parts[0],
-    "copy-start": lambda operands, attribute, called: tuple_of((operands[0], operands[0], Shape("u32"))),
     "dot": _dot,
-    "dynamic-slice": lambda operands, attribute, called: _array(operands[0].dtype, _ints(attribute, "dynamic_slice_sizes")),
+    "dynamic-slice": _dynamic_slice,
     "fft": _fft,
     "gather": _gather,
-    "get-dimension-size": lambda operands, attribute, called: Shape("s32"),
-    "get-tuple-element": lambda operands, attribute, called: operands[0].parts[_ints(attribute, "index")[0]],
-    "imag": lambda operands, attribute, called: _array(_PARTS.get(operands[0].dtype, operands[0].dtype), operands[0].dims),
-    "is-finite": lambda operands, attribute, called: _array("pred", operands[0].dims),
-    "map": lambda operands, attribute, called: _array(called["to_apply"].dtype, operands[0].dims),
+    "get-tuple-element": _element,
     "pad": _pad,
-    "partition-id": lambda operands, attribute, called: Shape("u32"),
-    "real": lambda operands, attribute, called: _array(_PARTS.get(operands[0].dtype, operands[0].dtype), operands[0].dims),
-    "recv-done": lambda operands, attribute, called: tuple_of((operands[0].parts[0], Shape("token"))),
-    "reduce": _reduce,
     "reduce-window": _reduce_window,
-    "replica-id": lambda operands, attribute, called: Shape("u32"),
-    "scatter": _scatter,
-    "select": lambda operands, attribute, called: operands[1],
-    "send-done": lambda operands, attribute, called: Shape("token"),
     "slice": _slice,
-    "sort": _same_or_tuple,
-    "transpose": lambda operands, attribute, called: _array(
-        operands[0].dtype, [operands[0].dims[axis] for axis in _ints(attribute, "dimensions")]
-    ),
-    "triangular-solve": lambda operands, attribute, called: operands[1],
-    "tuple": lambda operands, attribute, called: tuple_of(operands),
-    **dict.fromkeys(_LAST_OF_ASYNC, lambda operands, attribute, called: operands[0].parts[1]),
+    "transpose": _transpose,
 }
