@@ -505,9 +505,19 @@ def test_a_shape_left_out_follows_from_the_operands(operation: str, shape: str) 
     assert str(last(*lines, f"ROOT r = {operation}", before=ADD).shape) == shape
 
 
-def test_a_shape_that_nothing_says_has_to_be_written() -> None:
-    with pytest.raises(SourceError, match=r"line 5: the shape of 'broadcast' cannot be inferred from its operands"):
-        entry("p = f32[] parameter(0)", "b = broadcast(p), dimensions={}")
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "broadcast(p), dimensions={}",
+        "slice(p)",
+        "pad(p, p)",
+        "convolution(p, p)",
+        "gather(p, p), offset_dims={1,2,3}, index_vector_dim=1, slice_sizes={1,8}",  # fewer sizes than dimensions
+    ],
+)
+def test_a_shape_that_nothing_says_has_to_be_written(operation: str) -> None:
+    with pytest.raises(SourceError, match=rf"line 5: the shape of '{operation.partition('(')[0]}' cannot be inferred from its operands"):
+        entry("p = f32[4,8] parameter(0)", f"b = {operation}")
 
 
 def test_names_with_and_without_percent_signs_mix() -> None:

@@ -21,13 +21,14 @@ _LIKE_FIRST = frozenset(_NAMES.split())
 _SCALARS = {"after-all": "token", "send-done": "token", "get-dimension-size": "s32", "partition-id": "u32", "replica-id": "u32"}
 _PARTS = {"c64": "f32", "c128": "f64"}  # complex numbers -> their real and imaginary parts
 _COMPLEX = {part: number for number, part in _PARTS.items()}
+_UNFIT = (AssertionError, AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError)  # attributes or operands do not fit
 
 
 def infer_shape(opcode: str, operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape:
     """The shape of an instruction; raises `Malformed` if it cannot be inferred."""
     try:
         found = _infer(opcode, operands, attribute, called)
-    except (IndexError, KeyError, TypeError, AttributeError, ValueError):
+    except _UNFIT:
         found = None
     if found is None:
         raise Malformed(f"the shape of {excerpt(opcode)} cannot be inferred from its operands; write it before the opcode")
