@@ -6,7 +6,7 @@ that a region captures become operands, and constants that it captures are copie
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
 
@@ -16,15 +16,23 @@ from ..ir.attributes import Alias
 from ..ir.malformed import Malformed, excerpt, placed
 from ..ir.module import Call, Computation, HloModule, Instruction, check_operands
 from ..ir.shapes import Shape, tuple_of
-from .mlir import Operation, OperationReader, Region, symbol
-from .mlir_attributes import Typed
+from .mlir import Operation, OperationReader, Region
 from .mlir_locations import Locations
 from .mlir_types import parse_type
+from .stablehlo_operations import (
+    FUNCTIONS,
+    callees,
+    captured_values,
+    carried_values,
+    constant_value,
+    entries_of,
+    mesh_text,
+    modules_in,
+    result_shardings,
+)
 from .stablehlo_to_hlo import attributes_of, opcode_of
 
 MAX_DEPTH = 100  # of nested regions and calls
-_FUNCTIONS = ("func.func", "func")
-_MODULES = ("module", "builtin.module")
 _RETURNS = ("return", "func.return", "stablehlo.return", "mhlo.return", "sdy.return")
 
 
@@ -96,9 +104,9 @@ def programs(operations: list[Operation], source: Source, locations: Callable[[]
     try:
         found: list[HloModule] = []
         count = 0
-        for name, given, inside in _modules(operations):
-            entries = _entries(inside)
-            if not entries and not any(operation.name in _FUNCTIONS for operation in inside):
+        for name, given, inside in modules_in(operations):
+            entries = entries_of(inside)
+            if not entries and not any(operation.name in FUNCTIONS for operation in inside):
                 raise Malformed(f"no function; is the {'text' if source.unit == 'line' else 'file'} cut off, or not StableHLO?")
             for entry in entries:
                 builder = _Builder(source, locations())
@@ -135,7 +143,7 @@ class _Builder:
     def module(self, name: str, given: dict[str, object], operations: list[Operation], entry: str) -> HloModule:
         """The program that begins with one function of a module."""
         for operation in operations:
-            if operation.name in _FUNCTIONS:
+            if operation.name in FUNCTIONS:
                 self.at = operation.place
                 if operation.attributes["sym_name"] in self.functions:
                     raise Malformed(f"a second function named {operation.attributes['sym_name']}")
@@ -143,7 +151,7 @@ class _Builder:
                     self.functions[str(operation.attributes["sym_name"])] = operation
                 else:
                     self.declared.add(str(operation.attributes["sym_name"]))
-        meshes = [_mesh(operation) for operation in operations if operation.name == "sdy.mesh"]
+        meshes = [mesh_text(operation) for operation in operations if operation.name == "sdy.mesh"]
         number = self.function(entry, is_entry=True)
         check_operands(self.computations)
         computation = self.computations[number]
@@ -189,7 +197,7 @@ class _Builder:
         draft = _Draft(name)
         for argument, kind, given in region.arguments:
             self.parameter(draft, argument, self.type(kind), given)
-        marks = _result_shardings(self.functions[name]) if is_entry else []
+        marks = result_shardings(self.functions[name]) if is_entry else []
         self.numbers[name] = self.close(draft, self.body(draft, region, marks))
         self.open.pop()
         return self.numbers[name]
@@ -290,7 +298,7 @@ class _Builder:
         if len(shapes) < len(operation.results):
             raise Malformed(f"{operation.name} has {len(operation.results)} results and {len(shapes)} types")
         if opcode == "constant" and "value" not in operation.attributes:
-            operation.attributes["value"] = _constant_value(operation)
+            operation.attributes["value"] = constant_value(operation)
             shapes = [self.type(operation.result_types[-1])] if operation.result_types else shapes
         operands = [self.value(draft, name) for name in operation.operands]
         raw = attributes_of(operation, opcode, [draft.instructions[index].shape for index in operands], shapes)
@@ -298,9 +306,9 @@ class _Builder:
         if metadata is not None:
             raw["metadata"] = metadata
         name = _name(operation, opcode)
-        if opcode == "call" and self.declared.intersection(_callees(operation, opcode)):
+        if opcode == "call" and self.declared.intersection(callees(operation, opcode)):
             # A function that is only declared: another library defines it.
-            raw["custom_call_target"] = _callees(operation, opcode)[0]
+            raw["custom_call_target"] = callees(operation, opcode)[0]
             opcode = "custom-call"
         if opcode == "while":
             index = self.loop(draft, operation, operands, raw, name)
@@ -329,7 +337,7 @@ class _Builder:
 
     def captures(self, draft: _Draft, regions: list[Region]) -> tuple[list[str], list[str]]:
         """The values that regions capture: those to pass as operands, and constants to copy."""
-        outer = list(dict.fromkeys(name for region in regions for name in _free(region)))
+        outer = list(dict.fromkeys(name for region in regions for name in captured_values(region)))
         values = {name: draft.instructions[self.value(draft, name)] for name in outer}
         constants = [name for name in outer if values[name].opcode == "constant"]
         return [name for name in outer if name not in constants], constants
@@ -367,7 +375,7 @@ class _Builder:
         extra: list[int] = []
         if opcode in ("call", "custom-call"):
             role = "to_apply" if opcode == "call" else "called_computations"
-            for name in _callees(operation, opcode):
+            for name in callees(operation, opcode):
                 if opcode == "call" or name in self.functions:
                     found.append(Call(role, self.function(name)))
         for position, region in enumerate(operation.regions):
@@ -399,7 +407,7 @@ class _Builder:
         for region in operation.regions:
             if not region.arguments:
                 # The pretty form names the carried values once, for both regions.
-                region.arguments = [(word, kind, {}) for word, kind in zip(_carried(operation), operation.types, strict=False)]
+                region.arguments = [(word, kind, {}) for word, kind in zip(carried_values(operation), operation.types, strict=False)]
             if len(region.arguments) != len(operands):
                 raise Malformed(f"a while that carries {len(operands)} values into a region of {len(region.arguments)}")
         captured, constants = self.captures(draft, operation.regions)
@@ -454,61 +462,6 @@ class _Builder:
         return self.emit(draft, name, "conditional", shape, tuple(taken), raw, tuple(calls))
 
 
-def _modules(operations: list[Operation]) -> list[tuple[str, dict[str, object], list[Operation]]]:
-    """The name, attributes and operations of each module; functions outside all modules are one without a name."""
-    found: list[tuple[str, dict[str, object], list[Operation]]] = []
-    for operation in operations:
-        if operation.name in _MODULES:
-            inside = [operation for region in operation.regions for operation in region.operations]
-            deeper = _modules(inside) if any(inner.name in _MODULES for inner in inside) else []
-            if not deeper:
-                found.append((str(operation.attributes.get("sym_name", "")), operation.attributes, inside))
-            found += deeper
-    if not found or any(operation.name in _FUNCTIONS for operation in operations):
-        found.insert(0, ("", {}, operations))
-    return found
-
-
-def _entries(operations: list[Operation]) -> list[str]:
-    """The entry functions of a module: ``main``, and public ones that no other calls; if none is public, all that no other calls."""
-    functions = {
-        str(operation.attributes["sym_name"]): operation for operation in operations if operation.name in _FUNCTIONS and operation.regions
-    }
-    if "main" in functions and len(functions) == 1:
-        return ["main"]
-    called = {name for function, operation in functions.items() for name in _all_callees(operation) if name != function}
-    public = [
-        function
-        for function, operation in functions.items()
-        if "private" not in (*operation.words, operation.attributes.get("sym_visibility"))
-    ]
-    found = [function for function in public or functions if function not in called] or list(public or functions)[:1]
-    return list(dict.fromkeys((["main"] if "main" in functions else []) + found))
-
-
-def _all_callees(operation: Operation) -> Iterator[str]:
-    """Every function that is named in an operation or its regions."""
-    for region in operation.regions:
-        for inner in region.operations:
-            yield from _callees(inner, opcode_of(inner.name))
-            yield from _all_callees(inner)
-
-
-def _mesh(operation: Operation) -> str:
-    """``mesh = #sdy.mesh<["x"=2]>``, from the pretty or the generic form."""
-    given = operation.attributes
-    text = str(given.get("mesh", given.get("<", "")))
-    name = given.get("sym_name") or next((symbol(word) for word in operation.words if word.startswith("@")), "mesh")
-    return f"{name} = {text if text.startswith('#') else '#sdy.mesh' + text}"
-
-
-def _result_shardings(function: Operation) -> list[str]:
-    """The shardings of a function's results, empty where there is none."""
-    listed = function.attributes.get("res_attrs")
-    each = listed if isinstance(listed, list) else []
-    return [str(one.get("mhlo.sharding", one.get("sdy.sharding", ""))) if isinstance(one, dict) else "" for one in each]
-
-
 def _count(given: dict[str, object], name: str) -> int:
     value = given.get(f"mhlo.{name}", 1)
     return value if isinstance(value, int) else 1
@@ -520,39 +473,3 @@ def _name(operation: Operation, opcode: str) -> str:
         return opcode
     name = operation.results[0].lstrip("%").partition("#")[0]
     return f"{opcode}.{name}" if name.isdecimal() else name
-
-
-def _carried(operation: Operation) -> list[str]:
-    return [word for word in operation.words if word.startswith("%")]
-
-
-def _callees(operation: Operation, opcode: str) -> list[str]:
-    if opcode == "custom-call":
-        listed = operation.attributes.get("called_computations", [])
-        return [symbol(str(name)) for name in listed] if isinstance(listed, list) else []
-    for name in ("decomposition", "callee"):
-        if name in operation.attributes:
-            return [symbol(str(operation.attributes[name]))]
-    return [symbol(word) for word in operation.words if word.startswith("@")][:1]
-
-
-def _free(region: Region) -> list[str]:
-    """The values a region uses and does not define, in the order of use."""
-    defined = {name for name, _, _ in region.arguments}
-    found: dict[str, None] = {}
-    for operation in region.operations:
-        inside = [name for inner in operation.regions for name in _free(inner) if name not in _carried(operation)]
-        for name in [*operation.operands, *inside]:
-            if name not in defined:
-                found[name] = None
-        defined.update(operation.results)
-        defined.update(name.partition("#")[0] for name in operation.results)
-    return list(found)
-
-
-def _constant_value(operation: Operation) -> Typed | None:
-    """The elements of ``stablehlo.constant``, which the pretty form writes without a name; ``None`` for those in a resource."""
-    inside = operation.attributes.get("<")
-    if not isinstance(inside, str) or "dense" not in operation.words:
-        return None
-    return Typed(inside[1:-1], operation.result_types[-1] if operation.result_types else "")

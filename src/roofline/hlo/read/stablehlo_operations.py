@@ -1,0 +1,103 @@
+"""StableHLO operations before they become instructions: which functions are programs, what each calls, and what regions capture."""
+
+from collections.abc import Iterator
+
+from .mlir import Operation, Region, symbol
+from .mlir_attributes import Typed
+from .stablehlo_to_hlo import opcode_of
+
+FUNCTIONS = ("func.func", "func")
+_MODULES = ("module", "builtin.module")
+
+
+def modules_in(operations: list[Operation]) -> list[tuple[str, dict[str, object], list[Operation]]]:
+    """The name, attributes and operations of each module; functions outside all modules are one without a name."""
+    found: list[tuple[str, dict[str, object], list[Operation]]] = []
+    for operation in operations:
+        if operation.name in _MODULES:
+            inside = [operation for region in operation.regions for operation in region.operations]
+            deeper = modules_in(inside) if any(inner.name in _MODULES for inner in inside) else []
+            if not deeper:
+                found.append((str(operation.attributes.get("sym_name", "")), operation.attributes, inside))
+            found += deeper
+    if not found or any(operation.name in FUNCTIONS for operation in operations):
+        found.insert(0, ("", {}, operations))
+    return found
+
+
+def entries_of(operations: list[Operation]) -> list[str]:
+    """The entry functions of a module: ``main``, and public ones that no other calls; if none is public, all that no other calls."""
+    functions = {
+        str(operation.attributes["sym_name"]): operation for operation in operations if operation.name in FUNCTIONS and operation.regions
+    }
+    if "main" in functions and len(functions) == 1:
+        return ["main"]
+    called = {name for function, operation in functions.items() for name in _all_callees(operation) if name != function}
+    public = [
+        function
+        for function, operation in functions.items()
+        if "private" not in (*operation.words, operation.attributes.get("sym_visibility"))
+    ]
+    found = [function for function in public or functions if function not in called] or list(public or functions)[:1]
+    return list(dict.fromkeys((["main"] if "main" in functions else []) + found))
+
+
+def _all_callees(operation: Operation) -> Iterator[str]:
+    """Every function that is named in an operation or its regions."""
+    for region in operation.regions:
+        for inner in region.operations:
+            yield from callees(inner, opcode_of(inner.name))
+            yield from _all_callees(inner)
+
+
+def mesh_text(operation: Operation) -> str:
+    """``mesh = #sdy.mesh<["x"=2]>``, from the pretty or the generic form."""
+    given = operation.attributes
+    text = str(given.get("mesh", given.get("<", "")))
+    name = given.get("sym_name") or next((symbol(word) for word in operation.words if word.startswith("@")), "mesh")
+    return f"{name} = {text if text.startswith('#') else '#sdy.mesh' + text}"
+
+
+def result_shardings(function: Operation) -> list[str]:
+    """The shardings of a function's results, empty where there is none."""
+    listed = function.attributes.get("res_attrs")
+    each = listed if isinstance(listed, list) else []
+    return [str(one.get("mhlo.sharding", one.get("sdy.sharding", ""))) if isinstance(one, dict) else "" for one in each]
+
+
+def carried_values(operation: Operation) -> list[str]:
+    """The values that the pretty form of a loop or region names as carried."""
+    return [word for word in operation.words if word.startswith("%")]
+
+
+def callees(operation: Operation, opcode: str) -> list[str]:
+    """The functions that an operation calls itself."""
+    if opcode == "custom-call":
+        listed = operation.attributes.get("called_computations", [])
+        return [symbol(str(name)) for name in listed] if isinstance(listed, list) else []
+    for name in ("decomposition", "callee"):
+        if name in operation.attributes:
+            return [symbol(str(operation.attributes[name]))]
+    return [symbol(word) for word in operation.words if word.startswith("@")][:1]
+
+
+def captured_values(region: Region) -> list[str]:
+    """The values a region uses and does not define, in the order of use."""
+    defined = {name for name, _, _ in region.arguments}
+    found: dict[str, None] = {}
+    for operation in region.operations:
+        inside = [name for inner in operation.regions for name in captured_values(inner) if name not in carried_values(operation)]
+        for name in [*operation.operands, *inside]:
+            if name not in defined:
+                found[name] = None
+        defined.update(operation.results)
+        defined.update(name.partition("#")[0] for name in operation.results)
+    return list(found)
+
+
+def constant_value(operation: Operation) -> Typed | None:
+    """The elements of ``stablehlo.constant``, which the pretty form writes without a name; ``None`` for those in a resource."""
+    inside = operation.attributes.get("<")
+    if not isinstance(inside, str) or "dense" not in operation.words:
+        return None
+    return Typed(inside[1:-1], operation.result_types[-1] if operation.result_types else "")
