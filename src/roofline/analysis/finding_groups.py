@@ -64,7 +64,7 @@ BINS = Kind(
 )
 SLOTS = Kind(
     "the tokens that are put into the slots of experts by matmuls with one-hot masks",
-    "Write and read the slots by index: a scatter, and a gather of the results",
+    "Write the slots by a scatter and read them by a gather",
     levers=(
         "slots = jnp.zeros((experts, capacity, d)).at[expert, slot].set(x, mode='drop'), and y[expert, slot] of the results",
         "tokens sorted by expert, and jax.lax.ragged_dot, which needs no slots",
