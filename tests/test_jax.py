@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from jax.experimental import pallas  # noqa: E402
 import roofline as rl  # noqa: E402
 import roofline.jax  # noqa: E402
 from roofline.grouping import group  # noqa: E402
+from roofline.jax.cudnn import assumed_cudnn  # noqa: E402
 from roofline.report import Report  # noqa: E402
 
 pytestmark = pytest.mark.jax
@@ -62,6 +65,29 @@ def test_attention_of_cudnn_is_priced_where_cudnn_is_not_installed() -> None:
     report = rl.jax.analyze(attend, chip="h200")(head, head, head)
     # Two products of 1024 x 128 x 1024 for each of 4 x 16 heads, half of which the mask removes.
     assert matrix_flops(report) == 4 * 16 * 2 * (2 * 1024 * 128 * 1024) / 2
+
+
+def test_cudnn_is_assumed_until_the_last_thread_leaves() -> None:
+    module = import_module("jax._src.cudnn.fused_attention_stablehlo")
+    assert module.cuda_versions is None
+    inside, left = Event(), Event()
+
+    def assume() -> None:
+        with assumed_cudnn():
+            inside.set()
+            assert left.wait(60)
+
+    thread = Thread(target=assume)
+    with assumed_cudnn():
+        thread.start()
+        assert inside.wait(60)
+    assert module.cuda_versions is not None
+    left.set()
+    thread.join()
+    assert module.cuda_versions is None
+    with pytest.raises(ValueError, match="mine"), assumed_cudnn():
+        raise ValueError("mine")
+    assert module.cuda_versions is None
 
 
 def test_a_chip_of_two_devices_is_seen_as_one_of_them() -> None:

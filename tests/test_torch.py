@@ -1,6 +1,7 @@
 """PyTorch modules and functions priced without a device: forward, backward, scopes, memory, fusion, and beside other counters."""
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,46 @@ def test_a_note_says_where_autocast_casts_nothing(device: str, named: str, wide:
     assert ("matrix/bf16" in {unit for op in report.ops for unit in op.work}) != wide
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.ones(2, 2).mm(torch.ones(2, 2)).dtype is torch.bfloat16  # as before
+
+
+@pytest.mark.filterwarnings("ignore:.*CUDA is not available")
+def test_threads_that_trace_at_once_leave_each_other_and_pytorch_alone() -> None:
+    attention, init = functional.scaled_dot_product_attention, torch.autocast.__init__
+    inside, left = threading.Event(), threading.Event()
+    reports: list[Report] = []
+
+    def first(x: Any) -> Any:
+        inside.set()
+        assert left.wait(60)
+        return functional.scaled_dot_product_attention(x, x, x)
+
+    def second(x: Any) -> Any:
+        with torch.autocast("cuda", torch.bfloat16):
+            left.set()
+            thread.join()
+            return functional.scaled_dot_product_attention(x, x, x)
+
+    x = torch.ones(1, 2, 8, 4)
+    thread = threading.Thread(target=lambda: reports.append(rl.torch.analyze(first, chip="h100")(x)))
+    thread.start()
+    assert inside.wait(60)
+    assert torch.equal(functional.scaled_dot_product_attention(x, x, x), attention(x, x, x))  # another thread computes as ever
+    reports.append(rl.torch.analyze(second, chip="h100")(x))  # the first thread ends while this one is traced
+    for report, wide in zip(reports, (False, True), strict=True):
+        assert [op.name for op in report.ops] == ["_scaled_dot_product_flash_attention"]
+        assert any("torch.autocast" in note for note in report.input.notes) == wide
+    assert (functional.scaled_dot_product_attention, torch.autocast.__init__) == (attention, init)
+
+
+def test_an_error_in_the_function_leaves_pytorch_as_it_was() -> None:
+    before = functional.scaled_dot_product_attention, torch.autocast.__init__
+
+    def fails(x: Any) -> Any:
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        rl.torch.analyze(fails, chip="h100")(meta(2))
+    assert (functional.scaled_dot_product_attention, torch.autocast.__init__) == before
 
 
 def test_a_checkpoint_computes_forward_again_and_the_model_did_not_need_it() -> None:

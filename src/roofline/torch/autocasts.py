@@ -1,9 +1,11 @@
 """Autocasts that do nothing here: PyTorch casts on the device that an autocast names, and the analyzed tensors may be on another one."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
+
+from .replacing import replaced
 
 NOTE = (
     "torch.autocast({named!r}) does not cast tensors on {device}: ops count in the formats that their tensors have; "
@@ -17,17 +19,15 @@ def ignored_autocasts(device: str) -> Iterator[set[str]]:
 
     The call is watched, not the setting: where PyTorch sees no GPU, it switches an autocast for one off.
     """
-    autocast = import_module("torch.amp.autocast_mode").autocast
-    made = autocast.__init__
     found: set[str] = set()
 
-    def watched(self: Any, device_type: str, dtype: Any = None, enabled: bool = True, *args: Any, **kwargs: Any) -> None:
-        made(self, device_type, dtype, enabled, *args, **kwargs)
-        if enabled and device_type != device:
-            found.add(device_type)
+    def watched(made: Callable[..., None]) -> Callable[..., None]:
+        def init(self: Any, device_type: str, dtype: Any = None, enabled: bool = True, *args: Any, **kwargs: Any) -> None:
+            made(self, device_type, dtype, enabled, *args, **kwargs)
+            if enabled and device_type != device:
+                found.add(device_type)
 
-    autocast.__init__ = watched
-    try:
+        return init
+
+    with replaced(import_module("torch.amp.autocast_mode").autocast, "__init__", watched):
         yield found
-    finally:
-        autocast.__init__ = made

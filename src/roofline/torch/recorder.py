@@ -7,8 +7,10 @@ cost nothing. Attention is one operator, as on GPUs.
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 from msgspec import Struct
@@ -16,6 +18,7 @@ from msgspec import Struct
 from ..torch_prices import Call
 from .arguments import argument, described, in_schema_order, tensors_in
 from .live_memory import LiveMemory
+from .replacing import replaced
 
 FORWARD, BACKWARD = "forward", "backward"
 # Operators that read and write no element: views, allocations and queries.
@@ -93,6 +96,7 @@ class Recorder:
         self.memory = LiveMemory()
         self._given: dict[int, Given] = {}
         self.has_backward = False
+        self._thread = get_ident()  # hooks of modules are called for all threads
 
     def name_modules(self, root: Any, prefix: str = "") -> None:
         """Records the paths of a module's submodules, by their attribute names."""
@@ -148,12 +152,14 @@ class Recorder:
             self._is_paused = False
 
     def _enter(self, module: Any, inputs: Any) -> None:
+        if get_ident() != self._thread:
+            return
         if id(module) not in self._names:
             self.name_modules(module, type(module).__name__)
         self._path.append(self._names[id(module)])
 
     def _leave(self, module: Any, inputs: Any, output: Any) -> None:
-        if self._path:
+        if self._path and get_ident() == self._thread:
             self._path.pop()
 
     def _run(self, operator: Any, args: Any, kwargs: Any) -> Any:
@@ -300,10 +306,10 @@ def whole_attention(torch: Any) -> Iterator[None]:
     A function mode replaces calls under any name. It is inactive during a backward pass, so for recomputation by checkpointing the usual
     function is replaced too.
     """
-    wanted = torch.nn.functional.scaled_dot_product_attention
     aten = torch.ops.aten
 
     def attention(
+        wanted: Any,
         query: Any,
         key: Any,
         value: Any,
@@ -322,12 +328,7 @@ def whole_attention(torch: Any) -> Iterator[None]:
 
     class Attention(import_module("torch.overrides").TorchFunctionMode):  # type: ignore[misc]
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            return (attention if func is wanted else func)(*args, **(kwargs or {}))
+            return (partial(attention, wanted) if func is wanted else func)(*args, **(kwargs or {}))
 
-    functional = torch.nn.functional
-    functional.scaled_dot_product_attention = attention
-    try:
-        with Attention():
-            yield
-    finally:
-        functional.scaled_dot_product_attention = wanted
+    with replaced(torch.nn.functional, "scaled_dot_product_attention", lambda wanted: partial(attention, wanted)) as wanted, Attention():
+        yield
