@@ -114,6 +114,14 @@ def test_a_program_without_any_known_cost_says_so_in_words(tmp_path: Path, capsy
     assert first == "The minimum time on one NVIDIA H100 SXM5 80GB is not known: no op has a known cost."
 
 
+def test_no_rows_are_no_table(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["analyze", "sample:train"], ["analyze", "sample:train", "--by", "scope"], ["compare", "sample:train", "sample:train"]):
+        assert main([*words, "--top", "0"]) == 0
+        text = capsys.readouterr().out
+        assert "efficiency  " not in text
+        assert "more; show them" not in text
+
+
 def test_the_compilers_names_are_a_column(capsys: pytest.CaptureFixture[str]) -> None:
     out = _out(capsys, "sample:train", "--columns", "label,name,time,hbm", "--unfold", "--top", "1")
     assert re.search(r"^op +name +time/step +hbm/step$", out, re.MULTILINE)

@@ -160,6 +160,8 @@ def test_a_comparison_takes_what_a_program_does_not_say(capsys: Capture, tmp_pat
         assert says in capsys.readouterr().err
     assert main(["compare", SAMPLE, SAMPLE, "--link", "dcn"]) == 2
     assert "apply to programs" in capsys.readouterr().err
+    assert main(["analyze", "sample:train", "--trips", "while=3"]) == 2
+    assert "apply to one program" in capsys.readouterr().err
 
 
 def test_the_notes_of_ops_reach_the_terminal_and_sums_add_what_is_known(capsys: Capture) -> None:

@@ -10,6 +10,7 @@ from ..grouping import KEYS, PLACES
 from ..render.op_table import COLUMNS
 from ..sources import PROGRAM, find
 from ..sources.report_json import stored_report
+from ..sources.samples import is_sample
 from ..workload import Recording
 from .options import (
     Parser,
@@ -132,7 +133,7 @@ def _program(args: argparse.Namespace) -> Recording:
 
     machine, trips = chosen_machine(args), chosen_trips(args)
     network = chosen_network(args, machine)
-    if len(args.path) > 1 or find(args.path[0]) is not PROGRAM:
+    if len(args.path) > 1 or is_sample(args.path[0]) or find(args.path[0]) is not PROGRAM:
         raise UsageError(f"{NEEDS_PROGRAM} one program (HLO or StableHLO)")
     return programs.read(Path(args.path[0]), machine, network=network, trips=trips)
 

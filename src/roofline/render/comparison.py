@@ -39,7 +39,7 @@ def changes_text(found: Comparison, paper: Paper, top: int = TOP) -> str:
         head,
         facts([("change", verdict_text(found))], paper),
         table(["", "before", "after", "change"], [figure_cells(one, found.per) for one in found.figures], paper),
-        table(headers, rows, paper, left=2, elastic=0) + more,
+        table(headers, rows, paper, left=2, elastic=0) + more if top else "",
         notes_text(list(found.notes), paper),
     ]
     return "\n\n".join(part for part in parts if part)

@@ -197,9 +197,11 @@ def _plain(number: float | None) -> str:
 
 
 def ops_text(report: Report, table_of: TableRows, paper: Paper = PLAIN, top: int = 20, columns: Sequence[str] = ()) -> str:
-    """The first ``top`` rows of a table of ops, in these columns."""
+    """The first ``top`` rows of a table of ops, in these columns; nothing for none."""
     if not table_of.rows:
         return "no op matches these filters" if report.ops else ""
+    if not top:
+        return ""
     names = list(columns) or usual_columns(report)
     # Leading text columns are left-aligned.
     left = next((place for place, name in enumerate(names) if not column(name).words), len(names))

@@ -154,7 +154,7 @@ def _peak_share(report: Report, op: OpInfo) -> str:
 
 
 def _groups(by: str, groups: Sequence[Group], per: str, paper: Paper, top: int, whole_s: float) -> str:
-    return table(*group_cells(by, groups, per, top, whole_s), paper) + more(len(groups) - top)
+    return table(*group_cells(by, groups, per, top, whole_s), paper) + more(len(groups) - top) if top else ""
 
 
 def group_cells(by: str, groups: Sequence[Group], per: str, top: int, whole_s: float) -> tuple[list[str], list[list[str | Cell]]]:
