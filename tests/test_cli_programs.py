@@ -214,3 +214,14 @@ def test_a_program_is_compared_with_a_report_on_the_machine_of_that_report(capsy
         answer = json_of(capsys, "compare", *pair)
         assert [note for note in answer["notes"] if "machine" in note or "before" in note] == []
         assert answer["floor_change_s"] == 0
+
+
+def test_kernels_of_our_own_model_are_called_by_what_they_compute(capsys: Capture, tmp_path: Path) -> None:
+    (tmp_path / "sum.hlo").write_text(
+        "HloModule sums\nadd {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT s = f32[] add(a, b)\n}\n"
+        "ENTRY e {\n  x = f32[64,512] parameter(0)\n  y = f32[64,512] multiply(x, x)\n  z = f32[] constant(0)\n"
+        "  ROOT r = f32[64] reduce(y, z), dimensions={1}, to_apply=add\n}\n"
+    )
+    answer = json_of(capsys, "hlo", str(tmp_path / "sum.hlo"), "--chip", "h100")
+    assert [op["name"] for op in answer["ops"]] == ["reduce_reduce_fusion"]
+    assert [op["label"] for op in answer["ops"]] == ["sums  reduce fp32[64]"]

@@ -18,7 +18,8 @@ from ..price.program import Origin
 from .kernels import Product
 
 _NUMBERED = re.compile(r"[._]\d+")
-_FUSED = re.compile(r"^(loop|input|output|custom|wrapped|gemm|triton|fused)_|_?fusion$")
+# Prefixes of XLA's names of fusions, and of those that roofline's own model of a compiler makes.
+_FUSED = re.compile(r"^(loop|input|output|custom|wrapped|gemm|triton|fused|row|product|update|reduce(?=_reduce))_|_?fusion$")
 _FUNCTION = re.compile(r"jit\(_?(\w+)\)")
 _PLAIN = {
     "dot_general": "dot",
