@@ -181,9 +181,26 @@ def test_the_catalogue_in_the_page_has_every_chip_with_its_roofs() -> None:
 
 def test_a_page_is_called_after_its_file_or_its_machine() -> None:
     machine = MachineInfo(name="toy", title="A toy", ceilings=())
-    named = {("run/a.pb",): "a.pb", ("a.pb", "b.pb", "c.pb"): "a.pb and 2 more", (): "A toy"}
+    profiler = ("gpt/plugins/profile/2026_01_01/host0.pb", "gpt/plugins/profile/2026_01_01/host1.pb")
+    named = {("run/a.pb",): "a.pb", ("a.pb", "b.pb", "c.pb"): "a.pb and 2 more", profiler: "gpt", (): "A toy"}
     for files, title in named.items():
         assert title_of(Report(input=InputInfo(format="table", files=files), machine=machine)) == title
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "title"),
+    [
+        ("one/host.pb", "two/host.pb", "one → two"),
+        ("log/plugins/profile/monday/host.pb", "log/plugins/profile/tuesday/host.pb", "monday → tuesday"),
+        ("one/plugins/profile/monday/host.pb", "two/plugins/profile/monday/host.pb", "one → two"),
+        ("a.pb", "b.pb", "a.pb → b.pb"),
+        ("a.pb", "a.pb", "a.pb → a.pb"),
+    ],
+)
+def test_two_runs_on_one_host_have_different_names_in_a_comparison(before: str, after: str, title: str) -> None:
+    machine = MachineInfo(name="toy", title="A toy", ceilings=())
+    reports = [Report(input=InputInfo(format="table", files=(file,)), machine=machine) for file in (before, after)]
+    assert f"<title>{title}</title>" in comparison_page(*reports)
 
 
 def test_the_command_line_writes_the_page_beside_the_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

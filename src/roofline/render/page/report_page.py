@@ -33,7 +33,7 @@ def comparison_page(
     ``written`` are their bytes where they are known: a report read back need not be written with the same digits. Of very many ops
     the page has the longest, and the largest changes.
     """
-    named = title or f"{title_of(before)} → {title_of(after)}"
+    named = title or " → ".join(_titles(before, after))
     old, new = (_held(report, data) for data, report in zip(written, (before, after), strict=True))
     return page(new, title=named, before=old, comparison=compared(before, after), catalogue=catalogue(), live=live)
 
@@ -45,11 +45,29 @@ def _held(report: Report, written: bytes | None) -> bytes:
 
 
 def title_of(report: Report) -> str:
-    """What a report is about: its first file and how many more; without files its only op, or its machine."""
-    files = [PurePath(name).name for name in report.input.files]
+    """What a report is about: its run or first file, and how many more files; without files its only op, or its machine."""
+    files = report.input.files
     if not files:
         return report.ops[0].name if len(report.ops) == 1 else report.machine.title or report.machine.name
-    return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
+    if run := _run(files[0]):
+        return run
+    first = PurePath(files[0]).name
+    return first if len(files) == 1 else f"{first} and {len(files) - 1} more"
+
+
+def _run(file: str) -> str:
+    """The folder that a profiler wrote a run into, RUN/plugins/profile/TIME/HOST, for profiles of one host have one name; else empty."""
+    parts = PurePath(file).parts
+    place = next((place for place in range(len(parts) - 1) if parts[place : place + 2] == ("plugins", "profile")), 0)
+    return parts[place - 1].strip("/") if place else ""
+
+
+def _titles(before: Report, after: Report) -> list[str]:
+    """The titles of two reports; where they are equal, the first parts in which the paths of their files differ."""
+    titles = [title_of(before), title_of(after)]
+    paths = [PurePath(report.input.files[0]).parts if report.input.files else () for report in (before, after)]
+    different = next((list(pair) for pair in zip(*paths, strict=False) if pair[0] != pair[1]), None)
+    return different if different and titles[0] == titles[1] else titles
 
 
 def compared(before: Report, after: Report) -> bytes:
