@@ -86,6 +86,16 @@ def test_two_runs_have_a_verdict_with_the_ops_that_changed_most_equal_ones_as_on
     assert words(before, before)["comparison"]["verdict"] == "As fast as before by op time: 4 s → 4 s."
 
 
+def test_the_verdict_does_not_repeat_what_an_op_was_before() -> None:
+    # One op with another shape, and two layers with another shape each.
+    for before, after, said in (
+        (["mlp  dot 4×4"], ["mlp  dot 8×8"], "mlp dot 8×8, 2 s."),
+        (["layer0  dot 4×4", "layer1  dot 4×4"], ["layer0  dot 8×8", "layer1  dot 8×8"], "layer* dot 8×8 ×2, 4 s."),
+    ):
+        sides = [report(*(op(id, label, time_s) for id, label in enumerate(labels))) for labels, time_s in ((after, 3.0), (before, 1.0))]
+        assert words(*sides)["comparison"]["verdict"].endswith(f"Largest increase: {said}")
+
+
 def test_a_long_label_loses_its_middle_in_the_verdict() -> None:
     label = f"attention{'x' * 80}  dot bf16[4,16,4096,128]"
     said = words(report(op(0, label, 3.0)), report(op(0, label, 1.0)))["comparison"]["verdict"]

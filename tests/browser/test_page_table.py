@@ -47,6 +47,16 @@ def alone(page: Page, op: int) -> bool:
     )
 
 
+def test_the_time_above_the_table_counts_overlapping_ops_once(show: Opener) -> None:
+    page = show("cpu")
+    ops = report(page)["ops"]
+    own, all_of = (sum(op[key] for op in ops) for key in ("self_time_s", "time_s"))
+    assert own < 0.9 * all_of, "ops of several threads overlap"
+    shown = re.search(r"· ([\d.]+ \S+s)", at(page, "count").inner_text())
+    assert shown
+    assert seconds(shown[1]) == pytest.approx(own, rel=1e-3)
+
+
 def test_a_click_on_a_row_lights_its_dot(show: Opener) -> None:
     page = show("train")
     second = report(page)["ops"][1]

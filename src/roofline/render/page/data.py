@@ -32,7 +32,7 @@ _PROGRAM = ("module", "program", "text", "compiled program that the op belongs t
 OPS = (
     ("rank", "rank", "number", "position by time, longest first"),
     ("label", "operation", "text", "where the op is in the model, what it does, its shapes and number format"),
-    ("name", "compiler's name", "text", "name of the op in the compiled program or the profile"),
+    ("name", "name", "text", "name of the op in the compiled program or the profile"),
     _CATEGORY,
     _PROGRAM,
     ("scope", "scope", "text", "named scope in the model"),
@@ -104,7 +104,7 @@ PROGRAM = (
 )
 DIFFERENCES = (
     ("label", "operation", "text", "where the op is in the model and what it does, or the category where ops were matched by category"),
-    ("name", "compiler's name", "text", "name of the op, or the category where ops were matched by category"),
+    ("name", "name", "text", "name of the op, or the category where ops were matched by category"),
     _CATEGORY,
     _PROGRAM,
     ("matched", "matched by", "text", "how ops of the two runs were matched"),

@@ -1,5 +1,6 @@
 """What Python says of the report on a page, and of two that are compared: sentences and figures that the page shows as they are."""
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -19,6 +20,7 @@ from ..timeline import reason_text
 from .data import NOTABLE_CHANGE
 
 LONGEST_LABEL = 60  # letters of an op's label in a sentence
+_BEFORE = re.compile(r" \(before: .*?\)(?=  |$)")  # what the op was before, in the label of a change
 
 
 class _Report(Struct, frozen=True):
@@ -88,7 +90,7 @@ def _largest_changes(found: Comparison) -> list[str]:
     """The ops whose time grew most and shrank most, equal ops as one, where that is a notable part of the time."""
     if found.basis != TIME or not found.after.time_s:
         return []
-    changes = [(one.change_s or 0.0, one.label or one.name) for one in folded(found.deltas)]
+    changes = [(one.change_s or 0.0, _BEFORE.sub("", one.label or one.name)) for one in folded(found.deltas)]
     whole = f" per {found.per}" if found.per else " over the whole run" if found.speedup_of == "step" else ""
     said = []
     for word, (seconds, label) in (("increase", max(changes, default=(0.0, ""))), ("decrease", min(changes, default=(0.0, "")))):

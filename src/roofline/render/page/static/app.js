@@ -350,7 +350,7 @@ function update() {
   const counted = (number, word) => `${plain(number)} ${word}${number === 1 ? "" : "s"}`;
   count.textContent = [
     shownRows < derived.rows.length ? `${counted(derived.rows.length, "op")} in ${counted(shownRows, "row")}` : counted(derived.rows.length, state.group ? "group" : "row"),
-    derived.shown.time_s ? `${show(derived.shown.time_s, "s")}${state.step === null && report.steps?.length ? " over the whole run" : ""}${report.input.devices?.length > 1 && state.device === null && state.host === null ? ", all devices" : ""}` : "",
+    derived.shown.time_s ? `${show(derived.shown.weight, "s")}${state.step === null && report.steps?.length ? " over the whole run" : ""}${report.input.devices?.length > 1 && state.device === null && state.host === null ? ", all devices" : ""}` : "",
     state.selected.length ? `${plain(state.selected.length)} selected` : "",
   ].filter(Boolean).join(" · ");
   panelBar.show(state.panel);

@@ -38,7 +38,7 @@ export function facts(row) {
     known(row.op_efficiency) && ["Per-op roofline", percent(row.op_efficiency), "of the measured time"],
     ["Achieved", show(row.rate, "FLOP/s"), row.attainable ? `of ${show(row.attainable, "FLOP/s")} attainable` : ""],
     ["Intensity", show(row.intensity, "FLOP/B"), row.ridge ? `ridge point ${show(row.ridge, "FLOP/B")}` : ""],
-    row.kind !== "point" && ["Executions", plain(row.count), row.kernels ? `${plain(row.kernels)} kernels` : ""],
+    row.kind !== "point" && ["Executions", plain(row.count), row.kernels ? `${plain(row.kernels)} kernel${row.kernels === 1 ? "" : "s"}` : ""],
     row.kind === "group" && ["Operations", plain(row.ops.length), ""],
   ];
   return found.filter(Boolean);
