@@ -335,3 +335,47 @@ ENTRY %main (table: f32[100000,64], ids: s32[{rows},1], grads: f32[{rows},64]) -
     mine = [one for one in found(program) if one.kind == "dense-gradient"]
     assert len(mine) == (2 if told else 0)  # the update, and the zeros
     assert all("at most 8% have a gradient" in one.why for one in mine)
+
+
+@pytest.mark.parametrize(("stride", "told"), [(2, True), (1, False)])
+def test_the_gradient_of_maxima_over_windows_could_be_elementwise(stride: int, told: bool) -> None:
+    # On a GPU select-and-scatter is a search for the position of each maximum, an array of zeros, and a scatter.
+    maxima = 128 // stride - (stride == 1)
+    count = 4096 * maxima
+    program = f"""HloModule pool
+%larger (a: f32[], i: s32[], b: f32[], j: s32[]) -> (f32[], s32[]) {{
+  %a = f32[] parameter(0)
+  %i = s32[] parameter(1)
+  %b = f32[] parameter(2)
+  %j = s32[] parameter(3)
+  %first = pred[] compare(%a, %b), direction=GE
+  %value = f32[] select(%first, %a, %b)
+  %place = s32[] select(%first, %i, %j)
+  ROOT %both = (f32[], s32[]) tuple(%value, %place)
+}}
+%add (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %sum = f32[] add(%a, %b)
+}}
+ENTRY %main (x: f32[4096,128], g: f32[4096,{maxima}]) -> f32[4096,128] {{
+  %x = f32[4096,128]{{1,0}} parameter(0)
+  %g = f32[4096,{maxima}]{{1,0}} parameter(1)
+  %zero = f32[] constant(0)
+  %none = s32[] constant(0)
+  %places = s32[4096,128]{{1,0}} iota(), iota_dimension=1
+  %search = (f32[4096,{maxima}]{{1,0}}, s32[4096,{maxima}]{{1,0}}) reduce-window(%x, %places, %zero, %none),
+    window={{size=1x2 stride=1x{stride}}}, to_apply=%larger
+  %at = s32[4096,{maxima}]{{1,0}} get-tuple-element(%search), index=1
+  %indices = s32[{count},1]{{1,0}} reshape(%at)
+  %updates = f32[{count},1,1]{{2,1,0}} reshape(%g)
+  %zeros = f32[4096,128]{{1,0}} broadcast(%zero), dimensions={{}}
+  ROOT %made = f32[4096,128]{{1,0}} scatter(%zeros, %indices, %updates), update_window_dims={{1,2}}, inserted_window_dims={{}},
+    scatter_dims_to_operand_dims={{1}}, index_vector_dim=1, to_apply=%add, metadata={{op_name="jit(f)/transpose(jvp())/select_and_scatter"}}
+}}
+"""
+    ops = {op.name: op.avoidable for op in reviewed_program(parse(program), "gpu")}
+    told_of = {name: one.instead.known(HBM) for name, reasons in ops.items() for one in reasons if one.group == "windows"}
+    # The gradient is written once and that of the maxima read; the search reads what it compares; zeros are not needed.
+    full, pooled = 4 * 4096 * 128, 4 * count
+    assert told_of == ({"made": full + pooled, "search": full, "zeros": 0} if told else {})

@@ -91,6 +91,11 @@ STENCIL = Kind(
     "Add shifted slices of the array, which compile into one kernel",
     levers=("p = jnp.pad(u, 1); p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + …, each with its factor; jnp.roll for periodic borders",),
 )
+POOLED = Kind(
+    "the gradient of the pooling, which searches every window again and scatters to its maximum",
+    "Take the maximum over dimensions of a reshaped array, whose gradient is elementwise",
+    levers=("x.reshape(n, h // 2, 2, w // 2, 2, c).max((2, 4)) instead of lax.reduce_window or max_pool with windows of 2×2",),
+)
 IN_LOOPS = Kind(
     "the work that every trip of a loop repeats",
     "Do it once, before the loop",
@@ -198,6 +203,7 @@ GROUPS = {
     ("odd-sizes", "tiny"): TINY,
     ("odd-sizes", "stencil"): STENCIL,
     ("duplicated-work", "loop"): IN_LOOPS,
+    ("duplicated-work", "windows"): POOLED,
     ("low-batch", "loop"): FEW_PER_ITERATION,
     ("unused-results", "sorted"): SORTED,
     ("unused-results", "quantile"): QUANTILE,

@@ -38,6 +38,7 @@ from .odd_sizes import large_windows, odd_sizes, tiny_products
 from .one_hot import compared_bins, one_hot_products
 from .operations import operation
 from .padded import padding
+from .pooled_windows import pooled_windows
 from .product_order import costly_orders
 from .program_arrays import exchanged, results_of
 from .rebuilt import rebuilt_arrays
@@ -83,6 +84,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     complex_transforms,
     unused_gradients,
     padding,
+    pooled_windows,
     unused_results,
     unused_in_loops,
     diagonals_of_products,
