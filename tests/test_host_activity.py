@@ -18,7 +18,8 @@ CALL = ["step", "$train.py:52 main", "PjitFunction(update)", "PjRtCApiLoadedExec
         (["$data.py:9 load", "$time sleep"], Activity("python", "load", "data.py:9", "time.sleep")),
         # A generator goes by the function around it, at its own line.
         (["$log.py:3 write", "$<unknown> join", "$log.py:5 <genexpr>"], Activity("python", "write", "log.py:5")),
-        (CALL, Activity("launch", "main", "train.py:52")),
+        (CALL, Activity("launch", "main", "train.py:52", program="update")),
+        ([*CALL[:3], "CommonPjRtClient::BufferFromHostBuffer"], Activity("copy", "main", "train.py:52", program="update")),
         (["$train.py:52 main", "$array_methods.py:302 _mean"], Activity("launch", "main", "train.py:52")),
         # JAX's own random numbers, which no program of the user was traced from.
         (

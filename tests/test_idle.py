@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.analysis import analyze
+from roofline.machines import load
 from roofline.sources import idle
 from roofline.sources.xspace.idle import stacks
 from roofline.sources.xspace.scan import RowsOf, open_bytes, read_rows
-from roofline.workload import FETCHES, IdleReason
+from roofline.workload import FETCHES, PASSES_ARRAYS, IdleReason
 from xspace_profiles import MICROSECOND, annotation, gpu, host, kernel, launch, recorded
 from xspace_writer import Event, Line, Plane, space
 
@@ -175,14 +176,37 @@ def test_staging_a_large_copy_is_a_transfer_and_passing_a_scalar_is_not(tmp_path
     assert (found.kind, found.location) == (kind, "train.py:3")
 
 
-@pytest.mark.parametrize(("name", "ends", "cause"), [("MemcpyH2D", "pageable device", ""), ("MemcpyD2H", "device pageable", FETCHES)])
-def test_a_copy_from_the_device_is_fetched(tmp_path: Path, name: str, ends: str, cause: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "ends", "cause"), [("MemcpyH2D", "pageable device", PASSES_ARRAYS), ("MemcpyD2H", "device pageable", FETCHES)]
+)
+def test_the_direction_of_copies_is_told(tmp_path: Path, name: str, ends: str, cause: str) -> None:
     source, target = ends.split()
     moved = kernel(name, 120 * US, 10 * US, correlation_id=2, memcpy_details=f"kind_src:{source} kind_dst:{target} size:{1 << 28} async:1")
     main = [did("$train.py:3 main", 0, 200), launch(1, 9 * US), did("PjitFunction(f)", 15, 160)]
     worker = [did("H2D Dispatch", 19, 125), launch(2, 119 * US, name=name)]
     (found,) = reasons(tmp_path, gpu([work(1, 10, 20)], [moved]), host(main, worker))
     assert (found.kind, found.cause) == ("transfer", cause)
+
+
+def test_host_arrays_passed_to_a_jitted_function_are_told_with_their_copies(tmp_path: Path) -> None:
+    # Each step waits 70 µs while the host stages 1 MB that is passed to predict, copies it for 20 µs, and computes for 5 µs.
+    main, worker, copies, kernels = [], [], [], []
+    for number in range(5):
+        at, ids = 100 * number, (2 * number + 1, 2 * number + 2)
+        main += [did("$serve.py:3 answer", at, at + 99), did("PjitFunction(predict)", at + 1, at + 98), launch(ids[1], (at + 91) * US)]
+        worker += [did("H2D Dispatch", at + 2, at + 70), launch(ids[0], (at + 71) * US, name="MemcpyH2D")]
+        copied = COPIED.format(1 << 20)
+        copies.append(kernel("MemcpyH2D", (at + 72) * US, 20 * US, correlation_id=ids[0], memcpy_details=copied))
+        kernels.append(work(ids[1], at + 92, at + 97))
+    steps = [annotation(number, 100 * number * US, 99 * US) for number in range(5)]
+    recording = recorded(tmp_path, gpu(kernels, copies), host(sorted([*steps, *main], key=lambda event: event.offset_ps), worker))
+    assert {(reason.activity, reason.cause) for reason in recording.idle if reason.kind == "transfer"} == {
+        ("copies to the device of host arrays that are passed to predict, called from answer", "arguments")
+    }
+    found = analyze(recording, load("h200")).findings[0]
+    assert "Keep arrays that do not change on the device" in found.message
+    assert "The copies there take another 20 µs" in found.message
+    assert (found.kind, found.saving_per_step_s) == ("idle-transfer", pytest.approx(95e-6, rel=0.05)), "all but the 5 µs of work"
 
 
 def test_without_frames_of_python_the_kind_is_still_told(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from ..report import Finding
 from .finding_drafts import FindingDraft, StepSaving
+from .finding_kinds import HOST_ARGUMENTS
 from .idle_time import Waiting
 from .op_times import OpTimes
 from .program_clock import Clock
@@ -19,10 +20,14 @@ def with_their_copies(
 ) -> list[FindingDraft] | None:
     """The findings with ``copies`` merged into the idle time of the same function: one change saves both.
 
-    ``None`` without such idle time.
+    Copies of JAX have no source line: those belong to the calls that copy their arguments. ``None`` without such idle time.
     """
     place = _place(copies.ops, op_times) if copies is not None else ""
-    waits = [(one.saved, one) for one in found if one.kind in AWAITED and one.saved and place and _longest(one.kind, idle) == place]
+    waits = [
+        (one.saved, one)
+        for one in found
+        if one.saved and (_longest(one.kind, idle) == place if place and one.kind in AWAITED else one.title == HOST_ARGUMENTS.title)
+    ]
     if copies is None or not waits:
         return None
     saved, wait = max(waits, key=lambda each: each[0].whole_s)

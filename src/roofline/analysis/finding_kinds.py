@@ -324,6 +324,16 @@ BOTH_WAYS = Kind(
         "send data ahead of its use, and fetch results a step later",
     ),
 )
+# For idle-transfer where a jitted function is called with arrays of the host.
+HOST_ARGUMENTS = Kind(
+    "the host arrays that are passed to a jitted function, which copies them to the device in every call",
+    "Keep arrays that do not change on the device, and send the others ahead",
+    "the host moved data, in {activity}",
+    (
+        "jax.device_put once for what does not change (weights loaded as NumPy arrays are copied in every call), and for each batch ahead",
+        "send narrower formats: uint8 images, int32 tokens",
+    ),
+)
 # For idle-compile where a library times its kernels.
 TRIED_KERNELS = Kind(
     "the trials of kernels for convolutions, which every new shape repeats",

@@ -18,6 +18,7 @@ from ..workload import (
     COMPUTES,
     FETCHES,
     GRAPH_BREAK,
+    PASSES_ARRAYS,
     TRIES_KERNELS,
     UNSEEN,
     source_line,
@@ -30,6 +31,7 @@ from .finding_kinds import (
     CHECKED,
     CHECKED_RESULTS,
     FETCHED,
+    HOST_ARGUMENTS,
     MANY_ARRAYS,
     MASKED,
     ON_HOST,
@@ -64,6 +66,7 @@ BY_CAUSE = {
     BY_REPEATS: REPEATED,
     COMPUTES: ON_HOST,
     FETCHES: FETCHED,
+    PASSES_ARRAYS: HOST_ARGUMENTS,
 }  # more specific kinds, by the cause of the idle time
 LAUNCH_RECORDED = "About {seconds} of that is profiler overhead, which slows every launch."
 

@@ -79,7 +79,7 @@ class Activity(Struct, frozen=True):
     function that was compiled; or how a value was read back (`MASK`: as a boolean index; `MEMORY`: no value was read, but memory was
     allocated; `ANOMALY` in PyTorch, `NANS` in JAX: to look for NaN); or `INSIDE` if the function is the callback itself, `OPERATOR` if an
     operator computes on the host. ``caller`` is the user's function, with its file and line, that called the model to which ``function``
-    belongs.
+    belongs. ``program`` is the jitted function that was being called when the thread copied or launched.
     """
 
     kind: str = ""
@@ -88,6 +88,7 @@ class Activity(Struct, frozen=True):
     callee: str = ""
     detail: str = ""
     caller: str = ""
+    program: str = ""
 
 
 NOTHING = Activity()
@@ -136,9 +137,9 @@ def activity(stack: Sequence[str | Frame], users: Collection[str] = ()) -> Activ
     if (place := _first(plain, frames, WAITS, WAITING)) is not None:
         return _activity_of("wait", frames[:place], detail=_read_back(frames[place:]))
     if any(name and re.search(COPIES, name) for name in plain):
-        return _activity_of("copy", frames)
+        return replace(_activity_of("copy", frames), program=_called(plain))
     if running is not None or any(name and re.search(CALLS, name) for name in plain):
-        return _activity_of("launch", frames)
+        return replace(_activity_of("launch", frames), program=_called(plain))
     user = max((place for place, frame in enumerate(frames) if frame and frame.owner == "user"), default=-1)
     if any(frame and frame.owner == "framework" for frame in frames[user + 1 :]):
         return _activity_of("launch", frames)
@@ -207,10 +208,17 @@ def _activity_of(kind: str, frames: Sequence[Frame | None], callee: str = "", de
 
 def _compiled(stack: Sequence[str]) -> str:
     """The function being compiled: the innermost that was called, else the one that the compiler names."""
-    for naming in COMPILED:
-        if names := [found[1] for name in stack if (found := re.fullmatch(naming, name))]:
-            return names[-1]
-    return ""
+    return next((name for naming in COMPILED if (name := _named(stack, naming))), "")
+
+
+def _called(stack: Sequence[str]) -> str:
+    """The innermost jitted function that is being called."""
+    return _named(stack, COMPILED[0])
+
+
+def _named(stack: Sequence[str], naming: str) -> str:
+    names = [found[1] for name in stack if (found := re.fullmatch(naming, name))]
+    return names[-1] if names else ""
 
 
 def _read_back(frames: Sequence[Frame | None]) -> str:

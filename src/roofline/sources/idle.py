@@ -24,6 +24,7 @@ from ..workload import (
     COMPUTES,
     FETCHES,
     GRAPH_BREAK,
+    PASSES_ARRAYS,
     TRIES_KERNELS,
     UNSEEN,
 )
@@ -240,7 +241,8 @@ def _seen(gap: Gap, threads: Threads, instant: int) -> Activity:
         return driver
     if own.location or not driver.location:
         return own
-    return Activity(own.kind, driver.function, driver.location, own.callee, own.detail or driver.detail, driver.caller)
+    detail, program = own.detail or driver.detail, own.program or driver.program
+    return Activity(own.kind, driver.function, driver.location, own.callee, detail, driver.caller, program)
 
 
 def _kind(gap: Gap, seen: Activity, waited: Activity, threads: Threads, *, several: bool) -> str:
@@ -294,6 +296,8 @@ def _cause(kind: str, one: Activity, gap: Gap) -> str:
         return _READ.get(one.detail, BY_AN_OPERATOR if one.callee else "")
     if kind == "compile":
         return TRIES_KERNELS if one.detail.startswith(TRIALS) else ""
+    if kind == "transfer" and gap.copy[0] == "in":
+        return PASSES_ARRAYS if one.program else ""
     if kind == "transfer":
         return FETCHES if gap.copy[0] == "out" else ""
     if kind == "dispatch":
@@ -312,7 +316,8 @@ def _most(seen: Sequence[Activity]) -> Activity:
     mine = [one for one in within if (one.function, one.location) == (function, location)]
     (callee, calls), *_ = Counter(one.callee for one in mine).most_common(1)
     (detail, _), *_ = Counter(one.detail for one in mine).most_common(1)
-    return Activity(mine[0].kind, function, location, callee if 2 * calls > count else "", detail, mine[0].caller)
+    (program, _), *_ = Counter(one.program for one in mine).most_common(1)
+    return Activity(mine[0].kind, function, location, callee if 2 * calls > count else "", detail, mine[0].caller, program)
 
 
 def _input(one: Activity, gap: Gap, threads: Threads) -> str:
@@ -344,7 +349,8 @@ def _compile(one: Activity, gap: Gap, threads: Threads) -> str:
 
 def _transfer(one: Activity, gap: Gap, threads: Threads) -> str:
     where = {"in": "to the device", "out": "from the device"}.get(gap.copy[0], "between host and device")
-    return f"copies {where}" + (f", called from {one.function}" if one.function else "")
+    passed = f" of host arrays that are passed to {one.program}" if one.program and gap.copy[0] == "in" else ""
+    return f"copies {where}{passed}" + (f", called from {one.function}" if one.function else "")
 
 
 # Words that follow "the host was in".
