@@ -164,6 +164,13 @@ def test_a_scatter_of_16_bit_numbers_is_told_to_add_wider_ones(number: str, said
     assert ("fp32" in found.levers[0]) == said
 
 
+@pytest.mark.parametrize(("shape", "said"), [("64,8", True), ("65,8", False), ("2048", False)])
+def test_a_scatter_of_many_rows_to_few_is_told_to_be_a_matmul(shape: str, said: bool) -> None:
+    # 65,536 B are 64 times the 1,024 B of bf16[64,8].
+    found = _of(report_on(an_op("op", {"hbm": 65_536}, 2e5, category="scatter", label=f"f  scatter-add bf16[{shape}]")), "memory")
+    assert ("one_hot" in found.levers[0]) == said
+
+
 def test_all_scatters_are_one_finding() -> None:
     # 10% of the roofline, which is usual of scatters, and 50%: both are told with the same advice.
     scatters = [an_op(name, {"hbm": 100}, time_s, category="scatter") for name, time_s in (("slow", 100.0), ("fast", 20.0))]

@@ -64,7 +64,7 @@ BINS = Kind(
 )
 SLOTS = Kind(
     "the tokens that are put into the slots of experts by matmuls with one-hot masks",
-    "Write the slots by a scatter and read them by a gather",
+    "Write the slots with a scatter, and read the results with a gather",
     levers=(
         "slots = jnp.zeros((experts, capacity, d)).at[expert, slot].set(x, mode='drop'), and y[expert, slot] of the results",
         "tokens sorted by expert, and jax.lax.ragged_dot, which needs no slots",

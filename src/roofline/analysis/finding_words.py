@@ -4,13 +4,16 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from heapq import nlargest
 from itertools import islice
+from math import prod
 
 from msgspec.structs import replace
 
 from ..columns.lazy_rows import values_at
+from ..dtypes import dtype
 from ..report import Finding
+from ..resource import HBM
 from ..workload import Op, source_line
-from .finding_kinds import LEVERS_BY_CATEGORY, NARROW_SUM, Kind
+from .finding_kinds import FEW_SUMS, LEVERS_BY_CATEGORY, NARROW_SUM, Kind
 from .op_times import OpTimes
 from .program_clock import Clock, Saving
 
@@ -23,6 +26,8 @@ LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousa
 MATMULS, CONVOLUTIONS, ATTENTION = "matmuls", "convolutions", "attention kernels"  # kinds of work on a matrix unit
 _TOP_K = r"(?i)(gpu )?top.?k\b"
 _NARROW_SUM = r"scatter-add (bf16|fp16)\b"
+_SUMS = r"scatter-add (\w+)\[(\d+(?:,\d+)*)\]"
+MOST_SUMS, ROWS_EACH = 1_000, 64  # a scatter of at least so many times the bytes of its result, of at most so many rows, has few targets
 _GRAPH = r"## Call CompiledFxGraph (\w+) ##"
 
 
@@ -122,8 +127,19 @@ def fitting(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int], won: S
 def replacements(op_times: OpTimes, id: int) -> tuple[str, ...]:
     """Levers for a scatter or a sort: what to use in its place."""
     what = op_times.words("label")[id].rpartition("  ")[2]
+    few = (FEW_SUMS,) if _adds_to_few(op_times.ops[id], what) else ()
     narrow = (NARROW_SUM,) if re.match(_NARROW_SUM, what) else ()
-    return (*narrow, *LEVERS_BY_CATEGORY["memory", categories_of(op_times, [id])[0]])
+    return (*few, *narrow, *LEVERS_BY_CATEGORY["memory", categories_of(op_times, [id])[0]])
+
+
+def _adds_to_few(op: Op, what: str) -> bool:
+    """Whether a scatter adds many rows to each of a few, by its bytes and the shape in its label."""
+    found = re.match(_SUMS, what)
+    if found is None:
+        return False
+    rows, *others = map(int, found[2].split(","))
+    result = rows * prod(others) * dtype(found[1]).bits / 8
+    return rows <= MOST_SUMS and op.cost.known(HBM) >= ROWS_EACH * result * max(op.count, 1)
 
 
 def categories_of(op_times: OpTimes, ids: Sequence[int]) -> list[str]:
