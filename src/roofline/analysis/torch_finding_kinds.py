@@ -149,6 +149,11 @@ TORCH_GROUPS = {
         "Keep channels last everywhere",
         levers=("model.to(memory_format=torch.channels_last), and the same for its input: convolutions, norms and pools then keep it",),
     ),
+    ("repeated-operand", "mask"): Kind(
+        "the mask of attention, which is stored several times over",
+        "Let attention read it once, as a mask that broadcasts",
+        levers=("mask[:, None, None, :], or mask.expand(…), without repeat() and contiguous()", "build it once, before the layers"),
+    ),
     ("repeated-operand", "gathered rows"): Kind(
         "the rows that are gathered several times over and then multiplied",
         "Multiply each row once, and gather the results",

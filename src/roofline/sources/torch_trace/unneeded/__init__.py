@@ -31,7 +31,7 @@ from .recorded import PricedExecution, Recorded
 from .reordered_caches import reordered_caches
 from .second_passes import repeated_pass
 from .sorted_parts import sorted_parts
-from .stored_repeats import stored_repeats
+from .stored_repeats import stored_masks, stored_repeats
 from .unfolded_patches import unfolded_patches
 from .unfused import spared_bytes, unfused
 from .unused_results import unused_results
@@ -53,6 +53,7 @@ RULES: tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], 
     merged_factors,
     gathered_rows,
     stored_repeats,
+    stored_masks,
     padded_tensors,
     unused_gradients,
     zeroed_gradients,
