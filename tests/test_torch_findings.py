@@ -481,6 +481,21 @@ def test_products_of_templates_are_told_to_try_the_library(tmp_path: Path) -> No
     assert "cuBLAS" in finding(steps_of(product, tmp_path), "products").levers[0]
 
 
+def test_a_program_that_replays_graphs_is_not_told_to(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for begin in trace.steps(4, 1000):
+        trace.frame("train.py(5): main", begin, 999)
+        for at in range(begin + 100, begin + 1000, 300):
+            graph = trace.launch(at, "cudaGraphLaunch", 20)
+            for place in range(10):
+                trace.ran("kernel", at + 30 + 10 * place, 9, graph)
+            trace.op("aten::add", at + 200, 80, [(8,), (8,)], values=["1"])
+            trace.run("add", launched=at + 210, start=at + 215, dur=2)
+    found = finding(analyze(trace.write(tmp_path / "t.json"), "h200"), "idle-dispatch")
+    assert "between replays of graphs" in found.message
+    assert not any("reduce-overhead" in lever for lever in found.levers)
+
+
 def test_flex_attention_is_not_told_to_try_a_library_of_matmuls(tmp_path: Path) -> None:
     heads, block = (4, 16, 4096, 64), (1, 1, 1)
 

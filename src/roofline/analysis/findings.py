@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from ..columns.lazy_rows import take
+from ..columns.lazy_rows import take, values_at
 from ..machine import Machine
 from ..machines.architectures import capability_of
 from ..placement import IDEAL, Corrections, MinimumTimes
@@ -27,7 +27,7 @@ from .program_clock import Clock
 from .removed_launches import with_removed_launches
 from .torch_finding_kinds import kinds_for
 
-CALLBACK = "host callback"
+CALLBACK, GRAPH_REPLAY = "host callback", "graph replay"
 FEW_PROGRAMS = 2  # least number of programs in a step that could be compiled together
 
 
@@ -39,7 +39,7 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
         ids = [id for id in ids if clock.share(id)]
     if (share := clock.exposed(op_times, ids)) < 1:
         op_times = op_times.exposed(share)
-    kinds = kinds_for(recording.format, on_cpu=recording.is_on_host)
+    kinds = kinds_for(recording.format, on_cpu=recording.is_on_host, replayed=_is_replayed(op_times, ids))
     idle = waiting(recording, clock.parts)
     is_few = bool(clock.per) and kinds is KINDS and programs_per_step(take(op_times.ops, ids), len(recording.steps)) < FEW_PROGRAMS
     waits = idle_findings(idle, clock, kinds, one_program=is_few, callbacks=_callbacks(op_times, ids))
@@ -61,6 +61,14 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
     if kinds is not KINDS and not recording.is_on_host:
         found = with_removed_launches(found, op_times, ids, clock)
     return [*(one.finding(clock) for one in found), *kernels]
+
+
+def _is_replayed(op_times: OpTimes, ids: Sequence[int]) -> bool:
+    """Whether most of the time is that of kernels which graphs launched."""
+    if GRAPH_REPLAY not in op_times.category:
+        return False
+    replayed = [id for id in ids if op_times.category[id] == GRAPH_REPLAY]
+    return sum(values_at(op_times.spent_s, replayed)) > sum(values_at(op_times.spent_s, ids)) / 2
 
 
 def _callbacks(op_times: OpTimes, ids: Sequence[int]) -> list[str]:

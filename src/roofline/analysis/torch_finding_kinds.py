@@ -102,6 +102,16 @@ TORCH_WORDS = {
         levers=("torch.compile(model), or torch.compile of the function that calls them", _OPTIMIZER),
     ),
 }
+# For programs whose kernels mostly run in graphs already.
+REPLAYED = Kind(
+    "the host's work between replays of graphs",
+    "Put more of the step into one graph, or more work into each replay",
+    "the host was between replays of graphs, in {activity}",
+    (
+        "one graph of the whole step with its optimizer (torch.cuda.graph), in place of one for each compiled function",
+        "larger batches; compiled functions with fewer arguments, which the host checks before every replay",
+    ),
+)
 # For the ops of one group within a kind.
 TORCH_GROUPS = {
     ("unfused-chain", "optimizer"): Kind(
@@ -226,11 +236,15 @@ TORCH_GROUPS = {
 }
 
 
-def kinds_for(format: str, *, on_cpu: bool = False) -> dict[str, Kind]:
-    """The kinds of findings in the terms of the recording's framework; for PyTorch on a CPU, without kernels and launches."""
+def kinds_for(format: str, *, on_cpu: bool = False, replayed: bool = False) -> dict[str, Kind]:
+    """The kinds of findings in the terms of the recording's framework; for PyTorch on a CPU, without kernels and launches.
+
+    ``replayed`` is whether most of the work is replayed in graphs.
+    """
     if format != "torch":
         return KINDS
     levers = {**TORCH_LEVERS, **TORCH_CPU_LEVERS} if on_cpu else TORCH_LEVERS
     compiled = {} if on_cpu else TORCH_COMPILED
     kinds = {name: replace(KINDS[name], levers=mine, compiled=compiled.get(name, ())) for name, mine in levers.items()}
-    return {**KINDS, **kinds, **TORCH_WORDS, **(TORCH_CPU_WORDS if on_cpu else {})}
+    dispatch = {"idle-dispatch": REPLAYED} if replayed else {}
+    return {**KINDS, **kinds, **TORCH_WORDS, **dispatch, **(TORCH_CPU_WORDS if on_cpu else {})}
