@@ -496,6 +496,23 @@ def test_a_program_that_replays_graphs_is_not_told_to(tmp_path: Path) -> None:
     assert not any("reduce-overhead" in lever for lever in found.levers)
 
 
+@pytest.mark.parametrize(
+    ("length", "said"), [(16384, ""), (2 * 8009, "16018, which has the prime factor 8009"), (16381, "16381, which is a prime")]
+)
+def test_transforms_of_lengths_with_a_large_prime_factor(tmp_path: Path, length: int, said: str) -> None:
+    def back(trace: TorchTrace, at: float) -> None:
+        half = (8, 256, length // 2 + 1)
+        trace.op("aten::_fft_c2r", at + 2, 8, [half], dtype="c10::complex<float>", values=["[2]", "0", str(length)])
+        trace.run("vector_fft", launched=at + 3, start=at + 10, dur=900)
+
+    found = [one for one in steps_of(back, tmp_path).findings if one.kind == "odd-sizes"]
+    assert bool(found) == bool(said)
+    if found:
+        assert f"transforms tensors of length {said}" in found[0].message
+        # 8 bytes for each of 8·256·8009 complex numbers, and 4 for as many twice of real ones, at 30% of 4.8 TB/s.
+        assert found[0].saving_per_step_s == pytest.approx(900e-6 - 16 * 8 * 256 * 8009 / (0.3 * 4.8e12), rel=0.05)
+
+
 def test_flex_attention_is_not_told_to_try_a_library_of_matmuls(tmp_path: Path) -> None:
     heads, block = (4, 16, 4096, 64), (1, 1, 1)
 

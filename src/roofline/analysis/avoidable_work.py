@@ -29,6 +29,7 @@ CALLBACK = "idle-callback"
 CALLED_BACK = Avoidable(kind=CALLBACK, instead=NOTHING, why="calls back to the host, outside compiled code")
 ODD_SIZES = "odd-sizes"
 ELEMENTWISE = ("tiny", "stencil")  # groups of odd sizes for which elementwise code would move the same bytes
+TRANSFORMS, GOOD_LENGTHS = ("transforms", "lengths"), 0.3  # on an H200, transforms of lengths that are powers of 2 reach 33% to 70%
 SLOWED_BELOW = 0.6  # of the roof: a faster product is not slowed down by its sizes
 
 Savings = Mapping[tuple[str, str], tuple[float, Avoidable]]  # the seconds of an op that each kind and group of reason would save
@@ -143,7 +144,7 @@ def _saved_s(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:
         return one.spent_s
     if reason.kind == ODD_SIZES:
         good = reachable(one.op.category, one.unit) if reason.group else REACHABLE["matrix"]
-        good = REACHABLE["hbm"] if reason.group in ELEMENTWISE else good
+        good = REACHABLE["hbm"] if reason.group in ELEMENTWISE else GOOD_LENGTHS if reason.group in TRANSFORMS else good
         return max(one.spent_s - one.floor_s / good, 0.0) if one.floor_s < SLOWED_BELOW * one.spent_s else 0.0
     if reason.kind == "low-batch" and one.cause != MEMORY:
         return 0.0

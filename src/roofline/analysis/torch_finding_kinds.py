@@ -200,6 +200,11 @@ TORCH_GROUPS = {
             "loss(generated.detach()) where generated is to be trained by the other loss only",
         ),
     ),
+    ("odd-sizes", "lengths"): Kind(
+        "the Fourier transforms of lengths with a large prime factor",
+        "Pad to the next length with small prime factors only",
+        levers=("torch.fft.rfft(x, n) with n the next power of 2, or the next length of which 2, 3, 5 and 7 are the only prime factors",),
+    ),
     ("odd-sizes", "tiny batch"): Kind(
         "the matmuls of matrices that are far smaller than a kernel's tile",
         "Multiply and add by element, in one compiled kernel",

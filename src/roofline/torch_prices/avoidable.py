@@ -5,6 +5,7 @@ Each rule is about one call. Rules on chains of calls are in `sources/torch_trac
 
 from ..cost import NOTHING, Cost
 from ..dtypes import dtype
+from ..formulas.fourier import slow_length
 from ..operation import Product
 from ..resource import HBM, matrix, vector
 from ..workload import Avoidable
@@ -29,7 +30,7 @@ def avoidable(call: Call, priced: Priced) -> tuple[Avoidable, ...]:
         return (Avoidable(kind="", instead=priced.needed, why=RECOMPUTED, unneeded="recomputed"),)
     if call.op in _COPIES and changes_layout([one for one in call.args if isinstance(one, Tensor)]):
         return (Avoidable(kind="layout-copies", instead=NOTHING, why="copies tensors only to change their layout", unneeded="layout"),)
-    found = _appended(call, priced) or _odd(priced) or _tiny(priced) or _wide(priced) or _double(call, priced)
+    found = _appended(call, priced) or _odd(priced) or _tiny(priced) or _transformed(call, priced) or _wide(priced) or _double(call, priced)
     return (found,) if found else ()
 
 
@@ -71,6 +72,18 @@ def _tiny(priced: Priced) -> Avoidable | None:
         return None
     why = f"multiplies {int(found.batch):,} pairs of matrices of {sizes[0]}×{sizes[1]} and {sizes[1]}×{sizes[2]}, each in a kernel's tile"
     return Avoidable(kind="odd-sizes", instead=priced.cost, why=why, group="tiny batch")
+
+
+def _transformed(call: Call, priced: Priced) -> Avoidable | None:
+    """A Fourier transform of a length with a large prime factor. The last length of a real result is an argument."""
+    x, axes = call.tensor(0), call.ints(1)
+    if priced.category != "fft" or priced.cost is None or x is None or not axes:
+        return None
+    lengths = [x.shape[axis] for axis in axes]
+    if call.op == "aten::_fft_c2r":
+        lengths[-1] = int(call.number(3) or lengths[-1])
+    slow = slow_length(lengths)
+    return Avoidable(kind="odd-sizes", instead=priced.cost, why=f"transforms tensors of length {slow}", group="lengths") if slow else None
 
 
 def changes_layout(tensors: list[Tensor]) -> bool:

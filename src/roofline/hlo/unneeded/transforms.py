@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from ...formulas.fourier import slow_length
 from ...workload import Avoidable
 from ..ir.module import Computation
 from ..ir.shapes import Shape
@@ -12,7 +13,6 @@ from .odd_sizes import KIND as ODD_SIZES
 from .values import LAYOUT, Value
 
 COMPLEX, LENGTHS = "complex", "transforms"  # the groups
-_LARGEST_FACTOR = 127  # cuFFT has kernels for smaller prime factors, and computes others as a convolution of at least twice the length
 # Opcodes that keep the symmetry of spectra of real signals, if all their operands are such spectra.
 _SYMMETRIC = LAYOUT | {"multiply", "divide", "add", "subtract", "negate", "broadcast", "parameter"}
 
@@ -53,25 +53,8 @@ def odd_transforms(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for index, cost in kernels.costs.items():
         instruction = kernels.computation[index]
         lengths = instruction.integers("fft_length") if instruction.opcode == "fft" else ()
-        length = max(lengths, key=largest_prime_factor, default=1)
-        factor = largest_prime_factor(length)
-        if factor > _LARGEST_FACTOR:
-            which = "which is a prime" if factor == length else f"which has the prime factor {factor}"
-            yield index, Avoidable(kind=ODD_SIZES, instead=cost, why=f"transforms arrays of length {length}, {which}", group=LENGTHS)
-
-
-def largest_prime_factor(number: int) -> int:
-    """The largest prime that divides a number.
-
-    >>> largest_prime_factor(16384), largest_prime_factor(16381), largest_prime_factor(2 * 3 * 131), largest_prime_factor(1)
-    (2, 16381, 131, 1)
-    """
-    largest, divisor = 1, 2
-    while divisor * divisor <= number:
-        while number % divisor == 0:
-            largest, number = divisor, number // divisor
-        divisor += 1
-    return max(largest, number)
+        if slow := slow_length(lengths):
+            yield index, Avoidable(kind=ODD_SIZES, instead=cost, why=f"transforms arrays of length {slow}", group=LENGTHS)
 
 
 def _halved(kernels: Kernels, index: int) -> Avoidable:

@@ -1,0 +1,32 @@
+"""Lengths of Fourier transforms that libraries compute slowly."""
+
+from collections.abc import Iterable
+
+LARGEST_FACTOR = 127  # cuFFT has kernels for smaller prime factors, and computes others as a convolution of at least twice the length
+
+
+def slow_length(lengths: Iterable[int]) -> str:
+    """The length with the largest prime factor and that factor, in words; empty if the factor is small.
+
+    >>> slow_length([256, 16381]), slow_length([2 * 8009]), slow_length([127 * 128])
+    ('16381, which is a prime', '16018, which has the prime factor 8009', '')
+    """
+    length = max(lengths, key=largest_prime_factor, default=1)
+    factor = largest_prime_factor(length)
+    if factor <= LARGEST_FACTOR:
+        return ""
+    return f"{length}, which is a prime" if factor == length else f"{length}, which has the prime factor {factor}"
+
+
+def largest_prime_factor(number: int) -> int:
+    """The largest prime that divides a number.
+
+    >>> largest_prime_factor(16384), largest_prime_factor(16381), largest_prime_factor(2 * 3 * 131), largest_prime_factor(1)
+    (2, 16381, 131, 1)
+    """
+    largest, divisor = 1, 2
+    while divisor * divisor <= number:
+        while number % divisor == 0:
+            largest, number = divisor, number // divisor
+        divisor += 1
+    return max(largest, number)
