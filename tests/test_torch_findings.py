@@ -13,7 +13,7 @@ from roofline.analysis.torch_finding_kinds import TORCH_GROUPS, kinds_for
 from roofline.analysis.what_if import what_if
 from roofline.machine import Machine
 from roofline.report import Finding, Report
-from torch_writer import TorchTrace
+from torch_writer import BACKWARD, NODE, TorchTrace
 
 WIDE = (8192, 8192)  # 128 MB in bf16: 28 µs to read
 LISTS = {
@@ -479,6 +479,32 @@ def test_products_of_templates_are_told_to_try_the_library(tmp_path: Path) -> No
 
     # 2·4096³ FLOP take 139 µs at the peak.
     assert "cuBLAS" in finding(steps_of(product, tmp_path), "products").levers[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "calls", "said"),
+    [
+        ("aten::_thnn_fused_lstm_cell", [(64, 2048), (64, 2048), (64, 512)], 10, "nn.LSTM"),
+        ("aten::_thnn_fused_lstm_cell", [(64, 2048), (64, 2048), (64, 512)], 4, "reduce-overhead"),
+        ("aten::cudnn_convolution", [(1, 3, 32, 32), (8, 3, 3, 3)], 10, "torch.stack(samples)"),
+        ("aten::cudnn_convolution", [(1, 3, 32, 32), (8, 3, 3, 3)], 4, "reduce-overhead"),
+        ("aten::cudnn_convolution", [(2, 3, 32, 32), (8, 3, 3, 3)], 10, "reduce-overhead"),
+    ],
+)
+def test_loops_around_cells_and_samples_are_told_to_call_once(
+    tmp_path: Path, name: str, sizes: list[tuple[int, ...]], calls: int, said: str
+) -> None:
+    trace = TorchTrace()
+    for begin in trace.steps(4, 2000):
+        trace.frame("train.py(5): main", begin, 1999)
+        for at in range(begin + 10, begin + 10 + 150 * calls, 150):
+            trace.op(name, at, 100, sizes, sequence_number=1)
+            trace.run("kernel", launched=at + 90, start=at + 95, dur=5)
+        trace.op(f"{NODE}Backward0", begin + 1700, 100, thread=BACKWARD, sequence_number=1)
+        trace.op("aten::mul", begin + 1710, 80, [(8,), (8,)], thread=BACKWARD)
+        trace.run("kernel", launched=begin + 1780, start=begin + 1785, dur=5, thread=BACKWARD)
+    found = finding(analyze(trace.write(tmp_path / "t.json"), "h200"), "idle-dispatch")
+    assert said in found.levers[0]
 
 
 def test_a_program_that_replays_graphs_is_not_told_to(tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+"""Loops in Python around calls that one call could replace: a recurrent cell per time step, or a network per sample of a batch."""
+
+import re
+from collections.abc import Sequence
+
+from .finding_kinds import Kind
+from .op_times import OpTimes
+
+LEAST_CALLS = 8  # in a step
+CELLS = frozenset(("aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_gru_cell", "aten::lstm_cell", "aten::gru_cell"))
+_ONE_SAMPLE = re.compile(r"\S+ 1x\d+x\d+x\d+")  # a convolution's input: one image
+_LAUNCHING = "the host was launching kernels one by one, in {activity}"
+
+BY_TIME = Kind(
+    "the recurrent cell that a loop calls for each time step, in kernels that the host launches one by one",
+    "Run all time steps in one call, if none needs more of the one before than its state",
+    _LAUNCHING,
+    ("nn.LSTM or nn.GRU for the whole sequence, which runs in cuDNN, in place of nn.LSTMCell or nn.GRUCell in a loop",),
+)
+BY_SAMPLE = Kind(
+    "the network that a loop calls for each sample, in kernels that the host launches one by one",
+    "Run it once for the whole batch, if the samples do not depend on each other",
+    _LAUNCHING,
+    ("model(torch.stack(samples)) in place of [model(sample) for sample in samples]; torch.func.vmap for functions of one sample",),
+)
+
+
+def loop_around(op_times: OpTimes, ids: Sequence[int], steps: int) -> Kind | None:
+    """The loop that a step has around cells, or in training around convolutions of one image; ``None`` if it has neither."""
+    names, phases, labels = op_times.words("name"), op_times.words("phase"), op_times.words("label")
+    if any(names[id] in CELLS and _calls(op_times, id, steps) for id in ids):
+        return BY_TIME
+    convolutions = [id for id in ids if op_times.category[id] == "convolution" and phases[id] == "forward"]
+    looped = [id for id in convolutions if _ONE_SAMPLE.match(labels[id].rpartition("  ")[2]) and _calls(op_times, id, steps)]
+    return BY_SAMPLE if looped and 2 * len(looped) > len(convolutions) else None
+
+
+def _calls(op_times: OpTimes, id: int, steps: int) -> bool:
+    return op_times.ops[id].count >= LEAST_CALLS * max(steps, 1)
