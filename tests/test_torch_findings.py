@@ -507,6 +507,20 @@ def test_loops_around_cells_and_samples_are_told_to_call_once(
     assert said in found.levers[0]
 
 
+@pytest.mark.parametrize(("name", "is_told"), [("aten::addcmul_", True), ("aten::_foreach_addcmul_", False)])
+def test_an_optimizer_that_updates_one_parameter_at_a_time(tmp_path: Path, name: str, is_told: bool) -> None:
+    trace = TorchTrace()
+    for begin in trace.steps(4, 2000):
+        trace.frame("train.py(5): main", begin, 1999)
+        trace.annotation("Optimizer.step#AdamW.step", begin + 1000, 990)
+        for at in range(begin + 10, begin + 1900, 150):
+            trace.op("aten::relu" if at < begin + 1000 else name, at, 100, [(8,), (8,)], values=["1"])
+            trace.run("kernel", launched=at + 90, start=at + 95, dur=5)
+    found = finding(analyze(trace.write(tmp_path / "t.json"), "h200"), "idle-dispatch")
+    assert ("an optimizer with fused=True" in found.levers[0]) == is_told
+    assert not is_told or "46% of the kernels are the optimizer's" in found.levers[0]  # 6 of 13
+
+
 def test_a_program_that_replays_graphs_is_not_told_to(tmp_path: Path) -> None:
     trace = TorchTrace()
     for begin in trace.steps(4, 1000):

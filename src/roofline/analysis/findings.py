@@ -21,7 +21,7 @@ from .finding_kinds import KINDS
 from .idle_findings import idle_findings, with_autotuning
 from .idle_time import waiting
 from .kernel_findings import RECORDED_GAPS, KernelGaps, Limits, kernel_findings
-from .looped_calls import loop_around
+from .looped_calls import loop_around, with_optimizer
 from .op_times import OpTimes, share_in_steps
 from .program_chains import programs_per_step
 from .program_clock import Clock
@@ -41,8 +41,9 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
     if (share := clock.exposed(op_times, ids)) < 1:
         op_times = op_times.exposed(share)
     kinds = kinds_for(recording.format, on_cpu=recording.is_on_host, replayed=_is_replayed(op_times, ids))
-    if kinds is not KINDS and not recording.is_on_host and (loop := loop_around(op_times, ids, len(recording.steps))):
-        kinds = {**kinds, "idle-dispatch": loop}
+    if kinds is not KINDS and not recording.is_on_host:
+        launching = loop_around(op_times, ids, len(recording.steps)) or kinds["idle-dispatch"]
+        kinds = {**kinds, "idle-dispatch": with_optimizer(launching, op_times, ids)}
     idle = waiting(recording, clock.parts)
     is_few = bool(clock.per) and kinds is KINDS and programs_per_step(take(op_times.ops, ids), len(recording.steps)) < FEW_PROGRAMS
     waits = idle_findings(idle, clock, kinds, one_program=is_few, callbacks=_callbacks(op_times, ids))

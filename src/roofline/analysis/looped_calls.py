@@ -1,14 +1,22 @@
-"""Loops in Python around calls that one call could replace: a recurrent cell per time step, or a network per sample of a batch."""
+"""Loops in Python around calls that one call could replace: a recurrent cell per time step, a network per sample of a batch, or the
+update of each parameter.
+"""
 
 import re
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
+from ..columns.lazy_rows import values_at
+from ..units import percent
 from .finding_kinds import Kind
 from .op_times import OpTimes
 
 LEAST_CALLS = 8  # in a step
 CELLS = frozenset(("aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_gru_cell", "aten::lstm_cell", "aten::gru_cell"))
 _ONE_SAMPLE = re.compile(r"\S+ 1x\d+x\d+x\d+")  # a convolution's input: one image
+_UPDATE, _SEVERAL = ".step", re.compile("_foreach_|_fused_")  # the scope of an optimizer's ops, and those on several parameters at once
+LEAST_UPDATES = 0.3  # of all launches
 _LAUNCHING = "the host was launching kernels one by one, in {activity}"
 
 BY_TIME = Kind(
@@ -23,6 +31,18 @@ BY_SAMPLE = Kind(
     _LAUNCHING,
     ("model(torch.stack(samples)) in place of [model(sample) for sample in samples]; torch.func.vmap for functions of one sample",),
 )
+
+
+def with_optimizer(kind: Kind, op_times: OpTimes, ids: Sequence[int]) -> Kind:
+    """The kind for launches, with the advice to fuse the optimizer first if it launches many of them, for one parameter at a time."""
+    names, scopes = op_times.words("name"), op_times.words("scope")
+    single = [id for id in ids if scopes[id].endswith(_UPDATE) and not _SEVERAL.search(names[id])]
+    mine, all_launches = (sum(values_at(op_times.launches, those)) for those in (single, ids))
+    if not single or mine < LEAST_UPDATES * all_launches:
+        return kind
+    share = f"{percent(mine / all_launches)} of the kernels are the optimizer's, for one parameter at a time"
+    lever = f"an optimizer with fused=True, or foreach=True, which fused=False turns off: {share}"
+    return replace(kind, levers=(lever, *kind.levers))
 
 
 def loop_around(op_times: OpTimes, ids: Sequence[int], steps: int) -> Kind | None:
