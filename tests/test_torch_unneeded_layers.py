@@ -144,6 +144,22 @@ def test_copies_for_a_layout_that_the_program_does_not_choose(tmp_path: Path, ou
     assert bool(findings_on(steps_of(layer), tmp_path, "layout-copies")) == is_told
 
 
+@pytest.mark.parametrize("norm", ["aten::group_norm", "aten::instance_norm", "aten::layer_norm"])
+def test_copies_from_channels_last_for_norms_and_back(tmp_path: Path, norm: str) -> None:
+    shape, first, last = (32, 256, 64, 64), (1048576, 4096, 64, 1), (1048576, 1, 16384, 256)
+
+    def layer(kernels: Kernels) -> None:
+        for outer, strides in ((norm, [first, last]), ("aten::_convolution", [last, first])):
+            kernels.trace.op(outer, kernels.at - 1, 8, [shape])
+            kernels.op("aten::copy_", [shape, shape], strides=strides)
+
+    (found,) = findings_on(steps_of(layer), tmp_path, "layout-copies")
+    assert found.saving_per_step_s == pytest.approx(200e-6, rel=0.01)
+    is_told = norm != "aten::layer_norm"
+    assert ("for group or instance norms, and back for convolutions" in found.message) == is_told
+    assert (found.levers[0] == "torch.compile(model)") == is_told
+
+
 @pytest.mark.parametrize(
     ("source", "operands", "is_told"),
     [

@@ -154,6 +154,11 @@ TORCH_GROUPS = {
         "Use a kernel that reads the pages where they lie",
         levers=("attention with a page table: FlashInfer, flash_attn_with_kvcache(block_table=…), or FlexAttention over a paged cache",),
     ),
+    ("layout-copies", "norms"): Kind(
+        "the copies between convolutions with channels last and norms, which take channels first",
+        "Compile the model, as compiled norms take any layout; or leave channels first",
+        levers=("torch.compile(model)", "no memory_format=torch.channels_last where most norms are group or instance norms"),
+    ),
     ("layout-copies", "channels"): Kind(
         "the tensors that convolutions convert to channels last and back",
         "Keep channels last everywhere",

@@ -24,6 +24,8 @@ from .dequantized_weights import dequantized_weights
 from .few_rows import few_rows
 from .frozen_gradients import unused_gradients
 from .gathered_rows import gathered_rows
+from .norm_copies import REASON as FOR_NORMS
+from .norm_copies import norm_copies
 from .one_hot import one_hot_products
 from .padded_tensors import padded_tensors
 from .product_order import costly_orders, merged_factors
@@ -83,6 +85,7 @@ class Patterns:
         why = f"{RECOMPUTED}{f', requested by the checkpoint in {asked}' if asked else ''}"
         self._again = Avoidable(kind="recomputation", instead=NOTHING, why=why, unneeded="recomputed")
         self._spared = spared_bytes(in_order, self._is_kept)
+        self._for_norms = norm_copies(in_order)
         self._scores = written_attention(in_order)
         self._forward = {id(priced) for one, priced in in_order if self._is_kept(one)}
         self._converted = converted_shares(in_order, lambda event: str(prices.names[prices.kernel(event)[0]]), time)
@@ -106,7 +109,7 @@ class Patterns:
             *((repeated_pass(context.again, backward=context.backward),) if context.again is not None else ()),
             *((self._again,) if context.recomputed and id(priced) in self._forward else ()),
             *self._in_place.get((id(priced), id(context)), {}).values(),
-            *(() if _is_forced(priced, context) else self._alone(priced)),
+            *((FOR_NORMS,) if id(priced) in self._for_norms else () if _is_forced(priced, context) else self._alone(priced)),
             *weight_cast(priced, self._weights, self._operands),
             *channels_first(priced, self._converted.get(id(priced), 0.0), converting=bool(self._converted)),
             *(self._scores.get(id(priced)) or self._unfused(priced, context)),
