@@ -243,8 +243,8 @@ def test_an_excess_may_go_away_with_the_shape() -> None:
 
 
 def test_errors_add_up_within_a_family_and_not_between_families() -> None:
-    same = bounds({0: ("a", 1.0, 0.9, 1.1), 1: ("a", 1.0, 0.9, 1.1)})
-    other = bounds({0: ("a", 1.0, 0.9, 1.1), 1: ("b", 1.0, 0.9, 1.1)})
+    same = bounds([("a", 1.0, 0.9, 1.1), ("a", 1.0, 0.9, 1.1)])
+    other = bounds([("a", 1.0, 0.9, 1.1), ("b", 1.0, 0.9, 1.1)])
     assert same == pytest.approx((0.2, 0.2))
     assert other == pytest.approx((0.02**0.5, 0.02**0.5))
 

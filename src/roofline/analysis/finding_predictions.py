@@ -40,8 +40,8 @@ def with_predictions(
         shares = {index: share_in_steps(ops[index], clock.steps) if clock.per else 1.0 for index in changed}
         before = sum((ops[index].time_s or 0.0) * shares[index] for index in changed)
         after = sum(new.time_s * shares[index] for index, new in changed.items())
-        parts = [(index, new, shares[index]) for index, new in changed.items()]
-        low, high = bounds({index: (new.family, new.time_s * part, new.low_s * part, new.high_s * part) for index, new, part in parts})
+        parts = [(new, shares[index]) for index, new in changed.items()]
+        low, high = bounds((new.family, new.time_s * part, new.low_s * part, new.high_s * part) for new, part in parts)
         unchanged_s = max(clock.each_s - before / clock.parts, 0.0)
         time_s = unchanged_s + after / clock.parts
         if changed and after < before:

@@ -86,7 +86,7 @@ def replaced(
     after = replace(program, workload=Workload(ops), coverage=coverage, idle=idle, devices=measured.devices)
     report = assemble(after, machine)
     rows = tuple(_row(row, timed) for row in report.ops)
-    low, high = bounds({place: (one.found.family, one.time_s, one.low_s, one.high_s) for place, one in enumerate(timed)})
+    low, high = bounds((one.found.family, one.time_s, one.low_s, one.high_s) for one in timed)
     if measured.steps:  # the time that the device waits for the host may change
         waits = min(host_wait_s(measured), whole - busy)
         low, high = hypot(low, waits), hypot(high, waits, FIRST_WAIT_S)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import hypot, inf
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ..cost import NOTHING
@@ -153,13 +154,22 @@ def _report(state: State, before: Recording, words: Sequence[str]) -> Report:
     steps = {step.step: step.time_s for step in old.steps}
     too_much = out_of_memory(report.memory, state.after_machine)
     notes = tuple(dict.fromkeys((*([too_much.message] if too_much else ()), *report.input.notes, *state.notes)))
-    host, idle = host_wait_s(before), (sum(one.time_s for one in each.idle) for each in (before, after))
-    gone = REMAINS * (next(idle) - next(idle)) / max(len(before.steps) * len(before.devices), 1)
     launched = None if state.one_graph else launching_bounds(before, after) if state.no_idle else host_bounds(before, after)
-    hotter = slowed(before, after)
+    idle_before, idle_after = (sum(one.time_s for one in each.idle) for each in (before, after))
+    low_s, high_s = _op_bounds(after.workload.ops, changed)
+    uncertainty = _Uncertainty(
+        ops_s=sum(op.time_s or 0.0 for op in after.workload.ops),
+        low_s=low_s,
+        high_s=high_s,
+        again=REPEATS if changed else 0.0,
+        host_s=host_wait_s(before),
+        gone_s=REMAINS * (idle_before - idle_after) / max(len(before.steps) * len(before.devices), 1),
+        launched=launched,
+        hotter=slowed(before, after),
+    )
     done = replace(
         report,
-        points=tuple(_point(point, old, after.workload.ops, changed, host, gone, launched, hotter) for point in report.points),
+        points=tuple(_point(point, old, uncertainty) for point in report.points),
         ops=ops,
         steps=tuple(replace(step, before_s=steps.get(step.step)) for step in report.steps),
         changes=tuple(words),
@@ -234,53 +244,64 @@ def _op(op: OpInfo, was: OpInfo | None, new: Changed | None) -> OpInfo:
     return replace(op, before_s=seconds, expected=expected, inherent_s=None, excess_s=None)
 
 
-def _point(
-    point: Point,
-    old: Report,
-    ops: Sequence[Op],
-    changed: Mapping[int, Changed],
-    host: float,
-    gone: float,
-    launched: tuple[float, float] | None,
-    hotter: float,
-) -> Point:
-    """A point with its time before, and bounds of its predicted time.
+class _Uncertainty(Struct, frozen=True, kw_only=True):
+    """What the bounds of a predicted time are made of.
 
-    ``host`` is the seconds per step that the device waited for the host, which may become less or more; of the ``gone`` seconds of idle
-    time, some may remain. ``launched``, where known, bounds how much shorter or longer a step may be because of launches; it is shorter
-    only if the device is fast enough, so both bounds add up. A ``hotter`` chip may be slower by that share, which is systematic and so
-    added to the bound.
+    ``low_s`` and ``high_s`` are those of the ``ops_s`` seconds of all ops. ``again`` is the share of its time by which a run differs from
+    the next. ``host_s`` are the seconds per step that the device waited for the host, which may become less or more; of the ``gone_s``
+    seconds of idle time, some may remain. ``launched``, where known, bounds how much shorter or longer a step may be because of launches;
+    it is shorter only if the device is fast enough, so both bounds add up. A ``hotter`` chip may be slower by that share, which is
+    systematic and so added to the bound.
     """
+
+    ops_s: float
+    low_s: float
+    high_s: float
+    again: float
+    host_s: float
+    gone_s: float
+    launched: tuple[float, float] | None
+    hotter: float
+
+    def around(self, time_s: float, busy_s: float, steps: int) -> tuple[float, float]:
+        """The bounds of a time, which includes waiting for the host in so many steps."""
+        share, again_s = busy_s / self.ops_s if self.ops_s else 0.0, self.again * busy_s
+        low, high = hypot(self.low_s * share, again_s), hypot(self.high_s * share, again_s)
+        if steps and self.launched:
+            low, high = low + self.launched[0] * steps, hypot(high, self.launched[1] * steps, self.gone_s * steps)
+        elif steps:
+            waits = min(self.host_s * steps, max(time_s - busy_s, 0.0))
+            low, high = hypot(low, waits), hypot(high, waits, (self.gone_s + FIRST_WAIT_S) * steps)
+        return time_s - low, time_s + high + self.hotter * busy_s
+
+
+def _op_bounds(ops: Sequence[Op], changed: Mapping[int, Changed]) -> tuple[float, float]:
+    """Bounds of the time of all ops together; an op that does not change is as uncertain as its measurement."""
+    parts = []
+    for id, op in enumerate(ops):
+        time_s, new = op.time_s or 0.0, changed.get(id)
+        if new:
+            parts.append((new.family, new.time_s, new.low_s, new.high_s))
+        else:
+            parts.append((UNCHANGED, time_s, time_s * (1 - MEASURED), time_s * (1 + MEASURED)))
+    return bounds(parts)
+
+
+def _point(point: Point, old: Report, uncertainty: _Uncertainty) -> Point:
+    """A point with its time before, and bounds of its predicted time."""
     same = [one for one in old.points if (one.scope, one.step, one.infeed_outfeed) == (point.scope, point.step, point.infeed_outfeed)]
     before = same[0].time_s if same else None
     if point.time_s is None:
         return replace(point, before_s=before)
-    whole = sum(op.time_s or 0.0 for op in ops)
-    low, high = bounds(
-        {
-            id: (new.family, new.time_s, new.low_s, new.high_s)
-            if (new := changed.get(id))
-            else (UNCHANGED, op.time_s or 0.0, (op.time_s or 0.0) * (1 - MEASURED), (op.time_s or 0.0) * (1 + MEASURED))
-            for id, op in enumerate(ops)
-        }
-    )
-    busy = point.busy_s if point.busy_s is not None else point.time_s
-    share = busy / whole if whole else 0.0
-    again = REPEATS * busy if changed else 0.0
-    low, high = hypot(low * share, again), hypot(high * share, again)
+    steps = 0
     if point.infeed_outfeed and point.busy_s is not None and old.steps:
         steps = len(old.steps) if point.scope == "total" else 1
-        waits = min(host * steps, max(point.time_s - point.busy_s, 0.0))
-        low, high = (
-            (low + launched[0] * steps, hypot(high, launched[1] * steps, gone * steps))
-            if launched
-            else (hypot(low, waits), hypot(high, waits, (gone + FIRST_WAIT_S) * steps))
-        )
+    low_s, high_s = uncertainty.around(point.time_s, point.time_s if point.busy_s is None else point.busy_s, steps)
     least = point.floor_s or 0.0
     expected = Expected(
         time_s=point.time_s,
-        low_s=max(point.time_s - low, least if least < point.time_s else 0.0),
-        high_s=point.time_s + high + hotter * busy,
+        low_s=max(low_s, least if least < point.time_s else 0.0),
+        high_s=high_s,
         evidence=EVIDENCE,
     )
     return replace(point, before_s=before, expected=expected)

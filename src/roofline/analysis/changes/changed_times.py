@@ -9,7 +9,7 @@ A streaming kernel keeps all of the error, because it comes from the access patt
 more matrices of the same sizes. An op that takes little more than its launch keeps the difference in seconds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import log2
 
 from msgspec import Struct
@@ -98,14 +98,14 @@ def _bounds(before: Prediction, after: Prediction) -> tuple[float, float]:
     return max(after.low_s, STREAMED[0] * after.time_s), min(after.high_s, STREAMED[1] * after.time_s)
 
 
-def bounds(ops: Mapping[int, tuple[str, float, float, float]]) -> tuple[float, float]:
+def bounds(ops: Iterable[tuple[str, float, float, float]]) -> tuple[float, float]:
     """The uncertainty of a sum of times, below and above, from each op's family, time and bounds.
 
     Errors of one family are common to its ops, so they add up; those of different families are independent.
     """
     below: dict[str, float] = {}
     above: dict[str, float] = {}
-    for family, time_s, low_s, high_s in ops.values():
+    for family, time_s, low_s, high_s in ops:
         below[family] = below.get(family, 0.0) + time_s - low_s
         above[family] = above.get(family, 0.0) + high_s - time_s
     low, high = (sum(each * each for each in side.values()) ** 0.5 for side in (below, above))
