@@ -409,18 +409,10 @@ def test_areas_are_as_times() -> None:
     assert dots.get_sizes()[0] == pytest.approx(4 * dots.get_sizes()[1])
 
 
-def test_a_chart_can_be_coloured_by_category() -> None:
-    legend = plot.roofline_chart(_report(25), colour_by="category").get_legend()
-    assert legend is not None
-    assert "all-reduce" in [text.get_text() for text in legend.get_texts()]
-    with pytest.raises(UsageError, match="use 'bound' or 'category'"):
-        plot.roofline_chart(_report(3), colour_by="mood")
-
-
 @pytest.mark.parametrize("name", ["$x_1$ & <b>", "日本語カーネル", "_hidden", "two\nlines\tand tabs", "", "%d{}\\frac{1}{2}"])
 def test_names_from_other_programs_are_drawn_as_they_are(name: str) -> None:
     op = Op(name=name, cost=Cost.of({"matrix/bf16": 50, "hbm": 10}), time_s=2.0, category=name)
-    ax = plot.roofline_chart(analyze(Recording(workload=Workload((op,)), format="table"), toy()), colour_by="category")
+    ax = plot.roofline_chart(analyze(Recording(workload=Workload((op,)), format="table"), toy()))
     assert _faults(ax) == []
     assert all(not text.get_parse_math() for text in ax.texts)
 

@@ -25,7 +25,6 @@ class Dot(Struct, frozen=True, kw_only=True):
     rate: float
     weight: float
     bound: str | None = None
-    category: str = ""
     efficiency: float | None = None
     op: int | None = None
 
@@ -38,7 +37,6 @@ class StripDot(Struct, frozen=True, kw_only=True):
     unit: str
     weight: float
     bound: str | None = None
-    category: str = ""
     op: int | None = None
 
 
@@ -137,7 +135,7 @@ def _place(op: OpInfo, level: str) -> Dot | StripDot | str:
             return "without work or bytes"
         share = 1.0 if op.efficiency is None else op.efficiency
         unit = max(op.times, key=lambda unit: op.times[unit], default="")
-        return StripDot(name=op.name, share=share, unit=unit, weight=weight, bound=op.bound, category=op.category, op=op.id)
+        return StripDot(name=op.name, share=share, unit=unit, weight=weight, bound=op.bound, op=op.id)
     if moved is None:
         return f"with unknown {title(level)} traffic"
     if not moved:
@@ -151,7 +149,6 @@ def _place(op: OpInfo, level: str) -> Dot | StripDot | str:
         rate=op.flops / seconds,
         weight=weight,
         bound=op.bound,
-        category=op.category,
         efficiency=op.efficiency,
         op=op.id,
     )

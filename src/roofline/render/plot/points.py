@@ -22,25 +22,19 @@ RATE = Axis(label="rate (FLOP/s)", dimension="FLOP/s")
 
 
 def fusion_path(
-    machine: Machine | Roof,
-    scenarios: Iterable[Fusion | tuple[str, float]],
-    *,
-    compute: str | None = None,
-    level: str = HBM.name,
-    theme: str = "light",
-    ax: Axes | None = None,
+    machine: Machine | Roof, scenarios: Iterable[Fusion | tuple[str, float]], *, theme: str = "light", ax: Axes | None = None
 ) -> Axes:
     """The same arithmetic in fewer kernels: scenarios along the roofline, unfused first, and the gain between first and last.
 
     A scenario is (name, intensity), at its attainable rate, or a `Fusion`, at the rate of its kernels run one after the other.
     """
     given = tuple(scenarios)
-    one = roof(machine, compute or _fused_compute(machine, given), level)
+    one = roof(machine, _fused_compute(machine, given))
     steps = tuple(_step(one, scenario) for scenario in given)
     if not steps:
         raise UsageError("nothing to draw; give scenarios, the unfused one first")
     extent = extent_of([one], [(x, rate) for _, x, rate in steps], right_of_ridge=0.5)
-    sheet = Sheet(ax, theme, extent, intensity_axis(one.level or level), RATE)
+    sheet = Sheet(ax, theme, extent, intensity_axis(one.level or HBM.name), RATE)
     _draw_roof(sheet, one, extent)
     (_, first, slow), (_, last, fast) = steps[0], steps[-1]
     if fast != slow:
@@ -92,24 +86,17 @@ def _write_gain(sheet: Sheet, start: Spot, end: Spot) -> None:
 
 
 def prediction_and_measurement(
-    machine: Machine | Roof,
-    points: Iterable[tuple[str, float, float]],
-    *,
-    compute: str | None = None,
-    level: str = HBM.name,
-    most_labels: int = MOST_LABELS,
-    theme: str = "light",
-    ax: Axes | None = None,
+    machine: Machine | Roof, points: Iterable[tuple[str, float, float]], *, theme: str = "light", ax: Axes | None = None
 ) -> Axes:
     """Attainable and achieved rates: points (name, intensity, measured rate), each joined to the roofline above it."""
-    one, measured = roof(machine, compute, level), _measured(points)
+    one, measured = roof(machine), _measured(points)
     sheet = _measured_sheet(one, measured, theme, ax)
     colour = sheet.theme.series[3]
     for _, x, rate in measured:
         _draw_gap(sheet, one, x, rate, colour)
-    for name, x, rate in measured[:most_labels]:
+    for name, x, rate in measured[:MOST_LABELS]:
         sheet.label(f"{short_name(name)}\nefficiency {percent(rate / one.at(x))}", x, rate, crowd=True)
-    caption = f"Only the first {most_labels} of {len(measured)} points are labelled." if len(measured) > most_labels else ""
+    caption = f"Only the first {MOST_LABELS} of {len(measured)} points are labelled." if len(measured) > MOST_LABELS else ""
     entries = [
         Entry(text="attainable", colour=sheet.theme.ink, marker="o", filled=False),
         Entry(text="achieved", colour=colour, marker="o"),
@@ -123,16 +110,10 @@ def prediction_and_measurement(
 
 
 def distance_to_roof(
-    machine: Machine | Roof,
-    points: Iterable[tuple[str, float, float]],
-    *,
-    compute: str | None = None,
-    level: str = HBM.name,
-    theme: str = "light",
-    ax: Axes | None = None,
+    machine: Machine | Roof, points: Iterable[tuple[str, float, float]], *, theme: str = "light", ax: Axes | None = None
 ) -> Axes:
     """Points (name, intensity, measured rate) coloured by their roofline efficiency."""
-    one, measured = roof(machine, compute, level), _measured(points)
+    one, measured = roof(machine), _measured(points)
     sheet = _measured_sheet(one, measured, theme, ax)
     for _, x, rate in measured:
         share = rate / one.at(x)

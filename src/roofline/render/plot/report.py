@@ -1,14 +1,13 @@
 """The main chart: every operation of a report on the rooflines of its machine."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 from msgspec.structs import replace
 
-from ...errors import UsageError
 from ...report import Report
 from ...resource import HBM, bound_words
 from ...units import percent
@@ -23,39 +22,30 @@ from .sheet import Sheet
 from .style import LINE_SPACING, NORMAL, SMALL, TYPEFACE, Theme, short_name, text_size, text_style
 
 LARGEST, SMALLEST = 11.0, 2.2  # radii of dots, in points
+MOST_LABELS = 10  # of dots
 LABEL = 40  # letters of an op's label next to its dot
 _STRIP, _GAP = 48.0, 10.0  # width of the strip, and of the space between it and the numbers of the axis
 _MOST_NUMBERED = 8
 _NEAR = 5.5  # points: a number farther from its dot could be read as its neighbour's
 
 
-def roofline_chart(
-    report: Report,
-    *,
-    level: str = HBM.name,
-    colour_by: str = "bound",
-    most_labels: int = 10,
-    theme: str = "light",
-    ax: Axes | None = None,
-) -> Axes:
-    """Every operation of a report on the roofline: dots by their share of time, coloured by bound or by category.
+def roofline_chart(report: Report, *, theme: str = "light", ax: Axes | None = None) -> Axes:
+    """Every operation of a report on the roofline: dots by their share of time, coloured by bound.
 
     Operations without FLOP are in a strip left of the axis (a child of the returned axes), by the fraction of bandwidth they reach.
     """
-    if colour_by not in ("bound", "category"):
-        raise UsageError(f"cannot colour by {colour_by!r}; use 'bound' or 'category'")
-    drawn = _labelled(chart(report, level), report)
+    drawn = _labelled(chart(report, HBM.name), report)
     ends = [rate_title(one.compute, one.peak) for one in drawn.roofs]
     rate = Axis(label="achieved rate (FLOP/s)" if drawn.timed else "attainable rate (FLOP/s)", dimension="FLOP/s")
-    sheet = Sheet(ax, theme, drawn.extent, intensity_axis(level), rate, ends=ends)
+    sheet = Sheet(ax, theme, drawn.extent, intensity_axis(HBM.name), rate, ends=ends)
     _draw_roofs(sheet, drawn, ends)
-    colours, entries = _colours(drawn, colour_by, sheet.theme)
-    _draw_dots(sheet, drawn, lambda dot: colours[_group(dot, colour_by)], most_labels)
+    colours, entries = _colours(drawn, sheet.theme)
+    _draw_dots(sheet, drawn, colours)
     count = len(drawn.dots) + len(drawn.strip)
     if drawn.program and count > 1:
         sheet.dot(drawn.program.intensity, drawn.program.rate, sheet.theme.ink, radius=6, marker="*", kind="program", z=6)
         entries.append(Entry(text="whole program", colour=sheet.theme.ink, marker="*"))
-    left = _draw_strip(sheet, drawn, lambda dot: colours[_group(dot, colour_by)]) if drawn.strip else 0.0
+    left = _draw_strip(sheet, drawn, colours) if drawn.strip else 0.0
     what = "time" if drawn.timed else "minimum time (no measured times: every dot is at its attainable rate)"
     return sheet.finish(
         f"{count} operation{'' if count == 1 else 's'} on {drawn.machine}",
@@ -83,32 +73,22 @@ def _draw_roofs(sheet: Sheet, drawn: Chart, ends: Sequence[str]) -> None:
     name_slant(sheet, highest, drawn.extent, prefer=0.5)
 
 
-def _group(dot: Dot | StripDot, colour_by: str) -> str:
-    return (dot.bound or "") if colour_by == "bound" else dot.category
-
-
-def _colours(drawn: Chart, colour_by: str, theme: Theme) -> tuple[dict[str, str], list[Entry]]:
-    """A colour for each group of dots, heaviest group first, and the legend; groups beyond the palette share one grey."""
-    weights: dict[str, float] = {}
+def _colours(drawn: Chart, theme: Theme) -> tuple[dict[str | None, str], list[Entry]]:
+    """A colour for each bound, that of most time first, and the legend; bounds beyond the palette share one grey."""
+    weights: dict[str | None, float] = {}
     for dot in drawn.marks:
-        group = _group(dot, colour_by)
-        weights[group] = weights.get(group, 0.0) + dot.weight
-    colours: dict[str, str] = {}
-    for group in sorted(weights, key=lambda group: -weights[group]):
-        usual = theme.of_unit(group or None) if colour_by == "bound" else theme.muted if not group else theme.series[0]
+        weights[dot.bound] = weights.get(dot.bound, 0.0) + dot.weight
+    colours: dict[str | None, str] = {}
+    for bound in sorted(weights, key=lambda bound: -weights[bound]):
+        usual = theme.of_unit(bound)
         free = [colour for colour in theme.series if colour not in colours.values()]
-        colours[group] = usual if usual == theme.muted or usual in free else next(iter(free), theme.muted)
-    named = {group: colour for group, colour in colours.items() if colour != theme.muted or group == "latency"}
-    entries = [Entry(text=_name_group(group, colour_by), colour=colour, marker="o") for group, colour in named.items()]
+        colours[bound] = usual if usual == theme.muted or usual in free else next(iter(free), theme.muted)
+    named = {bound: colour for bound, colour in colours.items() if bound and (colour != theme.muted or bound == "latency")}
+    entries = [Entry(text=bound_words(bound), colour=colour, marker="o") for bound, colour in named.items()]
     if len(named) < len(colours):
-        only_blank = set(colours) - set(named) == {""}
-        text = ("no known bound" if colour_by == "bound" else "no category") if only_blank else "other"
+        text = "no known bound" if set(colours) - set(named) == {None} else "other"
         entries.append(Entry(text=text, colour=theme.muted, marker="o"))
     return colours, entries
-
-
-def _name_group(group: str, colour_by: str) -> str:
-    return bound_words(group) if colour_by == "bound" else short_name(group)
 
 
 def _radii(dots: Sequence[Dot | StripDot], drawn: Chart) -> list[float]:
@@ -117,11 +97,11 @@ def _radii(dots: Sequence[Dot | StripDot], drawn: Chart) -> list[float]:
     return [max(SMALLEST, LARGEST * math.sqrt(dot.weight / heaviest)) if heaviest else SMALLEST * 2 for dot in dots]
 
 
-def _draw_dots(sheet: Sheet, drawn: Chart, colour: Callable[[Dot], str], most_labels: int) -> None:
+def _draw_dots(sheet: Sheet, drawn: Chart, colours: Mapping[str | None, str]) -> None:
     radii = _radii(drawn.dots, drawn)
     if drawn.dots:
-        sheet.dots([(dot.intensity, dot.rate) for dot in drawn.dots], radii, [colour(dot) for dot in drawn.dots])
-    for dot, radius in list(zip(drawn.dots, radii, strict=True))[:most_labels]:
+        sheet.dots([(dot.intensity, dot.rate) for dot in drawn.dots], radii, [colours[dot.bound] for dot in drawn.dots])
+    for dot, radius in list(zip(drawn.dots, radii, strict=True))[:MOST_LABELS]:
         sheet.label(_words(dot, drawn, LABEL), dot.intensity, dot.rate, radius=radius, key=_words(dot, drawn, 64), crowd=True)
 
 
@@ -133,7 +113,7 @@ def _words(dot: Dot, drawn: Chart, letters: int) -> str:
     return f"{name}\n{share}" if dot.efficiency is None else f"{name}\n{share}, efficiency {percent(dot.efficiency)}"
 
 
-def _draw_strip(sheet: Sheet, drawn: Chart, colour: Callable[[StripDot], str]) -> float:
+def _draw_strip(sheet: Sheet, drawn: Chart, colours: Mapping[str | None, str]) -> float:
     """Draw ops without FLOP on separate axes, left of the main axis' numbers. Returns their width in points."""
     theme = sheet.theme
     label = NORMAL * LINE_SPACING + 8
@@ -165,8 +145,9 @@ def _draw_strip(sheet: Sheet, drawn: Chart, colour: Callable[[StripDot], str]) -
     heights = [extent.unit(0.0, dot.share)[1] * sheet.height for dot in drawn.strip]
     across = [_STRIP / 2 + shift for shift in swarm(heights, radii, _STRIP - 2 * max(radii))]
     strip.scatter(
-        across, [dot.share for dot in drawn.strip], s=[(2 * radius) ** 2 for radius in radii], c=[colour(dot) for dot in drawn.strip],
-        marker="o", alpha=0.85, linewidths=0.7, edgecolors=theme.background, zorder=5, clip_on=False, gid="strip-dots",
+        across, [dot.share for dot in drawn.strip], s=[(2 * radius) ** 2 for radius in radii],
+        c=[colours[dot.bound] for dot in drawn.strip], marker="o", alpha=0.85, linewidths=0.7, edgecolors=theme.background,
+        zorder=5, clip_on=False, gid="strip-dots",
     )  # fmt: skip
     _number_strip(sheet, strip, drawn.strip, list(zip(across, heights, radii, strict=True)), extent.unit(0.0, 1.0)[1] * sheet.height)
     return right + _STRIP + 8 + max(text_size(tick.label, SMALL)[0] for tick in ticks) + label - (sheet.numbers + 8 + label)

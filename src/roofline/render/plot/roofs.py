@@ -108,7 +108,6 @@ def rooflines(
     roofs: Iterable[Machine | Roof],
     points: Iterable[tuple[str, float]] = (),
     *,
-    most_labels: int = MOST_LABELS,
     theme: str = "light",
     ax: Axes | None = None,
 ) -> Axes:
@@ -131,9 +130,9 @@ def rooflines(
             sheet.line(((x, extent.bottom), (x, top)), sheet.theme.muted, width=0.7, dash=(1, 2.5), kind="rule", z=2, keep_clear=False)
     for index, (name, x) in enumerate(ops):
         best = _draw_marks(sheet, x, drawn, colours, MARKERS[index % len(MARKERS)] if len(ops) <= len(MARKERS) else "o")
-        if index < most_labels:
+        if index < MOST_LABELS:
             sheet.label(f"{short_name(name)}\n{show(x, 'FLOP/B', 3)}", x, best, crowd=True)
-    caption = f"Only the first {most_labels} of {len(ops)} operations are labelled." if len(ops) > most_labels else ""
+    caption = f"Only the first {MOST_LABELS} of {len(ops)} operations are labelled." if len(ops) > MOST_LABELS else ""
     names = f"{len(drawn)} rooflines" if len(drawn) > 1 else f"the roofline of {drawn[0].name}"
     heading = f"{_count(len(ops), 'operation')} on {names}" if ops else names[0].upper() + names[1:]
     rings = "rings: ridge points (FLOP/B)"
