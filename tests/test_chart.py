@@ -1,8 +1,5 @@
-import pytest
-
 from roofline.analysis import analyze
 from roofline.cost import Cost
-from roofline.errors import MachineError
 from roofline.machine import Machine
 from roofline.render.chart import Chart, Dot, chart
 from roofline.report import Report
@@ -20,8 +17,8 @@ def _op(name: str, time_s: float | None, **amounts: float | None) -> Op:
     return Op(name=name, cost=Cost.of(spelled), time_s=time_s)
 
 
-def _drawn(*ops: Op, level: str = "hbm") -> Chart:
-    return chart(_report(*ops), level)
+def _drawn(*ops: Op) -> Chart:
+    return chart(_report(*ops))
 
 
 def test_a_measured_op_stands_at_its_intensity_and_its_measured_rate() -> None:
@@ -69,15 +66,6 @@ def test_the_caption_says_how_much_is_explained() -> None:
     coverage = Coverage(wall_s=5, busy_s=4, attributed_s=3, priced_s=2)
     drawn = chart(_report(_op("mm", 2.0, matrix__bf16=50, hbm=10), coverage=coverage))
     assert drawn.caption == "75% of busy time is matched to ops; 50% of it has a known cost."
-
-
-def test_another_level_gives_another_intensity() -> None:
-    # 50 FLOP over 2 B of the link are 25 FLOP/B, under a slope of 1 B/s.
-    drawn = _drawn(_op("mm", 60.0, matrix__bf16=50, hbm=10, ici=2), level="ici")
-    assert drawn.dots[0].intensity == 25.0
-    assert drawn.roofs[0].bandwidth == 1.0
-    with pytest.raises(MachineError, match="no known rate for vmem"):
-        _drawn(_op("mm", 60.0, matrix__bf16=50, hbm=10), level="vmem")
 
 
 def test_the_heaviest_dot_comes_first_and_everything_is_in_sight() -> None:

@@ -124,11 +124,6 @@ def test_roofs_axes_and_units_are_named() -> None:
     assert text.splitlines()[1].strip() == "FLOP/s"
 
 
-def test_another_level_may_be_charted() -> None:
-    text = chart_text(_report(_op("a", 60.0, matrix__bf16=50, hbm=10, ici=2)), Paper(80), level="ici")
-    assert "FLOP/B of ICI" in text
-
-
 def test_colour_follows_what_binds_and_only_on_paper_that_takes_it() -> None:
     report = _report(_op("memory", 2.0, matrix__bf16=50, hbm=10), _op("compute", 1.0, matrix__bf16=80, hbm=1))
     plain, painted = chart_text(report, Paper(80)), chart_text(report, Paper(80, colour=True))

@@ -7,23 +7,23 @@ from msgspec.structs import replace
 from ..checking import MOST_CAUSES, Check, OpPart
 from ..report import Number
 from ..units import percent, plain, show
-from .tables import PLAIN, Paper, table
+from .tables import table
 
 _WORDS = {"<": "less than", "<=": "at most", ">": "more than", ">=": "at least", "==": "exactly", "!=": "anything but"}
 
 
-def broken_text(checks: Iterable[Check], paper: Paper = PLAIN) -> str:
+def broken_text(checks: Iterable[Check]) -> str:
     """Broken conditions as text: the found and the allowed value, the ops, and the causes, each cause once."""
-    return "\n\n".join(_one(check, paper) for check in without_repeated_causes(checks))
+    return "\n\n".join(_one(check) for check in without_repeated_causes(checks))
 
 
-def _one(check: Check, paper: Paper) -> str:
+def _one(check: Check) -> str:
     parts = [found_text(check)]
     if check.holds is False and check.ops:
         compared = any(part.before is not None for part in check.ops)
         headers = ["op", "baseline", "now", "change"] if compared else ["op", "now"]
         rows = [_row(part, check.ops_unit, compared) for part in check.ops]
-        parts += [f"  {line}" for line in table(headers, rows, paper).splitlines()]
+        parts += [f"  {line}" for line in table(headers, rows).splitlines()]
     return "\n".join([*parts, *(f"  why: {cause}" for cause in check.causes)])
 
 

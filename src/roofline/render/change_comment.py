@@ -14,7 +14,7 @@ _WORDS = {"step": "Step time", "run": "Run time", "time": "Time of all ops", "mi
 _TREND = ("step", "run", "time", "minimum time", "mfu", "flops", "hbm", "peak memory", "launches")
 
 
-def change_comment(found: ReportChanges, checks: Sequence[Check] = (), notes: Iterable[str] = (), top: int = TOP) -> str:
+def change_comment(found: ReportChanges, checks: Sequence[Check] = (), notes: Iterable[str] = ()) -> str:
     """The change in one sentence, broken limits, what got slower and why, what got faster, new and removed ops."""
     names = {one.quantity for one in found.figures}
     broken = [one for one in checks if one.holds is False]
@@ -23,10 +23,10 @@ def change_comment(found: ReportChanges, checks: Sequence[Check] = (), notes: It
         _list("Limits broken", [f"❌ {with_escapes(check_text(one))}" for one in without_repeated_causes(broken)], top=len(broken)),
         "✅ All limits hold." if checks and not broken else "",
         markdown_table(["", "before", "after", "change"], [_cells(one) for one in found.figures]),
-        _timed_list("Slower", found, found.slower, 1, top),
-        _timed_list("Faster", found, found.faster, -1, top),
-        _list("New ops", [_unmatched_line(one, one.seconds.after) for one in found.unmatched("new")], top),
-        _list("Ops gone", [_unmatched_line(one, one.seconds.before) for one in found.unmatched("gone")], top),
+        _timed_list("Slower", found, found.slower, 1),
+        _timed_list("Faster", found, found.faster, -1),
+        _list("New ops", [_unmatched_line(one, one.seconds.after) for one in found.unmatched("new")]),
+        _list("Ops gone", [_unmatched_line(one, one.seconds.before) for one in found.unmatched("gone")]),
         _list("Notes", [with_escapes(one) for one in notes], top=20),
         f"<sub>{with_escapes(' → '.join(found.files))}{'; per step on one device' if 'step' in names else ''}</sub>",
     ]
@@ -98,7 +98,7 @@ def _code(name: str) -> str:
     return with_escapes(name) if "`" in name else f"`{' '.join(name.split())}`"
 
 
-def _timed_list(title: str, found: ReportChanges, ops: Sequence[OpChange], sign: int, top: int) -> str:
+def _timed_list(title: str, found: ReportChanges, ops: Sequence[OpChange], sign: int) -> str:
     """Ops (and idle time) that got slower or faster, the largest change first, and how many changed by less than `SMALL`."""
     lines = [(one.seconds.change, _line(one)) for one in ops]
     idle = next((one for one in found.figures if one.quantity == "idle"), None)
@@ -106,10 +106,10 @@ def _timed_list(title: str, found: ReportChanges, ops: Sequence[OpChange], sign:
         lines.append((idle.change, _idle(idle)))
     least = SMALL * max(found.headline.before, found.headline.after) if found.headline else 0
     listed = sorted((one for one in lines if abs(one[0]) >= least), key=lambda one: -abs(one[0]))
-    more = [f"… and {len(listed) - top:,} more"] if len(listed) > top else []
+    more = [f"… and {len(listed) - TOP:,} more"] if len(listed) > TOP else []
     small = len(lines) - len(listed)
     more += [f"{small:,} op{'s' if small > 1 else ''} by less than {percent(SMALL)} of the time each"] if small else []
-    return _list(title, [*(line for _, line in listed[:top]), *more], top + 2)
+    return _list(title, [*(line for _, line in listed[:TOP]), *more], TOP + 2)
 
 
 def _list(title: str, lines: Sequence[str], top: int = TOP) -> str:

@@ -41,13 +41,12 @@ class StripDot(Struct, frozen=True, kw_only=True):
 
 
 class Chart(Struct, frozen=True, kw_only=True):
-    """A report's roofline over one memory level or link: heaviest dots first; ``left_out`` counts ops by the reason why.
+    """A report's roofline over main memory: heaviest dots first; ``left_out`` counts ops by the reason why.
 
     ``total`` is the weight of all ops, drawn or not, in seconds; shares are relative to it.
     """
 
     machine: str
-    level: str
     roofs: tuple[Roof, ...]
     extent: Extent
     dots: tuple[Dot, ...] = ()
@@ -77,15 +76,15 @@ def _ops(number: int) -> str:
     return f"{number} op{'' if number == 1 else 's'}"
 
 
-def chart(report: Report, level: str = HBM.name) -> Chart:
-    """The chart of a report over one memory level or link."""
+def chart(report: Report) -> Chart:
+    """The chart of a report over main memory."""
     machine = _machine(report.machine)
     dots: list[Dot] = []
     strip: list[StripDot] = []
     left_out: Counter[str] = Counter()
     used: dict[str, None] = {}
     for op in report.ops:
-        placed = _place(op, level)
+        placed = _place(op)
         if isinstance(placed, str):
             left_out[placed] += 1
             continue
@@ -95,17 +94,16 @@ def chart(report: Report, level: str = HBM.name) -> Chart:
         dots.append(placed)
         if compute := _compute(op, machine):
             used[compute] = None
-    usual = roof(machine, None, level)
+    usual = roof(machine)
     # Of several roofs of equal height only the first is drawn.
     peaks = {machine.rate(name): name for name in reversed(used)} or {usual.peak: usual.compute}
-    roofs = tuple(roof(machine, name, level, title(name)) for _, name in sorted(peaks.items(), reverse=True))
+    roofs = tuple(roof(machine, name, name=title(name)) for _, name in sorted(peaks.items(), reverse=True))
     dots.sort(key=lambda dot: -dot.weight)
     strip.sort(key=lambda dot: -dot.weight)
-    program = next((found for point in report.points if (found := _program(point, level))), None)
+    program = next((found for point in report.points if (found := _program(point))), None)
     shown = [(dot.intensity, dot.rate) for dot in (*dots, *([program] if program else []))]
     return Chart(
         machine=report.machine.title or report.machine.name,
-        level=level,
         roofs=roofs,
         extent=extent_of(roofs, shown),
         dots=tuple(dots),
@@ -124,11 +122,11 @@ def _machine(info: MachineInfo) -> Machine:
     return Machine(name=info.name, kind=info.kind, matrix_unit=info.matrix_unit, ceilings=tuple(ceilings))
 
 
-def _place(op: OpInfo, level: str) -> Dot | StripDot | str:
+def _place(op: OpInfo) -> Dot | StripDot | str:
     """The dot of an op, or the reason why it has none."""
     if op.flops is None:
         return "with unknown work"
-    moved = _bytes(op.bytes, level)
+    moved = _bytes(op.bytes)
     weight = op.weight_s
     if not op.flops:
         if op.efficiency is None and not op.floor_s:
@@ -137,9 +135,9 @@ def _place(op: OpInfo, level: str) -> Dot | StripDot | str:
         unit = max(op.times, key=lambda unit: op.times[unit], default="")
         return StripDot(name=op.name, share=share, unit=unit, weight=weight, bound=op.bound, op=op.id)
     if moved is None:
-        return f"with unknown {title(level)} traffic"
+        return f"with unknown {title(HBM.name)} traffic"
     if not moved:
-        return f"without {title(level)} traffic"
+        return f"without {title(HBM.name)} traffic"
     seconds = op.time_s or op.floor_s
     if not seconds:
         return "without a measured or minimum time"
@@ -154,9 +152,9 @@ def _place(op: OpInfo, level: str) -> Dot | StripDot | str:
     )
 
 
-def _program(point: Point, level: str) -> Dot | None:
+def _program(point: Point) -> Dot | None:
     """The whole program as a dot, where its work, bytes and time are known."""
-    moved = _bytes(point.bytes, level)
+    moved = _bytes(point.bytes)
     if point.scope != "total" or not (point.flops and moved and point.time_s):
         return None
     return Dot(
@@ -169,9 +167,9 @@ def _program(point: Point, level: str) -> Dot | None:
     )
 
 
-def _bytes(amounts: Amounts, level: str) -> float | None:
-    """Bytes over a level, its directions summed; ``None`` when any of them is unknown."""
-    mine = [amount for name, amount in amounts.items() if name == level or name.startswith(f"{level}.")]
+def _bytes(amounts: Amounts) -> float | None:
+    """Bytes of main memory, read and written; ``None`` when any of them is unknown."""
+    mine = [amount for name, amount in amounts.items() if name == HBM.name or name.startswith(f"{HBM.name}.")]
     return sum_or_unknown(mine)
 
 

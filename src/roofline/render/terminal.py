@@ -119,24 +119,17 @@ def glyphs_for(encoding: str | None, ascii: bool = False) -> Glyphs:
 
 
 def chart_text(
-    report: Report,
-    paper: Paper = PLAIN,
-    *,
-    level: str = HBM.name,
-    numbered: int = NUMBERED,
-    glyphs: Glyphs = BRAILLE,
-    whole_s: float | None = None,
+    report: Report, paper: Paper = PLAIN, *, numbered: int = NUMBERED, glyphs: Glyphs = BRAILLE, whole_s: float | None = None
 ) -> str:
     """The chart of a report, as wide as the paper (40 to 200 columns), and the key to its numbers.
 
-    ``whole_s`` is the time that shares are of, where the report has only some of the ops.
-
-    If the machine has no roofline over this level, the text says so instead.
+    ``whole_s`` is the time that shares are of, where the report has only some of the ops. If the machine has no roofline, the text says so
+    instead.
     """
     width = min(max(paper.width, NARROWEST), WIDEST)
     sheet = Paper(width, paper.colour)
     try:
-        found = chart(report, level)
+        found = chart(report)
         drawn = found if whole_s is None else replace(found, total=whole_s)
     except RooflineError as error:
         text = sheet.paragraph(f"no chart: {error}")
@@ -154,12 +147,12 @@ def _picture(drawn: Chart, report: Report, paper: Paper, numbered: int, glyphs: 
     canvas = Canvas(paper.width - gutter - margin - 1, rows, drawn.extent)
     under = _draw_dots(canvas, drawn, marks, glyphs)
     unsaid = _draw_roofs(canvas, drawn, glyphs)
-    yield paper.paint(shorten(f"{drawn.machine}, over {title(drawn.level)}", paper.width), "bold")
+    yield paper.paint(shorten(f"{drawn.machine}, over {title(HBM.name)}", paper.width), "bold")
     yield " " * gutter + "FLOP/s".rjust(margin)
     for number in range(rows):
         axis = glyphs.tick if number in y_ticks else glyphs.axis
         yield f"{strip[number]}{y_ticks.get(number, '').rjust(margin)}{axis}{canvas.row(number, paper)}".rstrip()
-    yield from _x_axis(canvas, gutter, margin, glyphs, "no FLOP" if drawn.strip else "", f"FLOP/B of {title(drawn.level)}")
+    yield from _x_axis(canvas, gutter, margin, glyphs, "no FLOP" if drawn.strip else "", f"FLOP/B of {title(HBM.name)}")
     yield from _key(drawn, report, marks, under, paper, glyphs)
     sentences = [f"Rooflines: {', '.join(unsaid)}."] if unsaid else []
     if drawn.strip:
@@ -238,7 +231,7 @@ def _draw_roofs(canvas: Canvas, drawn: Chart, glyphs: Glyphs) -> list[str]:
         if not any(_named(canvas, at, canvas.columns - len(name), name) for at in (row - 1, row + 1)):
             unsaid.append(name)
     widest = max(drawn.roofs, key=lambda one: one.peak)
-    name, slant = rate_title(drawn.level, widest.bandwidth), widest.slant(canvas.extent)
+    name, slant = rate_title(HBM.name, widest.bandwidth), widest.slant(canvas.extent)
     places = [canvas.cell(x, y) for x, y in _along(slant)] if slant else []
     if not any(_named(canvas, row, _right_of_slope(canvas, row, column), name) for row, column in places):
         unsaid.append(name)

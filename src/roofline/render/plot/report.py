@@ -34,7 +34,7 @@ def roofline_chart(report: Report, *, theme: str = "light", ax: Axes | None = No
 
     Operations without FLOP are in a strip left of the axis (a child of the returned axes), by the fraction of bandwidth they reach.
     """
-    drawn = _labelled(chart(report, HBM.name), report)
+    drawn = _labelled(chart(report), report)
     ends = [rate_title(one.compute, one.peak) for one in drawn.roofs]
     rate = Axis(label="achieved rate (FLOP/s)" if drawn.timed else "attainable rate (FLOP/s)", dimension="FLOP/s")
     sheet = Sheet(ax, theme, drawn.extent, intensity_axis(HBM.name), rate, ends=ends)
@@ -66,7 +66,7 @@ def _labelled(drawn: Chart, report: Report) -> Chart:
 
 def _draw_roofs(sheet: Sheet, drawn: Chart, ends: Sequence[str]) -> None:
     highest = drawn.roofs[0]
-    sheet.line(highest.slant(drawn.extent), sheet.theme.memory, name=title(drawn.level), kind="slant")
+    sheet.line(highest.slant(drawn.extent), sheet.theme.memory, name=title(HBM.name), kind="slant")
     for one, text in zip(drawn.roofs, ends, strict=True):
         sheet.line(one.flat(drawn.extent), sheet.theme.of_unit(one.compute.partition("/")[0]), name=one.name, kind="flat")
         sheet.label_end(text, drawn.extent.right, one.peak)
