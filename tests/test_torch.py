@@ -215,6 +215,62 @@ def test_an_error_in_the_function_leaves_pytorch_as_it_was() -> None:
     assert (functional.scaled_dot_product_attention, torch.autocast.__init__) == before
 
 
+HEADS = [(8, 16, 2048, 64)] * 3
+FEW_HEADS = [(8, 32, 2048, 128), (8, 8, 2048, 128), (8, 8, 2048, 128)]
+SCORES, PROMPT = [(4096, 32768)], [(16, 1024, 1024), (1024, 65536)]
+
+
+def written_attention(q: Any, k: Any, v: Any) -> Any:
+    return torch.softmax(q @ k.transpose(-1, -2) * 0.125, -1) @ v
+
+
+def repeated_heads(q: Any, k: Any, v: Any) -> Any:
+    return functional.scaled_dot_product_attention(q, k.repeat_interleave(4, 1), v.repeat_interleave(4, 1))
+
+
+def looked_up_by_product(ids: Any, table: Any) -> Any:
+    return functional.one_hot(ids.long(), 32000).to(table.dtype) @ table
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "kind", "words"),
+    [
+        (written_attention, HEADS, "stored-attention", "stores the scores of attention"),
+        (functional.scaled_dot_product_attention, HEADS, "stored-attention", ""),
+        (lambda q, k, v: (q @ k.transpose(-1, -2)) @ v, [(16, 8192, 64)] * 3, "product-order", "needs 128 times fewer FLOP"),
+        (lambda q, k, v: q @ (k.transpose(-1, -2) @ v), [(16, 8192, 64)] * 3, "product-order", ""),
+        (looked_up_by_product, [(8192,), (32000, 512)], "one-hot-product", "multiplies by one-hot rows (8192×32000)"),
+        (lambda ids, table: functional.embedding(ids.long(), table), [(8192,), (32000, 512)], "one-hot-product", ""),
+        (lambda x: torch.sort(x, -1).values[:, -8:].sum(), SCORES, "unused-results", "sorts rows of 32768 elements, of which it uses 8"),
+        (lambda x: torch.topk(x, 8).values.sum(), SCORES, "unused-results", ""),
+        (lambda x, w: (x @ w)[:, -1].softmax(-1), PROMPT, "unused-results", "computes 16,384 rows, of which it uses 16"),
+        (lambda x, w: (made := x @ w, made[:, -1].softmax(-1)), PROMPT, "unused-results", ""),  # the caller gets all of them
+        (repeated_heads, FEW_HEADS, "repeated-operand", "stores a tensor several times over"),
+        (
+            lambda x, w: w @ functional.unfold(x, 3, padding=1),
+            [(32, 128, 64, 64), (128, 1152)],
+            "repeated-operand",
+            "each element of an image 9",
+        ),
+        (lambda x, w: functional.conv2d(x, w, padding=1), [(32, 128, 64, 64), (128, 128, 3, 3)], "repeated-operand", ""),
+    ],
+)
+def test_the_faults_of_traces_are_found_without_running(
+    function: Callable[..., Any], shapes: list[tuple[int, ...]], kind: str, words: str
+) -> None:
+    found = rl.torch.analyze(function, chip="h200")(*(meta(*shape, of=torch.bfloat16) for shape in shapes)).findings
+    mine = [one for one in found if one.kind == kind and one.saving_s]
+    assert bool(mine) == bool(words)
+    assert all(words in one.message for one in mine)
+
+
+def test_gradients_of_a_costly_order_are_costly_too() -> None:
+    heads = [meta(16, 8192, 64, of=torch.bfloat16).requires_grad_() for _ in range(3)]
+    report = rl.torch.analyze(lambda q, k, v: (q @ k.transpose(-1, -2)) @ v, chip="h200", backward=True)(*heads)
+    (found,) = [one for one in report.findings if one.kind == "product-order"]
+    assert sum(report.ops[id].count for id in found.ops) == 6  # two products, and two for the gradients of each
+
+
 def test_a_checkpoint_computes_forward_again_and_the_model_did_not_need_it() -> None:
     class Checkpointed(nn.Module):
         def __init__(self) -> None:

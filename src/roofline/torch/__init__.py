@@ -84,7 +84,7 @@ def record(
         wants_fusion = hasattr(function, "_orig_mod") if compile is None else compile
         found = trace(function, backward=backward)(*args, **kwargs)
         network = network_of(machine, link)
-        ops = fused(found.calls, found.kept, network) if wants_fusion else ops_of(found.calls, network)
+        ops = fused(found.calls, found.kept, network) if wants_fusion else ops_of(found.calls, found.kept, network)
         note = COMPILED.format(chip=machine.name) if wants_fusion else EAGER
         return Recording(
             workload=Workload(tuple(ops)), format="torch", memory=found.memory, notes=(note, *found.notes, *_masked(found.calls))

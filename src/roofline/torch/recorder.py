@@ -52,7 +52,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     """One call with its module and source line, and the memory that it reads and writes: number and bytes.
 
     ``repeated`` is the bytes of operands that are passed more than once, as x in x·x: they are read once. ``again`` is whether the backward
-    pass recomputes it, as in activation checkpointing.
+    pass recomputes it, as in activation checkpointing. ``sequence`` is autograd's number of a call, which its gradient shares, or -1.
     """
 
     call: Call
@@ -60,6 +60,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     location: str
     phase: str
     again: bool
+    sequence: int
     reads: tuple[tuple[int, int], ...]
     writes: tuple[tuple[int, int], ...]
     repeated: int
@@ -177,7 +178,7 @@ class Recorder:
         given = in_schema_order(operator._schema, args, kwargs)
         used, made = tensors_in(self._torch, given), tensors_in(self._torch, out)
         is_view = getattr(operator, "is_view", False) or self._torch.Tag.inplace_view in operator.tags
-        scope, location, phase, again = self._origin()
+        scope, location, phase, again, sequence = self._origin()
         for one in made:
             self._need_size(one)
             self.memory.hold(one, name, scope)
@@ -193,8 +194,8 @@ class Recorder:
         changed = [given[place] for place, one in enumerate(operator._schema.arguments) if one.alias_info and one.alias_info.is_write]
         reads, repeated = self._numbered(used)
         writes, _ = self._numbered([*made, *tensors_in(self._torch, changed)])
-        seen = Seen(call=call, scope=scope, location=location, phase=phase, again=again, reads=reads, writes=writes, repeated=repeated)
-        self.calls.append(seen)
+        origin = {"scope": scope, "location": location, "phase": phase, "again": again, "sequence": sequence}
+        self.calls.append(Seen(call=call, **origin, reads=reads, writes=writes, repeated=repeated))  # type: ignore[arg-type]
 
     def _need_size(self, tensor: Any) -> None:
         if tensor.is_nested:
@@ -254,19 +255,24 @@ class Recorder:
             return {"allow_tf32": bool(self._torch.backends.cudnn.allow_tf32)}
         return {"allow_tf32": self._torch.get_float32_matmul_precision() != "highest"}
 
-    def _origin(self) -> tuple[str, str, str, bool]:
-        """Module path, source line, phase, and whether the backward pass recomputes the call."""
+    def _origin(self) -> tuple[str, str, str, bool, int]:
+        """Module path, source line, phase, whether the backward pass recomputes the call, and its sequence number."""
         node = _autograd_node(self._torch)
         if node is None:
             found = (self._path[-1] if self._path else "", self._line())
-            self._origins[_sequence(self._torch) - 1] = found
-            return *found, FORWARD, False
+            return *found, FORWARD, False, self._sequence_at(found)
         self.has_backward = True
         if self._torch.is_grad_enabled() and self._path:
             found = (self._path[-1], self._line())
-            self._origins[_sequence(self._torch) - 1] = found
-            return *found, BACKWARD, True
-        return *self._origins.get(node._sequence_nr(), ("", "")), BACKWARD, False
+            return *found, BACKWARD, True, self._sequence_at(found)
+        return *self._origins.get(node._sequence_nr(), ("", "")), BACKWARD, False, node._sequence_nr()
+
+    def _sequence_at(self, origin: tuple[str, str]) -> int:
+        """The sequence number of a forward call; -1 if it is that of an earlier call, as autograd does not record this one."""
+        number = _sequence(self._torch) - 1
+        is_new = number not in self._origins
+        self._origins[number] = origin
+        return number if is_new else -1
 
     def _line(self) -> str:
         """The nearest line outside of PyTorch and of this package."""

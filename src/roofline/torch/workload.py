@@ -1,6 +1,6 @@
 """Recorded calls as ops of a workload: equal calls are one op with a count."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
@@ -12,6 +12,7 @@ from ..torch_prices.avoidable import avoidable
 from ..torch_prices.traffic import traffic
 from ..workload import Avoidable, Op
 from .recorder import Seen
+from .unneeded import avoidable_in
 
 UNPRICED = "no price for this operator: register one with roofline.register_op"
 AGAIN = Avoidable(
@@ -33,16 +34,18 @@ def priced(call: Call) -> tuple[Cost, Priced]:
     return Cost.of({HBM: None}), replace(found, notes=found.notes or (UNPRICED,))
 
 
-def ops_of(calls: Sequence[Seen], network: Network | None) -> list[Op]:
-    """The ops of a program as it was called, in order of their first call."""
+def ops_of(calls: Sequence[Seen], kept: Collection[int], network: Network | None) -> list[Op]:
+    """The ops of a program as it was called, in order of their first call. ``kept`` is the memory that is live when the program ends."""
     rows: dict[tuple[object, ...], Op] = {}
-    for seen in calls:
-        call = replace(seen.call, network=network)
-        key = (call.op, call.overload, call.args, call.outputs, seen.scope, seen.location, seen.phase, seen.again, seen.repeated)
+    chained = avoidable_in(calls, lambda call: price(replace(call, network=network)), kept)
+    for place, seen in enumerate(calls):
+        call, reasons = replace(seen.call, network=network), chained.get(place, ())
+        key = (call.op, call.overload, call.args, call.outputs, seen.scope, seen.location, seen.phase, seen.again, seen.repeated, reasons)
         if key in rows:
             rows[key] = replace(rows[key], count=rows[key].count + 1)
         else:
-            rows[key] = op_of(seen, call)
+            one = op_of(seen, call)
+            rows[key] = one if seen.again else replace(one, avoidable=(*reasons, *one.avoidable))
     return [repeated(one) for one in rows.values()]
 
 

@@ -42,28 +42,27 @@ from .weight_casts import operand_casts, weight_cast, weight_shapes
 from .written_attention import written_attention
 from .zeroed_gradients import zeroed_gradients
 
-# If two rules find the same kind for an op and context, the later one wins.
-RULES: tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], ...] = (
+Rules = tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], ...]
+# Rules that look at operators and shapes alone, which functions that were not run have too.
+BY_SHAPE: Rules = (
     all_experts,
     causal_masks,
     one_hot_products,
     unused_rows,
     sorted_parts,
-    unused_results,
     few_rows,
     costly_orders,
-    merged_factors,
     gathered_rows,
     stored_repeats,
     stored_masks,
     padded_tensors,
-    unused_gradients,
-    zeroed_gradients,
-    dense_gradients,
     dequantized_weights,
     reordered_caches,
     unfolded_patches,
 )
+# Those that need all of a step: what it accumulates and updates, and that nothing outside uses its results.
+BY_STEP: Rules = (unused_results, merged_factors, unused_gradients, zeroed_gradients, dense_gradients)
+RULES = (*BY_SHAPE, *BY_STEP)  # if two rules find the same kind for an op and context, the later one wins
 MOST_SHOWN = 2  # lines that call torch.utils.checkpoint
 TF32, FP32 = matrix("tf32"), matrix("fp32")
 
@@ -94,7 +93,13 @@ class Patterns:
         self._weights = weight_shapes(ops)
         self._operands = operand_casts(in_order, self._weights)
         self._in_place: dict[tuple[int, int], dict[str, Avoidable]] = {}  # by op and context, then by kind
-        recorded = Recorded(in_order, prices, contexts)
+        recorded = Recorded(
+            ordered=in_order,
+            accumulated=prices.gradients,
+            has_shards=(prices.world or 1) > 1,
+            sequence=lambda one: contexts.sequence(one.op),
+            differentiated=contexts.differentiated,
+        )
         for rule in RULES:
             for (one, op), reason in rule(recorded):
                 self._in_place.setdefault((id(op), id(one.context)), {})[reason.kind] = reason

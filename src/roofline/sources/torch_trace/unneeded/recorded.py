@@ -1,31 +1,33 @@
 """The input of the rules: executions of the first steps on one device, in order, each with the price of its op."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from msgspec import Struct
 
 from ....torch_prices import Tensor
-from ..context import Contexts
 from ..executions import Execution
-from ..pricing import PricedOp, Prices
+from ..pricing import PricedOp
 
 PricedExecution = tuple[Execution, PricedOp]
 
 
-class Recorded:
-    """Executions in order, and the gradients of their ops."""
+class Recorded(Struct, kw_only=True):
+    """Executions in order, and the gradients of their ops.
 
-    def __init__(self, ordered: Sequence[PricedExecution], prices: Prices, contexts: Contexts) -> None:
-        self.ordered = ordered
-        self.accumulated = prices.gradients  # step, op and shape of each accumulated gradient
-        self.has_shards = (prices.world or 1) > 1  # with several ranks, gradients may not have the shapes of the weights
-        self._contexts = contexts
+    ``accumulated`` has step, op and shape of each accumulated gradient; with ``has_shards`` these may not be the shapes of the weights.
+    ``sequence`` gives the sequence number of an execution's op, which its gradient shares, or `NONE`; ``differentiated`` has the numbers
+    of the ops whose gradient was computed.
+    """
 
-    def sequence(self, one: Execution) -> int:
-        """The sequence number of an op, which its gradient shares, or `NONE`."""
-        return self._contexts.sequence(one.op)
+    ordered: Sequence[PricedExecution]
+    accumulated: Sequence[tuple[int, int, tuple[int, ...]]]
+    has_shards: bool
+    sequence: Callable[[Execution], int]
+    differentiated: Collection[int]
 
     def has_gradient(self, number: int) -> bool:
         """Whether the gradient of the op with this sequence number was computed."""
-        return number in self._contexts.differentiated
+        return number in self.differentiated
 
 
 def tensors_of(priced: PricedOp) -> list[Tensor]:

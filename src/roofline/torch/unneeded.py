@@ -1,0 +1,51 @@
+"""Avoidable work of a function's calls, by the rules for PyTorch traces that look at operators and shapes alone."""
+
+from collections.abc import Callable, Collection, Sequence
+
+from ..sources.torch_trace.columns import NONE
+from ..sources.torch_trace.context import Context
+from ..sources.torch_trace.executions import Execution
+from ..sources.torch_trace.pricing import PricedOp
+from ..sources.torch_trace.unneeded import BY_SHAPE
+from ..sources.torch_trace.unneeded.recorded import PricedExecution, Recorded
+from ..sources.torch_trace.unneeded.written_attention import written_attention
+from ..torch_prices import Call, Priced
+from ..workload import Avoidable
+from .recorder import BACKWARD, Seen
+
+UNUSED = "unused-results"
+
+
+def avoidable_in(calls: Sequence[Seen], price: Callable[[Call], Priced], kept: Collection[int]) -> dict[int, tuple[Avoidable, ...]]:
+    """The avoidable work of calls that shows in other calls, by their place. ``kept`` is the memory that is live when the function ends."""
+    ops: dict[tuple[object, ...], PricedOp] = {}
+    contexts: dict[Context, Context] = {}
+    ordered: list[PricedExecution] = []
+    for place, seen in enumerate(calls):
+        call = seen.call
+        key = (call.op, call.overload, call.args, call.outputs)
+        if key not in ops:
+            ops[key] = PricedOp(call.op, call.args, price(call))
+        context = Context(
+            scope=tuple(seen.scope.split("/")), location=seen.location, backward=seen.phase == BACKWARD, recomputed=seen.again
+        )
+        one = Execution(place, place, 0, 0, events=[place], context=contexts.setdefault(context, context))
+        ordered.append((one, ops[key]))
+    recorded = Recorded(
+        ordered=ordered,
+        accumulated=(),
+        has_shards=False,
+        sequence=lambda one: calls[one.op].sequence,
+        differentiated=frozenset(seen.sequence for seen in calls if seen.phase == BACKWARD and seen.sequence != NONE),
+    )
+    found: dict[int, dict[str, Avoidable]] = {}
+    for rule in BY_SHAPE:
+        for (one, _), reason in rule(recorded):
+            if not (reason.kind == UNUSED and any(number in kept for number, _ in calls[one.op].writes)):  # the caller may use all of it
+                found.setdefault(one.op, {})[reason.kind] = reason
+    scores = written_attention(ordered)
+    return {
+        place: (*found.get(place, {}).values(), *scores.get(id(op), ()))
+        for place, (_, op) in enumerate(ordered)
+        if place in found or id(op) in scores
+    }
