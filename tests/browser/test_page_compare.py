@@ -48,6 +48,19 @@ def test_the_differences_are_those_of_the_command(show: Opener) -> None:
     assert len(found["deltas"]) == int(page.locator("[data-testid=difference-table]").get_attribute("aria-rowcount") or 0) - 1
 
 
+def test_figures_come_before_how_ops_were_matched_and_names_have_room(show: Opener) -> None:
+    page = show("compare", "tab=compare")
+    headings = page.locator("[data-testid=difference-table] [role=columnheader] button")
+    keys = [one.get_attribute("data-column") for one in headings.all()]
+    assert keys[0] == "label"
+    assert keys[-4:] == ["name", "category", "module", "matched"]
+    table = at(page, "difference-table").bounding_box()
+    name = page.locator("[data-testid=difference-table] [role=columnheader]").first.bounding_box()
+    assert table is not None
+    assert name is not None
+    assert name["width"] >= min(0.3 * table["width"], 420)
+
+
 def test_a_difference_selects_its_op(show: Opener) -> None:
     page = show("compare", "tab=compare")
     found = report(page, "comparison")

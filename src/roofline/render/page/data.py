@@ -104,10 +104,6 @@ PROGRAM = (
 )
 DIFFERENCES = (
     ("label", "operation", "text", "where the op is in the model and what it does, or the category where ops were matched by category"),
-    ("name", "name", "text", "name of the op, or the category where ops were matched by category"),
-    _CATEGORY,
-    _PROGRAM,
-    ("matched", "matched by", "text", "how ops of the two runs were matched"),
     ("before_floor_s", "minimum before", "s", "minimum time before"),
     ("after_floor_s", "minimum after", "s", "minimum time after"),
     ("floor_change_s", "change of minimum", "s", "minimum time after minus before; negative is less"),
@@ -126,6 +122,10 @@ DIFFERENCES = (
     ("after_efficiency", "efficiency after", "share", "roofline efficiency after"),
     ("before_bound", "bound before", "unit", "what bounded the op before"),
     ("after_bound", "bound after", "unit", "what bounds the op after"),
+    ("name", "name", "text", "name of the op, or the category where ops were matched by category"),
+    _CATEGORY,
+    _PROGRAM,
+    ("matched", "matched by", "text", "how ops of the two runs were matched"),
 )
 GROUPINGS = (  # of `grouping.KEYS`
     ("category", "category"),

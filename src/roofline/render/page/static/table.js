@@ -14,6 +14,7 @@ const WIDEST = { name: 165, scope: 260, location: 220, module: 160, category: 17
 const SHORTEST_NAME = 300;
 const NARROW = 600; // pixels of a table in which names leave room for a time
 const NAMES = 0.7; // of such a table
+const SCROLLED_NAMES = 0.33; // of a wider table that does not fit
 const OPENER = 20; // pixels of the button that opens a row
 
 /**
@@ -45,6 +46,8 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
   let scene = { rows: [], columns: [], selected: new Set() };
   let current = -1;
   let widths = [];
+  let shortest = SHORTEST_NAME;
+  let measured = 0; // the width of the table for which the columns were measured
   let units = []; // the widest unit of each column: units stand under each other, left-aligned, after right-aligned figures
   let prefix = "";
   let room = 196; // pixels of the column of names
@@ -58,13 +61,17 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
       { length: SAMPLE },
       (_, index) => scene.rows[Math.floor((index * scene.rows.length) / SAMPLE)],
     ) : scene.rows;
+    measured = grid.clientWidth;
     context.font = `13px ${fontFamily}`;
     const cells = scene.columns.map((column) => sampled.map((row) => text(row, column).slice(0, 80)));
     const widest = cells.map((texts) => longest(texts));
     units = scene.columns.map((column, index) => (column.numeric ? longest(cells[index].map((shown) => split(shown)[1])) : 0));
     widths = columnWidths(widest, fontFamily, (heading) => heading.join(" "));
     // Where the columns do not fit, headings break into lines.
+    shortest = SHORTEST_NAME;
     if (grid.clientWidth && total() > grid.clientWidth) widths = columnWidths(widest, fontFamily, broken);
+    // Where even then the table scrolls, names need not be so short.
+    if (grid.clientWidth && total() > grid.clientWidth) shortest = Math.max(SHORTEST_NAME, SCROLLED_NAMES * grid.clientWidth);
     const template = widths.map((width, index) => (
       scene.columns[index].main ? `minmax(${least(width)}px, 1fr)` : `${width}px`
     )).join(" ");
@@ -75,7 +82,7 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
   }
 
   /** A name's column takes what the others leave, but not less than this: on a phone so much that a time stands beside it. */
-  const least = (width) => Math.min(width, grid.clientWidth && grid.clientWidth < NARROW ? NAMES * grid.clientWidth : SHORTEST_NAME);
+  const least = (width) => Math.min(width, grid.clientWidth && grid.clientWidth < NARROW ? NAMES * grid.clientWidth : shortest);
 
   const total = () => widths.reduce((sum, width, index) => sum + (scene.columns[index].main ? least(width) : width), 0);
 
@@ -234,9 +241,18 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
     else grid.removeAttribute("aria-activedescendant");
   }
 
+  function layOut() {
+    measure();
+    heads();
+    made.clear();
+    body.replaceChildren();
+    draw();
+  }
+
   const redraw = framed(draw);
   grid.addEventListener("scroll", redraw, { passive: true });
-  new ResizeObserver(redraw).observe(grid);
+  // Columns fit a width, which a table does not have while it is hidden.
+  new ResizeObserver(framed(() => (grid.clientWidth && !measured ? layOut() : draw()))).observe(grid);
 
   const indexOf = (event) => {
     const element = event.target.closest?.(".rows > .row");
