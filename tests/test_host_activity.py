@@ -21,6 +21,10 @@ CALL = ["step", "$train.py:52 main", "PjitFunction(update)", "PjRtCApiLoadedExec
         (CALL, Activity("launch", "main", "train.py:52", program="update")),
         ([*CALL[:3], "CommonPjRtClient::BufferFromHostBuffer"], Activity("copy", "main", "train.py:52", program="update")),
         (["$train.py:52 main", "$array_methods.py:302 _mean"], Activity("launch", "main", "train.py:52")),
+        (
+            ["$train.py:52 main", "$array_methods.py:876 set", "$scatter.py:40 _scatter_update", "$scatter.py:95 _scatter_impl"],
+            Activity("launch", "main", "train.py:52"),
+        ),
         # JAX's own random numbers, which no program of the user was traced from.
         (
             ["$train.py:52 main", "$random.py:236 split", "$prng.py:636 random_split", "$threefry2x32.py:312 threefry_split"],

@@ -191,20 +191,30 @@ ENTRY %main (x: bf16[4096,1024], chosen: pred[16,4096,1024], w: bf16[16,1024,204
 
 
 @pytest.mark.parametrize(
-    ("window", "made", "told"), [("128x128", "256,4,4,256", True), ("4x4", "16,128,128,256", False), ("31x31", "16,64,64,256", False)]
+    ("window", "made", "told"),
+    [
+        ("128x128", "256,4,4,256", True),
+        ("15x15", "256,3,3,256", True),
+        ("4x4", "16,128,128,256", False),
+        ("31x31", "16,64,64,256", False),
+        ("16x16 stride=16x16", "256,14,14,256", False),  # patches of a vision transformer
+    ],
 )
 def test_gradients_of_weights_that_run_as_forward_convolutions(window: str, made: str, told: bool) -> None:
+    size = window.partition(" ")[0]
     program = f"""HloModule upsampled
-ENTRY %main (x: bf16[256,258,258,16], w: bf16[256,{window.replace("x", ",")},16]) -> bf16[{made}] {{
+ENTRY %main (x: bf16[256,258,258,16], w: bf16[256,{size.replace("x", ",")},16]) -> bf16[{made}] {{
   %x = bf16[256,258,258,16]{{3,2,1,0}} parameter(0)
-  %w = bf16[256,{window.replace("x", ",")},16]{{3,2,1,0}} parameter(1)
+  %w = bf16[256,{size.replace("x", ",")},16]{{3,2,1,0}} parameter(1)
   %call = (bf16[{made}]{{3,2,1,0}}, u8[0]{{0}}) custom-call(%x, %w), window={{size={window} rhs_dilate=2x2}}, dim_labels=b01f_o01i->b01f,
       custom_call_target="__cudnn$convForward"
   ROOT %y = bf16[{made}]{{3,2,1,0}} get-tuple-element(%call), index=0
 }}
 """
     said = [one.why for one in found(program) if one.group == "windows"]
-    assert said == (["computes the gradient of weights of 4×4 as a convolution with a window of 128×128"] if told else [])
+    weights = "×".join(made.split(",")[1:3])
+    why = f"computes the gradient of weights of {weights} as a convolution with a window of {size.replace('x', '×')}"
+    assert said == ([why] if told else [])
 
 
 @pytest.mark.parametrize(("stored", "told"), [("s8", True), ("f8e4m3fn", True), ("u8", False), ("bf16", False)])

@@ -49,12 +49,13 @@ READ_BACK = {"__float__": "float", "__int__": "int", "__bool__": "bool", "__arra
 FRAMEWORK = _words(
     """abstract_arrays ad ad_checkpoint ad_util api api_util array array_constructors array_creation array_methods basearray batching
     blocked_sampler cache_key callback checkify compilation_cache compiler config control_flow core custom_api_util custom_batching
-    custom_derivatives custom_partitioning debugging discharge dispatch dlpack dtypes earray effects eval_jaxpr flatten_util flattree
-    frozen_dict func fused_attention_stablehlo fusion hashable_array hijax indexing jaxpr_util lax lax_numpy lax_reference layout
-    linear_util literals loops mesh mlir monitoring named_sharding op_shardings pallas_call partial_eval partition_spec path philox2x32
-    philox4x32 pjit pmap pretty_printer prng profiler pxla rbg reductions scalar_types shard_alike shard_map sharding sharding_impls
-    slicing source_info_util stages stateful_rng tensor_contractions threefry2x32 threefry4x32 traceback_util tree tree_util ufunc_api
-    ufuncs util vectorize window_functions windowed_reductions xla xla_bridge xla_client _func_ops_gen _ods_common _stablehlo_ops_gen"""
+    custom_derivatives custom_partitioning debugging discharge dispatch dlpack dtypes earray effects einsum eval_jaxpr fft flatten_util
+    flattree frozen_dict func fused_attention_stablehlo fusion hashable_array hijax indexing jaxpr_util lax lax_numpy lax_reference
+    layout linalg linear_util literals loops mesh mlir monitoring named_sharding op_shardings pallas_call partial_eval partition_spec
+    path philox2x32 philox4x32 pjit pmap polynomial pretty_printer prng profiler pxla rbg reductions scalar_types scatter setops
+    shard_alike shard_map sharding sharding_impls slicing sorting source_info_util special stages stateful_rng tensor_contractions
+    threefry2x32 threefry4x32 traceback_util tree tree_util ufunc_api ufuncs util vectorize window_functions windowed_reductions xla
+    xla_bridge xla_client _func_ops_gen _ods_common _stablehlo_ops_gen"""
 )
 LIBRARY = sys.stdlib_module_names | _words(
     """__init__ _finfo _function_base_impl _methods _ufunc_config array_utils arrayprint fromnumeric function_base getlimits index_tricks
@@ -62,7 +63,9 @@ LIBRARY = sys.stdlib_module_names | _words(
     base_events collate connection dataloader decoder encoder futures pin_memory queues scanner synchronize"""
 )
 # Names of a framework's files that users give to files too. Frames have no folder, so the function decides (`_with_user_frames`).
-SHARED = _words("api array config core debugging dispatch func layout loops mesh path profiler tree util")
+SHARED = _words(
+    "api array config core debugging dispatch fft func layout linalg loops mesh path profiler scatter sorting special tree util"
+)
 LOADING = r"(?i)load|batch|data|input|augment|preprocess|tokeni|sample|shuffle|collate|fetch|__next__|__getitem__"
 
 INSIDE, MASK, MEMORY, ANOMALY, NANS, OPERATOR = "inside", "mask", "memory", "anomaly", "nans", "operator"

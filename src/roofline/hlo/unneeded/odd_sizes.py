@@ -13,7 +13,7 @@ KIND, WINDOWS = "odd-sizes", "windows"
 TINY, STENCIL = "tiny", "stencil"
 _MOST_TAPS = 27  # of a stencil: 3 × 3 × 3
 _FORWARD = ("__cudnn$convForward", "__cudnn$convBiasActivationForward")
-_LARGE_WINDOW = 16 * 16
+_LARGE_WINDOW = 8 * 8  # larger than the 7 × 7 of forward convolutions
 _LOAD_BITS = 128  # one load of a row: 8 elements of bf16
 _SMALL = 64
 
@@ -36,13 +36,16 @@ def odd_sizes(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 def large_windows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The library's forward convolutions whose window is larger than their result: gradients of weights that XLA did not recognise.
 
-    The gradients of a dilated or transposed convolution are computed so; those of others run as backward convolutions.
+    The gradients of a dilated or transposed convolution are computed so; those of others run as backward convolutions. Windows that do
+    not overlap cut an image into patches.
     """
     for index in kernels.convolutions:
         instruction = kernels.computation[index]
         labels = instruction.convolution
         sizes = [one.size for one in instruction.window]
         if instruction.custom_call_target not in _FORWARD or labels is None or prod(sizes) < _LARGE_WINDOW:
+            continue
+        if all(one.stride >= one.size for one in instruction.window):
             continue
         made = Value(kernels.computation, index).shape.dims
         image = [made[axis] for axis in labels.output_spatial if axis < len(made)]
