@@ -164,6 +164,13 @@ def test_a_scatter_of_16_bit_numbers_is_told_to_add_wider_ones(number: str, said
     assert ("fp32" in found.levers[0]) == said
 
 
+@pytest.mark.parametrize(("label", "saves"), [("select and scatter bf16[8,8]", False), ("add bf16[8,8]", True)])
+def test_the_gradient_of_a_pool_reaches_a_tenth_of_the_bandwidth(label: str, saves: bool) -> None:
+    # 20% of the roofline. On an H200 other forms of pools with windows that overlap took longer.
+    found = _of(report_on(an_op("op", {"hbm": 100}, 50.0, category="input fusion", label=f"f  {label}")), "memory")
+    assert bool(found.saving_s) == saves
+
+
 @pytest.mark.parametrize(("shape", "said"), [("64,8", True), ("65,8", False), ("2048", False)])
 def test_a_scatter_of_many_rows_to_few_is_told_to_be_a_matmul(shape: str, said: bool) -> None:
     # 65,536 B are 64 times the 1,024 B of bf16[64,8].

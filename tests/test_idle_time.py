@@ -8,7 +8,7 @@ from roofline.analysis.idle_time import waiting
 from roofline.cost import Cost
 from roofline.machine import Machine
 from roofline.report import Finding
-from roofline.workload import CHECKS_RESULTS, Coverage, IdleReason, Op, Recording, Share, Step, Workload
+from roofline.workload import CHECKS_RESULTS, READS_VALUES, Coverage, IdleReason, Op, Recording, Share, Step, Workload
 
 CHIP = replace(Machine.of("toy", {"vector/fp32": 20, "hbm": 10}), launch_latency_s=0.001)
 
@@ -52,6 +52,15 @@ def test_the_search_for_nan_is_told_to_be_turned_off() -> None:
     assert found is not None
     assert "Turn the search on only to find a NaN" in found.message
     assert "jax_debug_nans" in found.levers[0]
+
+
+@pytest.mark.parametrize(("reads", "together"), [(13, True), (2, False)])
+def test_values_that_are_read_one_by_one_are_told_to_be_read_together(reads: int, together: bool) -> None:
+    one = reason("sync", 3, 3, 3, 3)
+    each = tuple(replace(share, count=reads) for share in one.by_step)
+    found = finding("idle-sync", recording(replace(one, cause=READS_VALUES, by_step=each)))
+    assert found is not None
+    assert ("jax.device_get(metrics)" in found.levers[0]) == together
 
 
 def test_what_only_the_first_step_of_a_profile_waited_for_does_not_recur() -> None:

@@ -286,6 +286,16 @@ REPEATED = Kind(
     "the host was in {activity}",
     ("torch.repeat_interleave(x, repeats, output_size=…), or a gather by torch.searchsorted of positions in the sum of repeats",),
 )
+# For idle-sync where a step reads several values, each by a call of its own.
+READ_ONE_BY_ONE = Kind(
+    "the values that the host reads back one by one, for which the device waits",
+    "Read them together, and some steps later or less often",
+    "the host read several values back, each by itself, in {activity}",
+    (
+        "jax.device_get(metrics), which fetches all of them at once, instead of float() of each; every hundredth step",
+        "log from another thread",
+    ),
+)
 # For idle-sync where every gradient is checked.
 CHECKED = Kind(
     "anomaly detection, which checks every gradient while the device waits",

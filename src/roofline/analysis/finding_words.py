@@ -21,6 +21,7 @@ LISTED = 3  # locations in a finding
 COMPILED = "fusion"  # suffix of the categories of kernels that a compiler generated
 MOST_SAVING = 100  # ops with the largest savings, which decide on the advice
 SUM = "sum "  # prefix of the labels of a compiler's sums; its other reductions can be matmuls with one row
+POOL_GRADIENT = "select and scatter"  # how XLA names the gradient of a maximum over windows
 LOCATED = 10_000  # longest ops of a finding whose locations are considered
 LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousands
 MATMULS, CONVOLUTIONS, ATTENTION = "matmuls", "convolutions", "attention kernels"  # kinds of work on a matrix unit
@@ -152,6 +153,8 @@ def categories_of(op_times: OpTimes, ids: Sequence[int]) -> list[str]:
 def _category(category: str, label: str) -> str:
     what = label.rpartition("  ")[2]
     category = next((word for word in ("scatter", "gather") if what.startswith(word)), category)
+    if what.startswith(POOL_GRADIENT):
+        return "pooling"
     if category == "sort" and re.match(_TOP_K, what):
         return "top-k"
     if what.startswith("triton_tem_"):

@@ -19,6 +19,7 @@ from ..workload import (
     FETCHES,
     GRAPH_BREAK,
     PASSES_ARRAYS,
+    READS_VALUES,
     TRIES_KERNELS,
     UNSEEN,
     source_line,
@@ -32,10 +33,12 @@ from .finding_kinds import (
     CHECKED_RESULTS,
     FETCHED,
     HOST_ARGUMENTS,
+    KINDS,
     MANY_ARRAYS,
     MASKED,
     ON_HOST,
     ONE_PROGRAM,
+    READ_ONE_BY_ONE,
     REPEATED,
     TRIED_KERNELS,
     UNSEEN_CODE,
@@ -48,7 +51,8 @@ from .op_times import OpTimes
 from .program_clock import NOTABLE, Clock, Saving
 
 GOOD_PART = 0.1  # of the longest idle time: further source lines with this much are named too
-DISPATCH, CALLBACK, COMPILE, TRANSFER = "idle-dispatch", "idle-callback", "idle-compile", "idle-transfer"
+DISPATCH, CALLBACK, COMPILE, SYNC, TRANSFER = "idle-dispatch", "idle-callback", "idle-compile", "idle-sync", "idle-transfer"
+SEVERAL_READS = 4  # gaps of a step in which values are read: one or two may be a loss and its norm
 # Overhead of JAX's profiler per launch of a program: eight launch-bound programs took 60 to 100 µs longer than without it.
 RECORDED_LAUNCH_S = parse("60 us", "s")
 # On an H200's host, JAX launched a program of 20 arrays in 0.1 ms, and one of 6,000 arrays and 1,500 kernels in 31 ms.
@@ -96,6 +100,8 @@ def idle_findings(
             kind = BOTH_WAYS
         if kind is ONE_PROGRAM and each >= LONG_LAUNCH_S:
             kind = MANY_ARRAYS
+        if kind is KINDS[SYNC] and longest.cause == READS_VALUES and _gaps_per_step(mine, clock) >= SEVERAL_READS:
+            kind = READ_ONE_BY_ONE
         phrase = kind.phrase.format(activity=longest.activity or "code that the profile does not show")
         at = f" ({_lines(mine)})" if longest.location else ""
         at += f", called at {', '.join(map(source_line, callbacks[:LISTED]))}" if name == CALLBACK and callbacks else ""
@@ -132,6 +138,11 @@ def _goes_both_ways(idle: Sequence[Waiting]) -> bool:
     """Whether a good part of the time of copies goes to the device, and another comes from it."""
     fetched = sum(one.each_s for one in idle if one.reason.cause == FETCHES)
     return min(fetched, sum(one.each_s for one in idle) - fetched) >= GOOD_PART * max(one.each_s for one in idle)
+
+
+def _gaps_per_step(idle: Iterable[Waiting], clock: Clock) -> float:
+    gaps = sum(share.count for one in idle for share in one.reason.by_step if share.key in clock.steps)
+    return gaps / len(clock.steps) if clock.steps else 0.0
 
 
 def _lines(idle: Iterable[Waiting]) -> str:

@@ -25,10 +25,11 @@ from ..workload import (
     FETCHES,
     GRAPH_BREAK,
     PASSES_ARRAYS,
+    READS_VALUES,
     TRIES_KERNELS,
     UNSEEN,
 )
-from .host_activity import ANOMALY, INSIDE, MASK, MEMORY, NANS, OPERATOR, TRIALS, Activity, loads_data
+from .host_activity import ANOMALY, INSIDE, MASK, MEMORY, NANS, OPERATOR, READ_BACK, TRIALS, Activity, loads_data
 from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
 from .xspace.scan import gaps
 from .xspace.tables import Integers
@@ -293,7 +294,7 @@ _READ = {MASK: BY_A_MASK, MEMORY: ALLOCATES, ANOMALY: CHECKS_GRADIENTS, NANS: CH
 def _cause(kind: str, one: Activity, gap: Gap) -> str:
     """The cause of a reason, if more is known than its kind."""
     if kind == "sync":
-        return _READ.get(one.detail, BY_AN_OPERATOR if one.callee else "")
+        return _READ.get(one.detail) or (BY_AN_OPERATOR if one.callee else READS_VALUES if one.detail in READ_BACK.values() else "")
     if kind == "compile":
         return TRIES_KERNELS if one.detail.startswith(TRIALS) else ""
     if kind == "transfer" and gap.copy[0] == "in":
