@@ -93,6 +93,13 @@ def test_the_gradient_of_a_one_hot_product_could_be_a_scatter() -> None:
     assert any("scatter-add" in word for word in words)
 
 
+@pytest.mark.parametrize(("batch", "order", "told"), [(100_000, 8, True), (100_000, 9, False), (100, 8, False)])
+def test_factorisations_of_many_tiny_matrices_could_be_written_out(batch: int, order: int, told: bool) -> None:
+    ops = ops_of(jnp.linalg.cholesky, of_shape(batch, order, order, dtype="float32"))
+    found = [one for op in ops for one in op.avoidable if one.group == "tiny solves"]
+    assert [one.why for one in found] == ([f"factorises or solves {batch} matrices of 8×8 with a library"] if told else [])
+
+
 @pytest.mark.parametrize("solved", [True, False])
 def test_matrices_that_are_factorised_keep_their_format(solved: bool) -> None:
     def normal_equations(j: Any, r: Any) -> Any:

@@ -28,7 +28,7 @@ CALLBACK = "idle-callback"
 # On a CPU a callback is an op of its own, not time in which the device waits.
 CALLED_BACK = Avoidable(kind=CALLBACK, instead=NOTHING, why="calls back to the host, outside compiled code")
 ODD_SIZES = "odd-sizes"
-ELEMENTWISE = ("tiny", "stencil")  # groups of odd sizes for which elementwise code would move the same bytes
+ELEMENTWISE = ("tiny", "stencil", "tiny solves")  # groups of odd sizes for which elementwise code would move the same bytes
 TRANSFORMS, GOOD_LENGTHS = ("transforms", "lengths"), 0.3  # on an H200, transforms of lengths that are powers of 2 reach 33% to 70%
 SLOWED_BELOW = 0.6  # of the roof: a faster product is not slowed down by its sizes
 

@@ -86,6 +86,14 @@ TINY = Kind(
         "what is applied in a row to the same array (rotations, gates): multiply the small matrices with each other first",
     ),
 )
+TINY_SOLVES = Kind(
+    "the factorisations of tiny matrices, for which a library is slow",
+    "Write the factorisation out, elementwise over the batch, which compiles into one kernel",
+    levers=(
+        "Python loops over i and j, which jit unrolls, on arrays a[:, i, j] over the batch: for Cholesky s = a[i][j] - sum(l[i][k] * l[j][k] "
+        "for k in range(j)), then its root on the diagonal, s / l[j][j] below it; the two solves likewise",
+    ),
+)
 STENCIL = Kind(
     "the stencil that is computed as a convolution of one channel",
     "Add shifted slices of the array, which compile into one kernel",
@@ -202,6 +210,7 @@ GROUPS = {
     ("product-order", "inverse"): INVERSES,
     ("odd-sizes", "tiny"): TINY,
     ("odd-sizes", "stencil"): STENCIL,
+    ("odd-sizes", "tiny solves"): TINY_SOLVES,
     ("duplicated-work", "loop"): IN_LOOPS,
     ("duplicated-work", "windows"): POOLED,
     ("low-batch", "loop"): FEW_PER_ITERATION,

@@ -34,7 +34,7 @@ from .layout import layout_copies
 from .loop_invariants import loop_invariants
 from .low_batch import is_split, low_batches
 from .number_formats import fp64_kernels, wide_products
-from .odd_sizes import large_windows, odd_sizes, tiny_products
+from .odd_sizes import large_windows, odd_sizes, tiny_products, tiny_solves
 from .one_hot import compared_bins, one_hot_products
 from .operations import operation
 from .padded import padding
@@ -98,6 +98,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     low_batches,
     large_windows,
     tiny_products,
+    tiny_solves,
     odd_sizes,
     odd_transforms,
     repeated_rows,
