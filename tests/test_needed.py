@@ -14,7 +14,7 @@ from roofline.hlo.read import parse
 from roofline.hlo.unneeded import Review, reviewed_program
 from roofline.jax import lower
 from roofline.machines import load
-from roofline.resource import HBM
+from roofline.resource import HBM, matrix
 from roofline.workload import Op
 
 jax = pytest.importorskip("jax")
@@ -98,6 +98,16 @@ def test_factorisations_of_many_tiny_matrices_could_be_written_out(batch: int, o
     ops = ops_of(jnp.linalg.cholesky, of_shape(batch, order, order, dtype="float32"))
     found = [one for op in ops for one in op.avoidable if one.group == "tiny solves"]
     assert [one.why for one in found] == ([f"factorises or solves {batch} matrices of 8×8 with a library"] if told else [])
+
+
+@pytest.mark.parametrize(("precision", "group", "into"), [("highest", "full fp32", "tf32"), (None, "fp32", "bf16")])
+def test_matmuls_for_which_tf32_is_ruled_out_are_told_to_use_it(precision: str | None, group: str, into: str) -> None:
+    def multiplied(x: Any, w: Any) -> Any:
+        return jnp.dot(x, w, precision=precision)
+
+    ops = ops_of(multiplied, of_shape(2048, 2048, dtype="float32"), of_shape(2048, 2048, dtype="float32"))
+    (found,) = [one for op in ops for one in op.avoidable if one.kind == "wide-format"]
+    assert (found.group, found.instead.known(matrix(into))) == (group, 2 * 2048**3)
 
 
 @pytest.mark.parametrize("solved", [True, False])

@@ -90,8 +90,8 @@ TINY_SOLVES = Kind(
     "the factorisations of tiny matrices, for which a library is slow",
     "Write the factorisation out, elementwise over the batch, which compiles into one kernel",
     levers=(
-        "Python loops over i and j, which jit unrolls, on arrays a[:, i, j] over the batch: for Cholesky s = a[i][j] - sum(l[i][k] * l[j][k] "
-        "for k in range(j)), then its root on the diagonal, s / l[j][j] below it; the two solves likewise",
+        "Python loops over i and j, unrolled by jit, on arrays a[:, i, j] over the batch: s = a[i][j] - sum(l[i][k] * l[j][k] for k < j), "
+        "l[i][j] = s / l[j][j], and on the diagonal its root; the two solves likewise",
     ),
 )
 STENCIL = Kind(
@@ -118,6 +118,14 @@ IN_FP32 = Kind(
     levers=(
         "weights and activations in bf16, with preferred_element_type for matmuls whose result is needed in fp32",
         "keep sums at random places (scatter-add, segment_sum) in fp32, which is several times as fast as in bf16",
+    ),
+)
+IN_FULL_FP32 = Kind(
+    "the matmuls in full fp32, without tf32",
+    "Multiply in tf32, the default for fp32 operands",
+    levers=(
+        "no precision='highest', and no jax_default_matmul_precision above 'tensorfloat32'; bf16 operands take half of the time of tf32",
+        *IN_FP32.levers,
     ),
 )
 FEW_PER_ITERATION = Kind(
@@ -201,6 +209,7 @@ GROUPS = {
     ("wide-format", "arguments"): CAST_ARGUMENTS,
     ("wide-format", "cache"): WIDE_CACHE,
     ("wide-format", "fp32"): IN_FP32,
+    ("wide-format", "full fp32"): IN_FULL_FP32,
     ("wide-format", "fp64"): IN_FP64,
     ("wide-format", "fp64 arguments"): GIVEN_FP64,
     ("wide-format", "complex"): COMPLEX,

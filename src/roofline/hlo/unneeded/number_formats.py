@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from ...cost import NOTHING, Cost
 from ...dtypes import dtype
-from ...resource import HBM, Resource, vector
+from ...resource import HBM, Resource, matrix, vector
 from ...workload import Avoidable, source_line
 from ..ir.module import Computation
 from ..ir.shapes import Shape
@@ -16,6 +16,7 @@ from .values import LAYOUT, Value, Values
 
 KIND, CLASS = "wide-format", "wide"
 DOUBLE, SINGLE = "fp64", "fp32"  # groups of kernels whose operands have these formats in the program itself
+FULL = "full fp32"  # the group of GPU products of fp32 operands for which the program rules out tf32
 DOUBLE_ARGUMENTS = "fp64 arguments"  # the group of a program whose arguments are all fp64
 _WIDE = ("fp64", "fp32", "tf32", "tf32x3", "bf16x3", "bf16x6", "bf16x9")
 _ACCELERATORS = ("gpu", "tpu")
@@ -65,6 +66,8 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             group = "" if widened_in else SINGLE
             why = f"multiplies fp32 operands (in {unit.kind}){widened_in}, which take twice the bytes of bf16"
             less = int(cost.known(HBM)) // 2
+            if group and platform == "gpu" and unit.kind == "fp32":
+                into, why, less, group = matrix("tf32"), "multiplies fp32 operands in full fp32, without tf32", 0, FULL
         wide.add(index)
         yield index, Avoidable(kind=KIND, instead=_instead(cost, unit, into, less), why=why, unneeded=needed, group=group)
     for index in widened:
