@@ -37,6 +37,10 @@ CALL = ["step", "$train.py:52 main", "PjitFunction(update)", "PjRtCApiLoadedExec
         ([*CALL, "pure_callback.1"], Activity("callback", "main", "train.py:52")),
         (["$train.py:52 main", "$array.py:293 __float__", "$array.py:629 _value"], Activity("wait", "main", "train.py:52", detail="float")),
         (["$train.py:52 main", "$api.py:2757 block_until_ready"], Activity("wait", "main", "train.py:52")),
+        (
+            ["$train.py:52 main", "$array.py:333 __getitem__", "$indexing.py:277 expand_bool_indices", "$array.py:629 _value"],
+            Activity("wait", "main", "train.py:52", detail="mask"),
+        ),
         (["CommonPjRtBuffer::Await"], Activity("wait")),
         (["cuStreamSynchronize"], Activity("wait")),
         (["H2D Dispatch", "Transpose::Execute"], Activity("copy")),

@@ -266,7 +266,7 @@ MASKED = Kind(
     "the boolean masks, whose sizes the host reads back while the device waits",
     "Compute on all elements and mask the result, so that the host reads no size back",
     "the host was in {activity}",
-    ("masks and torch.where instead of nonzero and boolean indexing",),
+    ("jnp.where or torch.where instead of nonzero and boolean indexing, which jax.jit cannot compile",),
 )
 # For idle-sync where an operator waits by itself.
 WAITING_OPERATOR = Kind(

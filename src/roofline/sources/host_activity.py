@@ -43,6 +43,7 @@ WAITING = _words(
     effects_barrier"""
 )
 NAN_CHECKS = _words("_nan_check_posthook _check_special")  # of jax_debug_nans, which reads every result of every program
+MASK_READS = _words("expand_bool_indices")  # of JAX: an array is indexed by a boolean one, whose values decide on the shape
 READ_BACK = {"__float__": "float", "__int__": "int", "__bool__": "bool", "__array__": "numpy.asarray", "item": "item", "tolist": "tolist"}
 
 # Names of Python files that are not the user's. A framework's frames count as launching; another library's count as its caller's work.
@@ -137,6 +138,8 @@ def activity(stack: Sequence[str | Frame], users: Collection[str] = ()) -> Activ
         return inside if inside.location else _activity_of("callback", frames)
     if (place := _first(plain, frames, _NO_EVENT, NAN_CHECKS)) is not None:
         return _activity_of("wait", frames[:place], detail=NANS)
+    if (place := _first(plain, frames, _NO_EVENT, MASK_READS)) is not None:
+        return _activity_of("wait", frames[:place], detail=MASK)
     if (place := _first(plain, frames, WAITS, WAITING)) is not None:
         return _activity_of("wait", frames[:place], detail=_read_back(frames[place:]))
     if any(name and re.search(COPIES, name) for name in plain):
