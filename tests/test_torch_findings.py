@@ -353,10 +353,19 @@ def test_the_gradient_of_attention_takes_what_such_kernels_take(tmp_path: Path) 
     assert all(one.saving_s is None for one in products)
 
 
-@pytest.mark.parametrize(("words", "is_odd"), [(30522, True), (30720, False)])
-def test_sizes_that_fill_no_load_are_named(tmp_path: Path, words: int, is_odd: bool) -> None:
+@pytest.mark.parametrize(
+    ("rows", "words", "is_odd"),
+    [
+        (1024, 30522, True),
+        (1024, 30720, False),
+        (16, 30522, True),  # a few rows, as in decoding
+        (17, 30720, False),  # the number of rows does not decide on the kernel there
+        (1, 30522, False),  # a product with a vector loads element by element
+    ],
+)
+def test_sizes_that_fill_no_load_are_named(tmp_path: Path, rows: int, words: int, is_odd: bool) -> None:
     def projection(trace: TorchTrace, at: float) -> None:
-        trace.op("aten::mm", at + 1, 5, [(1024, 768), (768, words)], dtype="float")
+        trace.op("aten::mm", at + 1, 5, [(rows, 768), (768, words)], dtype="float")
         trace.run("sm80_xmma_gemm_f32f32_tf32f32_f32_tn", launched=at + 2, start=at + 10, dur=500)
 
     found = [one for one in steps_of(projection, tmp_path).findings if one.kind == "odd-sizes"]

@@ -636,13 +636,17 @@ def test_of_two_optimizers_steps_end_with_the_one_that_runs_least_often(tmp_path
     assert [round((step.time_s or 0) * 1e6) for step in report.steps] == [195]  # until its last op ends
 
 
-def test_optimizers_of_one_class_that_take_turns_make_one_step(tmp_path: Path) -> None:
-    # A discriminator's update of 12 ops, then a generator's of 14, both by SGD.
+@pytest.mark.parametrize("by", ["ops", "gradients"])
+def test_optimizers_of_one_class_that_take_turns_make_one_step(tmp_path: Path, by: str) -> None:
+    # A discriminator's update of 12 ops, then a generator's of 14, or with gradients for both; both by SGD.
     trace = TorchTrace()
     for at in range(0, 1000, 200):
         updates(trace, at)
         for place in range(2):
-            trace.op("aten::mm", at + 96 + 2 * place, 2, [(8, 4), (4, 2)], dtype="float")
+            if by == "ops":
+                trace.op("aten::mm", at + 96 + 2 * place, 2, [(8, 4), (4, 2)], dtype="float")
+            else:
+                trace.op("torch::autograd::AccumulateGrad", at + 96 + 2 * place, 2, [(8, 4)], dtype="float")
         updates(trace, at + 100)
     report = analyze(trace.write(tmp_path / "t.json"), "h200")
     assert [round((step.time_s or 0) * 1e6) for step in report.steps] == [200, 200, 200, 195]  # the last until its last op ends

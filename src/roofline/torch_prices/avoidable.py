@@ -54,8 +54,9 @@ def _odd(priced: Priced) -> Avoidable | None:
         return None
     step = LOAD_BITS // max(dtype(found.left).bits, 1)
     sizes = (int(found.m), int(found.k), int(found.n))
-    odd = [size for size in sizes if size % step]
-    if not odd or min(sizes) <= SMALL:
+    few_rows = 1 < sizes[0] <= SMALL  # as in decoding, where the weights' sizes decide on the kernel
+    odd = [size for size in (sizes[1:] if few_rows else sizes) if size % step]
+    if not odd or min(sizes[1:] if few_rows else sizes) <= SMALL:
         return None
     words = " and ".join(str(size) for size in dict.fromkeys(odd))
     why = f"multiplies matrices of sizes ({words}) that are not multiples of {step}"

@@ -20,9 +20,10 @@ from .host import Host
 
 LEAST_SHARE = 0.5  # of all launches that annotations must cover to be steps
 MOST_UPDATES = 6  # of a step: some train a discriminator five times for each time that they train its generator
-LEAST_DIFFERENCE = 0.1  # of the launches of updates that are parts of one step, rather than a step each
+LEAST_DIFFERENCE = 0.1  # of the launches or gradients of updates that are parts of one step, rather than a step each
 _STEP = re.compile(r"ProfilerStep\*?#?\s*(\d+)?")
 _OPTIMIZERS, _OPTIMIZER = "Optimizer.", "Optimizer.step#"
+_GRADIENT = "torch::autograd::AccumulateGrad"
 _FAMILY = re.compile(r"[^\d\[({#]*")
 
 
@@ -60,27 +61,31 @@ def steps_of(host: Host, names: Sequence[str], launched: Integers) -> Steps:
 def _updates(host: Host, names: Sequence[str], launched: Integers) -> Steps:
     """Steps from the end of one optimizer step to the end of the next; with several optimizers, of the one that runs least often.
 
-    Optimizers of one class have the same name: there the launches show whether they take turns.
+    Optimizers of one class have the same name: there launches and accumulated gradients show whether they take turns.
     """
     found = [number for number, name in enumerate(names) if isinstance(name, str) and name.startswith(_OPTIMIZER)]
     each = [places for number in found if len(places := np.flatnonzero((host.name == number) & (host.kind == ANNOTATION)))]
     if not each:
         return _steps(host, np.array([], np.int64), names)
     ends = np.sort(host.end[_without_overlaps(host, min(each, key=len))])
-    between = np.diff(np.searchsorted(np.sort(launched), ends))
-    ends = ends[:: -_period(between.tolist())][::-1]
+    gradients = [number for number, name in enumerate(names) if name == _GRADIENT]
+    events = (launched, host.start[np.isin(host.name, gradients)])
+    between = [np.diff(np.searchsorted(np.sort(instants), ends)).tolist() for instants in events]
+    ends = ends[:: -_period(list(zip(*between, strict=True)))][::-1]
     return Steps(tuple(("step", number) for number in range(1, len(ends))), ends[:-1] + 1, ends[1:])
 
 
-def _period(counts: Sequence[int]) -> int:
-    """After how many updates their numbers of launches repeat; 1 unless they do so twice and clearly differ from one to the next.
+def _period(counts: Sequence[tuple[int, int]]) -> int:
+    """After how many updates their numbers of launches and gradients repeat; 1 unless they do so twice and clearly differ in between.
 
-    >>> _period([90, 40, 90, 40]), _period([40, 40, 90, 40, 40, 90]), _period([90, 91, 90, 91]), _period([90, 40, 41, 90])
-    (2, 3, 1, 1)
+    >>> _period([(90, 6), (40, 6)] * 2), _period([(40, 6), (40, 6), (90, 14)] * 2), _period([(90, 6), (90, 14)] * 2)
+    (2, 3, 2)
+    >>> _period([(90, 6), (91, 6)] * 2), _period([(90, 6), (40, 6), (41, 6), (90, 6)])
+    (1, 1)
     """
     for period in range(1, min(MOST_UPDATES, len(counts) // 2) + 1):
         if all(first == again for first, again in zip(counts, counts[period:], strict=False)):
-            apart = max(counts) - min(counts) > LEAST_DIFFERENCE * max(counts)
+            apart = any(max(each) - min(each) > LEAST_DIFFERENCE * max(each) for each in zip(*counts, strict=True))
             return period if apart else 1
     return 1
 
