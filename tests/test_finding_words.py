@@ -57,6 +57,7 @@ def test_host_code_that_the_profile_does_not_show_is_not_called_the_next_batch()
         ({"category": "input fusion", "label": "mlp.py:7  sum bf16[8]"}, "multiply by ones"),
         ({"category": "input fusion", "label": "attn.py:7  reduce bf16[8]"}, "fuse neighbours"),  # can be a matmul with one row
         ({"category": "gather"}, "gather whole rows"),
+        ({"category": "gather", "label": "index 100000x64 fp32"}, "wider rows"),
         ({"category": "custom call", "label": "norm  pallas call bf16[8]"}, "tune the kernel"),
         ({"category": "loop fusion"}, "fuse neighbours"),
     ],

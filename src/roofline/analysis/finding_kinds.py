@@ -507,6 +507,11 @@ LEVERS_BY_CATEGORY = {
         "another fused attention kernel: cuDNN's, or FlashAttention-3 on Hopper",
         "heads that share keys and values, and a narrower format for these",
     ),
+    # On an H200, x[i], index_select, embedding and gather take 963 µs for 1.6 M rows of 4, 64 or 128 fp32 numbers.
+    ("memory", "gather of rows"): (
+        "fewer and wider rows, as PyTorch's kernels take as long for 4 numbers as for 128; or torch.compile of the function that gathers",
+        "gather tensors that share their indices as one, concatenated before",
+    ),
     ("memory", "gather"): ("gather whole rows that lie together, with sorted indices", "store narrower number formats"),
 }
 

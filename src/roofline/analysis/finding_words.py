@@ -25,6 +25,7 @@ POOL_GRADIENT = "select and scatter"  # how XLA names the gradient of a maximum 
 LOCATED = 10_000  # longest ops of a finding whose locations are considered
 LONGEST_NAME = 60  # characters of a kernel's name: templates of C++ have thousands
 MATMULS, CONVOLUTIONS, ATTENTION = "matmuls", "convolutions", "attention kernels"  # kinds of work on a matrix unit
+_ROWS = r"(?:index|gather|index_select|embedding) \d+x\d+[, ]"  # PyTorch's, by rows of a matrix
 _TOP_K = r"(?i)(gpu )?top.?k\b"
 _NARROW_SUM = r"scatter-add (bf16|fp16)\b"
 _SUMS = r"scatter-add (\w+)\[(\d+(?:,\d+)*)\]"
@@ -157,6 +158,8 @@ def _category(category: str, label: str) -> str:
         return "pooling"
     if category == "sort" and re.match(_TOP_K, what):
         return "top-k"
+    if category == "gather" and re.match(_ROWS, what):
+        return "gather of rows"
     if what.startswith("triton_tem_"):
         return "flex attention" if "flex_attention" in what else "template"
     if category.endswith(COMPILED):
