@@ -530,6 +530,22 @@ def test_an_optimizer_that_updates_one_parameter_at_a_time(tmp_path: Path, name:
     assert not is_told or "46% of the kernels are the optimizer's" in found.levers[0]  # 6 of 13
 
 
+def test_a_factorisation_of_many_small_kernels_is_told_beside_kernels_that_can_be_fused(tmp_path: Path) -> None:
+    def step(trace: TorchTrace, at: float) -> None:
+        trace.op("aten::linalg_lu_factor_ex", at + 1, 300, [(64, 256, 256)], dtype="float")
+        for place in range(100):
+            trace.run("getrf_panel", launched=at + 2 + 2 * place, start=at + 10 + 6 * place, dur=5)
+        for place in range(20):
+            trace.op("aten::relu", at + 400 + 4 * place, 3, [(64, 64)], dtype="float")
+            trace.run("relu", launched=at + 401 + 4 * place, start=at + 620 + 6 * place, dur=5)
+
+    fused, alone = [one for one in steps_of(step, tmp_path).findings if one.kind == "latency"]
+    assert "relu" in fused.message
+    assert fused.saving_per_step_s is not None
+    assert "linalg_lu_factor_ex" in alone.message
+    assert (alone.saving_per_step_s, "factorise less often" in alone.levers[0]) == (None, True)
+
+
 def test_a_program_that_replays_graphs_is_not_told_to(tmp_path: Path) -> None:
     trace = TorchTrace()
     for begin in trace.steps(4, 1000):

@@ -34,6 +34,7 @@ LINEAR_ALGEBRA = "linear algebra"  # factorisations and solves: their FLOP are t
 CLOSE = 1.7  # times the expected time: a calibrated prediction with a lower upper bound is precise, and the finding excess uses it
 REPLACED = ("scatter", "sort", "top-k")  # run far below the roof on every chip; another op in their place helps
 REPLACED_BELOW = 0.25  # of the roof: they reach less
+IN_SEQUENCE = (LINEAR_ALGEBRA, "recurrent")  # ops that run many small kernels in sequence
 FEWER_KERNELS = "Launches take no less on this chip; only fewer, larger kernels help."
 LESS_WORK = "Such ops run no faster on this chip; only less work helps."
 # The share of JAX's profiler of the gaps between kernels that the host launches one by one: on an H200 seven programs with loops on the
@@ -104,9 +105,10 @@ def kernel_findings(
     why = partial(causes, op_times=predicted, kernels=kernels, capability=capability)
     found = excess_findings(op_times, [(one, slow[one.id]) for one in predicted if one.id in slow], clock, kinds, why)
     parts = [(kind, part) for kind, every in groups.items() for part in _separate_findings(kind, op_times, every, clock)]
-    for kind, mine in parts:
+    for place, (kind, mine) in enumerate(parts):
         won = _savings(kind, op_times, mine, limits, clock)
-        finding = _merged(kind, op_times, mine, won, clock, between if kind == LATENCY else None, kinds)
+        is_first = kind == LATENCY and not any(other == LATENCY for other, _ in parts[:place])  # the gaps count once
+        finding = _merged(kind, op_times, mine, won, clock, between if is_first else None, kinds)
         if finding is not None:
             found.append(finding)
     if LATENCY not in groups and clock.measured and between.seconds >= clock.notable_s:
@@ -128,12 +130,16 @@ def _kind(cause: str, unit: str | None, category: str, multiplies: bool) -> str:
 
 
 def _separate_findings(kind: str, op_times: OpTimes, ids: list[int], clock: Clock) -> list[list[int]]:
-    """Groups of ops, one finding each: scatters, sorts and top-k with much of the time get their own, where another op helps."""
-    if kind != "memory" or not clock.measured:
+    """Groups of ops, one finding each: scatters, sorts and top-k with much of the time get their own, where another op helps; and so do ops
+    of many small kernels in sequence, which cannot be fused with others.
+    """
+    if not clock.measured or kind not in ("memory", LATENCY):
         return [ids]
-    slow = [id for id in ids if op_times.floor_s[id] < REPLACED_BELOW * op_times.spent_s[id]]
+    slow = [id for id in ids if op_times.floor_s[id] < REPLACED_BELOW * op_times.spent_s[id]] if kind == "memory" else ids
     apart = [
-        category for category in REPLACED if _lost_s(op_times, _of_category(op_times, slow, category), clock) >= clock.of_parts(INHERENT)
+        category
+        for category in (REPLACED if kind == "memory" else IN_SEQUENCE)
+        if _lost_s(op_times, _of_category(op_times, slow, category), clock) >= clock.of_parts(INHERENT)
     ]
     parts = [_of_category(op_times, ids, category) for category in apart]
     separate = {id for part in parts for id in part}
@@ -268,7 +274,7 @@ def _less_work(kind: str, op_times: OpTimes, slowest: int) -> tuple[str, ...]:
     category = categories_of(op_times, [slowest])[0]
     if kind == "memory" and category in REPLACED:
         return replacements(op_times, slowest)
-    return FACTORISE_LESS if kind in ("memory", "compute") and category == LINEAR_ALGEBRA else ()
+    return FACTORISE_LESS if kind in ("memory", "compute", LATENCY) and category == LINEAR_ALGEBRA else ()
 
 
 def _spent_and_floor(op_times: OpTimes, ids: Sequence[int], clock: Clock) -> tuple[float, float]:
