@@ -9,7 +9,8 @@ from typing import NamedTuple
 from roofline.cost import Cost
 from roofline.hlo.ir.module import HloModule
 from roofline.hlo.ir.platforms import Platform
-from roofline.hlo.price.pricing import price
+from roofline.hlo.price.collectives import Network
+from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.price.types import Price, Site
 from roofline.hlo.read import parse
 
@@ -53,6 +54,11 @@ def site(instruction: str, *operands: str, computations: str = "", platform: Pla
     text = f"HloModule hand{header}\n\n{computations}\n\nENTRY %main {{\n" + "\n".join(lines) + f"\n  ROOT %r = {instruction}\n}}\n"
     module = parse(text, "hand")
     return Site(module, module.entry_computation, module.entry_computation.root_instruction, platform)
+
+
+def price(site: Site, link: str | Network | None = None) -> Price:
+    """The cost of one execution of an instruction, loops and called computations included."""
+    return Pricer(site.module, site.platform, Network.of(link, site.platform)).price(site)
 
 
 def priced(instruction: str, *operands: str, computations: str = "", platform: Platform = "gpu", header: str = "") -> Price:

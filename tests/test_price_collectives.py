@@ -2,9 +2,8 @@
 
 import pytest
 
-from priced import ADD, amounts, frozen, priced, site
+from priced import ADD, amounts, frozen, price, priced, site
 from roofline.hlo.price.collectives import Network
-from roofline.hlo.price.pricing import price
 from roofline.hlo.price.program import program
 from roofline.hlo.price.types import Price
 

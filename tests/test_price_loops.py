@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from priced import amounts, frozen
+from priced import amounts, frozen, price
 from roofline.hlo.ir.module import HloModule
-from roofline.hlo.price.pricing import price
 from roofline.hlo.price.program import program
 from roofline.hlo.price.types import Site
 from roofline.hlo.read import parse

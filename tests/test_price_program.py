@@ -4,13 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from priced import amounts, capture, corpus, frozen
+from priced import amounts, capture, corpus, frozen, price
 from roofline.cost import NOTHING
 from roofline.errors import RooflineError, SourceError
 from roofline.hlo.ir.module import HloModule
 from roofline.hlo.ir.platforms import detect_platform
 from roofline.hlo.ir.scopes import direction, scope
-from roofline.hlo.price.pricing import price
 from roofline.hlo.price.program import executed, program
 from roofline.hlo.price.types import Site
 from roofline.hlo.read import parse

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from priced import ADD, MAX, amounts, priced, site
+from priced import ADD, MAX, amounts, price, priced, site
 from roofline.cost import NOTHING
 from roofline.errors import SourceError
 from roofline.hlo.ir.opcodes import OPCODES
 from roofline.hlo.price.elementwise import CHLO, ELEMENTWISE, TRANSCENDENTALS
-from roofline.hlo.price.pricing import RULES, price
+from roofline.hlo.price.pricing import RULES
 
 
 def test_every_opcode_that_xla_documents_has_a_rule() -> None:

@@ -249,7 +249,7 @@ def test_an_interrupt_lets_go_of_every_part() -> None:
 def test_lines_are_read_in_parts_where_there_are_more_threads_than_long_lines() -> None:
     def counts(threads: int, *sizes: int) -> list[int]:
         lines = [
-            FoundLine(row=row, plane=0, id=0, name="", timestamp_ns=0, offset=0, length=size * reading.PART_BYTES, whole=True)
+            FoundLine(row=row, plane=0, id=0, name="", offset=0, length=size * reading.PART_BYTES, whole=True)
             for row, size in enumerate(sizes)
         ]
         return reading.part_counts(lines, threads)

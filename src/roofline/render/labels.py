@@ -48,7 +48,6 @@ class Layout(Struct, frozen=True, kw_only=True):
     placed: tuple[Placed, ...] = ()
     key: tuple[int, ...] = ()
     dropped: tuple[int, ...] = ()
-    scene: Scene
 
 
 def place_labels(labels: Sequence[Label], scene: Scene, digit: Size = (6.0, 10.0), first: int = 1) -> Layout:
@@ -73,7 +72,7 @@ def place_labels(labels: Sequence[Label], scene: Scene, digit: Size = (6.0, 10.0
             key.append(index)
         placed.append(Placed(index, box, leader, number if asked is short else None))
         scene = replace(scene, boxes=(*scene.boxes, box), leaders=(*scene.leaders, leader) if leader else scene.leaders)
-    return Layout(placed=tuple(placed), key=tuple(key), dropped=tuple(dropped), scene=scene)
+    return Layout(placed=tuple(placed), key=tuple(key), dropped=tuple(dropped))
 
 
 def _cheapest(label: Label, scene: Scene, *, cross: bool) -> tuple[Box, Segment | None] | None:

@@ -7,7 +7,6 @@ A change is a module here and a line in `CHANGES`. Each is applied to the ops as
 
 from collections.abc import Callable, Sequence
 from operator import is_not
-from typing import Protocol
 
 from ...errors import UsageError, did_you_mean
 from .avoided import donate
@@ -22,12 +21,6 @@ from .scale import scale, shard
 from .state import State
 
 __all__ = ["CHANGES", "change"]
-
-
-class Change(Protocol):
-    """Parses its own words and applies the change to the state."""
-
-    def __call__(self, state: State, words: Words) -> None: ...
 
 
 def _no_idle(state: State, words: Words) -> None:

@@ -42,11 +42,6 @@ def even_share(instruction: Instruction) -> int:
     return (instruction.integer(EVEN_SHARE) or 1) if isinstance(instruction.dialect, Amended) else 1
 
 
-def price(site: Site, link: str | Network | None = None) -> Price:
-    """The cost of one execution of an instruction, loops and called computations included."""
-    return Pricer(site.module, site.platform, Network.of(link, site.platform)).price(site)
-
-
 class Total(Struct, frozen=True):
     """The cost of one run of a computation: with the most expensive branch of its conditionals, and with the cheapest (``least``)."""
 

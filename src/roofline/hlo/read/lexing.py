@@ -164,19 +164,3 @@ class Balance:
     @property
     def is_open(self) -> bool:
         return self.depth > 0 or self.in_string or self.in_comment
-
-
-def closing(text: str, start: int) -> int:
-    """Where the parenthesis that was opened just before ``start`` closes."""
-    depth = 1
-    for match in _BRACKET.finditer(text, start):
-        mark = match[0]
-        if mark in "([{":
-            depth += 1
-        elif mark in ")]}":
-            depth -= 1
-            if depth == 0:
-                return match.start()
-        elif mark == '"':
-            raise Malformed(f"unterminated string: {excerpt(text[match.start() :])}")
-    raise Malformed(f"unclosed '(': {excerpt(text[start:])}")

@@ -45,8 +45,6 @@ _ASSIGNMENT = 3
 # dimensions = 14 has other names in text for two opcodes.
 _DIMENSION_OF = {"iota_dimension": "iota", "inferred_dimension": "reshape"}
 
-Span = tuple[int, int]  # where a message begins and ends
-
 
 class ProtoDialect(Struct, frozen=True):
     """The dialect of instructions from protobuf, whose ``raw`` is the HloInstructionProto message. The module's ``payloads`` are shared."""

@@ -86,9 +86,6 @@ class Head(Struct):
 
     devices: Any = field(name="deviceProperties", default=None)
     distributed: Any = field(name="distributedInfo", default=None)
-    record_shapes: Any = None
-    with_stack: Any = None
-    profile_memory: Any = None
     host: Any = field(name="host_name", default=None)
     unrecorded: Any = field(name="roofline_step_s", default=None)
 

@@ -66,7 +66,6 @@ class Line(Struct, frozen=True, kw_only=True):
     plane: int
     id: int
     name: str
-    timestamp_ns: int
     offset: int
     length: int
     whole: bool
@@ -174,8 +173,8 @@ class Space:
         rows, planes = self.index.lines(), []
         for number, (id, name, first, count, whole) in enumerate(self.index.planes()):
             lines = tuple(
-                Line(row=row, plane=number, id=id, name=name, timestamp_ns=timestamp_ns, offset=offset, length=length, whole=whole)
-                for row, (id, name, timestamp_ns, offset, length, whole) in enumerate(rows[first : first + count], start=first)
+                Line(row=row, plane=number, id=id, name=name, offset=offset, length=length, whole=whole)
+                for row, (id, name, _, offset, length, whole) in enumerate(rows[first : first + count], start=first)
             )
             planes.append(Plane(self, row=number, id=id, name=name, lines=lines, whole=whole))
         return tuple(planes)
