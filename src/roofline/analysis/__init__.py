@@ -1,4 +1,9 @@
-"""Analysis: a recording compared with a machine's limits. The command line and every other entry point call this."""
+"""Analysis: a recording compared with a machine's limits. The command line and every other entry point call this.
+
+Ops are placed (`placed_ops`), their times and losses summed into points (`program_points`, `losses`), and findings made of what is lost,
+idle or unneeded (`findings`, `idle_findings`, `kernel_findings`, `avoidable_work`), with advice (`advice`). `what_if` predicts changes
+(`changes/`), `validation` checks that counts and times agree, `budgets` checks conditions.
+"""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import compress, count
