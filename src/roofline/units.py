@@ -287,12 +287,12 @@ def approximate(value: float, digits: int = 3) -> str:
 def percent(fraction: float | None) -> str:
     """A share for people: two significant digits below 10%, whole percents above.
 
-    >>> percent(0.005), percent(0.922), percent(None), percent(5.7e-7)
-    ('0.5%', '92%', '–', '<0.0001%')
+    >>> percent(0.005), percent(0.922), percent(404.29), percent(None), percent(5.7e-7)
+    ('0.5%', '92%', '40,429%', '–', '<0.0001%')
     """
     if fraction is None:
         return "–"
     share = 100 * fraction
     if 0 < share < LEAST_PERCENT:
         return f"<{LEAST_PERCENT:.4f}%"
-    return f"{share:.0f}%" if share >= 9.95 or share == 0 else f"{share:.2g}%"
+    return f"{share:,.0f}%" if share >= 9.95 or share == 0 else f"{share:.2g}%"

@@ -27,7 +27,7 @@ export function plain(value, digits = 4) {
   if (value == null) return UNKNOWN;
   if (value === 0 || !Number.isFinite(value)) return general(value, 6);
   if (Math.abs(value) < 10 ** (digits - 1) || Math.abs(value) >= UNGROUPED) return general(value, digits);
-  return whole(value).replace(/\B(?=(\d{3})+$)/g, ",");
+  return grouped(whole(value));
 }
 
 /** A share for people: two significant digits below 10%, whole percents above. */
@@ -35,7 +35,7 @@ export function percent(fraction) {
   if (fraction == null) return UNKNOWN;
   const share = 100 * fraction;
   if (share > 0 && share < LEAST_PERCENT) return `<${LEAST_PERCENT.toFixed(4)}%`;
-  return share >= 9.95 || share === 0 ? `${whole(share)}%` : `${general(share, 2)}%`;
+  return share >= 9.95 || share === 0 ? `${grouped(whole(share))}%` : `${general(share, 2)}%`;
 }
 
 /** A rate or an amount with its prefix but without its unit, as axes show it: `10 T`. */
@@ -83,6 +83,9 @@ function split(text) {
   const [mantissa, power] = text.split("e");
   return [mantissa.replace(".", ""), Number(power)];
 }
+
+/** The digits of a whole number in groups of three. */
+const grouped = (digits) => digits.replace(/\B(?=(\d{3})+$)/g, ",");
 
 /** A number rounded to a whole one, ties to even, in plain digits. */
 function whole(value) {
