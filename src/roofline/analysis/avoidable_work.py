@@ -149,7 +149,7 @@ def _saved_s(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:
     if reason.kind == "low-batch" and one.cause != MEMORY:
         return 0.0
     floor = minimum_s(reason.instead if one.op.count == 1 else reason.instead * one.op.count)
-    if reason.kind == "repeated-operand" and reason.group in ("", "pairs"):
+    if reason.kind == "repeated-operand" and reason.group in ("", "pairs", "branches"):
         return max(one.spent_s - floor / REACHABLE["hbm"], 0.0) if floor < SLOWED_BELOW * one.spent_s else 0.0
     if reason.group.startswith("fp64") and not any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts):
         return max(one.spent_s - floor / REACHABLE["vector"], 0.0)  # functions such as tanh and exp execute many more FLOP than are counted

@@ -188,6 +188,14 @@ PAIRS = Kind(
         "precision='highest' for the matmul where points lie close together: their distance is a small difference of large numbers",
     ),
 )
+BRANCHES = Kind(
+    "the weights that vmap repeats for every row, as it does with those that branches of cond use",
+    "Compute both branches for the whole batch with matmuls, and choose with jnp.where",
+    levers=(
+        "jnp.where(p[:, None], f(x), g(x)) instead of vmap of lax.cond, which computes both branches for every row anyway",
+        "the rows of the costly branch alone: rows = jnp.nonzero(p, size=most)[0], then g(x).at[rows].set(f(x[rows]))",
+    ),
+)
 PATCHES = Kind(
     "the patches of a convolution, which are stored for a matmul",
     "Use a convolution, which reads overlapping patches in place",
@@ -203,6 +211,7 @@ GROUPS = {
     ("layout-copies", "blocks"): BLOCKS,
     ("repeated-operand", "gathered"): GATHERED,
     ("repeated-operand", "pairs"): PAIRS,
+    ("repeated-operand", "branches"): BRANCHES,
     ("repeated-operand", "patches"): PATCHES,
     ("repeated-operand", "rows"): REPEATED_ROWS,
     ("one-hot-product", "diagonal"): DIAGONAL,

@@ -2,7 +2,8 @@
 
 A kernel that broadcasts the largest array it reads, and sums products with it, reads that array once per repetition, at best from a cache.
 A product over the groups reads it once. Squared differences of all pairs of rows are such sums too: they can be computed from a product
-and the squares of the rows.
+and the squares of the rows. A ``cond`` under ``vmap`` repeats all arrays that its branches use for every row, so that a matmul of rows by
+weights becomes such a sum.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ from ..price.contractions import default_unit
 from .kernels import DOTS, Kernels
 from .values import RENAMED
 
-KIND, PAIRS = "repeated-operand", "pairs"
+KIND, PAIRS, BRANCHES = "repeated-operand", "pairs", "branches"
+_MANY = 128  # repetitions: more than there are heads that share keys and values
 _LEAST = parse("1 MB", "B")  # of an array: smaller ones stay in the cache
 _SUMMED = frozenset((*DOTS, "reduce"))
 _TAKES = frozenset((*DOTS, "multiply", "subtract"))
@@ -35,7 +37,13 @@ def repeated_operands(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         times, difference = known[body.name]
         if times < 2:
             continue
-        if difference is None:
+        if difference is None and times > _MANY and "vmap(" in kernels.computation[index].op_name:
+            unit = default_unit(kernels.computation[index].shape.leaves[0].number, kernels.platform)
+            summed = sum(cost.known(resource) for resource, _ in cost.amounts if resource.unit == "vector")
+            instead = Cost.of({unit: summed, HBM: cost.known(HBM)})
+            why = "repeats weights for every row under vmap, and multiplies without the matrix unit"
+            yield index, Avoidable(kind=KIND, instead=instead, why=why, group=BRANCHES)
+        elif difference is None:
             why = f"reads an array {times} times because it is repeated for a matmul"
             yield index, Avoidable(kind=KIND, instead=cost, why=why)
         else:
