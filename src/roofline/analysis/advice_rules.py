@@ -22,7 +22,6 @@ NEAR_RIDGE = 1.25
 SERIAL_BAND = 0.1  # a time within this of the serial time means that nothing overlaps
 NOTABLE = 0.01  # of the program's time: ops with less are not shown for a middling efficiency or an unknown cost
 LISTED = 3  # op names listed in a finding about many ops
-TOLERANCE = 1.02  # of the roof: the accuracy of rates and clocks
 WORTHWHILE = 2  # low-batch is reported only if the rows of a compute-bound product take at most this many times as long
 ROUNDING = 1e-9  # efficiencies this close above 1 count as 1
 

@@ -20,14 +20,13 @@ from ..price.types import Site
 from .kernels import Kernels, Product
 from .one_hot import position
 from .scores import Scores
-from .values import RENAMED, Value, Values
+from .values import Value, Values
 
 KIND = "stored-attention"
 _PRODUCTS = ("dot", "custom-call")
 _MAKERS = (*_PRODUCTS, "fusion")
 _SOFTMAX = ("exponential", "reduce")
 _STOP = frozenset(("dot", "custom-call", "parameter", "while", "constant", "iota"))
-_SPREAD = RENAMED | {"broadcast"}
 _COMPARED = ("GE", "GT", "LE", "LT")
 
 

@@ -13,7 +13,7 @@ from ...workload import Avoidable
 from ..ir.module import Computation
 from .axes import source_axis
 from .kernels import Kernels, Product
-from .values import RENAMED, Value, Values
+from .values import RENAMED, SPREAD, Value, Values
 
 KIND, CLASS = "one-hot-product", "dense"
 BINS = "bins"  # the group of histograms
@@ -21,7 +21,6 @@ DIAGONAL = "diagonal"  # the group of products with diagonal matrices
 RUNNING = "running"  # the group of cumulative sums
 SLOTS = "slots"  # the group of products with rows that are one-hot in two indices
 LONG = 1_000  # elements; shorter cumulative sums are not faster than matmuls
-_SPREAD = RENAMED | {"broadcast"}
 _TRIGGERS = frozenset(("compare", "iota"))  # every one-hot matrix is made with these opcodes
 _ORDERED = ("GE", "GT", "LE", "LT")
 _MASKED = frozenset(("multiply", "broadcast"))  # what may combine several one-hot arrays
@@ -164,7 +163,7 @@ def is_diagonal(values: Values, value: Value) -> bool:
             continue
         counted = [position(values, side) for side in values.operands(compared)]
         if all(counted) and {one[1] for one in counted if one and len(one[0].shape.dims) == 2} == {0, 1}:
-            return made.opcode != "select" or values.origin(values.operand(made, 2), _SPREAD).opcode == "constant"
+            return made.opcode != "select" or values.origin(values.operand(made, 2), SPREAD).opcode == "constant"
     return False
 
 
@@ -172,7 +171,7 @@ def _is_triangle_of_ones(values: Values, value: Value) -> bool:
     """Whether a matrix has one constant above its diagonal and another below: it compares two positions."""
     made = values.origin(value)
     if made.opcode == "select":
-        if any(values.origin(side, _SPREAD).opcode != "constant" for side in values.operands(made)[1:]):
+        if any(values.origin(side, SPREAD).opcode != "constant" for side in values.operands(made)[1:]):
             return False
         made = values.origin(values.operand(made, 0))
     if made.opcode != "compare" or made.instruction.word("direction").upper() not in _ORDERED or len(made.shape.dims) != 2:
@@ -193,7 +192,7 @@ def _follows(values: Values, counter: Value, axis: int | None) -> bool:
     for _ in range(64):
         if axis is None:
             return False
-        axis, counter = source_axis(values, counter, axis, _SPREAD), values.origin(counter, _SPREAD)
+        axis, counter = source_axis(values, counter, axis, SPREAD), values.origin(counter, SPREAD)
         if counter.opcode == "iota":
             return axis == (counter.instruction.integer("iota_dimension") or 0)
         if not counter.instruction.operands:
@@ -204,20 +203,20 @@ def _follows(values: Values, counter: Value, axis: int | None) -> bool:
 
 def _varies(values: Values, value: Value, axis: int) -> bool:
     """Whether a value differs along a dimension: not if the dimension was added by a broadcast."""
-    before = source_axis(values, value, axis, _SPREAD)
-    return before is not None and values.origin(value, _SPREAD).shape.dims[before] > 1
+    before = source_axis(values, value, axis, SPREAD)
+    return before is not None and values.origin(value, SPREAD).shape.dims[before] > 1
 
 
 def position(values: Values, value: Value) -> tuple[Value, int] | None:
     """The iota that a value is made from by broadcasts and additions of constants, and the iota's dimension."""
     for _ in range(64):
-        value = values.origin(value, _SPREAD)
+        value = values.origin(value, SPREAD)
         if value.opcode == "iota":
             axis = value.instruction.integer("iota_dimension") or 0
             return (value, axis) if axis < len(value.shape.dims) else None
         if value.opcode not in _ADDED:
             return None
-        constant = values.origin(values.operand(value, 1), _SPREAD)
+        constant = values.origin(values.operand(value, 1), SPREAD)
         if constant.opcode != "constant":
             return None
         value = values.operand(value, 0)

@@ -11,10 +11,9 @@ from ...units import plain
 from ...workload import Avoidable
 from .kernels import Kernels, Product, is_linear
 from .low_batch import is_split
-from .values import RENAMED, Value, Values
+from .values import RENAMED, SPREAD, Value, Values
 
 KIND = "product-order"
-_SPREAD = RENAMED | {"broadcast"}
 _MOST_SCALES = 8
 _WORTH = 0.25  # of the FLOP of both products that the other order may need: two linear layers in a row are not a mistake
 
@@ -79,7 +78,7 @@ def unscaled(values: Values, value: Value) -> Value:
         if value.opcode not in ("multiply", "divide"):
             break
         sides = values.operands(value)
-        scaled = [side for side in sides if values.origin(side, _SPREAD).shape.elements != 1]
+        scaled = [side for side in sides if values.origin(side, SPREAD).shape.elements != 1]
         if len(scaled) != 1 or (value.opcode == "divide" and scaled != sides[:1]):
             break
         value = scaled[0]

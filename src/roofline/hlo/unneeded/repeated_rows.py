@@ -18,13 +18,12 @@ from .kernels import Kernels, Product, product
 from .padded_axes import Key, PaddedAxis, Shares, free_axes, kept, reshaped, share_of
 from .product_order import users_of
 from .repeated import KIND
-from .values import LAYOUT, RENAMED, Value
+from .values import LAYOUT, RENAMED, SPREAD, Value
 
 GROUP = "rows"
 _SAME = ELEMENTWISE | {"copy", "select", "optimization-barrier", "opt-barrier"}
 _RESHAPES = frozenset(("reshape", "bitcast"))
 _KEEPING = frozenset(("reduce", "slice", "dynamic-slice"))
-_SPREAD = RENAMED | {"broadcast"}
 _CUT = RENAMED | {"slice"}
 _MOST_NEEDED = 0.6  # of a product
 _TABLES = ("parameter", "get-tuple-element", "constant")  # opcodes of tables that are given: an embedding's rows are not computed
@@ -162,7 +161,7 @@ class _Rows:
 
     def _different(self, side: Value, contracted: tuple[int, ...], free: list[int]) -> float:
         """The share of an operand with distinct rows; for one that was concatenated along the contracted axis, over its parts."""
-        if self.values.origin(side, _SPREAD).opcode in ("constant", "iota"):
+        if self.values.origin(side, SPREAD).opcode in ("constant", "iota"):
             return 1.0
         share = share_of(self.axes(side), free)
         joined = self.values.origin(side, frozenset(("convert", "copy")))

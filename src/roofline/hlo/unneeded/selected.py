@@ -13,9 +13,8 @@ from . import experts
 from .kernels import Kernels
 from .selected_experts import MOST_VISITED, PASSED, Expert, Selection, products_of_experts, source_products
 from .unused import CLASS, KIND
-from .values import RENAMED, Value
+from .values import SPREAD, Value
 
-_SPREAD = RENAMED | {"broadcast"}
 _PASSED = PASSED | {"select"}
 _STOP = frozenset(("parameter", "constant", "iota", "dot", "sort", "topk", "custom-call", "compare"))
 _MOST_CHOSEN = 16  # experts of a row
@@ -56,7 +55,7 @@ def _selection(kernels: Kernels, select: Value) -> Selection | None:
     if compared is None:
         return None
     expert = Expert(*compared, select.shape.elements // max(select.shape.dims[-1], 1))
-    return Selection(select, taken, expert, kernels.values.origin(other, _SPREAD).opcode == "constant")
+    return Selection(select, taken, expert, kernels.values.origin(other, SPREAD).opcode == "constant")
 
 
 def _gated(kernels: Kernels) -> Iterator[Selection]:
@@ -125,10 +124,10 @@ def _is_alike_along_rows(kernels: Kernels, spread: Value) -> bool:
 
 def _compared(kernels: Kernels, predicate: Value) -> tuple[object, object] | None:
     """The key of the value that a predicate compares with a constant for equality, and the constant."""
-    made = kernels.values.origin(predicate, _SPREAD)
+    made = kernels.values.origin(predicate, SPREAD)
     if made.opcode != "compare" or made.instruction.word("direction").upper() != "EQ":
         return None
-    sides = [kernels.values.origin(side, _SPREAD) for side in kernels.values.operands(made)]
+    sides = [kernels.values.origin(side, SPREAD) for side in kernels.values.operands(made)]
     for number, constant in (sides, sides[::-1]):
         if constant.opcode == "constant" and number.opcode != "constant":
             return number.key, constant.instruction.literal

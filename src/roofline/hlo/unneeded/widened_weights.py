@@ -11,14 +11,13 @@ from ...workload import Avoidable
 from .kernels import Kernels
 from .number_formats import CLASS, KIND
 from .product_order import users_of
-from .values import LAYOUT, RENAMED, Value, Values
+from .values import LAYOUT, SPREAD, Value, Values
 
 GROUP = "weights"
 _NARROW_BITS = 8
 _DATA = ("uint8", "bool")  # images and masks
 _MOST_SCALES = 4  # factors of a weight, and what is subtracted from it
 _SCALES = ("multiply", "divide", "subtract")
-_SPREAD = RENAMED | {"broadcast"}
 
 
 def widened_weights(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -49,7 +48,7 @@ def _quantized(values: Values, side: Value) -> Value | None:
     for _ in range(_MOST_SCALES):
         if value.opcode not in _SCALES:
             break
-        whole = [one for one in values.operands(value) if values.origin(one, _SPREAD).shape.elements == side.shape.elements]
+        whole = [one for one in values.operands(value) if values.origin(one, SPREAD).shape.elements == side.shape.elements]
         if len(whole) != 1:
             return None
         value = values.origin(whole[0], LAYOUT)
