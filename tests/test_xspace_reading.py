@@ -44,7 +44,7 @@ def totals_of(events: list[Event], threads: int = 2, salvage: bool = False, **as
 
 def facts(totals: Totals) -> dict[str, object]:
     """All that a table holds, as plain values."""
-    columns = ("metadata_id", "count", "time_ps", "self_ps", "first_ps", "last_ps", "shortest_ps", "longest_ps", "intervals")
+    columns = ("metadata_id", "count", "time_ps", "self_ps", "first_ps", "last_ps", "intervals")
     held: dict[str, object] = {name: list(getattr(totals, name)) for name in columns}
     for name in ("busy_ps", "start_ps", "end_ps", "rewinds", "aggregated", "events", "notes"):
         held[name] = getattr(totals, name)

@@ -453,7 +453,7 @@ static PyObject *totals_take(PyObject *self, PyObject *unused) {
     Totals *totals = (Totals *)self;
     xs_totals *core = &totals->core;
     module_state *state = xs_state(self);
-    static const char *const totals_names[] = {"count", "time_ps", "self_ps", "first_ps", "last_ps", "shortest_ps", "longest_ps", NULL};
+    static const char *const totals_names[] = {"count", "time_ps", "self_ps", "first_ps", "last_ps", NULL};
     static const char *const cell_names[] = {"cell_count", "cell_time_ps", "cell_self_ps", "cell_first_ps", "cell_last_ps", NULL};
     static const char *const overlap_names[] = {"overlap_count", "overlap_time_ps", NULL};
     PyObject *result = ready(&totals->job) ? PyDict_New() : NULL;

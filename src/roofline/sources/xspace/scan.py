@@ -232,8 +232,6 @@ def _totals(request: TotalsOf, plane: Plane, found: Mapping[str, Any], notes: tu
         self_ps=views["self_ps"],
         first_ps=views["first_ps"],
         last_ps=views["last_ps"],
-        shortest_ps=views["shortest_ps"],
-        longest_ps=views["longest_ps"],
         distinct={name: memoryview(column) for name, column in zip(request.distinct, found["distinct"], strict=True)},
         sums={name: memoryview(column) for name, column in zip(request.sums, found["sums"], strict=True)},
         cells=Cells(

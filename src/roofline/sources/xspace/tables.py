@@ -202,8 +202,6 @@ class Totals(Struct, frozen=True, kw_only=True, eq=False):
     self_ps: Integers
     first_ps: Integers
     last_ps: Integers
-    shortest_ps: Integers
-    longest_ps: Integers
     distinct: Mapping[str, Integers]
     sums: Mapping[str, memoryview]
     cells: Cells

@@ -103,8 +103,6 @@ static void add_total(xs_total *into, const xs_total *from) {
     into->self_ps += from->self_ps;
     least(&into->first_ps, from->first_ps);
     most(&into->last_ps, from->last_ps);
-    least(&into->shortest_ps, from->shortest_ps);
-    most(&into->longest_ps, from->longest_ps);
     for (int i = 0; i < XS_DISTINCT; i++) {
         if (!from->distinct[i]) continue;
         bool continues = into->distinct[i] && into->last[i] == from->first[i];

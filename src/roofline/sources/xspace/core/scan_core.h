@@ -230,7 +230,7 @@ typedef struct {
 } xs_pair;
 
 typedef struct {
-    int64_t count, time_ps, self_ps, first_ps, last_ps, shortest_ps, longest_ps;
+    int64_t count, time_ps, self_ps, first_ps, last_ps;
     int64_t distinct[XS_DISTINCT]; /* how often the value differs from that of the key's previous event */
     uint64_t first[XS_DISTINCT], last[XS_DISTINCT];
     double sums[XS_SUMS];

@@ -59,7 +59,7 @@ static int64_t key_of(xs_totals *totals, const xs_event *event) {
     if (key >= 0 && (size_t)key == totals->totals.count) {
         xs_total *total = xs_list_add(&totals->totals, sizeof *total);
         if (!total) return -1;
-        total->first_ps = total->shortest_ps = INT64_MAX;
+        total->first_ps = INT64_MAX;
         total->last_ps = INT64_MIN;
         total->label = XS_NO_LABEL;
         total->role = totals->links ? xs_links_role(totals->links, event->metadata_id) : 0;
@@ -168,8 +168,6 @@ static xs_fault_kind add_event(xs_totals *totals, const xs_event *event) {
     if (!xs_add(total->time_ps, duration, &total->time_ps)) return XS_OVERFLOW;
     if (start < total->first_ps) total->first_ps = start;
     if (end > total->last_ps) total->last_ps = end;
-    if (duration < total->shortest_ps) total->shortest_ps = duration;
-    if (duration > total->longest_ps) total->longest_ps = duration;
     add_stats(totals, event, total, pending);
     if (cell >= 0) { /* parts of the sums just checked: they cannot overflow */
         xs_cell *part = &XS_AT(totals->cells, xs_cell, cell);
