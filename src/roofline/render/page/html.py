@@ -24,7 +24,6 @@ STATIC = "static"  # the folder of the page's parts, beside this file
 _MARK = re.compile(r"<!--\{(\w+)\}-->")
 # Controls need no spelling: JSON itself has them by their numbers.
 _UNSAFE = re.compile(r"(?![\x00-\x1f\ud800-\udfff])" + UNSAFE)
-_SPELLED = re.compile(r"\\(?:u([0-9a-f]{4})|.)")
 # Comments that take whole lines, which is how ours are written.
 _COMMENT = re.compile(r"^[ \t]*(?:/\*\*.*?\*/|//[^\n]*)[ \t]*\n", re.MULTILINE | re.DOTALL)
 _INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
@@ -89,12 +88,6 @@ def escaped(data: bytes) -> str:
     '{"name": "<\\\\/script>\\\\u003c!-- x"}'
     """
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", data.decode()).replace("</", "<\\/").replace("<!--", "\\u003c!--")
-
-
-def unescaped(text: str) -> bytes:
-    """The bytes that were escaped, for JSON that does not itself spell these so (ours never does)."""
-    plain = _SPELLED.sub(lambda found: chr(int(found[1], 16)) if found[1] and _UNSAFE.fullmatch(chr(int(found[1], 16))) else found[0], text)
-    return plain.replace("<\\/", "</").replace("\\u003c!--", "<!--").encode()
 
 
 def live_policy(nonce: str) -> str:
