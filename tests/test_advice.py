@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import roofline as rl
 from roofline import formulas
 from roofline.analysis.advice import advise, explain, unknown_first
 from roofline.analysis.advice_kinds import KINDS
@@ -393,3 +394,10 @@ def test_caches_and_main_memory_are_one_path_and_do_not_wait_for_one_another() -
     assert kinds(op(0, {"hbm": 10, "l2": 10}, 2.0, chip), machine=chip) == ["memory-middle"]
     # 1 s of arithmetic besides: now 2 s are the two paths in turn.
     assert kinds(op(0, {"hbm": 10, "l2": 10, "matrix/bf16": 90}, 1.9, chip), machine=chip)[0] == "no-overlap"
+
+
+@pytest.mark.parametrize(("size", "kind"), [(64, "latency"), (8192, "compute-bound")])
+def test_a_formula_smaller_than_its_launch_is_told_to_batch_not_to_save_bytes(size: int, kind: str) -> None:
+    report = rl.price([rl.formulas.matmul(size, size, size)], rl.chip("h100"))
+    assert report.findings[0].kind == kind
+    assert ("per launch, of which the work needs" in report.findings[0].message) == (kind == "latency")

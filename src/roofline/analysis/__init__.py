@@ -284,7 +284,8 @@ def _advice(
 ) -> Sequence[Finding]:
     """The findings, in any order: for hand formulas one per op; for a program suspect figures and savings."""
     if recording.format == "formula" or not made:
-        return advise([placed[id] for id in range(len(op_times))], machine)
+        expected = {id: prediction.time_s for id, prediction in op_times.predicted.items()}
+        return advise([replace(placed[id], expected_s=expected.get(id)) for id in range(len(op_times))], machine)
     clock = clock_of(made, recording.steps)
     unpriced = list(compress(count(), map(not_, placed.priced)))
     program = Program(

@@ -12,9 +12,10 @@ from msgspec import Struct
 from ..machine import LATENCY, Ceiling, Machine
 from ..operation import Product, width
 from ..placement import Placement, may_bind
+from ..prediction.calibration import LATENCY_REGIME_S
 from ..report import Finding
 from ..resource import COMPUTE_UNITS, HBM, Resource, bound_words, named
-from ..units import percent, plain, show
+from ..units import percent, plain, rounded, show
 from ..workload import UNPRICED, Op, is_upper_bound
 from .advice_kinds import CLOSE, FAR, FAR_BELOW, KINDS
 
@@ -30,11 +31,12 @@ PRODUCT = r"(?<![a-z])(matmul|dot|[a-z]?gemm|bmm|addmm|einsum|conv(olution|\d?d)
 
 
 class Placed(Struct, frozen=True):
-    """An op of a program with its placement; its id is the one that findings name."""
+    """An op of a program with its placement and, if it is known, its expected time; its id is the one that findings name."""
 
     id: int
     op: Op
     placement: Placement
+    expected_s: float | None = None
 
 
 class Draft(Struct, frozen=True):
@@ -120,6 +122,22 @@ def latency(one: Placed) -> Draft | None:
         return f"is latency-bound: {show(each, 's')} per launch, of which the work needs {show(needed, 's')}."
 
     return Draft("latency", one.id, write, _headroom(one))
+
+
+def too_small(one: Placed) -> Draft | None:
+    """Not measured, and expected to take far longer than its work, which is too little for a launch."""
+    placement, expected = one.placement, one.expected_s
+    if placement.time_s is not None or placement.unit is None or expected is None:
+        return None
+    needed = placement.floor_s / placement.executions
+    if needed >= LATENCY_REGIME_S or placement.floor_s >= FAR_BELOW * expected:
+        return None
+
+    def write() -> str:
+        each = show(rounded(expected / placement.executions, 3), "s")
+        return f"is latency-bound: about {each} per launch, of which the work needs {show(needed, 's')}."
+
+    return Draft("latency", one.id, write)
 
 
 def no_overlap(one: Placed) -> Draft | None:
@@ -309,7 +327,7 @@ def _recorded_by(program: Program) -> list[str]:
 
 
 DOUBTS: tuple[Rule, ...] = (between_roofs, above_roof)
-PRIMARY: tuple[Rule, ...] = (*DOUBTS, latency, no_overlap, far_below, bound)
+PRIMARY: tuple[Rule, ...] = (*DOUBTS, latency, too_small, no_overlap, far_below, bound)
 EXTRA: tuple[Rule, ...] = (near_ridge, vector_instead_of_matrix, low_batch)
 PROGRAM: tuple[ProgramRule, ...] = (unrated, unknown)
 

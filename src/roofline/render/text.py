@@ -115,7 +115,7 @@ def placement_text(report: Report, op: OpInfo, paper: Paper = PLAIN) -> str:
             ("serial time", f"{show(op.serial_s, 's')} (no overlap)"),
             ("corrected time", f"{show(op.expected_s, 's')} (the minimum with the corrections)" if op.expected_s != op.floor_s else ""),
             ("expected time", expected_text(op.expected)),
-            ("made of", terms_text(op.expected)),
+            ("parts alone", terms_text(op.expected)),
             ("time per unit", ", ".join(f"{unit} {show(seconds, 's')}" for unit, seconds in op.times.items())),
             ("attainable", f"{show(op.attainable, 'FLOP/s')}{share}" if op.attainable else ""),
             ("measured", f"{show(op.time_s, 's')}, roofline efficiency {efficiency}" if op.time_s is not None else ""),
