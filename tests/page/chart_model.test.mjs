@@ -14,9 +14,9 @@ const CATALOGUE = chipsOf(cases("catalogue")[0].packed);
 test("the chart of an untouched page is the figures' chart", () => {
   for (const { name, report, chart, caption } of REPORTS) {
     const model = chartModel(report, DEFAULTS);
-    const dots = model.dots.map((dot) => ({ name: dot.name, intensity: dot.x, rate: dot.y, weight: dot.weight, bound: dot.bound, category: dot.category, efficiency: dot.efficiency, op: dot.id }));
+    const dots = model.dots.map((dot) => ({ name: dot.name, intensity: dot.x, rate: dot.y, weight: dot.weight, bound: dot.bound, efficiency: dot.efficiency, op: dot.id }));
     close(dots, chart.dots, `${name} dots`);
-    const strip = model.strip.map((dot) => ({ name: dot.name, share: dot.share, weight: dot.weight, bound: dot.bound, category: dot.category, op: dot.id }));
+    const strip = model.strip.map((dot) => ({ name: dot.name, share: dot.share, weight: dot.weight, bound: dot.bound, op: dot.id }));
     close(strip, chart.strip.map(({ unit, ...dot }) => dot), `${name} strip`);
     const shown = model.roofs.filter((roof) => roof.kind === "compute" && !roof.hidden);
     close(shown.map((roof) => [roof.id, roof.title, roof.rate]), chart.roofs.map((roof) => [roof.compute, roof.name, roof.peak]), `${name} roofs`);

@@ -123,8 +123,9 @@ def activity(stack: Sequence[str | Frame], users: Collection[str] = ()) -> Activ
 
     ``users`` are base names of files that are known to be the user's.
 
-    >>> activity(["step", "$train.py:52 <lambda>", "$data.py:17 load_batch", "$time sleep"])
-    Activity(kind='python', function='load_batch', location='data.py:17', callee='time.sleep', detail='', caller='')
+    >>> found = activity(["step", "$train.py:52 <lambda>", "$data.py:17 load_batch", "$time sleep"])
+    >>> found.kind, found.function, found.location, found.callee
+    ('python', 'load_batch', 'data.py:17', 'time.sleep')
     """
     frames = [one if isinstance(one, Frame) else _frame(one, users) for one in stack]
     if not any(isinstance(one, Frame) for one in stack):  # a source that gives frames knows their owners by their folders
