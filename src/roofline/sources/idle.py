@@ -293,8 +293,12 @@ _READ = {MASK: BY_A_MASK, MEMORY: ALLOCATES, ANOMALY: CHECKS_GRADIENTS, NANS: CH
 
 def _cause(kind: str, one: Activity, gap: Gap) -> str:
     """The cause of a reason, if more is known than its kind."""
+    if kind == "sync" and one.detail in _READ:
+        return _READ[one.detail]
+    if kind == "sync" and one.callee:
+        return BY_AN_OPERATOR
     if kind == "sync":
-        return _READ.get(one.detail) or (BY_AN_OPERATOR if one.callee else READS_VALUES if one.detail in READ_BACK.values() else "")
+        return READS_VALUES if one.detail in READ_BACK.values() else ""
     if kind == "compile":
         return TRIES_KERNELS if one.detail.startswith(TRIALS) else ""
     if kind == "transfer" and gap.copy[0] == "in":
