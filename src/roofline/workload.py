@@ -50,8 +50,39 @@ class Counters(Struct, frozen=True, kw_only=True):
     time_s: float | None = None
 
 
+class Usage(Struct, frozen=True, kw_only=True):
+    """How a kernel used a GPU, by counters; ``None`` was not counted. Shares are between 0 and 1.
+
+    ``sms_busy`` is the share of the time in which an SM had work, averaged over all SMs. ``occupancy`` is the share of the warps of an SM
+    that can run at once, and ``occupancy_limit`` what limits it. ``lanes`` is the number of threads of a warp that an instruction is
+    executed for. ``busy`` is the share of its peak at which each unit worked: ``memory`` is the busiest unit of the memory system,
+    ``compute`` the busiest of the SMs, ``dram`` the main memory and ``shared memory`` the data stage of L1.
+
+    ``sectors`` are the 32-byte sectors of global accesses and ``sectors_used`` those that the same bytes would fill without gaps;
+    ``passes`` those over shared memory and ``passes_needed`` the same without bank conflicts. ``local`` is the share of local memory, which
+    is a thread's own, in the sectors of local and global memory, and ``spills`` whether it holds spilled registers. ``atomics`` is the
+    share of atomics in the sectors of L2. ``bytes_a_request`` is what a warp's load or store of global memory moves.
+    """
+
+    blocks: int | None = None
+    sms: int | None = None
+    sms_busy: float | None = None
+    occupancy: float | None = None
+    occupancy_limit: str = ""
+    lanes: float | None = None
+    busy: Mapping[str, float] = field(default_factory=dict)
+    sectors: float | None = None
+    sectors_used: float | None = None
+    passes: float | None = None
+    passes_needed: float | None = None
+    local: float | None = None
+    spills: bool = False
+    atomics: float | None = None
+    bytes_a_request: float | None = None
+
+
 class Launch(Struct, frozen=True, kw_only=True):
-    """One kernel launch that hardware counters measured: its time in seconds and the cost they counted."""
+    """One kernel launch that hardware counters measured: its time in seconds, the cost they counted, and how it used the GPU."""
 
     name: str
     cost: Cost
@@ -59,6 +90,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     grid: tuple[int, ...] | None = None
     block: tuple[int, ...] | None = None
     device: int = 0
+    usage: Usage = Usage()
 
 
 class Share(Struct, frozen=True, kw_only=True):
@@ -115,9 +147,9 @@ class Op(Struct, frozen=True, kw_only=True):
     calls its program, where a step has several. ``time_s`` is the duration of its kernels, ``self_time_s`` the same without nested ops and
     earlier events on the same stream, so that self times sum to busy time. ``None`` is unknown. ``by_step_and_device`` has the parts in
     each step on each device, where there are several devices; with one they are ``by_step``. ``operation`` describes one execution by its
-    sizes. A note is a caveat, or begins with `COUNTED`. ``conventions`` has the FLOP as other counters count them, by their name. ``wide``
-    is the share of the bytes of its arrays that are of 32-bit floats, and ``shapes`` has the shapes of its first arrays, where a recording
-    without compiled programs says so.
+    sizes. ``counted`` are its launches that counters measured. A note is a caveat, or begins with `COUNTED`. ``conventions`` has the FLOP
+    as other counters count them, by their name. ``wide`` is the share of the bytes of its arrays that are of 32-bit floats, and ``shapes``
+    has the shapes of its first arrays, where a recording without compiled programs says so.
     """
 
     name: str
@@ -136,6 +168,7 @@ class Op(Struct, frozen=True, kw_only=True):
     work_provenance: str = "user"
     bytes_provenance: str = "user"
     counters: Counters | None = None
+    counted: tuple[Launch, ...] = ()
     by_step: tuple[Share, ...] = ()
     by_device: tuple[Share, ...] = ()
     by_step_and_device: tuple[StepsOnDevice, ...] = ()

@@ -106,7 +106,7 @@ def _counted(op: Op, pairs: list[tuple[KernelUse, list[Launch]]]) -> Op:
         total=sum(costs, Cost()) if len(costs) == len(totals) else None,
         total_s=sum(times) if len(times) == len(totals) else None,
     )
-    return replace(op, counters=counters, notes=(*op.notes, f"counters: counted {len(launches)} of {of} launches"))
+    return replace(op, counters=counters, counted=tuple(launches), notes=(*op.notes, f"counters: counted {len(launches)} of {of} launches"))
 
 
 def _total(launches: list[Launch], count: int) -> tuple[Cost | None, float | None]:

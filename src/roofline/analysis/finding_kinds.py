@@ -254,6 +254,67 @@ KINDS: dict[str, Kind] = {
         "At the rate that good kernels reach",
         levers=("check number formats and transcendental functions",),
     ),
+    "few-blocks": Kind(
+        "the kernels with fewer blocks than the GPU has SMs",
+        "Spread their work over all SMs",
+        levers=("more blocks than SMs: split long loops over blocks (split-K, partial sums)",),
+    ),
+    "uneven-blocks": Kind(
+        "the kernels in which some blocks run long after the others",
+        "Give all SMs equal work",
+        levers=(
+            "smaller blocks of equal work, or a number of them that fills whole waves",
+            "as many blocks as fit on the GPU at once, each of which fetches its next piece of work (persistent kernels)",
+        ),
+    ),
+    "scattered-access": Kind(
+        "the kernels whose threads access memory far apart",
+        "Let neighbouring threads access neighbouring addresses",
+        levers=("transpose tiles in shared memory, or in the layout before", "one array per field, not an array of structs"),
+    ),
+    "bank-conflicts": Kind(
+        "the bank conflicts in shared memory",
+        "Let the threads of a warp access different banks",
+        levers=("pad rows by a word (33 instead of 32), or use a swizzled layout",),
+    ),
+    "spilled-registers": Kind(
+        "the registers that kernels spill to memory",
+        "Keep their values in registers",
+        levers=(
+            "fewer values per thread: smaller tiles, less unrolling, more warps per tile",
+            "more registers per thread: smaller blocks, a higher limit (__launch_bounds__, maxnreg)",
+        ),
+    ),
+    "local-arrays": Kind(
+        "the arrays of threads that lie in local memory",
+        "Keep them in registers or shared memory",
+        levers=("index them by constants: unroll the loops over them", "keep them in shared memory"),
+    ),
+    "contended-atomics": Kind(
+        "the atomics on few addresses",
+        "Sum up in registers and shared memory first, with one atomic per block",
+        levers=("warp and block reductions (tl.sum, cub::BlockReduce) before the atomic", "a private copy per block, merged at the end"),
+    ),
+    "divergence": Kind(
+        "the warps whose threads take different paths",
+        "Give the threads of a warp equal work",
+        levers=("sort or group the work by its length", "a warp instead of a thread for each item"),
+    ),
+    "low-occupancy": Kind(
+        "the kernels with few warps",
+        "Let more warps run at once, or let each load more before it waits",
+        levers=("smaller tiles, fewer registers or less shared memory per block", "asynchronous copies, several stages ahead"),
+    ),
+    "narrow-access": Kind(
+        "the kernels that load and store few bytes at a time",
+        "Load and store 16 bytes per thread",
+        levers=("vector types (float4, uint4), or several consecutive elements per thread",),
+    ),
+    "cache-traffic": Kind(
+        "the kernels that are bound by L2",
+        "Read each value from L2 less often",
+        levers=("larger tiles, whose values are reused in registers and shared memory",),
+    ),
     "communication": Kind(
         "the communication",
         "Overlap it with work that does not depend on it",

@@ -5,11 +5,11 @@ They come by the seconds that a change saves: avoided work, or the distance to w
 have no saving and come by the time of their ops. Ops of one kind are merged before small savings are left out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ..columns.lazy_rows import take, values_at
+from ..columns.lazy_rows import column, take, values_at
 from ..machine import Machine
 from ..machines.architectures import capability_of
 from ..placement import IDEAL, Corrections, MinimumTimes
@@ -17,7 +17,7 @@ from ..report import Finding
 from ..workload import Recording
 from .avoidable_work import avoidable_cases, avoidable_draft, worth_a_line
 from .awaited_copies import COPIES, with_their_copies
-from .finding_kinds import KINDS
+from .finding_kinds import KINDS, Kind
 from .idle_findings import idle_findings, with_autotuning
 from .idle_time import waiting
 from .kernel_findings import RECORDED_GAPS, KernelGaps, Limits, kernel_findings
@@ -55,6 +55,9 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
     found = [*(avoidable_draft(case, op_times, clock, kinds) for case in kept), *waits]
     found = with_autotuning(found, op_times, ids, clock)
     left = [id for id in ids if id not in taken] if taken else ids
+    counted = _counted(op_times, left, machine, corrections, clock, kinds)
+    explained = {id for one in counted for id in one.ops}
+    left = [id for id in left if id not in explained] if explained else left
     slowed = RECORDED_GAPS if recording.format == "xspace" and machine.kind == "gpu" else 0.0
     between = KernelGaps.of(idle, op_times, ids, clock, slowed)
     limits = Limits(machine.launch_latency_s, MinimumTimes(machine, corrections) if machine.kind == "gpu" else None)
@@ -64,7 +67,21 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
         found, kernels = joined, [one for one in kernels if one is not copies]
     if kinds is not KINDS and not recording.is_on_host:
         found = with_removed_launches(found, op_times, ids, clock)
-    return [*(one.finding(clock) for one in found), *kernels]
+    return [*(one.finding(clock) for one in found), *counted, *kernels]
+
+
+def _counted(
+    op_times: OpTimes, ids: Sequence[int], machine: Machine, corrections: Corrections, clock: Clock, kinds: Mapping[str, Kind]
+) -> list[Finding]:
+    """What counters show of the ops that have any."""
+    having = [id for id, launches in enumerate(column(op_times.ops, "counted")) if launches]
+    if not having:
+        return []
+    from .counted_findings import Good, counted_findings  # needed by few profiles
+
+    mine = set(ids)
+    good = Good(MinimumTimes(machine, corrections), machine.launch_latency_s)
+    return counted_findings(op_times, [id for id in having if id in mine], good, clock, kinds)
 
 
 def _is_replayed(op_times: OpTimes, ids: Sequence[int]) -> bool:

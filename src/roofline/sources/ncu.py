@@ -14,11 +14,12 @@ from ..errors import FormulaError, SourceError
 from ..files.input_limits import check_limit
 from ..machine import Machine
 from ..resource import HBM, Resource
-from ..units import parse
-from ..workload import COUNTED, Coverage, Device, Hardware, Launch, Op, Recording, Share, Workload
+from ..units import parse, rounded, show
+from ..workload import COUNTED, UNPRICED, Coverage, Device, Hardware, Launch, Op, Recording, Share, Workload
 from .files import all_of
 from .ncu_metrics import L1, L2, NAME, UNNAMED_MATRIX, VECTOR, Metrics, Plan, bytes_over, cost_of, is_used, peaks, plan
 from .ncu_table import TIME, Entry, decode, entries, is_header, writes_decimal_commas
+from .ncu_usage import is_usage, usage_of
 
 PROFILER_MESSAGES = ("==PROF==", "==WARNING==", "==ERROR==")
 COLLECT = "ncu --set full --csv --page raw"
@@ -27,6 +28,7 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 KILOHERTZ = int(parse("1 kHz", "Hz"))
 BITS_PER_BYTE = 8
 MOST_GRIDS = 3  # listed in a note
+CLOCK, NEARLY = "sm__cycles_elapsed.avg.per_second", 0.9  # of the highest clock
 
 
 def sniff(head: bytes, path: Path) -> bool:
@@ -98,6 +100,7 @@ class _Table:
             grid=_dimensions(entry.words.get("Grid Size", "")),
             block=_dimensions(entry.words.get("Block Size", "")),
             device=_device(entry),
+            usage=usage_of(metrics),
         )
 
     @property
@@ -133,10 +136,25 @@ class _Table:
         for level in (L2, L1):
             ways = {caveat for metrics in self._metrics for moved, caveat in (bytes_over(metrics, level),) if moved is not None and caveat}
             notes += [f"{level} bytes: {caveat}" for caveat in sorted(ways)]
+        if (slow := self._locked_clock()) is not None:
+            notes.append(slow)
         missing = [label for label, absent in self._missing(launches) if absent]
         if missing:
             notes.append(f"not counted: {', '.join(missing)}; collect everything with: {COLLECT}")
         return tuple(notes)
+
+    def _locked_clock(self) -> str | None:
+        """A note if the SMs ran at a lower clock than the device can: Nsight Compute sets the base clock unless told otherwise."""
+        clocks = [float(clock) for metrics in self._metrics if (clock := metrics.get(CLOCK))]
+        highest = [device.hardware.clock_hz for device in self.devices() if device.hardware and device.hardware.clock_hz]
+        if not clocks or not highest or max(clocks) >= NEARLY * max(highest):
+            return None
+        least, most = (show(rounded(clock, 3), "Hz") for clock in (min(clocks), max(clocks)))
+        between = most if least == most else f"{least} to {most}"
+        return (
+            f"the SMs ran at {between}, while the chip reaches {show(rounded(max(highest), 3), 'Hz')}: compute-bound kernels look slower "
+            "than they are; Nsight Compute sets the base clock unless called with --clock-control none"
+        )
 
     def _missing(self, launches: Sequence[Launch]) -> Iterable[tuple[str, bool]]:
         unknown = {resource for launch in launches for resource in launch.cost.unknown}
@@ -154,7 +172,7 @@ def _entries(path: Path) -> list[Entry]:
     data = all_of(path)
     check_limit("values", sum(map(data.count, (b",", b"\n"))), str(path))
     text = decode(data)
-    found = entries(text, is_used, str(path))
+    found = entries(text, lambda name: is_used(name) or is_usage(name), str(path))
     if found:
         return found
     if any(is_header(line) for line in text.splitlines()):
@@ -169,9 +187,10 @@ def _op(name: str, launches: list[Launch]) -> Op:
     shares: dict[int, list[Launch]] = {}
     for launch in launches:
         shares.setdefault(launch.device, []).append(launch)
+    cost: Cost = sum((launch.cost for launch in launches), Cost())
     return Op(
         name=name,
-        cost=sum((launch.cost for launch in launches), Cost()),
+        cost=cost,
         count=len(launches),
         kernels=len(launches),
         time_s=time_s,
@@ -179,11 +198,12 @@ def _op(name: str, launches: list[Launch]) -> Op:
         category="kernel",
         work_provenance="counter",
         bytes_provenance="counter",
+        counted=tuple(launches),
         by_device=tuple(
             Share(key=device, count=len(mine), time_s=sum(launch.time_s or 0.0 for launch in mine))
             for device, mine in sorted(shares.items())
         ),
-        notes=_shape_notes(launches),
+        notes=(*_shape_notes(launches), *(() if cost.is_known else (f"{UNPRICED}collect its counters with {COLLECT}",))),
     )
 
 

@@ -31,7 +31,8 @@ L1, L2, UNNAMED_MATRIX = Resource("l1"), Resource("l2"), Resource("matrix")
 NAME = "device__attribute_display_name"
 
 _USED = re.compile(
-    r"(?:gpu__time_duration\.sum|device__attribute_display_name"
+    r"(?:gpu__time_duration\.sum"
+    r"|device__attribute_(?:display_name|multiprocessor_count|(?:memory_)?clock_rate|total_memory|global_memory_bus_width)"
     r"|gpu__time_duration\.(?:avg|max)|(?:dram|lts|l1tex|sm|smsp|gpc)__cycles_elapsed\.(?:avg|max|sum)(?:\.per_second)?"
     r"|(?:sm|smsp)__inst_executed_pipe_tensor\.sum|sm__pipe_tensor_cycles_active\.sum"
     r"|(?:dram__bytes|dram__sectors|lts__t_|lts__lts2xbar|l1tex__|sm__ops_path_tensor_|(?:sm|smsp)__sass_thread_inst_executed_op_|derived__).*"
@@ -122,6 +123,14 @@ class Metrics:
         if name not in self._read:
             self._read[name] = self._number(name) if name in self._entry.cells else None
         return self._read[name]
+
+    def plain(self, name: str) -> float | None:
+        """A number whose unit does not matter (blocks, percent, sectors); ``None`` if the file does not have it, or has another word."""
+        try:
+            found = number(self._entry.cells[name][1], "", commas=self._commas) if name in self._entry.cells else None
+        except SourceError:
+            return None
+        return None if found is None else float(found)
 
     def _number(self, name: str) -> Fraction | None:
         unit, cell = self._entry.cells[name]

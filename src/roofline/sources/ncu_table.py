@@ -118,7 +118,7 @@ def _number_at(header: list[str]) -> int:
 
 
 def _wide(rows: Iterable[list[str]], header: list[str], used: Callable[[str], bool], before: int, where: str) -> Iterator[Entry]:
-    metrics = [(place, name) for place, name in enumerate(header) if "__" in name and used(name)]
+    metrics = [(place, name) for place, name in enumerate(header) if used(name)]
     words = [(place, name) for place, name in enumerate(header) if "__" not in name]
     every = [place for place, name in enumerate(header) if "__" in name]
     number_at = _number_at(header)
