@@ -107,6 +107,14 @@ def test_place_takes_any_resource(capsys: Capture) -> None:
     assert op["notes"] == ["uses all 18 nvlink links of the chip (switched)"]
 
 
+def test_flop_and_bytes_need_no_unit_after_a_prefix(capsys: Capture) -> None:
+    whole, short = (
+        json_of(capsys, "place", "--flops", flops, "--bytes", moved, "--chip", "h100")["ops"][0]
+        for flops, moved in (("2e12", "4 GiB"), ("2T", "4Gi"))
+    )
+    assert (short["flops"], short["bytes"]) == (whole["flops"], whole["bytes"]) == (2e12, {"hbm": 4 * 2**30})
+
+
 def test_corrections_are_asked_for_by_name(capsys: Capture) -> None:
     words = ("place", "--flops", "989.4 TFLOP", "--chip", "h100")
     floors = [json_of(capsys, *words, *more)["ops"][0]["floor_s"] for more in ((), ("--sustained", "50%"), ("--communication", "0.75"))]
@@ -342,7 +350,9 @@ BAD = [
     (["op", "all_reduce", "1e6", "--chip", "mi350x"], 1, "mi350x has no known rate for xgmi"),
     (["op", "all_reduce", "1e6", "--chip", "xeon-8480plus"], 1, "add one with --set dcn=…"),
     (["place", "--flops", "1e12", "--dtype", "fp8", "--chip", "a100"], 1, "a100-sxm4-80 has no known rate for matrix/fp8"),
-    (["place", "--flops", "ten"], 2, "'ten' is not a quantity"),
+    (["place", "--flops", "ten"], 2, "--flops: 'ten' is not a quantity"),
+    (["place", "--flops", "2Ti"], 2, "--flops: '2Ti': unknown unit 'Ti'; write it like '2.2 TFLOP'"),
+    (["place", "--bytes", "1.5X"], 2, "--bytes: '1.5X': unknown unit 'X'; write it like '12 GB'"),
     (["place", "--flops", "1", "--time=-5ms"], 2, "negative"),
     (["place"], 2, "nothing to place"),
     (["cross", "matmul", "--free", "m", "--chip", "v5e"], 2, "missing --k, --n"),

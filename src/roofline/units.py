@@ -99,7 +99,7 @@ UNITS = _units()
 
 
 def parse(value: str | float, dimension: str) -> float:
-    """A quantity in the base unit of ``dimension``; a bare number already is in it.
+    """A quantity in the base unit of ``dimension``; a bare number already is in it, and FLOP and bytes need only their prefix.
 
     Negative, NaN and wrongly dimensioned quantities are a `UnitError`.
 
@@ -107,6 +107,8 @@ def parse(value: str | float, dimension: str) -> float:
     12884901888.0
     >>> parse("400 Gbit/s", "B/s")
     50000000000.0
+    >>> parse("2T", "FLOP"), parse("4 Gi", "B")
+    (2000000000000.0, 4294967296.0)
     >>> parse("3 GHz", "B/s")
     Traceback (most recent call last):
     roofline.errors.UnitError: '3 GHz' is in Hz, not in B/s; write it like '3.35 TB/s'
@@ -216,6 +218,8 @@ def _split(text: str, dimension: str) -> tuple[float, int, str]:
 def _lookup(unit: str, value: object, dimension: str) -> tuple[str, int, int]:
     if unit in UNITS:
         return UNITS[unit]
+    if dimension in ("FLOP", "B") and (unit in DECIMAL or unit in BINARY) and unit + dimension in UNITS:
+        return UNITS[unit + dimension]
     if re.fullmatch(r"[kKMGTP]i?b(/s|ps)?", unit):
         better = unit.replace("ps", "/s")
         raise UnitError(f"{value!r}: {unit!r} may mean bits or bytes; write {better.replace('b', 'bit')!r} or {better.replace('b', 'B')!r}")
