@@ -52,6 +52,30 @@ def test_averages_and_findings_are_per_step_then(tmp_path: Path) -> None:
     assert report.summary.startswith("100 µs per step")
 
 
+def test_copies_of_arguments_in_the_call_of_a_program_belong_to_its_step(tmp_path: Path) -> None:
+    thread, work = list[Event](), list[Event]()
+    for number, at in enumerate((0, 100, 200)):
+        # The call begins at 0, copies for 60 µs and then runs the program for 30 µs.
+        thread += [Event("PjitFunction(train)", at * US, 90 * US), Event("PjitFunction(train)", at * US + 1, 89 * US)]
+        thread += [launch(2 * number + 1, (at + 2) * US), run("jit_train", at + 70), launch(2 * number + 2, (at + 72) * US)]
+        copy = kernel(
+            "MemcpyH2D", (at + 5) * US, 60 * US, correlation_id=2 * number + 1, memcpy_details="kind_src:pageable kind_dst:device size:4"
+        )
+        work += [copy, ran("jit_train", 2 * number + 2, at + 75, 30)]
+    found = recorded(tmp_path, gpu(work), host(sorted(thread, key=lambda event: event.offset_ps)), PROGRAMS)
+    assert [step.time_s for step in found.steps] == [pytest.approx(100e-6), pytest.approx(100e-6), pytest.approx(100e-6)]
+    assert all([(share.key, share.count) for share in op.by_step] == [(0, 1), (1, 1), (2, 1)] for op in found.workload)
+
+
+def test_a_call_with_several_programs_does_not_move_their_begin(tmp_path: Path) -> None:
+    calls = [("jit_train", 10), ("jit_check", 50), ("jit_train", 110), ("jit_check", 150)]
+    thread = [Event("PjitFunction(train)", 0, 90 * US), Event("PjitFunction(train)", 100 * US, 90 * US)]
+    thread += [event for id, (module, at) in enumerate(calls, 1) for event in (run(module, at), launch(id, (at + 1) * US))]
+    work = [ran(module, id, at + 5, 30 if module == "jit_train" else 5) for id, (module, at) in enumerate(calls, 1)]
+    found = recorded(tmp_path, gpu(work), host(sorted(thread, key=lambda event: event.offset_ps)), PROGRAMS)
+    assert [step.time_s for step in found.steps] == [pytest.approx(100e-6), pytest.approx(45e-6)]
+
+
 def test_annotated_steps_are_believed(tmp_path: Path) -> None:
     found = recording(tmp_path, annotation(4, 90 * US, 300 * US))
     assert [(step.name, step.number) for step in found.steps] == [("train", 4)]

@@ -4,7 +4,8 @@ A step is one instance of an annotation (``StepTraceAnnotation``: an event with 
 thread, belongs to it. Its name and number are only labels: different steps may have the same.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate, compress, pairwise
 
@@ -24,6 +25,7 @@ _ROOT, _NUMBER, _LAUNCH, _COMMANDS, _GRAPH, _MODULE, _RUN = (
     "run_id",
 )
 _RUNS_EXECUTE = "LoadedExecutable::Execute"  # the host's event for a run of a program; the device's event has the same run_id
+_CALLS = "PjitFunction("  # the host's event for a call of a jitted function, which also copies its arguments to the device
 _CAPTURES = "cuGraphCreate"  # has a correlation id, but launches nothing on the device
 NO_MARK, _AUTOTUNED = -1, 2
 _LOOK_BACK = 64  # rows before a launch that are searched for the event around it
@@ -52,7 +54,7 @@ class Launches(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """A start of a program by the host: its time, thread and the name of the event."""
+    """A start of a program by the host: its time, or that of the call around it alone, its thread and the name of the event."""
 
     module: str
     begin_ps: int
@@ -114,9 +116,11 @@ def read_host(space: Space, *, launches: bool = False, runs: bool = False) -> Ho
         return host
     having = [_ROOT, *((_LAUNCH, _COMMANDS, _MODULE) if launches else ())]
     wanted = [name for name in having if name in plane.stat_ids]
-    executes = [id for id, name in plane.event_names.items() if _RUNS_EXECUTE in name] if runs and _ROOT in wanted else []
     if not wanted:
         return host
+    executes = [id for id, name in plane.event_names.items() if _RUNS_EXECUTE in name] if runs and _ROOT in wanted else []
+    if launches:
+        executes += [id for id, name in plane.event_names.items() if name.startswith(_CALLS)]
     stats = (_ROOT, _NUMBER, _LAUNCH, _COMMANDS, _GRAPH, _MODULE, _RUN)
     requests = [RowsOf(line=line, stats=stats, having=tuple(wanted), only=executes) for line in plane.lines if line.length]
     roots: list[Annotation] = []
@@ -158,11 +162,28 @@ def _add_launches(plane: Plane, rows: Rows, host: Host) -> None:
         graph = rows.stats[_GRAPH].values[row]
         if graph not in host.graph_commands and (commands := _enclosing_commands(rows, row)) is not None:
             host.graph_commands[graph] = commands
-    for row in compress(range(len(rows)), rows.stats[_MODULE].kinds):
-        module = rows.stats[_MODULE][row]
-        if isinstance(module, str):
-            host.executions[module] = host.executions.get(module, 0) + 1
-            host.executed.append(Run(module, rows.start_ps[row], rows.line.row, plane.event_names.get(rows.metadata_id[row], "")))
+    runs = [row for row in compress(range(len(rows)), rows.stats[_MODULE].kinds) if isinstance(rows.stats[_MODULE][row], str)]
+    for row, begin in zip(runs, _called_at(plane, rows, runs), strict=True):
+        module = str(rows.stats[_MODULE][row])
+        host.executions[module] = host.executions.get(module, 0) + 1
+        host.executed.append(Run(module, begin, rows.line.row, plane.event_names.get(rows.metadata_id[row], "")))
+
+
+def _called_at(plane: Plane, rows: Rows, runs: Sequence[int]) -> list[int]:
+    """When the host called each run's function, if nothing else ran in that call; else when the run began.
+
+    The call copies host arrays among the arguments before the run begins.
+    """
+    ids = {id for id, name in plane.event_names.items() if name.startswith(_CALLS)}
+    begins, ends = list[int](), list[int]()
+    for row, id in enumerate(rows.metadata_id):
+        if id in ids and (not ends or rows.start_ps[row] >= ends[-1]):  # one call may be several nested events
+            begins.append(rows.start_ps[row])
+            ends.append(rows.start_ps[row] + rows.duration_ps[row])
+    around = [bisect_right(begins, rows.start_ps[row]) - 1 for row in runs]
+    found = [call if call >= 0 and rows.start_ps[row] < ends[call] else None for call, row in zip(around, runs, strict=True)]
+    alone = Counter(found)
+    return [rows.start_ps[row] if call is None or alone[call] > 1 else begins[call] for call, row in zip(found, runs, strict=True)]
 
 
 def _enclosing_commands(rows: Rows, row: int) -> int | None:
