@@ -55,7 +55,7 @@ from ..workload import Op, Recording, Workload
 from .advice import advise, doubts, unknown_first
 from .advice_rules import Program
 from .assumed_machine import believed
-from .cache_hits import cache_hits_finding
+from .cache_hits import cache_hits_note
 from .expected_times import predict_op
 from .finding_kinds import ASKED
 from .findings import diagnose
@@ -134,7 +134,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     step_shares = tuple([StepShare(op=id, step=one.key, count=one.count, time_s=one.time_s) for id, one in by_step])
     device_shares = tuple([DeviceShare(op=id, device=one.key, count=one.count, time_s=one.time_s) for id, one in by_device])
     memory = with_capacity(recording.memory, machine)
-    advice = _findings(_advice(recording, placed, op_times, made, machine, corrections), ops, device_shares, devices, placed)
+    advice = _findings(_advice(recording, placed, op_times, made, machine, corrections), ops, device_shares, devices)
     has_average = not recording.steps or any(point.scope == "average" for point in made)  # otherwise savings refer to the whole run
     averaged = step_shares if has_average else ()
     findings = with_wall_clock(advice, placed.time_s, averaged, len(devices) or len({share.device for share in device_shares}))
@@ -143,7 +143,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     findings = (too_much, *findings) if too_much else findings
     described = describe(lowered)
     return Report(
-        input=_input(recording, devices),
+        input=_input(recording, devices, placed),
         machine=described,
         coverage=recording.coverage,
         points=made,
@@ -163,15 +163,16 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     )
 
 
-def _input(recording: Recording, devices: tuple[DeviceInfo, ...]) -> InputInfo:
+def _input(recording: Recording, devices: tuple[DeviceInfo, ...], placed: PlacedOps) -> InputInfo:
     """What was read: files, hosts, devices and notes."""
+    cached = (cache_hits_note(placed.moved),) if placed.moved else ()
     without_counters = recording.kernels and not any(column(recording.workload.ops, "counters"))
     return InputInfo(
         format=recording.format,
         files=recording.files,
         hosts=recording.hosts,
         devices=devices,
-        notes=(*recording.notes, ONLY_HBM) if without_counters else recording.notes,
+        notes=(*recording.notes, *cached, *((ONLY_HBM,) if without_counters else ())),
     )
 
 
@@ -306,11 +307,8 @@ def _findings(
     ops: Sequence[OpInfo],
     shares: tuple[DeviceShare, ...],
     devices: tuple[DeviceInfo, ...],
-    placed: PlacedOps,
 ) -> Sequence[Finding]:
-    """The findings, with those about cache hits and about a straggler among the devices added."""
-    if placed.moved:
-        found = [*found, cache_hits_finding(placed.moved)]
+    """The findings, with that about a straggler among the devices added."""
     if len(devices) < 2:
         return found
     slow = straggler(ops, shares, devices)

@@ -15,12 +15,10 @@ from msgspec.structs import replace
 from ..cost import Cost
 from ..machine import Machine
 from ..placement import Placement
-from ..report import Finding
 from ..resource import HBM, Resource
 from ..units import percent, show
 from ..workload import Op
 
-KIND = "between-roofs"
 CACHES = ("l2", "l3", "slc", "infinity_cache")
 CPU_CACHES = ("l1", *CACHES)  # a GPU's L1 is empty when a launch begins
 COUNTED = ("compiler", "shape")  # origins of compulsory traffic
@@ -55,12 +53,11 @@ def with_cache_hits(op: Op, placed: Placement) -> Op | None:
     return None
 
 
-def cache_hits_finding(moved: Mapping[int, Op]) -> Finding:
-    """The finding about ops whose bytes are counted on a cache, by their ids."""
+def cache_hits_note(moved: Mapping[int, Op]) -> str:
+    """The note on ops whose bytes are counted on a cache, by their ids."""
     names = ", ".join([op.name for op in moved.values()][:3]) + (f" and {len(moved) - 3} more" if len(moved) > 3 else "")
     its = "its" if len(moved) == 1 else "their"
-    message = f"{names}: faster than {HBM} allows, so {its} data came from a cache, and {its} bytes are counted there."
-    return Finding(kind=KIND, message=message, ops=tuple(moved), levers=("count the bytes of each memory level with hardware counters",))
+    return f"{names}: faster than {HBM} allows, so {its} data came from a cache, and {its} bytes are counted there"
 
 
 def _caches(machine: Machine) -> Mapping[Resource, float]:
