@@ -469,6 +469,14 @@ def test_a_few_small_kernels_between_large_ones_promise_nothing(large_s: float, 
     assert finding.message.endswith("only fewer, larger kernels help.") != saved
 
 
+@pytest.mark.parametrize("looped_s", [4e-6, 6e-6])
+def test_small_kernels_get_advice_on_loops_only_where_a_loop_runs_most_of_them(looped_s: float) -> None:
+    looped, plain = an_op("mul", {"hbm": 1e-9}, looped_s, in_loop=True), an_op("add", {"hbm": 1e-9}, 5e-6)
+    (finding,) = report_on(looped, plain).findings
+    assert finding.levers == (KINDS["latency"].looped if looped_s > 5e-6 else KINDS["latency"].levers)
+    assert any("lax.scan" in lever for lever in finding.levers) == (looped_s > 5e-6)
+
+
 @pytest.mark.parametrize(("large_s", "location", "told"), [(10.0, "", True), (100.0, "", False), (100.0, "train.py:7", True)])
 def test_the_compilers_own_changes_of_layout_are_told_where_they_cost_much(large_s: float, location: str, told: bool) -> None:
     fewer = Avoidable(kind="layout-copies", instead=NOTHING, unneeded="layout")

@@ -187,7 +187,7 @@ def test_advice_about_pytorch_speaks_of_pytorch() -> None:
     assert kinds_for("xspace") is KINDS
     words = re.compile(r"\bjax|jnp\.|\blax\.|\bjit|Pallas|astype|preferred_element_type")
     for name, kind in kinds_for("torch").items():
-        assert not [lever for lever in kind.levers if words.search(lever)], name
+        assert not [lever for lever in (*kind.levers, *kind.looped) if words.search(lever)], name
     assert set(kinds_for("torch")) == set(KINDS)
 
 

@@ -142,9 +142,10 @@ class Op(Struct, frozen=True, kw_only=True):
     results of its program that it reads and writes, in programs without products. ``value`` is equal for products of several programs that
     compute the same from arguments of the same names and shapes.
 
-    ``phase`` is ``forward`` or ``backward`` in a program that computes gradients, where the program tells them apart. ``towards`` is which
-    way a copy crosses the bus to the host, ``in`` to the device or ``out``, where the source knows. ``caller`` is the source line that
-    calls its program, where a step has several. ``time_s`` is the duration of its kernels, ``self_time_s`` the same without nested ops and
+    ``phase`` is ``forward`` or ``backward`` in a program that computes gradients, where the program tells them apart. ``in_loop`` is
+    whether its name in the framework says that a loop of its program runs it. ``towards`` is which way a copy crosses the bus to the host,
+    ``in`` to the device or ``out``, where the source knows. ``caller`` is the source line that calls its program, where a step has several.
+    ``time_s`` is the duration of its kernels, ``self_time_s`` the same without nested ops and
     earlier events on the same stream, so that self times sum to busy time. ``None`` is unknown. ``by_step_and_device`` has the parts in
     each step on each device, where there are several devices; with one they are ``by_step``. ``operation`` describes one execution by its
     sizes. ``counted`` are its launches that counters measured. A note is a caveat, or begins with `COUNTED`. ``conventions`` has the FLOP
@@ -164,6 +165,7 @@ class Op(Struct, frozen=True, kw_only=True):
     scope: str = ""
     location: str = ""
     phase: str = ""
+    in_loop: bool = False
     towards: str = ""
     work_provenance: str = "user"
     bytes_provenance: str = "user"

@@ -9,7 +9,8 @@ class Kind(Struct, frozen=True):
     """A kind of finding.
 
     ``title`` ends the sentence "start with …"; ``change`` is what to do, in one clause; ``phrase`` is the observation. ``compiled`` are the
-    levers where a compiler generated the kernels with most of the saving, if they differ from ``levers``.
+    levers where a compiler generated the kernels with most of the saving, if they differ from ``levers``, and ``looped`` those where loops
+    of JAX programs run these kernels.
     """
 
     title: str
@@ -17,6 +18,7 @@ class Kind(Struct, frozen=True):
     phrase: str = ""
     levers: tuple[str, ...] = ()
     compiled: tuple[str, ...] = ()
+    looped: tuple[str, ...] = ()
 
 
 Kinds = Mapping[str, Kind]  # by their names
@@ -228,8 +230,9 @@ KINDS: dict[str, Kind] = {
     "latency": Kind(
         "the kernels that are too small for their launch",
         "Make fewer, larger kernels",
-        levers=(
-            "batch small operations; in a loop: lax.scan(…, unroll=8), or lax.associative_scan where the state enters linearly",
+        levers=("batch small operations: one over stacked arrays in place of several over parts", "larger batches"),
+        looped=(
+            "lax.scan(…, unroll=8), or lax.associative_scan where the state enters linearly",
             "one kernel for the whole recurrence (Pallas, Triton)",
         ),
     ),

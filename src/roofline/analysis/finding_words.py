@@ -107,6 +107,8 @@ def _program(module: str) -> str:
 
 def fitting(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int], won: Sequence[float]) -> tuple[Kind, Sequence[int]]:
     """A kind with the levers for the ops that have most of the saving, and these ops; none if no category has most of it."""
+    if kind.looped and _are_in_loops(op_times, ids, won):
+        kind = replace(kind, levers=kind.looped)
     if not kind.compiled and not any(of == name for of, _ in LEVERS_BY_CATEGORY):
         return kind, ()
     if kind.compiled and any(category.endswith(COMPILED) for category in {*op_times.category}):
@@ -124,6 +126,12 @@ def fitting(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int], won: S
         return replace(kind, levers=replacements(op_times, mine[0])), mine
     levers = kind.compiled if most == COMPILED else LEVERS_BY_CATEGORY.get((name, most), ())
     return replace(kind, levers=levers or kind.levers), mine
+
+
+def _are_in_loops(op_times: OpTimes, ids: Sequence[int], won: Sequence[float]) -> bool:
+    """Whether loops run the ops with most of the saving."""
+    tried = nlargest(MOST_SAVING, zip(won, ids, strict=True))
+    return 2 * sum(seconds for seconds, id in tried if op_times.ops[id].in_loop) > sum(seconds for seconds, _ in tried)
 
 
 def replacements(op_times: OpTimes, id: int) -> tuple[str, ...]:

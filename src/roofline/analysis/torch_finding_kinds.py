@@ -255,6 +255,6 @@ def kinds_for(format: str, *, on_cpu: bool = False, replayed: bool = False) -> d
         return KINDS
     levers = {**TORCH_LEVERS, **TORCH_CPU_LEVERS} if on_cpu else TORCH_LEVERS
     compiled = {} if on_cpu else TORCH_COMPILED
-    kinds = {name: replace(KINDS[name], levers=mine, compiled=compiled.get(name, ())) for name, mine in levers.items()}
+    kinds = {name: replace(KINDS[name], levers=mine, compiled=compiled.get(name, ()), looped=()) for name, mine in levers.items()}
     dispatch = {"idle-dispatch": REPLAYED} if replayed else {}
     return {**KINDS, **kinds, **TORCH_WORDS, **dispatch, **(TORCH_CPU_WORDS if on_cpu else {})}

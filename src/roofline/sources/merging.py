@@ -301,6 +301,7 @@ def _op(subject: Subject, row: _Row, ambiguous: bool, several: bool) -> Op:
         scope=subject.scope,
         location=subject.location,
         phase=subject.phase,
+        in_loop=subject.in_loop,
         towards=subject.towards,
         work_provenance=subject.work_provenance,
         bytes_provenance=subject.bytes_provenance,

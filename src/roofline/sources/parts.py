@@ -36,6 +36,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     scope: str = ""
     location: str = ""
     phase: str = ""
+    in_loop: bool = False
     towards: str = ""
     label: str = ""
     cost: Cost = NOTHING

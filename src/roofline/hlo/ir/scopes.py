@@ -55,6 +55,15 @@ def direction(op_name: str) -> str:
     return "forward" if "jvp(" in op_name else ""
 
 
+def is_in_loop(op_name: str) -> bool:
+    """Whether an instruction was traced in the body of a loop: a scan, a fori_loop or a while_loop.
+
+    >>> is_in_loop("jit(step)/while/body/closed_call/mul"), is_in_loop("jit(step)/while"), is_in_loop("jit(step)/mul")
+    (True, False, False)
+    """
+    return "while/body/" in op_name
+
+
 def _segments(name: str) -> list[str]:
     """The parts between slashes that no parenthesis encloses."""
     found: list[str] = []

@@ -14,7 +14,7 @@ from ...workload import Array, Avoidable, Op, Workload
 from ..ir.callgraph import callees_first
 from ..ir.module import HloModule, Instruction
 from ..ir.platforms import Platform, detect_platform
-from ..ir.scopes import direction, scope
+from ..ir.scopes import direction, is_in_loop, scope
 from .collectives import Network
 from .pricing import FREE, Pricer, branch_note, trips_note, uncertain
 from .types import Price, Site
@@ -198,6 +198,7 @@ def op_of(
         scope=origin.scope,
         location=origin.location,
         phase=direction(origin.op_name),
+        in_loop=is_in_loop(origin.op_name),
         work_provenance="compiler",
         bytes_provenance="compiler",
         avoidable=avoidable,

@@ -18,7 +18,7 @@ from ...errors import SourceError
 from ...hlo.ir.attributes import Metadata
 from ...hlo.ir.module import HloModule, Instruction
 from ...hlo.ir.platforms import Platform
-from ...hlo.ir.scopes import direction, scope
+from ...hlo.ir.scopes import direction, is_in_loop, scope
 from ...hlo.price.collectives import Network
 from ...hlo.price.pricing import Pricer
 from ...hlo.price.types import Price, Site
@@ -158,6 +158,7 @@ class Program(Struct, eq=False):
             scope=where,
             location=location,
             phase=direction(metadata.op_name),
+            in_loop=is_in_loop(metadata.op_name),
             cost=price.cost,
             avoidable=self.review.avoidable(*place),
             takes=takes,

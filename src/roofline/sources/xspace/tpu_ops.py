@@ -179,7 +179,7 @@ def paired(start: TpuOp, done: TpuOp, module: str, program: "Program | None") ->
 
 
 def _subject(op: TpuOp, module: str, category: str, cost: Cost, notes: tuple[str, ...], ours: bool = False) -> Subject:
-    where, phase = _framework(op.framework_name)
+    where, phase, in_loop = _framework(op.framework_name)
     provenance = "compiler" if ours else "profile"
     return Subject(
         name=op.name,
@@ -189,6 +189,7 @@ def _subject(op: TpuOp, module: str, category: str, cost: Cost, notes: tuple[str
         scope=where,
         location=op.location,
         phase=phase,
+        in_loop=in_loop,
         towards="" if op.towards_host is None else "out" if op.towards_host else "in",
         cost=cost,
         work_provenance="profile" if op.flops else provenance,
@@ -198,13 +199,16 @@ def _subject(op: TpuOp, module: str, category: str, cost: Cost, notes: tuple[str
     )
 
 
-def _framework(name: str) -> tuple[str, str]:
-    """The named scope and the phase of an operation. If the name has only jitted functions, both are empty and no parser is imported."""
-    if all(part.startswith("jit(") for part in name.split("/")[:-1]) and "jvp(" not in name and "transpose(" not in name:
-        return "", ""
-    from ...hlo.ir.scopes import direction, scope
+def _framework(name: str) -> tuple[str, str, bool]:
+    """The named scope and the phase of an operation, and whether a loop runs it.
 
-    return scope(name), direction(name)
+    If the name has only jitted functions, there is none of these, and no parser is imported.
+    """
+    if all(part.startswith("jit(") for part in name.split("/")[:-1]) and "jvp(" not in name and "transpose(" not in name:
+        return "", "", False
+    from ...hlo.ir.scopes import direction, is_in_loop, scope
+
+    return scope(name), direction(name), is_in_loop(name)
 
 
 def needs_program(op: TpuOp) -> bool:
