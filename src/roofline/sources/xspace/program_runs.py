@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..parts import Mark
 from .steps import NO_MARK, Annotation, Launches, Run, launched_in
@@ -96,12 +97,21 @@ class ProgramSteps(Struct, frozen=True):
 
 def run_intervals(runs: Sequence[Run], launches: Sequence[Launches]) -> RunIntervals:
     """The intervals between runs; none if there are no runs, or too many."""
-    begins = _merged_runs(runs)
+    begins = _from_their_calls(_merged_runs(runs))
     if not begins or len(begins) > MOST_INTERVALS:
         return RunIntervals()
     ends = [*(run.begin_ps for run in begins[1:]), _FOREVER]
     spans = tuple(Annotation(run.module, None, run.begin_ps, end, run.line) for run, end in zip(begins, ends, strict=True))
     return RunIntervals(spans, launched_in(spans, launches))
+
+
+def _from_their_calls(runs: Sequence[Run]) -> list[Run]:
+    """The runs, each from the call of its function on, which copies host arrays among the arguments, if nothing else ran since."""
+    befores = (None, *(run.begin_ps for run in runs))
+    return [
+        run if run.called_ps is None or (before is not None and run.called_ps <= before) else replace(run, begin_ps=run.called_ps)
+        for before, run in zip(befores, runs, strict=False)
+    ]
 
 
 def _merged_runs(runs: Sequence[Run]) -> list[Run]:

@@ -5,7 +5,6 @@ thread, belongs to it. Its name and number are only labels: different steps may 
 """
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate, compress, pairwise
 
@@ -54,12 +53,13 @@ class Launches(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """A start of a program by the host: its time, or that of the call around it alone, its thread and the name of the event."""
+    """A start of a program by the host: its time, its thread, the name of the event, and when the function was called that runs it."""
 
     module: str
     begin_ps: int
     line: int
     event: str = ""
+    called_ps: int | None = None
 
 
 class Host(Struct):
@@ -163,17 +163,15 @@ def _add_launches(plane: Plane, rows: Rows, host: Host) -> None:
         if graph not in host.graph_commands and (commands := _enclosing_commands(rows, row)) is not None:
             host.graph_commands[graph] = commands
     runs = [row for row in compress(range(len(rows)), rows.stats[_MODULE].kinds) if isinstance(rows.stats[_MODULE][row], str)]
-    for row, begin in zip(runs, _called_at(plane, rows, runs), strict=True):
+    for row, called_ps in zip(runs, _called_at(plane, rows, runs), strict=True):
         module = str(rows.stats[_MODULE][row])
         host.executions[module] = host.executions.get(module, 0) + 1
-        host.executed.append(Run(module, begin, rows.line.row, plane.event_names.get(rows.metadata_id[row], "")))
+        name = plane.event_names.get(rows.metadata_id[row], "")
+        host.executed.append(Run(module, rows.start_ps[row], rows.line.row, name, called_ps))
 
 
-def _called_at(plane: Plane, rows: Rows, runs: Sequence[int]) -> list[int]:
-    """When the host called each run's function, if nothing else ran in that call; else when the run began.
-
-    The call copies host arrays among the arguments before the run begins.
-    """
+def _called_at(plane: Plane, rows: Rows, runs: Sequence[int]) -> list[int | None]:
+    """When the host called the function of each run, where that was recorded."""
     ids = {id for id, name in plane.event_names.items() if name.startswith(_CALLS)}
     begins, ends = list[int](), list[int]()
     for row, id in enumerate(rows.metadata_id):
@@ -181,9 +179,7 @@ def _called_at(plane: Plane, rows: Rows, runs: Sequence[int]) -> list[int]:
             begins.append(rows.start_ps[row])
             ends.append(rows.start_ps[row] + rows.duration_ps[row])
     around = [bisect_right(begins, rows.start_ps[row]) - 1 for row in runs]
-    found = [call if call >= 0 and rows.start_ps[row] < ends[call] else None for call, row in zip(around, runs, strict=True)]
-    alone = Counter(found)
-    return [rows.start_ps[row] if call is None or alone[call] > 1 else begins[call] for call, row in zip(found, runs, strict=True)]
+    return [begins[call] if call >= 0 and rows.start_ps[row] < ends[call] else None for call, row in zip(around, runs, strict=True)]
 
 
 def _enclosing_commands(rows: Rows, row: int) -> int | None:
