@@ -1,15 +1,16 @@
-"""Whether a recording that does not name its chip can have run on the one that is assumed."""
+"""The chip that a recording is compared with: whether it can have run on an assumed one, and how long operators take to start on it."""
 
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from ..machine import Machine
-from ..units import approximate
-from ..workload import Op
+from ..units import approximate, parse
+from ..workload import Op, Recording
 
 IMPOSSIBLE = 2.0  # times the peak: more than a boost clock, or an estimate of the peak, can be off
 COMPUTE_BOUND = 0.5  # of an op's time: at least this much would be compute on the assumed chip
+DISPATCH_S = parse("5 us", "s")  # about 1 µs of PyTorch's dispatcher, and 4 µs of its profiler (see `recording_cost`)
 NAMES = {"cpu": "CPU", "gpu": "GPU", "tpu": "TPU"}
 
 
@@ -32,6 +33,13 @@ def believed(machine: Machine, ops: Sequence[Op]) -> Machine:
     return replace(
         machine, name=f"unknown-{kind.lower()}", title=f"unknown {kind}", ceilings=(), capacities=(), limits=(), aliases=(), notes=(note,)
     )
+
+
+def with_dispatch(machine: Machine, recording: Recording) -> Machine:
+    """The machine with the time that PyTorch takes to call an operator on the host, in place of that of a task on its threads."""
+    if recording.format != "torch" or not recording.is_on_host or machine.launch_latency_s >= DISPATCH_S:
+        return machine
+    return replace(machine, launch_latency_s=DISPATCH_S)
 
 
 def _compute_s(op: Op, machine: Machine) -> float:
