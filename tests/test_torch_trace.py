@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from roofline.analysis import analyze
 from roofline.cli import main
 from roofline.cost import Cost
 from roofline.errors import SourceError, UsageError
+from roofline.machine import Machine
 from roofline.report import OpInfo, Report
 from roofline.sources import find, read
 from roofline.sources.packing import pack, unpack
@@ -569,6 +571,66 @@ def test_views_of_parts_are_no_work_of_a_cpu(tmp_path: Path) -> None:
     trace.op("aten::unsafe_chunk", 60, 50, [(16, 192)], dtype="float", values=["3", "1"])
     trace.op("aten::mm", 200, 20, [(8, 4), (4, 2)])
     assert [op.name for op in analyze(trace.write(tmp_path / "t.json"), "h200").ops] == ["aten::mm"]
+
+
+def test_the_divergence_of_a_tensor_reads_it_once_where_it_is_both_operands(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    sizes = [(64, 64), (64, 64)]
+    trace.op("aten::kl_div", 0, 100, sizes, dtype="float")
+    trace.op("aten::xlogy", 5, 40, sizes, dtype="float")  # of the target and the target
+    trace.op("aten::mul", 50, 40, sizes, dtype="float")
+    trace.op("aten::xlogy", 200, 40, sizes, dtype="float")  # of any two
+    report = analyze(trace.write(tmp_path / "t.json"), "h200")
+    each = 4 * 64 * 64
+    assert sorted((op.name, op.bytes["hbm"]) for op in report.ops) == [
+        ("aten::mul", 3 * each),
+        ("aten::xlogy", 2 * each),
+        ("aten::xlogy", 3 * each),
+    ]
+
+
+def listed(trace: TorchTrace, name: str, at: float, lists: Sequence[Sequence[Sequence[int]]], *values: str) -> None:
+    """An op over lists of tensors, as traces have it: without their number formats."""
+    given = {
+        "Input Dims": [*lists, *([] for _ in values)],
+        "Input type": [*("TensorList" for _ in lists), *("Scalar" for _ in values)],
+        "Input Strides": [[[1] * len(one) for one in some] for some in lists],
+        "Concrete Inputs": [*("" for _ in lists), *values],
+    }
+    trace.add("cpu_op", name, at, 50, 100, 1, {"External id": 1, **given})
+
+
+@pytest.mark.parametrize("dtype", ["float", "c10::BFloat16"])
+def test_a_cpu_concatenates_in_the_number_format_of_its_result(tmp_path: Path, dtype: str) -> None:
+    trace = TorchTrace()
+    listed(trace, "aten::cat", 0, [[(8, 16), (8, 48)]], "1")
+    trace.op("aten::narrow", 5, 10, [(8, 16)], dtype="double", values=["1", "0", "16"])  # of something else
+    trace.op("aten::narrow", 16, 10, [(8, 64)], dtype=dtype, values=["1", "0", "16"])
+    (op,) = analyze(trace.write(tmp_path / "t.json"), "h200").ops
+    # 8·64 elements are read and written.
+    assert op.bytes["hbm"] == 2 * 8 * 64 * (4 if dtype == "float" else 2)
+
+
+@pytest.mark.parametrize("formats", [(), ("float",), ("float", "c10::BFloat16")])
+def test_a_fused_optimizer_on_a_cpu_updates_weights_in_the_number_format_of_the_gradients(tmp_path: Path, formats: Sequence[str]) -> None:
+    trace = TorchTrace()
+    for place, number in enumerate(formats):
+        trace.op("torch::autograd::AccumulateGrad", 10 * place, 5, [(8, 16)], dtype=number)
+    listed(trace, "aten::_fused_adam_", 100, [[(8, 16)]] * 4, "0.001")
+    op = next(op for op in analyze(trace.write(tmp_path / "t.json"), "h200").ops if op.name == "aten::_fused_adam_")
+    if len(formats) == 1:  # weights, gradients and two moments are read, all but the gradients written
+        assert (op.bytes["hbm"], op.notes) == (7 * 4 * 8 * 16, ("weights and state counted in the number format of the gradients",))
+    else:
+        assert (op.bytes["hbm"], op.notes) == (None, ("traces do not have the number formats of lists of tensors",))
+
+
+@pytest.mark.parametrize(("length", "bound"), [(20, "latency"), (200, "hbm")])
+def test_an_op_of_microseconds_on_a_cpu_is_bound_by_its_call(tmp_path: Path, length: float, bound: str) -> None:
+    trace = TorchTrace()
+    trace.op("aten::add", 0, length, [(64, 64), (64, 64)], dtype="float", values=["1"])
+    # 49 kB take 1.5 µs from memory; PyTorch and its profiler take about 5 µs to call any operator.
+    report = analyze(trace.write(tmp_path / "t.json"), Machine.of("cpu", {"vector/fp32": 320e9, "hbm": 32e9}, kind="cpu"))
+    assert (report.ops[0].bound, report.machine.launch_latency_s) == (bound, 5e-6)
 
 
 def test_an_op_that_checkpointing_stopped_did_not_run(tmp_path: Path) -> None:

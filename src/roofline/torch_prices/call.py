@@ -85,6 +85,8 @@ class Call(Struct, frozen=True):
     - Inductor's Triton kernels: ``kernel_num_gb``, ``kernel_flop``, ``kernel_kwargs``, ``kernel_file``;
     - optimizers: ``accumulated``, the elements of each gradient that ``AccumulateGrad`` received in the step, a tuple of ints;
     - copies: ``memcpy_kind``, ``HtoD``, ``DtoH`` or ``DtoD``, where the launch is more precise than the event;
+    - elementwise operators: ``same operands``, if both operands are one tensor, where the op around them tells;
+    - operators on lists: ``list format``, the number format of their tensors, where other ops tell;
     - functions without a device: ``allow_tf32``, since there is no kernel name to show it.
 
     ``network`` is the network between the devices of a collective, if the machine is known.

@@ -11,7 +11,7 @@ from ..errors import FormulaError
 from .call import CPP_TYPES, EXECUTION_TRACE, Call, Priced, Tensor
 from .memory_copies import COPY, copied
 from .op_table import op
-from .traffic import format_name, result, traffic
+from .traffic import UNFORMATTED, format_name, result, traffic
 
 MOVEMENT = "data movement"
 DROPPED = "traces drop lists of more than 30 tensors"
@@ -45,7 +45,12 @@ def copy(call: Call) -> Priced | None:
 
 
 def element_format(call: Call) -> DType | None:
-    """The number format of a list's elements, which traces do not have, from the kernels' names: a type, or a width in bytes."""
+    """The number format of a list's elements, which its call in a trace does not have.
+
+    It comes from other ops, or from the kernels' names: a type, or a width in bytes.
+    """
+    if (number := call.extra.get("list format")) is not None:
+        return number  # type: ignore[no-any-return]
     for kernel in call.kernels:
         if found := _TYPE.search(kernel.name):
             return CPP_TYPES[found.group(1)]
@@ -55,7 +60,7 @@ def element_format(call: Call) -> DType | None:
 
 
 def with_formats(call: Call, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The same tensors, with the number format from the kernels' names if the recording has none."""
+    """The same tensors, with the number format of `element_format` if the recording has none."""
     if all(one.dtype is not None for one in tensors):
         return tensors
     number = element_format(call)
@@ -74,7 +79,7 @@ def concatenate(call: Call) -> Priced | None:
     known = with_formats(call, parts)
     number = known[0].dtype if known else None
     out = result(call, (sum(one.elements for one in known),), number)
-    notes = () if number else ("traces do not have the number formats of lists of tensors",)
+    notes = () if number else (UNFORMATTED,)
     return Priced(cost=traffic(known, (out,)), category=MOVEMENT, dtype=number.name if number else "", notes=notes)
 
 

@@ -168,7 +168,7 @@ def pointwise(call: Call, rule: Rule) -> Priced | None:
         out = call.outputs[0]
     else:
         out = Tensor(broadcast(call, *(one.shape for one in operands)), BOOL if rule.truth else _result_format(call, rule, operands))
-    read = operands if rule.reads_first else operands[1:]
+    read = operands[:1] if call.extra.get("same operands") else operands if rule.reads_first else operands[1:]
     work = pointwise_work(out.elements, rule.flops, rule.transcendentals, out.dtype)
     return Priced(cost=work + traffic(read, (out,)), category=ELEMENTWISE, dtype=format_name(out))
 

@@ -18,11 +18,12 @@ from ..workload import UPPER_BOUND
 from .call import CPP_TYPES, EXECUTION_TRACE, Call, Priced, Tensor
 from .memory_copies import COPY
 from .op_table import op
-from .traffic import pointwise_work, traffic
+from .traffic import UNFORMATTED, pointwise_work, traffic
 
 OPTIMIZER = "optimizer"
 CHUNK = 65_536
 UPPER = f"{UPPER_BOUND}the grid's blocks, 65,536 elements each"
+FROM_GRADIENTS = "weights and state counted in the number format of the gradients"
 _APPLY = "multi_tensor_apply_kernel"
 _FUNCTOR = re.compile(r"(\w+)Functor<([\w:]+),\s*(\d+),\s*(\d+),\s*\d+>")
 _FUSED = re.compile(r"Fused\w*Functor<([\w:]+),\s*(\d+)")
@@ -53,7 +54,11 @@ FUSED = {
 
 
 def element_type(call: Call) -> DType | None:
-    """The number format of the lists, from the functor in a kernel's name."""
+    """The number format of the lists, from the functor in a kernel's name, else from the gradients."""
+    return _kernel_type(call) or call.extra.get("list format")
+
+
+def _kernel_type(call: Call) -> DType | None:
     for kernel in call.kernels:
         if _APPLY in kernel.name and (found := _ONLY_TYPE.search(kernel.name)):
             return CPP_TYPES.get(found.group(1))
@@ -165,7 +170,9 @@ def fused(call: Call) -> Priced | None:
         moving = known[:read] if len(known) >= read else [known[0]] * read
         moved = traffic([one for some in moving for one in some], [one for some in (known[0], *moving[2:]) for one in some])
         work = pointwise_work(elements, rule.flops, rule.transcendentals, known[0][0].dtype)
-        return Priced(cost=work + moved, category=OPTIMIZER, dtype=known[0][0].dtype.name if known[0][0].dtype else "")
+        number = known[0][0].dtype
+        notes = () if number and number == _kernel_type(call) else (FROM_GRADIENTS if number else UNFORMATTED,)
+        return Priced(cost=work + moved, category=OPTIMIZER, dtype=number.name if number else "", notes=notes)
     found = elements_of(call)
     if found is None:
         return Priced(cost=None, category=OPTIMIZER, missing=EXECUTION_TRACE) if call.args else None

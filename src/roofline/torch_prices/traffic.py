@@ -8,6 +8,8 @@ from ..formulas.compute_units import vector_work
 from ..resource import HBM
 from .call import Call, Tensor
 
+UNFORMATTED = "traces do not have the number formats of lists of tensors"
+
 
 def traffic(read: Iterable[Tensor | None] = (), written: Iterable[Tensor | None] = ()) -> Cost:
     """The bytes of these tensors; those of tensors without a number format are marked as unknown, besides the known part."""

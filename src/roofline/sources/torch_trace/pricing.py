@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from ...dtypes import DType
 from ...formulas.network import Network
 from ...torch_prices import Call, Kernel, Priced, Tensor, has_price, has_users_price, price
 from ...torch_prices.inductor import COMPILED_KERNELS
@@ -21,6 +22,7 @@ from .executions import Execution, Executions
 from .host import Host, Launches
 from .linking import Work
 from .op_arguments import arguments, extra_fields
+from .surroundings import Surroundings
 
 LONGEST_SIZE = 20  # digits of a side of a grid
 _KINDS = {KERNEL: "kernel", MEMCPY: "memcpy", MEMSET: "memset"}
@@ -65,13 +67,16 @@ class Prices:
         self._optimizers = [number for number, name in enumerate(self.names) if str(name).startswith(_OPTIMIZERS)]
         self.accumulated: dict[int, tuple[int, ...]] = {}
         self.gradients: list[tuple[int, int, tuple[int, ...]]] = []  # step, op and shape of each accumulated gradient
-        self._sizes = Numbered()
+        self._sizes, self._formats = Numbered(), Numbered()
+        self._surroundings = Surroundings(host, self.names, self._arguments)
+        self._gradient_formats: set[DType | None] = set()
 
     def accumulate(self, marks: Sequence[int], places: Integers) -> None:
         """Stores the sizes of the gradients that these ops accumulated in each step: optimizers update as many elements."""
         found: dict[int, list[int]] = {}
         numbers = self._host.arguments[places].tolist()
         tensors = {number: next((one for one in self._arguments(number) if isinstance(one, Tensor)), None) for number in set(numbers)}
+        self._gradient_formats |= {one.dtype for one in tensors.values() if one is not None}
         sizes_of = {number: (one.shape, one.elements) for number, one in tensors.items() if one is not None}
         for mark, place, number in zip(marks, places.tolist(), numbers, strict=True):
             if number in sizes_of:
@@ -94,7 +99,9 @@ class Prices:
         launched = self._launched[executions.events].tobytes()
         ends = executions.bounds * self._launched.itemsize
         kernels = (launched[begin:end] for begin, end in pairwise(ends.data))
-        calls = zip(name.data, args.data, extra.data, self._updated(name, executions.mark).data, kernels, strict=True)
+        updated, same = self._updated(name, executions.mark), self._surroundings.takes_one_twice(op)
+        formats = self._list_formats(op, name, executions.events[executions.bounds[:-1]])
+        calls = zip(name.data, args.data, extra.data, updated.data, same.data, formats.data, kernels, strict=True)
         found = np.fromiter(map(self._calls.__getitem__, calls), np.int64, len(executions))
         self._price_new()
         return found
@@ -105,7 +112,9 @@ class Prices:
         if extra == NONE:
             extra = next((number for number in self._work.extra[events].tolist() if number != NONE), NONE)
         updated = self._updated(np.array([name]), np.array([mark])).item()
-        found = self._calls[name, args, extra, updated, self._launched[events].tobytes()]
+        same = self._surroundings.takes_one_twice(np.array([op])).item()
+        number = self._list_formats(np.array([op]), np.array([name]), np.array(events[:1])).item()
+        found = self._calls[name, args, extra, updated, same, number, self._launched[events].tobytes()]
         self._price_new()
         return found
 
@@ -125,12 +134,26 @@ class Prices:
         found[updates] = [self._sizes[self.accumulated.get(mark, first)] for mark in marks[updates].tolist()]
         return found
 
+    def _list_formats(self, op: Integers, name: Integers, event: Integers) -> Integers:
+        """The number of the number format of each op's lists, where other ops tell it, else `NONE`; ``event`` is its first event."""
+        found = np.full(len(op), NONE)
+        if self._gradient_formats and len(self._gradient_formats) == 1:  # weights and state have the format of their gradients
+            found[np.isin(name, self._optimizers)] = self._formats[next(iter(self._gradient_formats))]
+        on_host = self._work.kernels[self._work.kernel[event], 0] == name
+        for place, number in self._surroundings.list_formats(op, on_host).items():
+            found[place] = self._formats[number]
+        return found
+
     def _price_new(self) -> None:
         """Prices the calls that were numbered since the last time."""
-        for name, args, number, updated, launched in islice(self._calls, len(self.ops), None):
+        for name, args, number, updated, same, listed, launched in islice(self._calls, len(self.ops), None):
             keys, extra = np.frombuffer(launched, self._launched.dtype).tolist(), self._extra(number)
             if updated != NONE and (sizes := list(self._sizes)[updated]):
                 extra["accumulated"] = sizes
+            if same:
+                extra["same operands"] = True
+            if listed != NONE:
+                extra["list format"] = list(self._formats)[listed]
             if name != NONE:
                 own = str(self.names[name])
                 if self._kernel(keys[0]).name == own:  # on the CPU an op is its own kernel
