@@ -507,6 +507,7 @@ def test_flex_attention_without_a_mask_computes_all_pairs(op: str) -> None:
     assert found.cost is not None
     products = FLEX[op][0]
     assert found.cost["matrix/bf16"] == 2 * (2 * 4 * 64 * 32) * 8 * products  # heads of q count
+    assert "lower bound: the operations of a score_mod are not recorded" in found.notes
     if products == 7:  # the model needs four: the gradients of q, k, v and of the probabilities
         assert found.needed is not None
         assert found.needed["matrix/bf16"] == 2 * (2 * 4 * 64 * 32) * 8 * 4

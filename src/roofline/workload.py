@@ -14,6 +14,7 @@ RECORDED_ALLOCATIONS = "allocations in the profile"  # how the peak memory of a 
 IN_PROGRAM_ORDER = "liveness in program order"  # how the peak memory of a program that is not compiled is found
 COUNTED = "counted: "  # prefix of a note that only says how an op was counted
 UPPER_BOUND = "upper bound: "  # prefix of a note on a cost that is at least the true one
+LOWER_BOUND = "lower bound: "  # prefix of a note on a cost that is at most the true one
 AUTOTUNING = "autotuning"  # category of the kernels and copies that a compiler runs to choose among candidates
 UNPRICED = "unpriced: "  # prefix of a note that says how to record what the cost of an op needs
 FEEDS = ("infeed", "outfeed")  # in the categories of ops that only move data from or to the host

@@ -18,7 +18,7 @@ from ..prediction import Prediction
 from ..report import Finding
 from ..resource import PCIE, named
 from ..units import percent
-from ..workload import AUTOTUNING, KernelUse, Op
+from ..workload import AUTOTUNING, LOWER_BOUND, KernelUse, Op
 from .excess_causes import causes
 from .excess_findings import excess_findings
 from .expected_times import is_calibrated, slower_than_expected
@@ -266,7 +266,13 @@ def _merged(
     if kind_name == "host-copies":  # overlapped with other work, not removed
         without = f", {clock.without(spent)} without the copies" if saving.steps_s < spent - clock.notable_s else ""
         then = f"{clock.then(saving.steps_s)}{without}"
-    return with_saving(kind_name, kind, f"{loss} {kind.change}: {then}.", worst, saving, clock)
+    return with_saving(kind_name, kind, f"{loss} {kind.change}: {then}.{_less_certain(op_times, worst[0])}", worst, saving, clock)
+
+
+def _less_certain(op_times: OpTimes, id: int) -> str:
+    """Why less may be saved than was found, if the cost of the op with the largest saving is only a lower bound."""
+    note = next((note for note in op_times.ops[id].notes if note.startswith(LOWER_BOUND)), "")
+    return f" It may save less: {note.removeprefix(LOWER_BOUND)}." if note else ""
 
 
 def _less_work(kind: str, op_times: OpTimes, slowest: int) -> tuple[str, ...]:

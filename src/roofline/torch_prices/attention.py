@@ -16,6 +16,7 @@ from ..formulas.fused_attention import Attention
 from ..operation import Attention as Measured
 from ..resource import matrix
 from ..units import plain, show
+from ..workload import LOWER_BOUND
 from .call import Argument, Call, Priced, Tensor
 from .op_table import op
 from .packed_batches import Group, PackedBatch
@@ -28,6 +29,7 @@ LEAST = f"{VARLEN}: counted as {{count}} equal ones, the least"
 MOST = ", with at most {ratio} times as many FLOP"
 TWICE = "counted: the scores and the gradient of the probabilities as FlexAttention computes them, once for q and once for k and v"
 FLEX_MASK = "FlexAttention's mask is a function of the program, whose blocks recordings do not hold: FLOP unknown"
+SCORE_MOD = f"{LOWER_BOUND}the operations of a score_mod are not recorded"
 PAGED = "paged attention: the recording has the whole cache pool and no lengths"
 RECOMPUTED = "counted: the scores again, which flash attention computes a second time"
 
@@ -292,8 +294,10 @@ def _without_scores(work: Cost, parts: Sequence[Attention]) -> Cost:
 # FlexAttention as a higher-order operator, and the kernels that Inductor makes of it: q, k and v, then the mask's blocks, among others.
 @op("flex_attention", "flex_attention_backward", "triton_tem_fused_flex_attention*", "triton_tem_fused_flex_attention_backward*")
 def flex(call: Call) -> Priced | None:
-    """Without a mask all pairs; with one only the program knows which. Its backward kernel computes seven products: three for the gradient
-    of q and four for those of k and v, each with the scores and the gradient of the probabilities.
+    """Without a mask all pairs; with one only the program knows which. The operations of a score_mod are not recorded, and not counted.
+
+    Its backward kernel computes seven products: three for the gradient of q and four for those of k and v, each with the scores and the
+    gradient of the probabilities.
     """
     q = call.tensor(0)
     sizes = _flex_sizes(call, q) if q is not None else None
@@ -310,7 +314,7 @@ def flex(call: Call) -> Priced | None:
         return Priced(cost=None, category=ATTENTION, notes=(f"{FLEX_MASK}, {show(float(work.flops or 0), 'FLOP')} without a mask",))
     moved = traffic([each for each in call.all_tensors if each not in blocks])
     needed = _without_scores(one.backward(), (one,)) + moved if is_backward else None
-    notes = (*notes, TWICE) if is_backward else notes
+    notes = (*notes, SCORE_MOD, TWICE) if is_backward else (*notes, SCORE_MOD)
     return Priced(cost=work + moved, category=ATTENTION, dtype=number.rate, needed=needed, notes=notes)
 
 
