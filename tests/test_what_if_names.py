@@ -239,6 +239,13 @@ def test_queries_keys_and_values_of_one_sequence_are_data(tmp_path: Path) -> Non
     assert any("batch of jit_function: 1 to 4 (q[0], k[0], v[0])" in note for note in what_if(file, "scale batch=x4", "h200").input.notes)
 
 
+def test_a_size_without_an_x_is_a_factor_and_the_note_says_so() -> None:
+    notes = {words: what_if("sample:train", f"scale batch={words}").input.notes for words in ("16", "x16", "8")}
+    assert "batch of jit_train_step: 8 to 128 (tok[0]); batch=16 is 16 times as large, a batch of 16 is batch=x2" in notes["16"]
+    assert "batch of jit_train_step: 8 to 128 (tok[0])" in notes["x16"]
+    assert "batch of jit_train_step: 8 to 64 (tok[0]); batch=8 is 8 times as large" in notes["8"]
+
+
 def test_layers_that_are_sliced_out_of_a_stack_are_no_experts(tmp_path: Path) -> None:
     file = written(trained, (state(), tokens(4, 65)), tmp_path / "step.mlir")
     with pytest.raises(UsageError, match="no such dimension"):

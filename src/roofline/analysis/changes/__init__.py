@@ -39,7 +39,7 @@ CHANGES: dict[str, tuple[Callable[[State, Words], None], str, str]] = {
     "scale": (
         scale,
         "scale DIM=xN ...",
-        "make dimensions N times as large (4, 1/2): batch, sequence, hidden, experts, layers, vocabulary, tok[0]",
+        "make dimensions N times as large (x4, x1/2; a bare 4 is x4): batch, sequence, hidden, experts, layers, vocabulary, tok[0]",
     ),
     "shard": (shard, "shard DIM=N", "split a dimension of the inputs over N devices, with the all-reduces that this needs"),
     "dtype": (dtype, "dtype [SCOPE=]FORMAT", "compute matmuls in another number format: fp8, bf16, fp16, tf32, fp32, or int8-weights"),

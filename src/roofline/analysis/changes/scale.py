@@ -31,18 +31,20 @@ LEAST, MOST = Fraction(1, 2**20), 2**20  # allowed factors
 
 def scale(state: State, words: Words) -> None:
     """Scale a dimension of the program that has it (the one with the most time), and the same dimension of equal size in the others."""
+    written = words.first or ""
     name, times = _asked("scale", words)
     if not state.programs and name in TRACED and (size := scale_traced(state, name, times)):
         if (size * times).denominator != 1:
             raise UsageError(f"scale {name}=x{times}: {name} is {size}, which leaves no whole number")
-        state.notes.append(f"{name}: {size} to {size * times}, by the shapes of each op's first tensors")
+        state.notes.append(f"{name}: {size} to {size * times}, by the shapes of each op's first tensors{_as_factor(written, size)}")
         state.memory = None
         return
     program, dimension = _dimension(state, "scale", name)
     module, after = program.module, dimension.size * times
     if after.denominator != 1 or (dimension.is_dropped and times < 1):
         raise UsageError(f"scale {name}=x{times}: {name} is {dimension.size}, which leaves no whole number")
-    state.notes.append(f"{name} of {module.name}: {dimension.size} to {after}{_inputs_of_size(dimension, dimension.size)}")
+    inputs = _inputs_of_size(dimension, dimension.size)
+    state.notes.append(f"{name} of {module.name}: {dimension.size} to {after}{inputs}{_as_factor(written, dimension.size)}")
     if longer := _inputs_of_size(dimension, dimension.size + 1 if dimension.length else 0):
         state.notes.append(f"{name} of {module.name}: inputs with one more, {dimension.size + 1} to {after + 1}{longer}")
     _scaled(state, program, dimension, times)
@@ -56,6 +58,15 @@ def scale(state: State, words: Words) -> None:
     if others:
         state.notes.append(f"{name} of {others} other program{'s' if others > 1 else ''} in the same way")
     state.memory = None if dimension.is_dropped else _memory(state)
+
+
+def _as_factor(written: str, size: int) -> str:
+    """What ``batch=16`` means, which looks like a batch of 16: a factor; and how to write the batch of 16, if it is another one."""
+    name, _, number = written.partition("=")
+    if not number.isdecimal():
+        return ""
+    other = Fraction(int(number), size)
+    return f"; {written} is {number} times as large" + (f", a {name} of {number} is {name}=x{other}" if other != 1 else "")
 
 
 def _inputs_of_size(dimension: Dimension, size: int) -> str:
