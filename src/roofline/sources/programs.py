@@ -15,6 +15,7 @@ from ..hlo.fusion.decompiling import decompiled, is_widened
 from ..hlo.fusion.reduce_scatters import with_reduce_scatters
 from ..hlo.ir.module import HloModule
 from ..hlo.ir.platforms import Platform, detect_platform, named_platform, platform_of
+from ..hlo.memory.large_constants import large_constants_note
 from ..hlo.memory.peak import peak_memory
 from ..hlo.partition.one_device import devices_of, is_written_for_one_device, partitioned, shared_evenly
 from ..hlo.price.collectives import Network, network_of
@@ -63,7 +64,7 @@ def read(path: Path, target: Machine | None = None, *, network: Network | None =
         check_trips(trips, loop_names(modules))
     for module in modules:
         ready, platform, note = prepared(module, target)
-        notes += note
+        notes += [*note, *filter(None, [large_constants_note(module)])]
         ops += reviewed_program(ready, platform, link=network or (network_of(target) if target else None), trips=trips).ops
         priced.append((ready, platform))
     return Recording(workload=Workload(tuple(ops)), format="hlo", files=(str(path),), memory=most_memory(priced), notes=tuple(notes))

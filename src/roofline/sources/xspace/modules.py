@@ -219,6 +219,7 @@ class Programs:
         self._known: Known = {} if known is None else known
         self._slices: dict[int, tuple[str, Slice]] = {}
         self._parsed: dict[int, Program | str] = {}  # the program, or an error message
+        self._used: set[int] = set()
         self.notes: list[str] = []
         for plane in space.planes:
             if plane.name == METADATA_PLANE:
@@ -234,7 +235,18 @@ class Programs:
             if found not in self.notes:
                 self.notes.append(found)
             return None
+        if found is not None and found.id not in self._used:
+            self._used.add(found.id)
+            self._add_constants(found)
         return found
+
+    def _add_constants(self, program: Program) -> None:
+        """Adds a note on the large constants of a program."""
+        from ...hlo.memory.large_constants import large_constants_note
+
+        note = large_constants_note(program.module)
+        if note and note not in self.notes:
+            self.notes.append(note)
 
     def expect(self, names: Iterable[str]) -> Iterator[Program]:
         """The programs of these names that can be identified and read. Adds no notes, as these programs may not be needed."""

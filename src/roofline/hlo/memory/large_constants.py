@@ -1,0 +1,48 @@
+"""Large arrays that are constants of a program: ``jit`` compiles arrays into a program that its function closes over.
+
+Constants that a compiler computed are left out: they have the name of the operation that they are the result of, or their bytes or the
+differences of these compress well (a value repeated, an iota, a mask). Only serialized programs have the bytes; text leaves them out.
+"""
+
+from zlib import compress
+
+from ...units import parse, show
+from ..ir.module import HloModule, Instruction
+
+LEAST, LEAST_EACH = parse("1 MB", "B"), parse("100 kB", "B")  # of all of a program, and of each
+SAMPLE = 4096  # bytes of a constant that are looked at
+DATA = 0.5  # compressed to no less than this share, bytes are data
+WIDEST = 8  # bytes of an element
+LISTED = 3
+
+
+def large_constants_note(module: HloModule) -> str:
+    """A note on the large constants of a program; empty if it has none."""
+    found = {one.name: one for computation in module for one in computation if _is_large(one) and _is_data(one.raw)}
+    largest = sorted(found.values(), key=lambda one: -one.shape.bytes)
+    whole = sum(one.shape.bytes for one in largest)
+    if whole < LEAST:
+        return ""
+    shapes = ", ".join(_words(one) for one in largest[:LISTED]) + (", …" if len(largest) > LISTED else "")
+    return (
+        f"{module.name} has {show(float(whole), 'B', 3)} of constants ({shapes}): pass arrays as arguments instead of closing over them, "
+        "so that they are not compiled into the program, and into each profile of it"
+    )
+
+
+def _words(one: Instruction) -> str:
+    return f"{one.shape.number.name}[{','.join(map(str, one.shape.dims))}]"
+
+
+def _is_large(one: Instruction) -> bool:
+    return one.opcode == "constant" and one.shape.bytes >= LEAST_EACH and not one.metadata.op_name
+
+
+def _is_data(raw: object) -> bool:
+    """Whether the bytes of a constant, in the middle of its instruction, are neither alike nor a progression."""
+    if not isinstance(raw, bytes):
+        return False
+    middle = len(raw) // 2
+    sample = raw[middle : middle + SAMPLE]
+    differences = (bytes((after - before) % 256 for before, after in zip(sample, sample[by:], strict=False)) for by in range(1, WIDEST + 1))
+    return len(sample) == SAMPLE and all(len(compress(each)) >= DATA * len(each) for each in (sample, *differences))
