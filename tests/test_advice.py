@@ -243,9 +243,7 @@ def test_of_a_product_in_a_profile_the_larger_operand_is_taken_for_weights(produ
 def test_resources_without_a_rate_are_named_once_for_all_ops() -> None:
     ops = [op(id, {"hbm": 10, "dcn": 5}, 1.1) for id in range(2)]
     finding = next(finding for finding in advise(ops, toy()) if finding.kind == "unrated")
-    assert (
-        finding.message == "toy has no known rate for dcn: the minimum time of op0 and op1 leaves it out, and without it there is no bound."
-    )
+    assert finding.message == "toy has no known rate for dcn: the minimum time of op0 and op1 excludes it, and the bound is not known."
     assert finding.ops == (0, 1)
 
 
@@ -266,7 +264,7 @@ def test_what_is_unknown_comes_first_where_it_is_most_of_the_time() -> None:
 def test_the_unpriced_share_of_time_is_told() -> None:
     ops = [op(0, MEMORY, 1.0), op(1, {"hbm": None}, 3.0, name="custom-call")]
     finding = next(finding for finding in advise(ops, toy()) if finding.kind == "unknown")
-    assert finding.message == "The cost of 75% of the measured time (3 s) is not known: custom-call."
+    assert finding.message == "Ops with 75% of the measured time (3 s) have no known cost: custom-call."
     assert finding.ops == (1,)
 
 

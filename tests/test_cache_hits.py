@@ -33,9 +33,9 @@ def test_a_launch_faster_than_memory_counts_on_the_cache() -> None:
     assert found.cost == Cost.of({"l2": 80, "vector/fp32": 1})
     report = analyze(Recording(workload=Workload((op(80, 4),)), format="xspace"), TOY)
     assert (report.ops[0].bound, report.ops[0].efficiency) == ("l2", 0.5)
-    assert "faster than hbm allows (200%), so its 80 B per launch are counted on l2" in report.ops[0].notes[0]
+    assert "faster than hbm allows (200%), so its 80 B per launch count as l2 traffic" in report.ops[0].notes[0]
     # That is no advice: it is a note, not a finding.
-    assert "copy: faster than hbm allows, so its data came from a cache, and its bytes are counted there" in report.input.notes
+    assert "copy: faster than hbm allows, so its data came from a cache: its bytes count as cache traffic" in report.input.notes
     assert "between-roofs" not in {finding.kind for finding in report.findings}
 
 

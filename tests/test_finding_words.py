@@ -36,7 +36,7 @@ def test_less_work_can_end_below_the_minimum_of_the_program_as_written() -> None
     report = report_on(*parts)
     found = _of(report, "unfused-chain")
     assert found.after_s == pytest.approx(25)
-    assert "the run then takes 25 s, below the minimum of the program as written." in found.message
+    assert "the run would take 25 s, below the minimum of the program as written." in found.message
     assert "40 s is the minimum for this program as written" in report.summary
     slow = report_on(*(an_op(one.name, {"hbm": 200}, 80.0, module=one.module, takes=array, gives=array) for one in parts))
     assert "as written" not in _of(slow, "unfused-chain").message + slow.summary  # 80 s are left, more than the 40 s of the minimum
@@ -123,7 +123,7 @@ def test_in_a_compiled_program_nothing_is_told_to_be_compiled() -> None:
 
 
 def test_a_change_is_one_clause_and_matmuls_are_called_so() -> None:
-    # The time after it follows behind a colon: "Keep one layout: the step then takes 9 ms."
+    # The time after it follows behind a colon: "Keep one layout: the step would take 9 ms."
     kinds = [
         kind for module in (finding_kinds, finding_groups, torch_finding_kinds) for one in vars(module).values() for kind in _kinds_in(one)
     ]

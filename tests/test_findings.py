@@ -207,11 +207,11 @@ def test_copies_save_what_the_rest_of_the_time_can_hide() -> None:
     copy, dot = an_op("copy-start", {"pcie": 38.25}, 9.0), an_op("dot", {"matrix/bf16": 80}, 1.0)
     (finding,) = [one for one in report_on(copy, dot, machine=link).findings if one.kind == "host-copies"]
     assert finding.saving_s == pytest.approx(1)
-    assert "the run then takes 9 s, 1 s without the copies" in finding.message
+    assert "the run would take 9 s, 1 s without the copies" in finding.message
     slow, long = an_op("copy-start", {"pcie": 1}, 1.0), an_op("dot", {"matrix/bf16": 720}, 9.0)
     (finding,) = [one for one in report_on(slow, long, machine=link).findings if one.kind == "host-copies"]
     assert finding.saving_s == pytest.approx(1)
-    assert finding.message.endswith("Copy while the device computes: the run then takes 9 s.")
+    assert finding.message.endswith("Copy while the device computes: the run would take 9 s.")
 
 
 @pytest.mark.parametrize("streams", [2, 200])
@@ -294,7 +294,7 @@ def test_what_to_do_about_copies_depends_on_their_direction(sent_s: float, fetch
     idle = tuple(IdleReason(kind="transfer", activity=activity, cause=cause, time_s=s, gaps=1) for activity, cause, s in ways if s)
     (found,) = [one for one in report_on(an_op("dot", {"hbm": 500}, 50.0), wall_s=100.0, busy_s=50.0, idle=idle).findings if one.saving_s]
     assert found.kind == "idle-transfer"
-    assert f"{change}: the run then takes 50 s." in found.message
+    assert f"{change}: the run would take 50 s." in found.message
 
 
 def test_doubts_promise_nothing_and_count_with_their_time() -> None:
@@ -427,7 +427,7 @@ def test_a_finding_tells_the_time_in_steps() -> None:
     # 24 s in each of two steps and once more before them; 10 s at least each time, and memory-bound ops reach 90% of the bandwidth.
     (finding,) = report_on(_in_both("copy", {"hbm": 300}, 24.0, outside_s=24.0), steps=_two_steps(24.0)).findings
     assert "24 s of 24 s per step" in finding.message
-    assert "the step then takes 11.1 s" in finding.message
+    assert "the step would take 11.1 s" in finding.message
     assert finding.saving_per_step_s == pytest.approx(24 - 10 / 0.9)
     assert finding.saving_s == pytest.approx(3 * (24 - 10 / 0.9))
 

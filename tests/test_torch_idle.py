@@ -455,7 +455,7 @@ def test_the_device_waits_for_memory_that_steps_allocate(tmp_path: Path, call: s
     found = [one for one in report.findings if one.kind == "idle-sync"]
     assert bool(found) == (reason == "sync")
     if found:
-        assert "in step, which allocates or frees memory of the device (train.py:7)" in found[0].message
+        assert "in step, which allocates or frees device memory (train.py:7)" in found[0].message
         assert "empty_cache" in found[0].levers[0]
 
 
@@ -468,7 +468,7 @@ def test_memory_that_is_freed_outside_of_ops_is_told_without_stacks(tmp_path: Pa
         for begin in range(at + 400, at + 1900, 100):
             trace.launch(begin, "cudaFree", dur=99)
     (found,) = findings_on(trace, tmp_path, "idle-sync")
-    assert "in code that allocates or frees memory of the device" in found.message
+    assert "in code that allocates or frees device memory" in found.message
     assert (found.saving_per_step_s or 0) > 1400e-6
 
 

@@ -218,7 +218,7 @@ def test_a_mask_that_is_stored_for_each_head_and_query(tmp_path: Path, expanded:
     mine = findings_on(steps_of(layers), tmp_path, "repeated-operand")
     assert bool(mine) == is_told
     if mine:
-        assert "stores a mask of attention several times over" in mine[0].message
+        assert "stores an attention mask several times over" in mine[0].message
         # All of the copy. Attention reads and writes 25.2 MB in 5.24 µs; without the mask it needs 2.17 µs for 4·64·8·4·512² FLOP.
         assert mine[0].saving_per_step_s == pytest.approx(100e-6 + 2 * 100e-6 * (1 - 2.17 / 5.24), rel=0.01)
         assert "expand" in mine[0].levers[0]

@@ -257,5 +257,5 @@ def test_what_every_trip_of_a_loop_computes_anew(is_cast_before: bool) -> None:
     told = [(op, one) for op in ops for one in op.avoidable if one.group == "loop"]
     assert len(told) == (0 if is_cast_before else 1)
     for op, one in told:  # one trip of four is enough
-        assert one.why == "computes the same in every trip of a loop"
+        assert one.why == "computes the same in every iteration of a loop"
         assert float(one.instead.known(HBM)) * 4 * 4 == pytest.approx(float(op.cost.known(HBM)))

@@ -297,7 +297,7 @@ def unrated(program: Program) -> Finding | None:
     missing = ", ".join(sorted(resource.name for resource in resources))
     names = listed([short_name(program.names[id]) for id in mine[:LISTED]], len(mine))
     undecided = any(may_bind(resource, program.machine) for resource in resources)
-    lost = "leaves it out, and without it there is no bound" if undecided else "leaves it out"
+    lost = "excludes it, and the bound is not known" if undecided else "excludes it"
     message = f"{program.machine.name} has no known rate for {missing}: the minimum time of {names} {lost}."
     return Finding(kind="unrated", message=message, ops=tuple(mine), levers=KINDS["unrated"].levers)
 
@@ -310,8 +310,10 @@ def unknown(program: Program) -> Finding | None:
     if not mine or (total and spent < NOTABLE * total):
         return None
     names = listed([short_name(program.names[id]) for id in mine[:LISTED]], len(mine))
-    share = f"{percent(spent / total)} of the measured time ({show(spent, 's')})" if total else f"{len(mine)} of {program.count} ops"
-    message = f"The cost of {share} is not known: {names}."
+    if total:
+        message = f"Ops with {percent(spent / total)} of the measured time ({show(spent, 's')}) have no known cost: {names}."
+    else:
+        message = f"The cost of {len(mine)} of {program.count} ops is not known: {names}."
     return Finding(kind="unknown", message=message, ops=tuple(mine), levers=(*_recorded_by(program), *KINDS["unknown"].levers))
 
 

@@ -45,8 +45,8 @@ def with_cache_hits(op: Op, placed: Placement) -> Op | None:
         behind = all(amount <= rate(level) * op.time_s for level, amount in crossed.items() if level != cache)
         if behind and moved <= rate(cache) * op.time_s * TOLERANCE:
             note = (
-                f"faster than {HBM} allows ({percent(placed.efficiency)}), so its {show(float(moved / op.launches), 'B')} per launch are "
-                f"counted on {cache}, and on {HBM} only what does not fit there"
+                f"faster than {HBM} allows ({percent(placed.efficiency)}), so its {show(float(moved / op.launches), 'B')} per launch count "
+                f"as {cache} traffic, and only what does not fit there as {HBM} traffic"
             )
             others = {resource: op.cost[resource] for resource in op.cost if resource != HBM}
             return replace(op, cost=Cost.of({**others, **crossed}), notes=(*op.notes, note))
@@ -57,7 +57,7 @@ def cache_hits_note(moved: Mapping[int, Op]) -> str:
     """The note on ops whose bytes are counted on a cache, by their ids."""
     names = ", ".join([op.name for op in moved.values()][:3]) + (f" and {len(moved) - 3} more" if len(moved) > 3 else "")
     its = "its" if len(moved) == 1 else "their"
-    return f"{names}: faster than {HBM} allows, so {its} data came from a cache, and {its} bytes are counted there"
+    return f"{names}: faster than {HBM} allows, so {its} data came from a cache: {its} bytes count as cache traffic"
 
 
 def _caches(machine: Machine) -> Mapping[Resource, float]:

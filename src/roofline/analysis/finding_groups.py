@@ -34,7 +34,7 @@ WIDENED = Kind(
     "the quantized weights that are widened before matmuls read them",
     "Multiply the weights as they are stored, and scale the result",
     levers=(
-        "(x @ w.astype(x.dtype)) * scale instead of x @ (w.astype(x.dtype) * scale): a kernel for the matmul can widen what it reads",
+        "(x @ w.astype(x.dtype)) * scale instead of x @ (w.astype(x.dtype) * scale): a matmul kernel can widen what it reads",
         "both operands in fp8, multiplied as they are (jax.lax.dot with preferred_element_type), where there are many rows",
     ),
 )
@@ -63,7 +63,7 @@ BINS = Kind(
     levers=("jnp.bincount(ids, length=bins), or jnp.zeros(bins).at[ids].add(1); jax.ops.segment_sum for sums of values",),
 )
 SLOTS = Kind(
-    "the tokens that are put into the slots of experts by matmuls with one-hot masks",
+    "the tokens that are dispatched to experts by matmuls with one-hot masks",
     "Write the slots with a scatter, and read the results with a gather",
     levers=(
         "slots = jnp.zeros((experts, capacity, d)).at[expert, slot].set(x, mode='drop'), and y[expert, slot] of the results",
@@ -75,7 +75,7 @@ INVERSES = Kind(
     "Solve for the columns instead of inverting the matrices",
     levers=(
         "jnp.linalg.solve(a, b) instead of jnp.linalg.inv(a) @ b; several b of one matrix in one call",
-        "symmetric positive definite matrices (covariances): cho_solve((jnp.linalg.cholesky(a), True), b), half of the work of LU",
+        "symmetric positive definite matrices (covariances): cho_solve((jnp.linalg.cholesky(a), True), b), half the work of LU",
     ),
 )
 TINY = Kind(
@@ -105,7 +105,7 @@ POOLED = Kind(
     levers=("x.reshape(n, h // 2, 2, w // 2, 2, c).max((2, 4)) instead of lax.reduce_window or max_pool with windows of 2×2",),
 )
 IN_LOOPS = Kind(
-    "the work that every trip of a loop repeats",
+    "the work that every iteration of a loop repeats",
     "Do it once, before the loop",
     levers=(
         "a cast or a function of the weights in front of lax.scan or lax.while_loop, whose body closes over the result",
@@ -124,12 +124,12 @@ IN_FULL_FP32 = Kind(
     "the matmuls in full fp32, without tf32",
     "Multiply in tf32, the default for fp32 operands",
     levers=(
-        "no precision='highest', and no jax_default_matmul_precision above 'tensorfloat32'; bf16 operands take half of the time of tf32",
+        "avoid precision='highest', and a jax_default_matmul_precision above 'tensorfloat32'; bf16 operands take half the time of tf32",
         *IN_FP32.levers,
     ),
 )
 FEW_PER_ITERATION = Kind(
-    "the loop whose iterations read the same weights for a few rows each",
+    "the loop whose iterations each read the same weights for a few rows",
     "Multiply the rows of several iterations at once (eight times as many take about as long)",
     levers=(
         "what does not depend on the loop's state, in one matmul before the loop: xs @ w for all iterations, then lax.scan over its rows",
@@ -143,8 +143,8 @@ SORTED = Kind(
 )
 QUANTILE = Kind(
     "the sort for a quantile",
-    "Take it of a sample of the elements, if an estimate will do",
-    levers=("jnp.quantile(x[::step], q): a sample of 50,000 elements has the 99th percentile to about 0.1% of the ranks",),
+    "Compute it from a sample of the elements, if an estimate is enough",
+    levers=("jnp.quantile(x[::step], q): a sample of 50,000 elements gives the 99th percentile to within about 0.1% in rank",),
 )
 RUNNING_SUM = Kind(
     "the running sum that is computed as a matmul",
@@ -181,15 +181,15 @@ BLOCKS = Kind(
     levers=("a kernel for attention over pages, which follows the page table: jax.experimental.pallas.ops.gpu.paged_attention",),
 )
 PAIRS = Kind(
-    "the differences of all pairs of rows",
+    "the differences between all pairs of rows",
     "Compute squared distances with a matmul",
     levers=(
         "(x * x).sum(-1)[:, None] + (y * y).sum(-1) - 2 * x @ y.T",
-        "precision='highest' for the matmul where points lie close together: their distance is a small difference of large numbers",
+        "precision='highest' for the matmul where points are close together: their distance is a small difference of large numbers",
     ),
 )
 BRANCHES = Kind(
-    "the weights that vmap repeats for every row, as it does with those that branches of cond use",
+    "the weights that vmap repeats for every row, because the branches of a cond use them",
     "Compute both branches for the whole batch with matmuls, and choose with jnp.where",
     levers=(
         "jnp.where(p[:, None], f(x), g(x)) instead of vmap of lax.cond, which computes both branches for every row anyway",

@@ -34,7 +34,7 @@ TURN = "store both operands with the contracted dimension last, as 8-bit kernels
 
 # For idle-dispatch where a step is one program already.
 ONE_PROGRAM = Kind(
-    "the launch of each step, which takes the host longer than the device takes to run it",
+    "the launch of each step, which takes longer on the host than the step takes on the device",
     "Run several steps in one call, or more rows in each",
     "the host was launching the single program of a step, in {activity}",
     ("a loop on the device (lax.scan, lax.fori_loop) around several steps", "fewer and larger arguments: stack the parameters of layers"),
@@ -42,13 +42,13 @@ ONE_PROGRAM = Kind(
 # For the same where the launch takes milliseconds, as it does with thousands of arrays.
 MANY_ARRAYS = Kind(
     ONE_PROGRAM.title,
-    "Give the program a few large arrays instead of many small ones",
+    "Pass the program a few large arrays instead of many small ones",
     ONE_PROGRAM.phrase,
     ("stack small arrays: parameters of equal layers as one, or all of an optimizer's raveled into one vector", ONE_PROGRAM.levers[0]),
 )
 KINDS: dict[str, Kind] = {
     "idle-input": Kind(
-        "the input, for which the device waits",
+        "the input pipeline, which the device waits for",
         "Prepare the next batch while the device runs",
         "the host was in {activity}",
         (
@@ -57,7 +57,7 @@ KINDS: dict[str, Kind] = {
         ),
     ),
     "idle-sync": Kind(
-        "the values that the host reads back, for which the device waits",
+        "the values that the host reads back while the device waits",
         "Read values some steps later, or less often",
         "the host read a value back and then was in {activity}",
         ("keep the loss on the device and read it every hundredth step", "log from another thread"),
@@ -70,7 +70,7 @@ KINDS: dict[str, Kind] = {
     ),
     "idle-compile": Kind(
         "the compilation during steps",
-        "Give the program the same shapes and static arguments every step",
+        "Call the program with the same shapes and static arguments in every step",
         "the host compiled {activity}",
         (
             "pad batches to a few sizes",
@@ -100,8 +100,8 @@ KINDS: dict[str, Kind] = {
         ("compare the devices: work, clocks, hosts",),
     ),
     "idle": Kind(
-        "the time in which the device is idle",
-        "Keep the device fed",
+        "the idle time of the device",
+        "Give the device work all the time",
         "the profile does not show what the host did",
         ("record the profile with host tracing on, to see what the host did",),
     ),
@@ -125,9 +125,9 @@ KINDS: dict[str, Kind] = {
         levers=("jax.jit(f, donate_argnums=…) for the arguments that the call replaces",),
     ),
     "stored-attention": Kind(
-        "attention, which stores its scores",
+        "attention, which stores its scores in memory",
         "Use a fused attention kernel, which keeps the scores on chip and skips masked blocks",
-        "stores the scores of attention and reads them back",
+        "stores attention scores in memory and reads them back",
         levers=("jax.nn.dot_product_attention(implementation='cudnn'), a Pallas or Splash attention kernel",),
     ),
     "masked-attention": Kind(
@@ -165,7 +165,7 @@ KINDS: dict[str, Kind] = {
         ),
     ),
     "product-order": Kind(
-        "the matmuls, which are in a costly order",
+        "the matmuls, which are multiplied in a costly order",
         "Multiply by the narrow matrix first",
         levers=("A @ (B @ x) instead of (A @ B) @ x; jnp.einsum and jnp.linalg.multi_dot choose the order themselves",),
     ),
@@ -178,7 +178,7 @@ KINDS: dict[str, Kind] = {
         ),
     ),
     "dense-gradient": Kind(
-        "the updates of all rows of a table, of which a step looks up few",
+        "the updates of all rows of a table of which a step looks up few",
         "Update the rows that the step looked up, if the optimizer may skip the others",
         levers=(
             "differentiate by table[ids], not by the table, and write back: table.at[ids].add(…), and the same rows of the moments",
@@ -197,7 +197,7 @@ KINDS: dict[str, Kind] = {
     ),
     "layout-copies": Kind(
         "the copies that only change layouts",
-        "Keep one layout",
+        "Use one layout throughout",
         levers=(
             "order dimensions the way matmuls and convolutions need them",
             "transpose inside a jitted function, where it can fuse, not between two",
@@ -209,7 +209,7 @@ KINDS: dict[str, Kind] = {
         levers=("jit the function that calls them",),
     ),
     "low-batch": Kind(
-        "the batch, which is too small for the weights that are read",
+        "the batch, which has too few rows for the weights that are read",
         "Process more rows at once (eight times as many take about as long)",
         levers=("batch requests, tokens or examples", "quantize the weights: int8 halves their bytes"),
     ),
@@ -228,7 +228,7 @@ KINDS: dict[str, Kind] = {
         ),
     ),
     "latency": Kind(
-        "the kernels that are too small for their launch",
+        "the kernels that take less time than their launch",
         "Make fewer, larger kernels",
         levers=("batch small operations: one over stacked arrays in place of several over parts", "larger batches"),
         looped=(
@@ -238,23 +238,23 @@ KINDS: dict[str, Kind] = {
     ),
     "excess": Kind(
         "the ops that take longer than usual on this chip",
-        "At the usual time of such ops",
+        "Bring such ops to their usual time",
         levers=(KERNEL, COUNT, CLOCK),
         compiled=(FUSED, COUNT, CLOCK),
     ),
     "memory": Kind(
         "the memory-bound kernels",
-        "At the bandwidth that good kernels reach",
+        "Bring such kernels to the bandwidth that good ones reach",
         levers=("fuse neighbours, so that intermediates never reach memory", "store narrower number formats"),
     ),
     "products": Kind(
         "the matmuls",
-        "At the rate that good kernels reach",
+        "Bring such kernels to the rate that good ones reach",
         levers=("sizes that are multiples of the tile; more tiles than the chip has cores", "the vendor's kernel, or an autotuned one"),
     ),
     "compute": Kind(
-        "the compute-bound kernels that are not matmuls",
-        "At the rate that good kernels reach",
+        "the compute-bound kernels other than matmuls",
+        "Bring such kernels to the rate that good ones reach",
         levers=("check number formats and transcendental functions",),
     ),
     "few-blocks": Kind(
@@ -327,8 +327,8 @@ KINDS: dict[str, Kind] = {
 
 # For idle-sync where the values are the sizes of results of boolean masks.
 MASKED = Kind(
-    "the boolean masks, whose sizes the host reads back while the device waits",
-    "Compute on all elements and mask the result, so that the host reads no size back",
+    "the boolean masks, whose lengths the host reads back while the device waits",
+    "Compute on all elements and mask the result, so that the host reads no length back",
     "the host was in {activity}",
     ("jnp.where or torch.where instead of nonzero and boolean indexing, which jax.jit cannot compile",),
 )
@@ -345,16 +345,16 @@ WAITING_OPERATOR = Kind(
 )
 # For idle-sync where the host reads how often rows are repeated.
 REPEATED = Kind(
-    "the numbers of repeats, which the host reads back while the device waits",
-    "Tell the operator how long its result is, so that the host reads nothing back",
+    "the repeat counts, which the host reads back while the device waits",
+    "Pass the operator the length of its result, so that the host reads nothing back",
     "the host was in {activity}",
-    ("torch.repeat_interleave(x, repeats, output_size=…), or a gather by torch.searchsorted of positions in the sum of repeats",),
+    ("torch.repeat_interleave(x, repeats, output_size=…), or a gather by torch.searchsorted in the cumulative sum of repeats",),
 )
 # For idle-sync where a step reads several values, each by a call of its own.
 READ_ONE_BY_ONE = Kind(
-    "the values that the host reads back one by one, for which the device waits",
+    "the values that the host reads back one by one while the device waits",
     "Read them together, and some steps later or less often",
-    "the host read several values back, each by itself, in {activity}",
+    "the host read values back one at a time, in {activity}",
     (
         "jax.device_get(metrics), which fetches all of them at once, instead of float() of each; every hundredth step",
         "log from another thread",
@@ -363,17 +363,17 @@ READ_ONE_BY_ONE = Kind(
 # For idle-sync where every gradient is checked.
 CHECKED = Kind(
     "anomaly detection, which checks every gradient while the device waits",
-    "Turn anomaly detection on only to look for NaN",
+    "Turn on anomaly detection only while looking for a NaN",
     "the host was in {activity}",
-    ("no torch.autograd.set_detect_anomaly(True) or detect_anomaly() in steps that should be fast",),
+    ("remove torch.autograd.set_detect_anomaly(True) and detect_anomaly() from steps that should be fast",),
 )
 # For idle-sync where every result is checked.
 CHECKED_RESULTS = Kind(
-    "the search for NaN, which copies every result to the host while the device waits",
-    "Turn the search on only to find a NaN",
+    "the NaN checks, which copy every result to the host while the device waits",
+    "Turn on NaN checks only while looking for a NaN",
     "the host was in {activity}",
     (
-        "no jax_debug_nans or jax_debug_infs (JAX_DEBUG_NANS=1) in steps that should be fast",
+        "turn off jax_debug_nans and jax_debug_infs (JAX_DEBUG_NANS=1) for steps that should be fast",
         "return jnp.isfinite(loss) from the step and read it every hundredth step; jax.experimental.checkify for checks on the device",
     ),
 )
@@ -410,9 +410,9 @@ HOST_ARGUMENTS = Kind(
 )
 # For idle-compile where a library times its kernels.
 TRIED_KERNELS = Kind(
-    "the trials of kernels for convolutions, which every new shape repeats",
-    "Let the library choose without trials, or give it the same shapes every step",
-    "the host ran {activity}, to choose the fastest",
+    "the autotuning of convolutions, which every new shape repeats",
+    "Turn off autotuning, or give the library the same shapes every step",
+    "the host ran {activity} to choose the fastest",
     ("torch.backends.cudnn.benchmark = False where sizes change from step to step", "pad or crop images to a few sizes"),
 )
 # For idle-dispatch where torch.compile had graph breaks.
@@ -431,7 +431,7 @@ ALLOCATED = Kind(
     "Keep the memory from one step to the next",
     "the host was in {activity}",
     (
-        "no torch.cuda.empty_cache() in steps: the allocator reuses freed memory",
+        "do not call torch.cuda.empty_cache() in steps: the allocator reuses freed memory",
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where sizes change from step to step",
     ),
 )
@@ -442,7 +442,7 @@ ON_HOST = Kind(
     "the host was in {activity}",
     (
         "make tensors on the device: torch.randn(…, device='cuda') instead of torch.randn(…).to('cuda')",
-        "what has to be done on the host in the workers of a DataLoader, some batches ahead",
+        "do what must run on the host in DataLoader workers, some batches ahead",
     ),
 )
 # For idle-input where the profile does not show what the host did.
@@ -450,7 +450,7 @@ UNSEEN_CODE = Kind(
     "host code between launches, while the device waits",
     "Do that work ahead of time, or in another thread",
     "the host was in {activity}",
-    ("record Python calls, to see which code it is",),
+    ("record Python calls to see which code it is",),
 )
 # For missing-donation where the arguments are donated.
 COPIED_THOUGH_DONATED = Kind(
@@ -530,12 +530,12 @@ LEVERS_BY_CATEGORY = {
         "fewer and narrower keys, and fewer arrays that are sorted with them",
     ),
     ("memory", "top-k"): (
-        "where rows are few and long, which keep few units busy: the top k of each part of a row first, then of what these give",
-        "a narrower number format, and fewer elements: those above a threshold that a maximum of each block gives",
+        "where rows are few and long, which keeps few units busy: the top k of each part of a row first, then the top k of those",
+        "a narrower number format, and fewer elements: those above a threshold from the maximum of each block",
     ),
     ("memory", "quantized matmul"): (
         "weights in bf16, which take less time from 8 rows on than PyTorch's int4 kernel (measured on an H200)",
-        "a kernel for as many rows as there are: Marlin or Machete (vLLM)",
+        "a kernel for this number of rows: Marlin or Machete (vLLM)",
     ),
     ("memory", "custom call"): (
         "tune the kernel: more rows per block, more warps, loads of 16 bytes, more stages in flight",
@@ -546,7 +546,7 @@ LEVERS_BY_CATEGORY = {
         "several transforms in one call",
     ),
     ("host-copies", "pageable transfer"): (
-        "pinned memory of the host, copied several times as fast: pin_memory(), DataLoader(pin_memory=True) and non_blocking=True, "
+        "pinned host memory, which copies several times as fast: pin_memory(), DataLoader(pin_memory=True) and non_blocking=True, "
         "save_on_cpu(pin_memory=True)",
         "keep data that is reused on the device; activations that do not fit can be recomputed (torch.utils.checkpoint)",
     ),

@@ -20,14 +20,14 @@ LEAST_UPDATES = 0.3  # of all launches
 _LAUNCHING = "the host was launching kernels one by one, in {activity}"
 
 BY_TIME = Kind(
-    "the recurrent cell that a loop calls for each time step, in kernels that the host launches one by one",
-    "Run all time steps in one call, if none needs more of the one before than its state",
+    "the loop that calls a recurrent cell for each time step, so that the host launches its kernels one by one",
+    "Run all time steps in one call, if each needs only the state of the one before",
     _LAUNCHING,
     ("nn.LSTM or nn.GRU for the whole sequence, which runs in cuDNN, in place of nn.LSTMCell or nn.GRUCell in a loop",),
 )
 BY_SAMPLE = Kind(
-    "the network that a loop calls for each sample, in kernels that the host launches one by one",
-    "Run it once for the whole batch, if the samples do not depend on each other",
+    "the loop that calls the network for each sample, so that the host launches its kernels one by one",
+    "Run it once for the whole batch, if the samples are independent",
     _LAUNCHING,
     ("model(torch.stack(samples)) in place of [model(sample) for sample in samples]; torch.func.vmap for functions of one sample",),
 )

@@ -75,7 +75,7 @@ class Clock(Struct, frozen=True, kw_only=True):
 
     def then(self, seconds: float) -> str:
         """How long it takes without these seconds."""
-        return f"the {self._what} then takes {self.without(seconds)}"
+        return f"the {self._what} would take {self.without(seconds)}"
 
     def without(self, seconds: float) -> str:
         return show(rounded(self._without_s(seconds), 3), "s")

@@ -16,7 +16,7 @@ TORCH_LEVERS: dict[str, tuple[str, ...]] = {
         "transform data in the workers, not in the loop",
     ),
     "idle-sync": (
-        "keep the loss on the device: no .item(), .cpu(), print or if tensor: in every step",
+        "keep the loss on the device: avoid .item(), .cpu(), print and branches on tensors in every step",
         "masks and torch.where instead of nonzero and boolean indexing",
     ),
     "idle-callback": ("compute it with PyTorch operators on the device, or after the step",),
@@ -83,7 +83,7 @@ TORCH_CPU_WORDS = {
 # For sentences about programs, which eager PyTorch does not have.
 TORCH_WORDS = {
     "idle-dispatch": Kind(
-        "the kernels that the host launches one by one, slower than the device runs them",
+        "the kernels that the host launches one by one, more slowly than the device runs them",
         "Launch fewer kernels, by compiling the model or replaying it as a graph",
         "the host was launching kernels one by one, in {activity}",
         (_GRAPHS, "fused or foreach optimizers; larger batches"),
@@ -104,9 +104,9 @@ TORCH_WORDS = {
 }
 # For programs whose kernels mostly run in graphs already.
 REPLAYED = Kind(
-    "the host's work between replays of graphs",
+    "the host's work between graph replays",
     "Put more of the step into one graph, or more work into each replay",
-    "the host was between replays of graphs, in {activity}",
+    "the host was between graph replays, in {activity}",
     (
         "one graph of the whole step with its optimizer (torch.cuda.graph), in place of one for each compiled function",
         "larger batches; compiled functions with fewer arguments, which the host checks before every replay",
@@ -115,12 +115,12 @@ REPLAYED = Kind(
 # For the ops of one group within a kind.
 TORCH_GROUPS = {
     ("unfused-chain", "optimizer"): Kind(
-        "the optimizer, which runs many operators over all parameters",
+        "the optimizer, which runs as many separate operators over all parameters",
         "Run it as one kernel, with fused=True",
         levers=(_OPTIMIZER, "torch.compile of the optimizer's step"),
     ),
     ("unfused-chain", "loss"): Kind(
-        "the loss, which passes its logits through memory several times",
+        "the loss, which reads and writes its logits in memory several times",
         "Fuse the loss with its gradient, or compute it in chunks of rows",
         levers=(
             "torch.compile of the function that computes the loss",
@@ -129,12 +129,12 @@ TORCH_GROUPS = {
         ),
     ),
     ("masked-attention", "built"): Kind(
-        "the mask of attention, which is built in memory, and the scores that it removes",
+        "the attention mask, which is built in memory, and the scores that it removes",
         "Let the kernel compute the mask, and skip masked blocks",
         levers=("is_causal=True instead of a mask tensor", "FlexAttention with a block mask", "build the mask once, before the steps"),
     ),
     ("masked-attention", "bias"): Kind(
-        "the bias of attention, which is built in memory, and the scores that its mask removes",
+        "the attention bias, which is built in memory, and the scores that its mask removes",
         "Let the kernel compute the bias from the positions, and skip masked blocks",
         levers=(
             "FlexAttention, with a score_mod that adds the bias and a block mask for the causal part",
@@ -157,7 +157,7 @@ TORCH_GROUPS = {
     ("layout-copies", "norms"): Kind(
         "the copies between convolutions with channels last and norms, which take channels first",
         "Compile the model, as compiled norms take any layout; or leave channels first",
-        levers=("torch.compile(model)", "no memory_format=torch.channels_last where most norms are group or instance norms"),
+        levers=("torch.compile(model)", "drop memory_format=torch.channels_last where most norms are group or instance norms"),
     ),
     ("layout-copies", "channels"): Kind(
         "the tensors that convolutions convert to channels last and back",
@@ -165,7 +165,7 @@ TORCH_GROUPS = {
         levers=("model.to(memory_format=torch.channels_last), and the same for its input: convolutions, norms and pools then keep it",),
     ),
     ("repeated-operand", "mask"): Kind(
-        "the mask of attention, which is stored several times over",
+        "the attention mask, which is stored several times over",
         "Let attention read it once, as a mask that broadcasts",
         levers=("mask[:, None, None, :], or mask.expand(…), without repeat() and contiguous()", "build it once, before the layers"),
     ),
@@ -191,7 +191,7 @@ TORCH_GROUPS = {
     ),
     ("unused-results", "gradients"): Kind(
         "the gradients that no optimizer uses",
-        "Leave them out",
+        "Do not compute them",
         levers=(
             "weights.requires_grad_(False) where a loss does not train them",
             "loss(generated.detach()) where the loss does not train what generated it, as a discriminator's does not train the generator",

@@ -337,7 +337,7 @@ def _sync(one: Activity, gap: Gap, threads: Threads) -> str:
     if one.detail == MASK:
         reads = "indexes with a boolean mask, whose length it reads from the device"
     elif one.detail == MEMORY:
-        reads = "allocates or frees memory of the device"
+        reads = "allocates or frees device memory"
     elif one.detail == ANOMALY:
         reads = "checks every gradient for NaN and keeps stack traces, as anomaly detection does"
     elif one.detail == NANS:

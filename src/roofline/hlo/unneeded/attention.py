@@ -61,7 +61,7 @@ def stored_attention(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             amounts = {resource: amount / 2 if halved and resource.unit == "matrix" else amount for resource, amount in cost.amounts}
             amounts[HBM] = max(amounts.get(HBM, 0) - stored, 0)
             size = f"{scores.queries}×{scores.keys}"
-            yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=f"moves the {size} scores of attention through memory")
+            yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=f"moves the {size} attention scores through memory")
             break
 
 

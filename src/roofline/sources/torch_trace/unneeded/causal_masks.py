@@ -21,8 +21,8 @@ _COMPARISONS = ("aten::lt", "aten::le", "aten::gt", "aten::ge")
 LEAST = 64  # queries: with fewer, other tensors may have the same shape
 BEFORE = 32  # executions in front of attention among which those that build its mask are searched
 # The group and the words for masks that the step builds: the same for all heads, or a bias of each head with them.
-BUILT = ("built", "builds a mask of all queries and keys in memory, and computes the scores that it removes")
-BIAS = ("bias", "builds a bias of all heads, queries and keys in memory, and computes the scores that its mask removes")
+BUILT = ("built", "builds a mask over all queries and keys in memory, and computes the scores that it removes")
+BIAS = ("bias", "builds a bias over all heads, queries and keys in memory, and computes the scores that its mask removes")
 
 Shape = tuple[int, ...]
 

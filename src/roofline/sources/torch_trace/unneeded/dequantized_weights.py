@@ -18,7 +18,7 @@ from .weight_casts import WEIGHTS
 KIND, CLASS = "wide-format", "wide"
 # The group and the words for weights, and for keys and values.
 WEIGHTS_AGAIN = ("dequantized", "dequantizes weights again in every step")
-CACHE_AGAIN = ("dequantized cache", "dequantizes the whole cache of keys and values before attention reads it")
+CACHE_AGAIN = ("dequantized cache", "dequantizes the whole KV cache before attention reads it")
 PASSES = ("elementwise", "copy", "cast")
 AHEAD = 8  # executions from the cast to the product
 NARROW_BITS = 8

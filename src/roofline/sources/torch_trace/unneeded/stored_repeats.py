@@ -19,7 +19,7 @@ from .recorded import PricedExecution, Recorded, tensors_of
 
 KIND, GROUP = "repeated-operand", "stored"
 WHY = "stores a tensor several times over for a matmul"
-MASK, WHY_MASK = "mask", "stores a mask of attention several times over"
+MASK, WHY_MASK = "mask", "stores an attention mask several times over"
 FIRST_MASK = 3  # the first operand of attention that may be a mask, after q, k and v
 AHEAD = 24  # executions from the copy to the product
 LEAST = parse("1 MB", "B")  # of the tensor that is repeated, or of a mask with its repeats

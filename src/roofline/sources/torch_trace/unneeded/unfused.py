@@ -26,9 +26,9 @@ LINKED = frozenset(("elementwise", "cast", "copy", "normalisation", "softmax", "
 SIZE_KEEPING = LINKED - {"reduction", "loss"}  # their results are as large as their inputs
 OPTIMIZER, LOSS = "optimizer", "loss"
 WHY = {
-    "": "runs elementwise operators one by one, each through memory",
-    OPTIMIZER: "runs the optimizer as many operators, each over all parameters (fused=True runs one)",
-    LOSS: "computes its loss by operators that each pass the logits through memory",
+    "": "runs elementwise operators one by one, each reading and writing memory",
+    OPTIMIZER: "runs the optimizer as many separate operators, each over all parameters",
+    LOSS: "computes its loss with operators that each read and write the logits in memory",
 }
 LOG_SOFTMAX = "log_softmax"  # in the names of the operator and its gradient
 JOINS, SUMS = "aten::cat", ("aten::add", "aten::add_")

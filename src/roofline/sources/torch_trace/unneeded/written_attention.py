@@ -87,7 +87,7 @@ def _spared(priced: PricedOp, scores: Scores) -> Iterator[Avoidable]:
     if cost is None:
         return
     size = f"{scores.queries}×{scores.keys}"
-    why = f"moves the {size} scores of attention through memory"
+    why = f"moves the {size} attention scores through memory"
     amounts = dict(cost.amounts)
     mine = [one for one in tensors_of(priced) if scores.is_like(one)]
     others = [one for one in tensors_of(priced) if not scores.is_like(one)]
