@@ -52,7 +52,7 @@ def page() -> str:
     parts = [
         "# Commands",
         "",
-        "Every command prints a table and takes `--json FILE`, `--csv FILE` and `--parquet FILE` (`-` is standard output); commands with a",
+        "Commands that print a table take `--json FILE`, `--csv FILE` and `--parquet FILE` (`-` is standard output); commands with a",
         "figure take `-o FILE`. Data goes to standard output, messages to standard error. Exit status: 0 success, 1 error, 2 wrong usage,",
         "3 a failed check. Output is plain text in pipes and with `NO_COLOR`. `ROOFLINE_CHIP` is the default for `--chip`.",
         "",

@@ -54,14 +54,14 @@ def test_what_is_fine_is_said_only_of_ops_that_take_time() -> None:
     report = replace(rl.analyze("sample:train"), ops=ops, findings=fine)
     assert (
         fine_line(report)
-        == "Only less work helps in the products (100% of op time, at 80% of the roofline): such kernels reach no more on this chip."
+        == "Only less work helps in the products (100% of op time, at 80% of the roofline): such kernels get no faster on this chip."
     )
     both = replace(report, ops=tuple(replace(op, time_s=1.0, floor_s=0.5) for op in ops))
     each = "(50% of op time, at 50% of the roofline)"
-    assert fine_line(both) == f"Only less work helps in the products {each} and the memory {each}: such kernels reach no more on this chip."
+    assert fine_line(both) == f"Only less work helps in the products {each} and the memory {each}: such kernels get no faster on this chip."
     small = replace(both, findings=(fine[0], replace(fine[1], kind="latency", title="the small ones")))
     assert fine_line(small) == (
-        f"Only less work helps in the products {each}: such kernels reach no more on this chip. "
+        f"Only less work helps in the products {each}: such kernels get no faster on this chip. "
         f"Only fewer launches help the small ones {each}: fuse or batch them."
     )
 

@@ -103,7 +103,7 @@ def test_gaps_between_kernels_as_short_as_a_launch_can_be_won() -> None:
     slow = replace(CHIP, launch_latency_s=1.0)
     small = Op(name="add", cost=Cost.of({"hbm": 0.001}) * 5, time_s=5.0, count=5)
     found = next(one for one in assemble(recording(reason("latency", 3, 3, 3, 3, 0), op=small), slow).findings if one.kind == "latency")
-    assert "4 s of 4 s per step, with the gaps between kernels" in found.message
+    assert "4 s of 4 s per step, including the gaps between kernels" in found.message
     assert found.saving_per_step_s == pytest.approx(4.0, rel=1e-3)
 
 
@@ -121,5 +121,5 @@ def test_half_of_the_gaps_on_a_gpu_is_the_profiler() -> None:
     small = Op(name="add", cost=Cost.of({"hbm": 0.001}) * 5, time_s=5.0, count=5)
     profile = replace(recording(reason("latency", 3, 3, 3, 3, 0), op=small), format="xspace")
     found = next(one for one in assemble(profile, slow).findings if one.kind == "latency")
-    assert "4 s of 4 s per step, with the gaps between kernels (about 50% of them profiler overhead)" in found.message
+    assert "4 s of 4 s per step, including the gaps between kernels (about 50% of them profiler overhead)" in found.message
     assert found.saving_per_step_s == pytest.approx(1.0 + 3.0 / 2, rel=1e-3)

@@ -117,7 +117,7 @@ IN_FP32 = Kind(
     "Use the narrow format, in which matmuls accumulate in fp32 anyway",
     levers=(
         "weights and activations in bf16, with preferred_element_type for matmuls whose result is needed in fp32",
-        "keep sums at random places (scatter-add, segment_sum) in fp32, which is several times as fast as in bf16",
+        "keep scatter-adds (segment_sum) in fp32, which are several times as fast as in bf16",
     ),
 )
 IN_FULL_FP32 = Kind(

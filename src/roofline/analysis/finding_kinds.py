@@ -228,7 +228,7 @@ KINDS: dict[str, Kind] = {
         ),
     ),
     "latency": Kind(
-        "the kernels that take less time than their launch",
+        "the latency-bound kernels",
         "Make fewer, larger kernels",
         levers=("batch small operations: one over stacked arrays in place of several over parts", "larger batches"),
         looped=(
@@ -319,7 +319,7 @@ KINDS: dict[str, Kind] = {
         levers=("larger tiles, whose values are reused in registers and shared memory",),
     ),
     "communication": Kind(
-        "the communication",
+        "the exposed communication",
         "Overlap it with work that does not depend on it",
         levers=("send fewer bytes: another sharding, a narrower format", "start collectives earlier"),
     ),

@@ -35,8 +35,8 @@ CLOSE = 1.7  # times the expected time: a calibrated prediction with a lower upp
 REPLACED = ("scatter", "sort", "top-k")  # run far below the roof on every chip; another op in their place helps
 REPLACED_BELOW = 0.25  # of the roof: they reach less
 IN_SEQUENCE = (LINEAR_ALGEBRA, "recurrent")  # ops that run many small kernels in sequence
-FEWER_KERNELS = "Launches take no less on this chip; only fewer, larger kernels help."
-LESS_WORK = "Such ops run no faster on this chip; only less work helps."
+FEWER_KERNELS = "Launches get no faster on this chip; only fewer, larger kernels help."
+LESS_WORK = "Such ops get no faster on this chip; only less work helps."
 # The share of JAX's profiler of the gaps between kernels that the host launches one by one: on an H200 seven programs with loops on the
 # device were faster without it by 49% to 88% of these gaps.
 RECORDED_GAPS = 0.5
@@ -46,7 +46,7 @@ WORDS = {
     "products": ("is compute-bound", "are compute-bound"),
     "compute": ("is compute-bound", "are compute-bound"),
     "communication": ("is communication-bound", "are communication-bound"),
-    "latency": ("does less work than its launch takes", "do less work than their launches take"),
+    "latency": ("is latency-bound (less work than a launch takes)", "are latency-bound (less work than a launch takes)"),
     "host-copies": ("moves data between host and device", "move data between host and device"),
 }
 
@@ -253,7 +253,7 @@ def _merged(
     worst = _most_first(ids, won)
     efficiency = percent(floor / spent) if spent else ""
     reach = "" if kind_name in ("host-copies", "latency") else f" at {efficiency} of the roofline"
-    gaps = ", with the gaps between kernels" if gap_s else ""
+    gaps = ", including the gaps between kernels" if gap_s else ""
     gaps += f" (about {percent(between.recorded)} of them profiler overhead)" if gaps and between is not None and between.recorded else ""
     kind, advised = (kind, ()) if is_little else fitting(kind_name, kind, op_times, ids, won)
     told = f"{at_place(op_times, worst)}{subject(op_times, worst, advised)} {_predicate(worst, kind_name)}{reach}"

@@ -131,7 +131,7 @@ def _too_slow(timed: Sequence[OpInfo], bounds: Mapping[int, float]) -> Iterator[
     if ratio > THOUSAND[0] / LONGEST:
         cause = "times of the wrong unit (milliseconds read as microseconds, or the like)"
     else:
-        cause = "time of the wrong clock (the host's, with compilation or waiting), or communication and bytes are missing"
+        cause = "times from the wrong clock (the host's, with compilation or waiting), or missing communication or bytes"
     yield Problem(input="clock", message=f"the program takes {plain(ratio, 3)} times its serial time: {cause}")
 
 

@@ -93,7 +93,9 @@ def table_options(made: argparse.ArgumentParser) -> None:
         metavar="NAMES",
         help=f"comma-separated columns: {', '.join(COLUMNS)}; for a resource: hbm, hbm/s, flop/hbm, counted:hbm",
     )
-    table.add_argument("--unfold", action="store_true", help="one row per op, not one for all layers that do the same work (as --by op)")
+    table.add_argument(
+        "--unfold", action="store_true", help="one row per op, not one for all layers that do the same work (same as --by op)"
+    )
     table.add_argument("--name", metavar="REGEX", help="only ops whose label or name matches")
     table.add_argument("--min-time", metavar="TIME", help="only ops that take this long or longer in the whole run")
     for field in ("category", "bound", "dtype", "unit"):

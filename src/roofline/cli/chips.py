@@ -37,7 +37,7 @@ def parser() -> Parser:
         "name", nargs="*", metavar="NAME|FILE", help="show these in full, with the source of every figure; local is this computer"
     )
     made.add_argument("--compare", metavar="A,B,…", help="show several side by side")
-    made.add_argument("--lint", metavar="FILE", action="append", help="check a machine file; exit status 3 if a figure is impossible")
+    made.add_argument("--lint", metavar="FILE", action="append", help="check a machine file; exit status 3 if a figure is implausible")
     made.add_argument("--lint-all", action="store_true", help="check every chip of the catalogue")
     output_options(made)
     return made

@@ -163,9 +163,9 @@ def limit_options(parser: TakesOptions) -> None:
         action="append",
         default=[],
         metavar="WHAT=N",
-        help=f"limits on the input: size={defaults.size} (bytes, unpacked), values={defaults.values} (of JSON or a table), "
+        help=f"limits on the input, with defaults size={defaults.size} (bytes, unpacked), values={defaults.values} (of JSON or a table), "
         f"rows={defaults.rows} (of a table), instructions={defaults.instructions} (of a program), messages={defaults.messages} (of a "
-        "profile): --max rows=1M --max size=4GB; may be repeated",
+        "profile). Example: --max rows=1M --max size=4GB",
     )
 
 
@@ -218,8 +218,8 @@ def anonymize_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--anonymize-key",
         metavar="WORD",
-        help="secret key of the pseudonyms: reports made with the same key have the same pseudonyms, and without the key nobody can test "
-        "guesses of names (default: none)",
+        help="secret key of the pseudonyms: reports made with the same key have the same pseudonyms, and without the key no one can "
+        "check a guess at a name (default: none)",
     )
 
 

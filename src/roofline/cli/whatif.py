@@ -17,7 +17,7 @@ def parser() -> Parser:
     best = f"  {'best'.ljust(24)}used alone: combine the changes above that help this program; notes give the effect of each"
     made = Parser("whatif", f"{SUMMARY}\n\nchanges, which combine:\n{listed}\n{best}", EXAMPLE)
     made.add_argument("path", metavar="PATH", help="profile or compiled program")
-    made.add_argument("changes", metavar="CHANGE", nargs="+", help="changes to apply, in this order")
+    made.add_argument("changes", metavar="CHANGE", nargs="+", help="changes to apply; chips and sizes come first, remat last")
     made.add_argument("--top", type=int, default=12, metavar="N", help="ops to list, those that change the most (default 12)")
     limit_options(made)
     machine_options(made)

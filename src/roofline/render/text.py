@@ -241,7 +241,7 @@ def fine_line(report: Report) -> str:
             kinds.append(f"{finding.title} ({percent(spent / whole)} of op time, at {reached} of the roofline)")
     lines = []
     if large:
-        lines.append(f"Only less work helps in {_listed(large)}: such kernels reach no more on this chip.")
+        lines.append(f"Only less work helps in {_listed(large)}: such kernels get no faster on this chip.")
     if small:
         lines.append(f"Only fewer launches help {_listed(small)}: fuse or batch them.")
     return " ".join(lines)

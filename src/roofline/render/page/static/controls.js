@@ -154,7 +154,7 @@ function many({ label, testid, key, field, values, report, store, word = (value)
     build: (panel) =>
       fill(
         panel,
-        h("p", { class: "quiet hint", text: "Nothing ticked shows all." }),
+        h("p", { class: "quiet hint", text: "With nothing ticked, all are shown." }),
         values.map((value) => {
           const tick = h("input", {
             type: "checkbox",
