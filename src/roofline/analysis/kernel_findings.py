@@ -240,7 +240,7 @@ def _merged(
             return None
         longest = _most_first(ids, values_at(op_times.spent_s, ids))
         place = at_place(op_times, longest[:LISTED])
-        message = f"{place}{subject(op_times, longest)} {_predicate(longest, kind_name)}: minimum time {clock.of(spent)}."
+        message = f"{place}{subject(op_times, longest)} {_predicate(longest, kind_name)}: minimum time {clock.of(spent)} in total."
         return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(longest), levers=kind.levers)
     gap_s = between.seconds if between is not None else 0.0
     if spent + gap_s - floor < clock.notable_s:

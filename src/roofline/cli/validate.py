@@ -23,8 +23,8 @@ def parser() -> Parser:
         "validate",
         "Check that counts, peaks and measured times of a program agree: five acceptance checks of a profile, a report, an op table or a\n"
         "JAX function. Each reports what it expected, what it found, and which input is wrong when they differ: wrong bytes or FLOP,\n"
-        "the peak of another unit or format, missing communication, times from the wrong clock. A function is run here, also with a doubled\n"
-        f"batch, to see whether its time follows the bound. Exit status {FAILED} when a check fails.",
+        "the peak of another unit or format, missing communication, times from the wrong clock. A function is run here, also with a\n"
+        f"doubled batch, to see whether its time follows the bound. Exit status {FAILED} when a check fails.",
         "roofline validate run/host.xplane.pb\n"
         "  roofline validate report.json\n"
         "  roofline validate mymodule:layer --args 512x4096 4096x4096",

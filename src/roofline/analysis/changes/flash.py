@@ -32,7 +32,7 @@ def kernel(state: State, words: Words) -> None:
         if any(one.kind == STORED for one in op.avoidable):
             by_module.setdefault(op.module, []).append(index)
     if not by_module:
-        state.notes.append("kernel attention=flash: this program stores no scores of attention")
+        state.notes.append("kernel attention=flash: this program stores no attention scores")
     for module, indices in by_module.items():
         _replace(state, state.programs.get(module), indices)
 
