@@ -313,7 +313,7 @@ def test_launches_in_a_model_name_who_called_it(tmp_path: Path) -> None:
         for at in range(begin + 5, begin + 900, 100):
             trace.product(at, 90, launched=at + 85, ran=at + 88, took=5)
     (found,) = findings_on(trace, tmp_path, "idle-dispatch")
-    assert "in forward, which next_token (generate.py:26) calls (model.py:13)" in found.message
+    assert "in forward, called from next_token (generate.py:26) (model.py:13)" in found.message
 
 
 @pytest.mark.parametrize(("length", "kind"), [(1000, "idle-dispatch"), (20000, "idle-input")])

@@ -114,7 +114,7 @@ IN_LOOPS = Kind(
 )
 IN_FP32 = Kind(
     "the work in a wider number format than needed",
-    "Use the narrow format, in which matmuls accumulate in fp32 anyway",
+    "Use bf16, in which matmuls accumulate in fp32 anyway",
     levers=(
         "weights and activations in bf16, with preferred_element_type for matmuls whose result is needed in fp32",
         "keep scatter-adds (segment_sum) in fp32, which are several times as fast as in bf16",

@@ -145,7 +145,7 @@ KINDS: dict[str, Kind] = {
     ),
     "wide-format": Kind(
         "the work in a wider number format than needed",
-        "Use the narrow format, in which matmuls accumulate in fp32 anyway",
+        "Multiply in the format that the operands had; matmuls accumulate in fp32 anyway",
         levers=("drop astype(float32) before the matmul; use preferred_element_type for the result",),
     ),
     "padding": Kind(
@@ -554,6 +554,10 @@ LEVERS_BY_CATEGORY = {
         "where input channels are few: pad them to a multiple of 8, or fold blocks of pixels into channels (space to depth)",
         "channels that are multiples of 64; larger batches",
         "a kernel as large as its stride: cut the input into patches and multiply",
+    ),
+    ("products", "custom call"): (
+        "tune the kernel: larger tiles, more stages in flight, more warps per block",
+        "the vendor's kernel (jnp.dot, cuBLAS), or an autotuned one",
     ),
     ("products", "template"): (
         "let Inductor choose cuBLAS too: torch._inductor.config.max_autotune_gemm_backends='ATEN,TRITON', or compile without max-autotune",

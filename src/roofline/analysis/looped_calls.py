@@ -40,8 +40,8 @@ def with_optimizer(kind: Kind, op_times: OpTimes, ids: Sequence[int]) -> Kind:
     mine, all_launches = (sum(values_at(op_times.launches, those)) for those in (single, ids))
     if not single or mine < LEAST_UPDATES * all_launches:
         return kind
-    share = f"{percent(mine / all_launches)} of the kernels are the optimizer's, for one parameter at a time"
-    lever = f"an optimizer with fused=True, or foreach=True, which fused=False turns off: {share}"
+    share = f"{percent(mine / all_launches)} of the kernels update one parameter each"
+    lever = f"an optimizer with fused=True, or with foreach=True, the default unless fused=False is given: {share}"
     return replace(kind, levers=(lever, *kind.levers))
 
 

@@ -33,10 +33,6 @@ TORCH_LEVERS: dict[str, tuple[str, ...]] = {
         "checkpoint fewer layers (torch.utils.checkpoint), or with a policy that keeps matmuls (create_selective_checkpoint_contexts)",
         "compare the peak memory with the capacity",
     ),
-    "wide-format": (
-        "torch.set_float32_matmul_precision('high') lets fp32 matmuls run as tf32",
-        "bf16 weights and activations: model.bfloat16(), or torch.autocast with weights that stay cast",
-    ),
     "product-order": ("A @ (B @ x) instead of (A @ B) @ x; torch.linalg.multi_dot chooses the order itself",),
     "repeated-operand": ("F.scaled_dot_product_attention(enable_gqa=True) instead of repeat_interleave of keys and values",),
     "dense-gradient": ("nn.Embedding or nn.EmbeddingBag with sparse=True, and SparseAdam, Adagrad or SGD for the table",),
@@ -87,6 +83,14 @@ TORCH_WORDS = {
         "Launch fewer kernels, by compiling the model or replaying it as a graph",
         "the host was launching kernels one by one, in {activity}",
         (_GRAPHS, "fused or foreach optimizers; larger batches"),
+    ),
+    "wide-format": replace(
+        KINDS["wide-format"],
+        change="Use tf32 or bf16 instead of fp32, and fp32 instead of fp64",
+        levers=(
+            "torch.set_float32_matmul_precision('high') lets fp32 matmuls run as tf32",
+            "bf16 weights and activations: model.bfloat16(), or torch.autocast with weights that stay cast",
+        ),
     ),
     "missing-donation": Kind(
         "the cache that is copied in full to append to it",

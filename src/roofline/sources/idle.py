@@ -365,7 +365,7 @@ _WORDS: dict[str, Callable[[Activity, Gap, Threads], str]] = {
     "transfer": _transfer,
     "compile": _compile,
     "callback": lambda one, gap, threads: one.function,
-    "dispatch": lambda one, gap, threads: f"{one.function}, which {one.caller} calls" if one.caller else one.function,
+    "dispatch": lambda one, gap, threads: f"{one.function}, called from {one.caller}" if one.caller else one.function,
     "latency": lambda one, gap, threads: "launches of the kernels of one program, one by one",
 }
 _ANYWHERE = {"device": "work that was already launched", "unknown": ""}
