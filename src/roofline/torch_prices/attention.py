@@ -263,9 +263,7 @@ def _by_sizes(call: Call, parts: Sequence[Attention], *, backward: bool = False)
 @op(*BACKWARD)
 def backward(call: Call) -> Priced | None:
     """Reads the gradient of the result, q, k, v, the result and the logsumexp; writes the gradients of q, k and v."""
-    dout = call.tensor(0)
-    if dout is None:
-        return None
+    dout = call.need(0)
     variant = BACKWARD[call.op]
     found = described(call, variant, 1)
     one = found.parts[0]

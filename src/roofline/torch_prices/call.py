@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
@@ -18,6 +18,8 @@ from ..dtypes import DType, dtype
 from ..errors import FormulaError
 from ..formulas.network import Network
 from ..operation import Operation
+
+T = TypeVar("T")
 
 # PyTorch's float4_e2m1fn_x2: an element is a byte with two numbers.
 FP4_PAIR = DType("fp4", 8, "fp4")
@@ -65,6 +67,17 @@ class Tensor(Struct, frozen=True):
 Argument = Any
 
 
+class NotRecorded(Exception):
+    """A recording without an argument that the operator's price needs: the price is unknown."""
+
+
+def needed(argument: T | None) -> T:
+    """An argument that is not ``None``; raises `NotRecorded` otherwise."""
+    if argument is None:
+        raise NotRecorded
+    return argument
+
+
 class Kernel(Struct, frozen=True):
     """A kernel or copy that a call launched: its name, its grid of blocks, and the recorded bytes of a copy or memset."""
 
@@ -108,6 +121,10 @@ class Call(Struct, frozen=True):
         """The tensor at a position of the schema, if there is one."""
         found = self.arg(place)
         return found if isinstance(found, Tensor) else None
+
+    def need(self, place: int) -> Tensor:
+        """The tensor at a position of the schema; raises `NotRecorded` if the recording has none there."""
+        return needed(self.tensor(place))
 
     def tensors(self, place: int) -> tuple[Tensor, ...] | None:
         """The tensors of the list at a position of the schema; ``None`` if the recording dropped the list."""

@@ -151,9 +151,7 @@ def _axes(
 
 @op(*(f"aten::{name}" for name in FORWARD))
 def forward(call: Call) -> Priced | None:
-    x, w = call.tensor(0), call.tensor(1)
-    if x is None or w is None:
-        return None
+    x, w = call.need(0), call.need(1)
     places = FORWARD[call.op.removeprefix("aten::")]
     found, transposed, shape = described(call, x, w, places)
     tf32 = call.flag(places.allow_tf32, True) if places.allow_tf32 is not None else False
@@ -180,9 +178,7 @@ def forward(call: Call) -> Priced | None:
 @op("aten::convolution_backward", "aten::convolution_backward_overrideable")
 def backward(call: Call) -> Priced | None:
     """One product for each gradient in the output mask; the bias's gradient is a sum."""
-    dy, x, w = call.tensor(0), call.tensor(1), call.tensor(2)
-    if dy is None or x is None or w is None:
-        return None
+    dy, x, w = call.need(0), call.need(1), call.need(2)
     shifted = "overrideable" in call.op  # its schema has no bias_sizes
     first = 3 if shifted else 4
     places = Places(stride=first, padding=first + 1, dilation=first + 2, transposed=first + 3, output_padding=first + 4, groups=first + 5)

@@ -8,10 +8,10 @@ from math import prod
 
 from ..dtypes import DType
 from ..errors import FormulaError
-from .call import CPP_TYPES, EXECUTION_TRACE, Call, Priced, Tensor
+from .call import CPP_TYPES, EXECUTION_TRACE, Call, Priced, Tensor, needed
 from .memory_copies import COPY, copied
 from .op_table import op
-from .traffic import UNFORMATTED, format_name, result, traffic
+from .traffic import UNFORMATTED, result, streamed, traffic
 
 MOVEMENT = "data movement"
 DROPPED = "traces drop lists of more than 30 tensors"
@@ -41,7 +41,7 @@ def copy(call: Call) -> Priced | None:
     number = call.format(1) if call.op in ("aten::_to_copy", "aten::to") else None
     out = target or result(call, source.shape, number or source.dtype)
     word = "cast" if None not in (out.dtype, source.dtype) and out.dtype != source.dtype else COPY
-    return Priced(cost=traffic((source,), (out,)), category=word, dtype=format_name(out))
+    return streamed(word, out, (source,), (out,))
 
 
 def element_format(call: Call) -> DType | None:
@@ -92,27 +92,23 @@ def concatenate(call: Call) -> Priced | None:
 @op("aten::_reshape_alias_copy", "aten::view_as_real_copy", "aten::view_as_complex_copy")
 def rearranged(call: Call) -> Priced | None:
     """The same number of elements written as read."""
-    x = call.tensor(0)
-    if x is None:
-        return None
+    x = call.need(0)
     out = Tensor((x.elements,), x.dtype)
-    return Priced(cost=traffic((x,), (out,)), category=MOVEMENT, dtype=format_name(x))
+    return streamed(MOVEMENT, x, (x,), (out,))
 
 
 @op("aten::repeat", "aten::tile", "aten::expand_copy")
 def repeated(call: Call) -> Priced | None:
-    x, times = call.tensor(0), call.ints(1)
-    if x is None or times is None:
-        return None
+    x, times = call.need(0), needed(call.ints(1))
     shape = times if call.op == "aten::expand_copy" else (x.elements * prod(times),)
-    return Priced(cost=traffic((x,), (result(call, shape, x.dtype),)), category=MOVEMENT, dtype=format_name(x))
+    return streamed(MOVEMENT, x, (x,), (result(call, shape, x.dtype),))
 
 
 @op("aten::repeat_interleave")
 def repeat_interleave(call: Call) -> Priced | None:
     """Repeats given as a number; if given as a tensor, the size is known from the result alone."""
-    x, times = call.tensor(0), call.number(1)
-    if x is None or (times is None and not call.outputs):
+    x, times = call.need(0), call.number(1)
+    if times is None and not call.outputs:
         return None
     return Priced(cost=traffic((x,), (result(call, (x.elements * int(times or 1),), x.dtype),)), category=MOVEMENT)
 
@@ -123,20 +119,18 @@ PADS = tuple(f"aten::{kind}_pad{axes}d" for kind in ("reflection", "replication"
 @op(*(f"{name}_backward" for name in PADS))
 def pad_backward(call: Call) -> Priced | None:
     """The gradient is read, a tensor of the input's size written."""
-    dy, x = call.tensor(0), call.tensor(1)
-    if dy is None or x is None:
-        return None
-    return Priced(cost=traffic((dy,), (Tensor(x.shape, x.dtype),)), category=MOVEMENT, dtype=format_name(dy))
+    dy, x = call.need(0), call.need(1)
+    return streamed(MOVEMENT, dy, (dy,), (Tensor(x.shape, x.dtype),))
 
 
 @op("aten::im2col", "aten::col2im")
 def windows(call: Call) -> Priced | None:
     """Windows copied out of an image (sizes from kernel, dilation, padding and stride), or added back into one."""
-    x = call.tensor(0)
-    if x is None or len(x.shape) < 3:
+    x = call.need(0)
+    if len(x.shape) < 3:
         return None
     if call.outputs:
-        return Priced(cost=traffic((x,), call.outputs[:1]), category=MOVEMENT, dtype=format_name(x))
+        return streamed(MOVEMENT, x, (x,), call.outputs[:1])
     back = call.op == "aten::col2im"
     kernel, *steps = (call.ints(place + back) for place in range(1, 5))
     size = call.ints(1) if back else x.shape[-2:]
@@ -150,38 +144,34 @@ def windows(call: Call) -> Priced | None:
             (size[axis] + 2 * padding[axis] - dilation[axis] * (kernel[axis] - 1) - 1) // max(1, stride[axis]) + 1 for axis in range(2)
         ]
         shape = (prod(x.shape[:-2]) * prod(kernel), *(max(0, one) for one in places))
-    return Priced(cost=traffic((x,), (Tensor(shape, x.dtype),)), category=MOVEMENT, dtype=format_name(x))
+    return streamed(MOVEMENT, x, (x,), (Tensor(shape, x.dtype),))
 
 
 @op("aten::constant_pad_nd", "aten::pad", *PADS)
 def padded(call: Call) -> Priced | None:
     """The input is read, the padded result written; padding is listed from the last axis on."""
-    x, pads = call.tensor(0), call.ints(1)
-    if x is None or pads is None or len(pads) % 2 or len(pads) > 2 * len(x.shape):
+    x, pads = call.need(0), needed(call.ints(1))
+    if len(pads) % 2 or len(pads) > 2 * len(x.shape):
         return None
     shape = list(x.shape)
     for axis in range(len(pads) // 2):
         shape[-1 - axis] += pads[2 * axis] + pads[2 * axis + 1]
     if min(shape, default=0) < 0:
         raise FormulaError(f"{call.op}: padding {pads} cuts more than {x.shape} has")
-    return Priced(cost=traffic((x,), (result(call, tuple(shape), x.dtype),)), category=MOVEMENT, dtype=format_name(x))
+    return streamed(MOVEMENT, x, (x,), (result(call, tuple(shape), x.dtype),))
 
 
 @op("aten::slice_backward", "aten::select_backward", "aten::diagonal_backward", "aten::unfold_backward", "aten::as_strided_scatter")
 def scattered_gradient(call: Call) -> Priced | None:
     """A gradient written into zeros of the input's size. In a trace the zeros and the copy are calls of their own."""
-    dy, sizes = call.tensor(0), call.ints(1)
-    if dy is None or sizes is None:
-        return None
+    dy, sizes = call.need(0), needed(call.ints(1))
     whole = result(call, sizes, dy.dtype)
-    return Priced(cost=traffic((dy,), (whole,)), category=MOVEMENT, dtype=format_name(dy))
+    return streamed(MOVEMENT, dy, (dy,), (whole,))
 
 
 @op("aten::slice_scatter", "aten::select_scatter")
 def scattered_slice(call: Call) -> Priced | None:
     """A copy of the first operand with a part of it replaced."""
-    x, part = call.tensor(0), call.tensor(1)
-    if x is None or part is None:
-        return None
+    x, part = call.need(0), call.need(1)
     kept = Tensor((max(0, x.elements - part.elements),), x.dtype)
-    return Priced(cost=traffic((kept, part), (Tensor(x.shape, x.dtype),)), category=MOVEMENT, dtype=format_name(x))
+    return streamed(MOVEMENT, x, (kept, part), (Tensor(x.shape, x.dtype),))

@@ -12,7 +12,7 @@ from ..formulas.pointwise_counts import POINTWISE
 from .call import Call, Priced, Tensor
 from .op_table import op
 from .products import broadcast
-from .traffic import format_name, pointwise_work, traffic
+from .traffic import format_name, pointwise_work, streamed, traffic
 
 ELEMENTWISE = "elementwise"
 BOOL = dtype("bool")
@@ -169,8 +169,7 @@ def pointwise(call: Call, rule: Rule) -> Priced | None:
     else:
         out = Tensor(broadcast(call, *(one.shape for one in operands)), BOOL if rule.truth else _result_format(call, rule, operands))
     read = operands[:1] if call.extra.get("same operands") else operands if rule.reads_first else operands[1:]
-    work = pointwise_work(out.elements, rule.flops, rule.transcendentals, out.dtype)
-    return Priced(cost=work + traffic(read, (out,)), category=ELEMENTWISE, dtype=format_name(out))
+    return streamed(ELEMENTWISE, out, read, (out,), flops=rule.flops, transcendentals=rule.transcendentals)
 
 
 @op(*(f"aten::{name}" for name in RULES), "aten::__iand__", "aten::__ior__", "aten::__ilshift__", "aten::__irshift__")
@@ -200,16 +199,10 @@ def gelu_backward(call: Call) -> Priced | None:
 @op("aten::fake_quantize_per_tensor_affine_cachemask", "aten::fake_quantize_per_channel_affine_cachemask")
 def dropout(call: Call) -> Priced | None:
     """Writes the result and a boolean mask; a fake quantization's mask is of the values inside its range."""
-    x = call.tensor(0)
-    if x is None:
-        return None
+    x = call.need(0)
     facts = POINTWISE["dropout"]
     written = (Tensor(x.shape, x.dtype), Tensor(x.shape, BOOL))
-    return Priced(
-        cost=pointwise_work(x.elements, facts.flops, 0, x.dtype) + traffic((x,), written),
-        category=ELEMENTWISE,
-        dtype=format_name(x),
-    )
+    return streamed(ELEMENTWISE, x, (x,), written, flops=facts.flops)
 
 
 @op("aten::rrelu_with_noise", "aten::_prelu_kernel_backward")
@@ -220,17 +213,14 @@ def two_results(call: Call) -> Priced | None:
         return None
     x = tensors[0]
     read = tensors[:1] if "noise" in call.op else tensors
-    work = pointwise_work(x.elements, 2, 0, x.dtype)
-    return Priced(cost=work + traffic(read, (x, Tensor(x.shape, x.dtype))), category=ELEMENTWISE, dtype=format_name(x))
+    return streamed(ELEMENTWISE, x, read, (x, Tensor(x.shape, x.dtype)), flops=2)
 
 
 @op("aten::glu", "aten::glu_backward")
 def glu(call: Call) -> Priced | None:
     """Half of x times the sigmoid of its other half; backward reads the gradient and x."""
     backwards = call.op.endswith("backward")
-    x = call.tensor(1 if backwards else 0)
-    if x is None:
-        return None
+    x = call.need(1 if backwards else 0)
     if x.elements % 2:
         raise FormulaError(f"{call.op}: the split axis of {x.shape} is odd")
     half = Tensor((x.elements // 2,), x.dtype)

@@ -11,9 +11,9 @@ from ..cost import NOTHING
 from ..dtypes import dtype
 from ..formulas import embedding as embedding_formula
 from ..resource import HBM
-from .call import EXECUTION_TRACE, Call, Priced, Tensor
+from .call import EXECUTION_TRACE, Call, Priced, Tensor, needed
 from .op_table import op
-from .traffic import format_name, pointwise_work, result, traffic
+from .traffic import format_name, pointwise_work, result, streamed, traffic
 
 GATHER, SCATTER = "gather", "scatter"
 INT64 = dtype("int64")
@@ -25,13 +25,13 @@ def _gathered(call: Call, table: Tensor, elements: int, index: Tensor | None) ->
     """A gather of some elements: at most the whole table is read."""
     read = Tensor((min(elements, table.distinct),), table.dtype)
     out = result(call, (elements,), table.dtype)
-    return Priced(cost=traffic((read, index), (out,)), category=GATHER, dtype=format_name(table))
+    return streamed(GATHER, table, (read, index), (out,))
 
 
 @op("aten::embedding")
 def embedding(call: Call) -> Priced | None:
-    table, indices = call.tensor(0), call.tensor(1)
-    if table is None or indices is None or len(table.shape) != 2 or table.dtype is None:
+    table, indices = call.need(0), call.need(1)
+    if len(table.shape) != 2 or table.dtype is None:
         return None
     vocabulary, width = table.shape
     ledger = embedding_formula(
@@ -43,24 +43,21 @@ def embedding(call: Call) -> Priced | None:
 @op("aten::embedding_dense_backward")
 def embedding_backward(call: Call) -> Priced | None:
     """Rows of the gradient added to a table of V rows, which is zero at first."""
-    dy, indices, vocabulary = call.tensor(0), call.tensor(1), call.number(2)
-    if dy is None or indices is None or vocabulary is None or not dy.shape:
+    dy, indices, vocabulary = call.need(0), call.need(1), needed(call.number(2))
+    if not dy.shape:
         return None
     width = dy.shape[-1]
     rows = int(vocabulary) if not call.kernels else min(indices.elements, int(vocabulary))
     written = Tensor((rows, width), dy.dtype)
-    work = pointwise_work(dy.elements, 1, 0, dy.dtype)
-    return Priced(cost=work + traffic((dy, indices), (written,)), category=SCATTER, dtype=format_name(dy))
+    return streamed(SCATTER, dy, (dy, indices), (written,), flops=1)
 
 
 @op("aten::index_select", "aten::gather", "aten::take", "aten::take_along_dim")
 def gather(call: Call) -> Priced | None:
     """``index_select`` takes whole slices along an axis; the others take one element per index."""
-    table = call.tensor(0)
+    table = call.need(0)
     place = 1 if call.op in ("aten::take", "aten::take_along_dim") else 2
-    index = call.tensor(place)
-    if table is None or index is None:
-        return None
+    index = call.need(place)
     if call.op != "aten::index_select":
         return _gathered(call, table, index.elements, index)
     axis = int(call.number(1, 0) or 0)
@@ -73,9 +70,7 @@ def gather(call: Call) -> Priced | None:
 @op("aten::index", "aten::_unsafe_index")
 def index(call: Call) -> Priced | None:
     """x[indices]: the number of elements is known from the result; in traces, which drop the indices, from the kernel's grid."""
-    table, indices = call.tensor(0), call.tensors(1)
-    if table is None:
-        return None
+    table, indices = call.need(0), call.tensors(1)
     if call.outputs:
         return _gathered(call, table, call.outputs[0].elements, _together(indices))
     for kernel in call.kernels:
@@ -114,10 +109,8 @@ def _scattered(call: Call, target: Tensor, index: Tensor | None, source: Tensor 
 @op("aten::scatter", "aten::scatter_add", "aten::scatter_reduce", "aten::index_add", "aten::index_copy", "aten::index_fill", "aten::put")
 @op("aten::index_reduce")
 def scatter(call: Call) -> Priced | None:
-    target, index = call.tensor(0), call.tensor(1 if call.op.startswith("aten::put") else 2)
+    target, index = call.need(0), call.need(1 if call.op.startswith("aten::put") else 2)
     source = call.tensor(2 if call.op.startswith("aten::put") else 3)
-    if target is None or index is None:
-        return None
     name = call.op.removeprefix("aten::").removesuffix("_")
     adds = "add" in name or "reduce" in name
     if name.startswith("index_"):
@@ -135,11 +128,9 @@ def scatter(call: Call) -> Priced | None:
 @op("aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index_put", "aten::masked_scatter")
 def index_put(call: Call) -> Priced | None:
     """x[indices] = values: as many elements as values, or as indices if there is one value for all."""
-    target, indices = call.tensor(0), call.tensors(1)
+    target, indices = call.need(0), call.tensors(1)
     mask = call.tensor(1)
-    values = call.tensor(2)
-    if target is None or values is None:
-        return None
+    values = call.need(2)
     if mask is not None:
         return _scattered(call, target, mask, values, min(values.elements, mask.elements), False)
     rows = max(one.elements for one in indices) if indices else 0
@@ -150,8 +141,8 @@ def index_put(call: Call) -> Priced | None:
 @op("aten::_jagged_to_padded_dense_forward", "aten::_padded_dense_to_jagged_forward", "aten::_nested_from_padded")
 def padded_rows(call: Call) -> Priced | None:
     """Sequences padded to the longest (whose length is argument 2), or cut back (to the number of rows in argument 2)."""
-    x, offsets = call.tensor(0), call.tensors(1)
-    if x is None or not x.shape:
+    x, offsets = call.need(0), call.tensors(1)
+    if not x.shape:
         return None
     out, filled = x, call.ints(2)
     if call.outputs:
@@ -161,7 +152,7 @@ def padded_rows(call: Call) -> Priced | None:
     elif "to_jagged" in call.op and filled:
         out = Tensor((filled[0], *x.shape[2:]), x.dtype)
     kept = Tensor((min(x.elements, out.elements),), x.dtype)
-    return Priced(cost=traffic((kept, _together(offsets)), (out,)), category=GATHER, dtype=format_name(x))
+    return streamed(GATHER, x, (kept, _together(offsets)), (out,))
 
 
 @op("aten::segment_reduce", "aten::_segment_reduce_backward")

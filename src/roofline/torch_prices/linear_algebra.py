@@ -11,7 +11,7 @@ from math import prod
 
 from .call import Call, Priced, Tensor
 from .op_table import op
-from .traffic import format_name, pointwise_work, traffic
+from .traffic import streamed
 
 Flops = Callable[[int, int], Fraction]
 
@@ -47,12 +47,11 @@ FACTORS: dict[str, Flops] = {
 @op(*(f"aten::{name}" for name in FACTORS))
 def factor(call: Call) -> Priced | None:
     """A batch of matrices is read, and the same size written, or the recorded results."""
-    a = call.tensor(0)
-    if a is None or len(a.shape) < 2:
+    a = call.need(0)
+    if len(a.shape) < 2:
         return None
     flops = round(FACTORS[call.op.removeprefix("aten::")](*a.shape[-2:]) * prod(a.shape[:-2]))
-    work = pointwise_work(flops, 1, 0, a.dtype)
-    return Priced(cost=work + traffic((a,), call.outputs or (a,)), category="linear algebra", dtype=format_name(a))
+    return streamed("linear algebra", a, (a,), call.outputs or (a,), flops=1, elements=flops)
 
 
 # By operator: the positions of the matrix and of the right-hand sides, whether it factors too, and FLOP per n² and right-hand side.
@@ -73,12 +72,11 @@ SOLVES = {
 def solve(call: Call) -> Priced | None:
     """Solutions for right-hand sides, after an LU factorisation of the matrix if the operator includes one."""
     at, sides, factors, each = SOLVES[call.op.removeprefix("aten::")]
-    a, b = call.tensor(at), call.tensor(sides)
-    if a is None or b is None or len(a.shape) < 2 or not b.shape:
+    a, b = call.need(at), call.need(sides)
+    if len(a.shape) < 2 or not b.shape:
         return None
     m, n = a.shape[-2:]
     flops = each * m * b.elements
     if factors:
         flops += round(Fraction(2 * max(m, n) * min(m, n) ** 2, 3) * prod(a.shape[:-2]))
-    work = pointwise_work(flops, 1, 0, a.dtype)
-    return Priced(cost=work + traffic((a, b), (Tensor(b.shape, b.dtype),)), category="linear algebra", dtype=format_name(a))
+    return streamed("linear algebra", a, (a, b), (Tensor(b.shape, b.dtype),), flops=1, elements=flops)

@@ -12,7 +12,7 @@ from ..errors import FormulaError
 from ..formulas.pointwise_counts import POINTWISE
 from .call import Call, Priced, Tensor
 from .op_table import op
-from .traffic import format_name, pointwise_work, result, traffic
+from .traffic import format_name, pointwise_work, result, streamed, traffic
 
 NORM, SOFTMAX = "normalisation", "softmax"
 FP32 = dtype("fp32")
@@ -79,9 +79,7 @@ def _channels(call: Call, kind: str, x: Tensor, rows: int) -> int:
 @op(*(f"aten::{name}" for name in FORWARD))
 def forward(call: Call) -> Priced | None:
     kind, places = FORWARD[call.op.removeprefix("aten::")]
-    x = call.tensor(places.x)
-    if x is None:
-        return None
+    x = call.need(places.x)
     rows = _rows(call, kind, x)
     facts = POINTWISE["rmsnorm" if kind == _RMS else "layernorm"]
     statistics: list[Tensor | None] = [] if call.op in ("aten::layer_norm", "aten::rms_norm") else [Tensor((rows,), FP32)]
@@ -102,9 +100,7 @@ def forward(call: Call) -> Priced | None:
 def backward(call: Call) -> Priced | None:
     """Reads the gradient, the input, the saved statistics and the scale; writes the gradients in the output mask."""
     kind, places = BACKWARD[call.op.removeprefix("aten::")]
-    x, dy, weight = call.tensor(places.x), call.tensor(places.gradient or 0), call.tensor(places.weight)
-    if x is None or dy is None:
-        return None
+    x, dy, weight = call.need(places.x), call.need(places.gradient or 0), call.tensor(places.weight)
     rows = _rows(call, kind, x)
     mask = call.arg(places.mask) if places.mask is not None else None
     wanted = mask if isinstance(mask, tuple) else (True, *(weight is not None for _ in range(1 if kind == _RMS else 2)))
@@ -113,8 +109,7 @@ def backward(call: Call) -> Priced | None:
     written = [one for one, is_wanted in zip(gradients, wanted, strict=False) if is_wanted]
     saved = [call.tensor(place) for place in places.saved]
     flops = RMS_NORM_BACKWARD if kind == _RMS else LAYER_NORM_BACKWARD
-    work = pointwise_work(x.elements, flops, 0, x.dtype)
-    return Priced(cost=work + traffic((dy, x, weight, *saved), written), category=NORM, dtype=format_name(x))
+    return streamed(NORM, x, (dy, x, weight, *saved), written, flops=flops)
 
 
 # FLOP per element of batch norms that span several devices, and of weight norms: (gradient or input at 0, …).
@@ -143,8 +138,7 @@ def parts(call: Call) -> Priced | None:
     channels = Tensor((x.shape[1] if len(x.shape) > 1 else x.elements,), FP32)
     small = tensors[1] if "weight_norm" in name and len(tensors) > 1 else None  # the lengths, or their gradient
     written = call.outputs or ((x, small) if whole else (channels, channels))
-    work = pointwise_work(x.elements, PARTS[name], 0, x.dtype)
-    return Priced(cost=work + traffic(tensors, written), category=NORM, dtype=format_name(x))
+    return streamed(NORM, x, tensors, written, flops=PARTS[name])
 
 
 def _softmax_rows(call: Call, x: Tensor, place: int) -> int:
@@ -160,9 +154,7 @@ def _softmax_rows(call: Call, x: Tensor, place: int) -> int:
 @op("aten::_softmax", "aten::_log_softmax", "aten::softmax", "aten::log_softmax", "aten::_safe_softmax", "aten::_masked_softmax")
 def softmax(call: Call) -> Priced | None:
     """3 FLOP and an exp per element; log-softmax also has a logarithm per row. Argument 2 is half_to_float, in the wrappers a dtype."""
-    x = call.tensor(0)
-    if x is None:
-        return None
+    x = call.need(0)
     masked = "masked" in call.op
     facts = POINTWISE["softmax"]
     rows = _softmax_rows(call, x, 2 if masked else 1)
@@ -181,9 +173,7 @@ def softmax(call: Call) -> Priced | None:
 @op("aten::_softmax_backward_data", "aten::_log_softmax_backward_data", "aten::_masked_softmax_backward")
 def softmax_backward(call: Call) -> Priced | None:
     """Reads the gradient and the result: y·(dy − Σ dy·y), or dy − exp(y)·Σ dy. Argument 3 is the gradient's format."""
-    dy, y = call.tensor(0), call.tensor(1)
-    if dy is None or y is None:
-        return None
+    dy, y = call.need(0), call.need(1)
     logarithm = "log" in call.op
     masked = "masked" in call.op
     number = y.dtype if masked else call.format(3) or y.dtype

@@ -2,9 +2,9 @@
 
 from ..dtypes import dtype
 from ..errors import FormulaError
-from .call import Call, Priced, Tensor
+from .call import Call, Priced, Tensor, needed
 from .op_table import op
-from .traffic import format_name, pointwise_work, result, traffic
+from .traffic import format_name, pointwise_work, result, streamed, traffic
 
 POOLING = "pooling"
 INT64 = dtype("int64")
@@ -39,9 +39,9 @@ def _window(call: Call, x: Tensor, axes: int, dilation: int | None, ceil: int) -
 @op("aten::max_pool2d_with_indices", "aten::max_pool3d_with_indices", "aten::avg_pool2d", "aten::avg_pool3d", "aten::avg_pool1d")
 def pool(call: Call) -> Priced | None:
     """A maximum compares, which is no FLOP, and also writes 64-bit indices; an average sums a window."""
-    x = call.tensor(0)
+    x = call.need(0)
     axes = next(axes for axes in (1, 2, 3) if f"pool{axes}d" in call.op)
-    if x is None or len(x.shape) <= axes:
+    if len(x.shape) <= axes:
         return None
     is_max = "max" in call.op
     if call.ints(1) is None:
@@ -49,8 +49,7 @@ def pool(call: Call) -> Priced | None:
     sizes, window = _window(call, x, axes, 4 if is_max else None, 5 if is_max else 4)
     out = result(call, (*x.shape[:-axes], *sizes), x.dtype)
     indices = Tensor(out.shape, INT64) if is_max else None
-    work = pointwise_work(0 if is_max else out.elements, window, 0, x.dtype)
-    return Priced(cost=work + traffic((x,), (out, indices)), category=POOLING, dtype=format_name(x))
+    return streamed(POOLING, x, (x,), (out, indices), flops=window, elements=0 if is_max else out.elements)
 
 
 @op(
@@ -66,13 +65,12 @@ def pool(call: Call) -> Priced | None:
 @op("aten::_upsample_nearest_exact1d", "aten::_upsample_nearest_exact3d", "aten::adaptive_avg_pool3d")
 def resized(call: Call) -> Priced | None:
     """A result with the spatial sizes of argument 1."""
-    x, sizes = call.tensor(0), call.ints(1)
-    if x is None or (sizes is None and not call.outputs):
+    x, sizes = call.need(0), call.ints(1)
+    if sizes is None and not call.outputs:
         return None
     out = result(call, (*x.shape[: -len(sizes)], *sizes) if sizes else x.shape, x.dtype)
     indices = Tensor(out.shape, INT64) if "max" in call.op else None
-    work = pointwise_work(max(x.elements, out.elements), 1, 0, x.dtype)
-    return Priced(cost=work + traffic((x,), (out, indices)), category=POOLING, dtype=format_name(x))
+    return streamed(POOLING, x, (x,), (out, indices), flops=1, elements=max(x.elements, out.elements))
 
 
 @op("aten::max_pool2d_with_indices_backward", "aten::max_pool3d_with_indices_backward", "aten::avg_pool2d_backward")
@@ -81,12 +79,9 @@ def resized(call: Call) -> Priced | None:
 @op("aten::fractional_max_pool2d_backward", "aten::fractional_max_pool3d_backward")
 def pool_backward(call: Call) -> Priced | None:
     """The gradient is read, with the indices of maxima; the input's gradient is written."""
-    dy, x = call.tensor(0), call.tensor(1)
-    if dy is None or x is None:
-        return None
+    dy, x = call.need(0), call.need(1)
     indices = Tensor(dy.shape, INT64) if "max" in call.op else None
-    work = pointwise_work(dy.elements, 1, 0, dy.dtype)
-    return Priced(cost=work + traffic((dy, indices), (Tensor(x.shape, x.dtype),)), category=POOLING, dtype=format_name(dy))
+    return streamed(POOLING, dy, (dy, indices), (Tensor(x.shape, x.dtype),), flops=1)
 
 
 @op("aten::upsample_nearest2d_backward", "aten::upsample_bilinear2d_backward", "aten::upsample_bicubic2d_backward")
@@ -96,12 +91,9 @@ def pool_backward(call: Call) -> Priced | None:
 @op("aten::_upsample_nearest_exact3d_backward")
 def resized_backward(call: Call) -> Priced | None:
     """The gradient is read, one of the input's size (argument 2) written."""
-    dy, sizes = call.tensor(0), call.ints(2)
-    if dy is None or sizes is None:
-        return None
+    dy, sizes = call.need(0), needed(call.ints(2))
     out = Tensor(sizes, dy.dtype)
-    work = pointwise_work(dy.elements, 1, 0, dy.dtype)
-    return Priced(cost=work + traffic((dy,), (out,)), category=POOLING, dtype=format_name(dy))
+    return streamed(POOLING, dy, (dy,), (out,), flops=1)
 
 
 # FLOP of a bilinear sample: the positions and weights of its four corners, and their sum.
@@ -111,13 +103,11 @@ SAMPLE = 16
 @op("aten::grid_sampler_2d", "aten::grid_sampler_3d", "aten::cudnn_grid_sampler")
 def grid_sample(call: Call) -> Priced | None:
     """Samples of an input at the positions of a grid, one per element of the result's plane."""
-    x, grid = call.tensor(0), call.tensor(1)
-    if x is None or grid is None or len(x.shape) < 3 or len(grid.shape) != len(x.shape):
+    x, grid = call.need(0), call.need(1)
+    if len(x.shape) < 3 or len(grid.shape) != len(x.shape):
         return None
     out = result(call, (*x.shape[:2], *grid.shape[1:-1]), x.dtype)
-    return Priced(
-        cost=pointwise_work(out.elements, SAMPLE, 0, x.dtype) + traffic((x, grid), (out,)), category=POOLING, dtype=format_name(x)
-    )
+    return streamed(POOLING, x, (x, grid), (out,), flops=SAMPLE, elements=out.elements)
 
 
 @op("aten::grid_sampler_2d_backward", "aten::grid_sampler_3d_backward", "aten::cudnn_grid_sampler_backward")
@@ -134,8 +124,8 @@ def grid_sample_backward(call: Call) -> Priced | None:
 @op("aten::fractional_max_pool2d", "aten::fractional_max_pool3d", "aten::max_unpool2d", "aten::max_unpool3d")
 def placed(call: Call) -> Priced | None:
     """Fractional max pooling to the sizes of argument 2, with indices; or max unpooling by indices into those sizes."""
-    x, sizes = call.tensor(0), call.ints(2)
-    if x is None or sizes is None or len(x.shape) <= len(sizes):
+    x, sizes = call.need(0), needed(call.ints(2))
+    if len(x.shape) <= len(sizes):
         return None
     out = result(call, (*x.shape[: -len(sizes)], *sizes), x.dtype)
     back = "unpool" in call.op

@@ -5,7 +5,9 @@
 
 from math import prod
 
-from ..cost import NOTHING, Cost
+from msgspec.structs import replace
+
+from ..cost import NOTHING
 from ..dtypes import DType, dtype
 from ..errors import FormulaError
 from ..formulas.compute_units import matrix_work
@@ -17,6 +19,7 @@ from .product_formats import product_format
 from .traffic import pointwise_work, result, traffic
 
 MATMUL, SPARSE_MATMUL, QUANTIZED_MATMUL = "matmul", "sparse matmul", "quantized matmul"
+Sizes = tuple[int, int, int, int]  # batch, m, k, n
 TURNED_BITS = 16  # bits of formats that matrix units load along either axis (PTX: wgmma's transposed operands)
 
 
@@ -24,15 +27,15 @@ def product(
     call: Call,
     a: Tensor,
     b: Tensor,
-    sizes: tuple[int, int, int, int],
+    sizes: Sizes,
     out: Tensor,
     *,
+    bias: Tensor | None = None,
     read: tuple[Tensor | None, ...] = (),
-    added: bool = False,
     counted: bool = True,
     notes: tuple[str, ...] = (),
 ) -> Priced:
-    """A batch of m x k x n products: ``read`` are tensors besides the operands, ``added`` is whether one is added to the result.
+    """A batch of m x k x n products: ``bias`` is added to the result, ``read`` are tensors besides these.
 
     ``counted`` is whether PyTorch's FlopCounterMode counts such calls.
     """
@@ -43,10 +46,10 @@ def product(
     flops = 2 * batch * m * k * n
     real = flops * (4 if number.name.startswith("complex") else 1)
     work = matrix_work(real, number)
-    if added:
+    if bias is not None:
         work += pointwise_work(batch * m * n, POINTWISE["bias"].flops, 0, number)
     return Priced(
-        cost=work + traffic((a, b, *read), (out,)),
+        cost=work + traffic((a, b, *read, bias), (out,)),
         category=MATMUL,
         dtype=number.rate,
         by_convention={"flop_counter": flops} if counted else {},
@@ -55,7 +58,7 @@ def product(
     )
 
 
-def _by_sizes(a: Tensor, b: Tensor, out: Tensor, sizes: tuple[int, int, int, int], number: DType) -> Product:
+def _by_sizes(a: Tensor, b: Tensor, out: Tensor, sizes: Sizes, number: DType) -> Product:
     batch, m, k, n = sizes
     left, right, made = ((one.dtype or number).name for one in (a, b, out))
     turned = (_apart(a, -1) + _apart(b, -2)) if number.bits != TURNED_BITS else 0
@@ -67,73 +70,51 @@ def _apart(one: Tensor, axis: int) -> bool:
     return one.strides is not None and len(one.strides) == len(one.shape) and one.strides[axis] != 1
 
 
-def two_matrices(call: Call, a: Tensor | None, b: Tensor | None, rank: int = 2) -> tuple[Tensor, Tensor]:
-    """Two operands of this rank whose contracted sizes agree; raises `FormulaError` for others."""
+def two_matrices(call: Call, first: int = 0, rank: int = 2) -> tuple[Tensor, Tensor, Sizes, tuple[int, ...]]:
+    """Two operands of this rank, at ``first`` and after it, with the sizes and the shape of their product.
+
+    Raises `FormulaError` if their contracted sizes do not agree.
+    """
+    a, b = call.tensor(first), call.tensor(first + 1)
     if a is None or b is None:
         raise FormulaError(f"{call.op}: the recording lacks an operand's shape")
     if len(a.shape) != rank or len(b.shape) != rank or a.shape[-1] != b.shape[-2]:
         raise FormulaError(f"{call.op}: operands of shapes {a.shape} and {b.shape} do not fit")
-    return a, b
+    m, k, n = *a.shape[-2:], b.shape[-1]
+    return a, b, (prod(a.shape[:-2]), m, k, n), (*a.shape[:-1], n)
 
 
 def _format(call: Call, place: int, a: Tensor) -> DType | None:
     return call.format(place) or a.dtype
 
 
-@op("aten::mm")
+@op("aten::mm", "aten::bmm")
 def mm(call: Call) -> Priced | None:
-    a, b = two_matrices(call, call.tensor(0), call.tensor(1))
-    (m, k), n = a.shape, b.shape[1]
-    return product(call, a, b, (1, m, k, n), result(call, (m, n), _format(call, 2, a)))
+    a, b, sizes, shape = two_matrices(call, rank=3 if call.op == "aten::bmm" else 2)
+    return product(call, a, b, sizes, result(call, shape, _format(call, 2, a)))
 
 
-@op("aten::addmm", "aten::_addmm_activation")
+@op("aten::addmm", "aten::baddbmm", "aten::_addmm_activation")
 def addmm(call: Call) -> Priced | None:
-    a, b = two_matrices(call, call.tensor(1), call.tensor(2))
-    (m, k), n = a.shape, b.shape[1]
-    bias = call.tensor(0) if call.number(3, 1) else None
-    priced = product(call, a, b, (1, m, k, n), result(call, (m, n), a.dtype), read=(bias,), added=bias is not None)
-    if call.op == "aten::addmm":
+    a, b, sizes, shape = two_matrices(call, 1, rank=3 if call.op.startswith("aten::baddbmm") else 2)
+    priced = product(call, a, b, sizes, result(call, shape, a.dtype), bias=_added(call))
+    if call.op != "aten::_addmm_activation":
         return priced
     facts = POINTWISE["gelu" if call.flag(5) else "relu"]
-    return _with_work(priced, pointwise_work(m * n, facts.flops, facts.transcendentals, a.dtype))
-
-
-def _with_work(priced: Priced, work: Cost) -> Priced:
-    return Priced(
-        cost=(priced.cost or NOTHING) + work,
-        category=priced.category,
-        dtype=priced.dtype,
-        by_convention=priced.by_convention,
-        notes=priced.notes,
-    )
-
-
-@op("aten::bmm")
-def bmm(call: Call) -> Priced | None:
-    a, b = two_matrices(call, call.tensor(0), call.tensor(1), 3)
-    batch, m, k = a.shape
-    n = b.shape[2]
-    return product(call, a, b, (batch, m, k, n), result(call, (batch, m, n), _format(call, 2, a)))
-
-
-@op("aten::baddbmm")
-def baddbmm(call: Call) -> Priced | None:
-    a, b = two_matrices(call, call.tensor(1), call.tensor(2), 3)
-    batch, m, k = a.shape
-    n = b.shape[2]
-    bias = call.tensor(0) if call.number(3, 1) else None
-    return product(call, a, b, (batch, m, k, n), result(call, (batch, m, n), a.dtype), read=(bias,), added=bias is not None)
+    work = pointwise_work(prod(shape), facts.flops, facts.transcendentals, a.dtype)
+    return replace(priced, cost=(priced.cost or NOTHING) + work, operation=None)
 
 
 @op("aten::addbmm")
 def addbmm(call: Call) -> Priced | None:
     """The sum of a batch of products and a matrix: one result of m x n."""
-    a, b = two_matrices(call, call.tensor(1), call.tensor(2), 3)
-    batch, m, k = a.shape
-    n = b.shape[2]
-    bias = call.tensor(0) if call.number(3, 1) else None
-    return product(call, a, b, (1, m, batch * k, n), result(call, (m, n), a.dtype), read=(bias,), added=bias is not None, counted=False)
+    a, b, (batch, m, k, n), _ = two_matrices(call, 1, rank=3)
+    return product(call, a, b, (1, m, batch * k, n), result(call, (m, n), a.dtype), bias=_added(call), counted=False)
+
+
+def _added(call: Call) -> Tensor | None:
+    """The tensor that is added to a product, unless its factor beta is 0."""
+    return call.tensor(0) if call.number(3, 1) else None
 
 
 @op("aten::linear")
@@ -146,7 +127,7 @@ def linear(call: Call) -> Priced | None:
     shape = (*x.shape[:-1], n) if len(w.shape) == 2 else x.shape[:-1]
     rows = prod(x.shape[:-1])
     out = result(call, shape, x.dtype)
-    return product(call, x, w, (1, rows, x.shape[-1], n), out, read=(bias,), added=bias is not None)
+    return product(call, x, w, (1, rows, x.shape[-1], n), out, bias=bias)
 
 
 @op("aten::matmul", "aten::__rmatmul__")
@@ -184,9 +165,9 @@ def mv(call: Call) -> Priced | None:
     a, x = call.tensor(first), call.tensor(first + 1)
     if a is None or x is None or len(a.shape) != 2 or x.shape != a.shape[1:]:
         raise FormulaError(f"{call.op}: the operands' shapes are missing or do not fit")
-    bias = call.tensor(0) if first and call.number(3, 1) else None
+    bias = _added(call) if first else None
     out = result(call, a.shape[:1], a.dtype)
-    return product(call, a, x, (1, *a.shape, 1), out, read=(bias,), added=bias is not None, counted=False)
+    return product(call, a, x, (1, *a.shape, 1), out, bias=bias, counted=False)
 
 
 @op("aten::dot", "aten::vdot", "aten::inner")
@@ -205,34 +186,29 @@ def outer(call: Call) -> Priced | None:
     if x is None or y is None or len(x.shape) != 1 or len(y.shape) != 1:
         raise FormulaError(f"{call.op}: the operands' shapes are missing or do not fit")
     (m,), (n,) = x.shape, y.shape
-    bias = call.tensor(0) if first and call.number(3, 1) else None
-    return product(call, x, y, (1, m, 1, n), result(call, (m, n), x.dtype), read=(bias,), added=bias is not None, counted=False)
+    bias = _added(call) if first else None
+    return product(call, x, y, (1, m, 1, n), result(call, (m, n), x.dtype), bias=bias, counted=False)
 
 
 @op("aten::_int_mm")
 def int_mm(call: Call) -> Priced | None:
-    a, b = two_matrices(call, call.tensor(0), call.tensor(1))
-    (m, k), n = a.shape, b.shape[1]
-    return product(call, a, b, (1, m, k, n), result(call, (m, n), dtype("int32")), counted=False)
+    a, b, sizes, shape = two_matrices(call)
+    return product(call, a, b, sizes, result(call, shape, dtype("int32")), counted=False)
 
 
 @op("aten::_scaled_mm")
 def scaled_mm(call: Call) -> Priced | None:
     """fp8 operands; scales are arguments 2 and 3, a bias 4, the result's format 6."""
-    a, b = two_matrices(call, call.tensor(0), call.tensor(1))
-    (m, k), n = a.shape, b.shape[1]
-    read = (call.tensor(2), call.tensor(3), call.tensor(4))
-    return product(call, a, b, (1, m, k, n), result(call, (m, n), _format(call, 6, a)), read=read, added=read[2] is not None)
+    a, b, sizes, shape = two_matrices(call)
+    return product(call, a, b, sizes, result(call, shape, _format(call, 6, a)), bias=call.tensor(4), read=(call.tensor(2), call.tensor(3)))
 
 
 @op("aten::_scaled_mm_v2")
 def scaled_mm_v2(call: Call) -> Priced | None:
     """The same with lists of scales as arguments 2 and 5, a bias 8, the result's format 9."""
-    a, b = two_matrices(call, call.tensor(0), call.tensor(1))
-    (m, k), n = a.shape, b.shape[1]
+    a, b, sizes, shape = two_matrices(call)
     scales = (*(call.tensors(2) or ()), *(call.tensors(5) or ()))
-    bias, out = call.tensor(8), result(call, (m, n), _format(call, 9, a))
-    return product(call, a, b, (1, m, k, n), out, read=(*scales, bias), added=bias is not None, counted=False)
+    return product(call, a, b, sizes, result(call, shape, _format(call, 9, a)), bias=call.tensor(8), read=scales, counted=False)
 
 
 @op("aten::_grouped_mm", "aten::_scaled_grouped_mm")

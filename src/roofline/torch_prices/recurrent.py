@@ -9,10 +9,10 @@ from msgspec import Struct
 from ..cost import Cost
 from ..errors import FormulaError
 from ..resource import matrix
-from .call import Call, Priced, Tensor
+from .call import Call, Priced, Tensor, needed
 from .op_table import op
 from .product_formats import product_format
-from .traffic import format_name, pointwise_work, traffic
+from .traffic import pointwise_work, streamed, traffic
 
 RECURRENT = "recurrent"
 
@@ -55,9 +55,9 @@ NETWORKS = {
 def network(call: Call) -> Priced | None:
     """All layers, directions and steps in one call; tokens do not include the padding that a packed sequence omits."""
     places = NETWORKS[call.op]
-    x, weights, state, cell = call.tensor(0), call.tensors(1), call.tensor(places.states), call.tensor(places.states + 1)
-    mode, layers, width = call.number(places.mode), call.number(places.layers), call.number(places.mode + 1)
-    if x is None or state is None or mode is None or not layers or not width or not x.shape:
+    x, weights, state, cell = call.need(0), call.tensors(1), call.need(places.states), call.tensor(places.states + 1)
+    mode, layers, width = needed(call.number(places.mode)), call.number(places.layers), call.number(places.mode + 1)
+    if not layers or not width or not x.shape:
         return None
     if mode not in MODES:
         raise FormulaError(f"{call.op}: unknown kind of cell {mode}")
@@ -116,16 +116,15 @@ def layer(call: Call) -> Priced | None:
 
 
 def _cell(cell: Cell, state: Tensor, read: list[Tensor | None], written: list[Tensor | None], times: int = 1) -> Priced:
-    work = pointwise_work(state.elements * times, cell.flops, cell.transcendentals, state.dtype)
-    return Priced(cost=work + traffic(read, written), category=RECURRENT, dtype=format_name(state))
+    return streamed(
+        RECURRENT, state, read, written, flops=cell.flops, transcendentals=cell.transcendentals, elements=state.elements * times
+    )
 
 
 @op("aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_gru_cell")
 def fused_cell(call: Call) -> Priced | None:
     """(gates of the input, gates of the state, state, biases): the next state, and values for backward (LSTM: gates, GRU: five values)."""
-    x, h, state = call.tensor(0), call.tensor(1), call.tensor(2)
-    if x is None or h is None or state is None:
-        return None
+    x, h, state = call.need(0), call.need(1), call.need(2)
     lstm = "lstm" in call.op
     kept = x if lstm else Tensor((5 * state.elements,), state.dtype)
     return _cell(LSTM if lstm else GRU, state, [x, h, state, call.tensor(3), call.tensor(4)], [state, state if lstm else None, kept])
@@ -134,17 +133,13 @@ def fused_cell(call: Call) -> Priced | None:
 @op("aten::_thnn_fused_lstm_cell_backward_impl")
 def lstm_cell_backward(call: Call) -> Priced | None:
     """(gradients of both states, previous and next states, gates): the gradients of the gates and of the previous state."""
-    before, after, gates = call.tensor(2), call.tensor(3), call.tensor(4)
-    if before is None or after is None or gates is None:
-        return None
+    before, after, gates = call.need(2), call.need(3), call.need(4)
     return _cell(LSTM, before, [call.tensor(0), call.tensor(1), before, after, gates], [gates, before], 2)
 
 
 @op("aten::_thnn_fused_gru_cell_backward")
 def gru_cell_backward(call: Call) -> Priced | None:
     """(gradient of the state, values saved by forward): the gradients of both kinds of gates and of the previous state."""
-    dy, kept = call.tensor(0), call.tensor(1)
-    if dy is None or kept is None:
-        return None
+    dy, kept = call.need(0), call.need(1)
     gates = Tensor((3 * dy.elements,), dy.dtype)
     return _cell(GRU, dy, [dy, kept], [gates, gates, dy], 2)

@@ -7,7 +7,7 @@ from ..errors import FormulaError
 from ..formulas import reduction as reduction_formula
 from .call import Call, Priced, Tensor
 from .op_table import op
-from .traffic import format_name, pointwise_work, result, traffic
+from .traffic import format_name, pointwise_work, result, streamed, traffic
 
 SORT, SELECTION = "sort", "selection"
 REDUCTION = "reduction"
@@ -37,8 +37,8 @@ def reduced(call: Call, x: Tensor, place: int) -> int:
 @op(*(f"aten::{name}" for name in KINDS))
 def reduction(call: Call) -> Priced | None:
     name = call.op.removeprefix("aten::")
-    x = call.tensor(0)
-    if x is None or x.dtype is None:
+    x = call.need(0)
+    if x.dtype is None:
         return None
     if call.tensor(1) is not None and name in ("max", "min"):  # of two tensors
         out = result(call, x.shape, x.dtype)
@@ -75,33 +75,25 @@ def _result_format(call: Call, name: str, own: DType, place: int) -> DType:
 
 @op("aten::cumsum", "aten::cumprod", "aten::logcumsumexp", "aten::cummax", "aten::cummin")
 def scan(call: Call) -> Priced | None:
-    x = call.tensor(0)
-    if x is None:
-        return None
+    x = call.need(0)
     indices = Tensor(x.shape, INT64) if call.op.startswith("aten::cumm") else None
     out = result(call, x.shape, call.format(2) or (INT64 if format_name(x).startswith(("int", "bool")) else x.dtype))
-    work = pointwise_work(x.elements, 1 if indices is None else 0, 0, x.dtype)
-    return Priced(cost=work + traffic((x,), (out, indices)), category=REDUCTION, dtype=format_name(x))
+    return streamed(REDUCTION, x, (x,), (out, indices), flops=1 if indices is None else 0)
 
 
 @op("aten::_logcumsumexp", "aten::_cummax_helper", "aten::_cummin_helper")
 def scan_into(call: Call) -> Priced | None:
     """The inner operators of scans: the input is read; the values and indices are arguments that they write."""
-    x = call.tensor(0)
-    if x is None:
-        return None
+    x = call.need(0)
     plain = call.op == "aten::_logcumsumexp"
     written = (x,) if plain else (x, Tensor(x.shape, INT64))
-    work = pointwise_work(x.elements, 1 if plain else 0, 2 if plain else 0, x.dtype)
-    return Priced(cost=work + traffic((x,), written), category=REDUCTION, dtype=format_name(x))
+    return streamed(REDUCTION, x, (x,), written, flops=1 if plain else 0, transcendentals=2 if plain else 0)
 
 
 @op("aten::sort", "aten::argsort", "aten::topk", "aten::kthvalue", "aten::mode", "aten::msort")
 def sort(call: Call) -> Priced | None:
     """The input is read once; values and 64-bit indices are written, k per row for ``topk``. A sort's passes are not counted."""
-    x = call.tensor(0)
-    if x is None:
-        return None
+    x = call.need(0)
     elements = x.elements
     if call.op == "aten::topk":
         k, axis = call.number(1), int(call.number(2, -1) or 0)
@@ -110,7 +102,7 @@ def sort(call: Call) -> Priced | None:
         size = x.shape[axis] if x.shape else 1
         elements = elements // size * int(k) if size else 0
     values = Tensor((elements,), x.dtype) if call.op != "aten::argsort" else None
-    return Priced(cost=traffic((x,), (values, Tensor((elements,), INT64))), category=SORT, dtype=format_name(x))
+    return streamed(SORT, x, (x,), (values, Tensor((elements,), INT64)))
 
 
 @op("aten::nonzero", "aten::masked_select", "aten::unique", "aten::_unique2", "aten::unique_dim", "aten::bincount", "aten::histc")
@@ -123,7 +115,7 @@ def data_dependent(call: Call) -> Priced | None:
         return None
     category = SORT if "unique" in call.op else SELECTION
     if call.outputs:
-        return Priced(cost=traffic(x, call.outputs), category=category, dtype=format_name(x[0]))
+        return streamed(category, x[0], x, call.outputs)
     least, most = traffic(x).bytes(), traffic(x, (Tensor((x[0].elements * max(1, len(x[0].shape)),), INT64),)).bytes()
     bounds = (least, most) if least is not None and most is not None else None
     return Priced(
@@ -134,25 +126,19 @@ def data_dependent(call: Call) -> Priced | None:
 @op("aten::nll_loss_forward", "aten::nll_loss2d_forward", "aten::nll_loss")
 def nll_loss(call: Call) -> Priced | None:
     """One value of each row is read, that of its target."""
-    x, target = call.tensor(0), call.tensor(1)
-    if x is None or target is None:
-        return None
+    x, target = call.need(0), call.need(1)
     rows = target.elements
     picked = Tensor((rows,), x.dtype)
     out = Tensor((rows if call.number(3, 1) == 0 else 1,), x.dtype)
-    work = pointwise_work(rows, 2, 0, x.dtype)
-    return Priced(cost=work + traffic((picked, target, call.tensor(2)), (out,)), category="loss", dtype=format_name(x))
+    return streamed("loss", x, (picked, target, call.tensor(2)), (out,), flops=2, elements=rows)
 
 
 @op("aten::nll_loss_backward", "aten::nll_loss2d_backward")
 def nll_loss_backward(call: Call) -> Priced | None:
     """One value of each row is written into zeros, which in a trace are a call of their own."""
-    dy, x, target = call.tensor(0), call.tensor(1), call.tensor(2)
-    if dy is None or x is None or target is None:
-        return None
+    dy, x, target = call.need(0), call.need(1), call.need(2)
     written = Tensor((target.elements,), x.dtype) if call.kernels else Tensor(x.shape, x.dtype)
-    work = pointwise_work(target.elements, 1, 0, x.dtype)
-    return Priced(cost=work + traffic((dy, target, call.tensor(3)), (written,)), category="loss", dtype=format_name(x))
+    return streamed("loss", x, (dy, target, call.tensor(3)), (written,), flops=1, elements=target.elements)
 
 
 # FLOP and transcendentals per element of a loss between an input and a target.
@@ -169,37 +155,31 @@ LOSSES = {
 @op(*(f"aten::{name}" for name in LOSSES), "aten::binary_cross_entropy_with_logits")
 def loss(call: Call) -> Priced | None:
     """An input and a target are read, one value is written, or one per element without reduction (reduction 0)."""
-    x, target = call.tensor(0), call.tensor(1)
-    if x is None or target is None:
-        return None
+    x, target = call.need(0), call.need(1)
     flops, transcendentals = LOSSES.get(call.op.removeprefix("aten::"), (5, 2))
     place = {"aten::binary_cross_entropy": 3, "aten::binary_cross_entropy_with_logits": 4}.get(call.op, 2)
     out = result(call, x.shape if call.number(place, 1) == 0 else (), x.dtype)
     others = [call.tensor(2)] if "cross_entropy" in call.op else []
-    work = pointwise_work(x.elements, flops, transcendentals, x.dtype)
-    return Priced(cost=work + traffic((x, target, *others), (out,)), category="loss", dtype=format_name(x))
+    return streamed("loss", x, (x, target, *others), (out,), flops=flops, transcendentals=transcendentals)
 
 
 @op("aten::_ctc_loss", "aten::_cudnn_ctc_loss", "aten::miopen_ctc_loss")
 def ctc_loss(call: Call) -> Priced | None:
     """(log-probabilities of T steps and N sequences, targets of S): T · N · (2S + 1) sums, kept for backward; cuDNN writes the gradient."""
-    x, targets = call.tensor(0), call.tensor(1)
-    if x is None or targets is None or len(x.shape) != 3:
+    x, targets = call.need(0), call.need(1)
+    if len(x.shape) != 3:
         return None
     steps, sequences, _ = x.shape
     longest = targets.shape[-1] if len(targets.shape) == 2 else -(-targets.elements // max(1, sequences))
     sums = Tensor((steps, sequences, 2 * longest + 1), x.dtype)
     written = (sums,) if call.op == "aten::_ctc_loss" else (x,)
-    work = pointwise_work(sums.elements, 4, 4, x.dtype)
-    return Priced(cost=work + traffic((x, targets), written), category="loss", dtype=format_name(x))
+    return streamed("loss", x, (x, targets), written, flops=4, transcendentals=4, elements=sums.elements)
 
 
 @op("aten::_ctc_loss_backward")
 def ctc_loss_backward(call: Call) -> Priced | None:
     """(gradient, log-probabilities, targets, lengths, lengths, loss, sums): the sums backward, and the gradient of every probability."""
-    x, targets = call.tensor(1), call.tensor(2)
-    sums = call.tensor(6)
-    if x is None or sums is None:
-        return None
+    x, targets = call.need(1), call.tensor(2)
+    sums = call.need(6)
     work = pointwise_work(sums.elements, 4, 4, x.dtype) + pointwise_work(x.elements, 2, 1, x.dtype)
     return Priced(cost=work + traffic((x, targets, sums), (x,)), category="loss", dtype=format_name(x))

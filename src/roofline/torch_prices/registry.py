@@ -13,7 +13,7 @@ from typing import TypeVar
 from ..cost import Cost
 from ..errors import FormulaError, UsageError
 from ..ledger import Ledger
-from .call import RECORD_SHAPES, Call, Priced, Pricer
+from .call import RECORD_SHAPES, Call, NotRecorded, Priced, Pricer
 from .memory_copies import copied
 from .op_table import PRICES
 
@@ -76,6 +76,8 @@ def price(call: Call) -> Priced:
         return Priced(cost=None, notes=(SPARSE,) if function else ())
     try:
         found = function(call) if function else None
+    except NotRecorded:
+        found = None
     except FormulaError as misfit:
         return Priced(cost=None, notes=(str(misfit).removeprefix(f"{call.op}: "),))
     if found is None and call.kernels and all(kernel.kind != "kernel" for kernel in call.kernels):

@@ -6,7 +6,7 @@ from ..cost import Cost
 from ..dtypes import DType
 from ..formulas.compute_units import vector_work
 from ..resource import HBM
-from .call import Call, Tensor
+from .call import Call, Priced, Tensor
 
 UNFORMATTED = "traces do not have the number formats of lists of tensors"
 
@@ -40,3 +40,21 @@ def format_name(one: Tensor | None) -> str:
 def pointwise_work(elements: int, flops: int, transcendentals: int, number: DType | None) -> Cost:
     """FLOP and transcendentals of a number of elements on the vector unit, in fp32 unless the operand is fp64."""
     return vector_work(elements * flops, elements * transcendentals, None, *((number,) if number else ()))
+
+
+def streamed(
+    category: str,
+    x: Tensor,
+    read: Iterable[Tensor | None],
+    written: Iterable[Tensor | None],
+    *,
+    flops: int = 0,
+    transcendentals: int = 0,
+    elements: int | None = None,
+) -> Priced:
+    """The price of a call that streams tensors through the vector unit, in the format of ``x``.
+
+    ``flops`` and ``transcendentals`` are per element of ``x``, or of so many ``elements``.
+    """
+    work = pointwise_work(x.elements if elements is None else elements, flops, transcendentals, x.dtype)
+    return Priced(cost=work + traffic(read, written), category=category, dtype=format_name(x))
