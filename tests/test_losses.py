@@ -5,10 +5,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from roofline.analysis import analyze
-from roofline.analysis.losses import CAUSES, OpLoss, cause, split_losses
+from roofline.analysis.losses import CAUSES, OpLoss, split_losses
+from roofline.analysis.placed_ops import PlacedOps
 from roofline.cost import Cost
 from roofline.machine import Machine
-from roofline.placement import place_op
+from roofline.placement import IDEAL
 from roofline.report import Point
 from roofline.workload import Coverage, Op, Recording, Share, Step, Workload
 from toys import BF16, HBM, toy
@@ -30,9 +31,8 @@ LINKED = Machine.of("linked", {"matrix/bf16": 100, "hbm": 10, "ici": 1})
     ],
 )
 def test_time_above_the_floor_is_lost_to_what_binds(amounts: dict[str, float | None], expected: str) -> None:
-    cost = Cost.of(amounts)
-    time_s = 2e-6 if amounts == {"hbm": 1e-9} else 20.0
-    assert cause(place_op(cost, LINKED, time_s), priced=cost.is_known) == expected
+    op = Op(name="op", cost=Cost.of(amounts), time_s=2e-6 if amounts == {"hbm": 1e-9} else 20.0)
+    assert PlacedOps([op], LINKED, IDEAL).causes == [expected]
 
 
 def test_an_op_is_at_its_roof_for_its_floor_and_the_rest_is_lost() -> None:

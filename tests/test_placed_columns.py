@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from roofline import analysis, folding, placement
-from roofline.analysis import assemble, kernel_findings, op_rows, placed_ops, program_points
+from roofline.analysis import assemble, op_rows, placed_ops
 from roofline.analysis.placed_columns import place_many
 from roofline.analysis.placed_ops import PlacedOps
 from roofline.cli import main
@@ -71,7 +71,7 @@ CELLS = {
 @contextmanager
 def everything_in_columns() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        for module in (table, placed_ops, op_rows, program_points, kernel_findings, folding):
+        for module in (table, placed_ops, op_rows, folding):
             patch.setattr(module, "MANY", 0)
         yield
 

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .columns.lazy_rows import ABSENT, LazyRows, by_key, column, entries, take, unsorted, values_at
+from .columns.lazy_rows import ABSENT, LazyRows, by_key, column, entries, take, unsorted
 from .columns.op_columns import MANY
 from .cost import sum_or_unknown
 from .report import Amounts, CounterInfo, FoldInfo, OpInfo, Report
@@ -81,10 +81,6 @@ def _longest_first(ops: Sequence[OpInfo], groups: Iterable[list[int]], alone: It
         totals = (sum_or_unknown([seconds[place] for place in alike]) for seconds in kinds)
         longest[leader] = next((total for total in totals if total is not None), 0.0)
     leaders = [*members, *alone]
-    if len(leaders) > MANY:
-        from .columns.many_rows import longest_first  # numpy, which only very many ops need
-
-        return list(values_at(leaders, longest_first(values_at(longest, leaders), values_at(ranks, leaders)))), members
     leaders.sort(key=ranks.__getitem__)
     return sorted(leaders, key=longest.__getitem__, reverse=True), members
 

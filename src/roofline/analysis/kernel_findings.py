@@ -10,7 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..columns.lazy_rows import values_at
-from ..columns.op_columns import MANY
 from ..machine import LATENCY
 from ..operation import Streamed
 from ..placement import MinimumTimes
@@ -294,10 +293,6 @@ def _spent_and_floor(op_times: OpTimes, ids: Sequence[int], clock: Clock) -> tup
 
 def _most_first(ids: Sequence[int], seconds: Sequence[float]) -> list[int]:
     """Ops sorted by seconds, longest first; equal ones keep their order."""
-    if len(ids) > MANY:
-        from ..columns.many_rows import longest_first  # imports numpy, which only very many ops need
-
-        return list(values_at(ids, longest_first(seconds)))
     return [ids[place] for place in sorted(range(len(ids)), key=seconds.__getitem__, reverse=True)]
 
 

@@ -21,7 +21,6 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from ..machine import LATENCY
-from ..placement import Placement
 from ..resource import named
 from ..workload import AUTOTUNING
 
@@ -50,15 +49,8 @@ class Losses(Struct, frozen=True):
     lost: dict[str, float]
 
 
-def cause(placement: Placement, *, priced: bool = True) -> str:
-    """The cause to which an op's time above its minimum is lost."""
-    if not priced or (placement.unrated and placement.unit is None):
-        return UNPRICED
-    return cause_of(placement.bound)
-
-
 def cause_of(bound: str | None) -> str:
-    """The same for an op of known cost, by its bound."""
+    """The cause to which the time above the minimum of an op of known cost is lost, by its bound."""
     if bound is None or bound == LATENCY:
         return LATENCY
     resource = named(bound)
@@ -77,7 +69,10 @@ def split_losses(
     """
     ops = list(losses)
     spent = sum([seconds for seconds, _, _, _ in ops])
-    busy, share = busy_share(spent, wall_s, busy_s, is_all=is_all)
+    busy = min(spent if busy_s is None else busy_s, wall_s)
+    share = busy / spent if spent else 1.0
+    if share > 1 and not is_all:
+        share = 1.0
     at_roof, lost = 0.0, dict.fromkeys(CAUSES, 0.0)
     for seconds, floor_s, cause, needed_s in ops:
         mine = seconds * share
@@ -86,20 +81,7 @@ def split_losses(
         at_roof += needed
         lost[UNNEEDED] += ran - needed
         lost[cause] += mine - ran
-    return with_idle(Losses(at_roof, lost), spent, wall_s, busy, share)
-
-
-def busy_share(spent_s: float, wall_s: float, busy_s: float | None, *, is_all: bool = False) -> tuple[float, float]:
-    """The busy time of ops, and its ratio to the sum of their self times."""
-    busy = min(spent_s if busy_s is None else busy_s, wall_s)
-    share = busy / spent_s if spent_s else 1.0
-    return busy, 1.0 if share > 1.0 and not is_all else share
-
-
-def with_idle(losses: Losses, spent_s: float, wall_s: float, busy_s: float, share: float) -> Losses:
-    """The losses of ops, with the busy time that no op accounts for and the time in which nothing ran."""
-    lost = dict(losses.lost)
-    if busy_s - spent_s * share > ROUNDING * busy_s:
-        lost[UNPRICED] += busy_s - spent_s * share
-    lost[IDLE] += wall_s - busy_s
-    return Losses(losses.at_roof_s, lost)
+    if busy - spent * share > ROUNDING * busy:
+        lost[UNPRICED] += busy - spent * share
+    lost[IDLE] += wall_s - busy
+    return Losses(at_roof, lost)

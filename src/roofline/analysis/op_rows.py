@@ -43,10 +43,6 @@ def rows_of(placed: PlacedOps, op_times: OpTimes) -> Sequence[OpInfo]:
 
 def _ranked(weights: Sequence[float]) -> tuple[list[int], list[int]]:
     """The ids of ops by their weights, largest first, and the rank of each."""
-    if len(weights) > MANY:
-        from ..columns.many_rows import longest_first, ranks_of  # imports numpy, which only very many ops need
-
-        return (order := longest_first(weights)), ranks_of(order)
     order = sorted(range(len(weights)), key=weights.__getitem__, reverse=True)
     ranks = [0] * len(order)
     for rank, id in enumerate(order, start=1):

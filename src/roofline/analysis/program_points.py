@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from ..columns.lazy_rows import column, take, values_at
-from ..columns.op_columns import MANY, OpColumns
+from ..columns.op_columns import OpColumns
 from ..cost import Amount, Cost, part_of, tidy
 from ..machine import Machine
 from ..placement import Corrections, place, place_op
@@ -107,14 +107,7 @@ def _total(recording: Recording, every: OpTimes, whole: bool) -> _Part:
 
 def _losses(every: OpTimes, kept: Sequence[int], least: Mapping[int, float], wall_s: float, busy_s: float | None) -> Losses:
     """The losses of some ops; ``least`` is the minimum time of an op's needed work, where that is less than all of its work."""
-    if len(kept) <= MANY:
-        return split_losses(((every.own_s[id], every.floor_s[id], every.cause[id], least.get(id)) for id in kept), wall_s, busy_s)
-    from .loss_columns import split_loss_columns  # imports numpy, which only very many ops need
-
-    needed = {place: least[id] for place, id in enumerate(kept) if id in least} if least else {}
-    return split_loss_columns(
-        values_at(every.own_s, kept), values_at(every.floor_s, kept), values_at(every.cause, kept), needed, wall_s, busy_s
-    )
+    return split_losses(((every.own_s[id], every.floor_s[id], every.cause[id], least.get(id)) for id in kept), wall_s, busy_s)
 
 
 def _less(seconds: float | None, fed_s: float) -> float | None:

@@ -1,4 +1,4 @@
-"""Very many rows, from arrays: their order, and which of them may be equal, so that only those few are compared as text."""
+"""Very many rows, from arrays: which of them may be equal, so that only those few are compared as text."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
@@ -33,23 +33,6 @@ def same_rows(
     order = kind.argsort(kind="stable")
     places = order[np.bincount(kind)[kind[order]] > 1]
     return places.tolist(), kind[places].tolist()
-
-
-def longest_first(seconds: Sequence[float], ranks: Sequence[int] | None = None) -> list[int]:
-    """The indices sorted by seconds, the longest first; equal ones by rank, or in their order."""
-    keys = [-np.array(seconds)] if ranks is None else [np.array(ranks), -np.array(seconds)]
-    return np.lexsort(keys).tolist()  # type: ignore[no-any-return]
-
-
-def ranks_of(order: Sequence[int]) -> list[int]:
-    """The rank of each index, from 1.
-
-    >>> ranks_of([2, 0, 1])
-    [2, 3, 1]
-    """
-    ranks = np.empty(len(order), dtype=np.int64)
-    ranks[np.array(order, dtype=np.int64)] = np.arange(1, len(order) + 1)
-    return ranks.tolist()
 
 
 def _word_codes(words: Iterable[Sequence[Hashable]], count: int) -> Codes:
