@@ -45,11 +45,10 @@ class Data:
 
     def _sums_examples(self, one: Instruction) -> bool:
         """Whether a kernel multiplies data by data, or sums rows of data, and has no weight among its operands."""
-        entry, body = self.module.entry_computation, self.values.body(one)
-        opcodes = self.values.opcodes(body) if body is not None else {one.opcode}
+        entry = self.module.entry_computation
         taken = [self.values.origin(Value(entry, operand)) for operand in one.operands]
         weights = [each for each in taken if each.opcode == "parameter" and each.index not in self.held and len(_sizes(each.shape))]
-        return not opcodes.isdisjoint(_SUMMING) and not weights
+        return not self.values.opcodes(one).isdisjoint(_SUMMING) and not weights
 
     def cost(self, index: int, cost: Cost, times: int) -> Cost:
         """The cost of a kernel with a larger batch: bytes of weights are still read once."""
@@ -108,7 +107,7 @@ class Data:
     def _summed(self, one: Instruction, weights: list[Shape]) -> RowProduct | None:
         """The row product of a kernel that multiplies by a weight and sums the products."""
         body = self.values.body(one)
-        if body is None or not one.shape.is_array or len(weights) != 1 or "multiply" not in self.values.opcodes(body):
+        if body is None or not one.shape.is_array or len(weights) != 1 or "multiply" not in self.values.opcodes(one):
             return None
         weight = weights[0]
         sums = [each for each in body if each.opcode == "reduce" and body[each.operands[0]].shape.elements == weight.elements]
@@ -132,8 +131,7 @@ class Data:
         return RowProduct(product, frozenset(sums)) if product.k * product.n == sum(shape.elements for shape in weights) else None
 
     def _is_sum(self, one: Instruction) -> bool:
-        body = self.values.body(one) if one.opcode == "fusion" else None
-        return len(one.operands) == 1 and body is not None and "reduce" in self.values.opcodes(body)
+        return len(one.operands) == 1 and one.opcode == "fusion" and "reduce" in self.values.opcodes(one)
 
     def _is_data(self, side: Value) -> bool:
         """Whether an operand of a product, or a part that it is concatenated from, is computed from data."""

@@ -17,7 +17,7 @@ from ..ir.scopes import direction
 from ..ir.shapes import Shape
 from ..price.traffic import source
 from ..price.types import Site
-from .kernels import Kernels, Product
+from .kernels import Kernels, Product, less_traffic
 from .one_hot import position
 from .scores import Scores
 from .values import Value, Values
@@ -47,21 +47,11 @@ def stored_attention(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             is_product = any(resource.unit == "matrix" for resource, _ in cost.amounts)
             halved = scores.is_causal and is_product
             if halved:
-                yield (
-                    index,
-                    Avoidable(
-                        kind="masked-attention",
-                        instead=Cost.of(
-                            {resource: amount / 2 if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
-                        ),
-                        why="computes scores that the causal mask removes",
-                        unneeded="masked",
-                    ),
-                )
-            amounts = {resource: amount / 2 if halved and resource.unit == "matrix" else amount for resource, amount in cost.amounts}
-            amounts[HBM] = max(amounts.get(HBM, 0) - stored, 0)
-            size = f"{scores.queries}×{scores.keys}"
-            yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=f"moves the {size} attention scores through memory")
+                cost = Cost.of({resource: amount / 2 if resource.unit == "matrix" else amount for resource, amount in cost.amounts})
+                why = "computes scores that the causal mask removes"
+                yield index, Avoidable(kind="masked-attention", instead=cost, why=why, unneeded="masked")
+            why = f"moves the {scores.queries}×{scores.keys} attention scores through memory"
+            yield index, Avoidable(kind=KIND, instead=less_traffic(cost, stored), why=why)
             break
 
 
@@ -119,14 +109,11 @@ def _first_scores(kernels: Kernels, sides: Iterable[Value]) -> dict[int, Scores]
 
 def _score_sizes(kernels: Kernels, index: int) -> Iterator[int]:
     """The sizes of the products in a kernel that may be scores; most products are not."""
-    instruction = kernels.computation[index]
     product = kernels.product(index)
     if product is None or not _makes_scores(kernels.values, product):
         return
-    body = kernels.values.body(instruction)
-    for place, one in enumerate(body.instructions) if body else ((index, instruction),):
-        made = Value(body or kernels.computation, place)
-        if one.opcode in _PRODUCTS and made.shape.is_bounded:
+    for made in kernels.values.parts(kernels.computation, index):
+        if made.opcode in _PRODUCTS and made.shape.is_bounded:
             yield made.shape.elements
 
 

@@ -10,7 +10,6 @@ from ...workload import Avoidable
 from ..ir.module import Computation, Instruction
 from ..price.types import Site
 from .kernels import Kernels
-from .product_order import users_of
 from .program_arrays import results_of
 from .values import LAYOUT, Value, Values
 
@@ -110,7 +109,7 @@ def _update_kernels(kernels: Kernels, gradient: int, elements: int) -> list[int]
     """The kernels that compute from a gradient and arguments of its size alone; empty if the gradient has any other use."""
     entry, found, pending = kernels.computation, dict.fromkeys((gradient,)), [gradient]
     while pending:
-        for user in sorted(users_of(kernels, pending.pop()) - found.keys()):
+        for user in sorted(kernels.users(pending.pop()) - found.keys()):
             if user not in kernels.costs:
                 if entry[user].opcode == "tuple" and user == entry.root:
                     continue

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from ...workload import Avoidable
 from .kernels import Kernels
 from .one_hot import is_diagonal
-from .product_order import users_of
 from .summed_products import is_only_use
 from .unused import CLASS, KIND
 from .values import RENAMED, Value
@@ -16,15 +15,10 @@ _MOST_USED = 1 / 8
 def diagonals_of_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products whose only use is a gather of a few elements, or a select of the diagonal."""
     for index, found in kernels.products.items():
-        users = users_of(kernels, index) if found.batch == 1 and found.rows == found.columns else set()
+        users = kernels.users(index) if found.batch == 1 and found.rows == found.columns else set()
         if len(users) != 1 or found.rows * _MOST_USED < 1:
             continue
-        (user,) = users
-        body = kernels.values.body(kernels.computation[user])
-        inside = [Value(kernels.computation, user)]
-        if body is not None:
-            inside = [Value(body, place, ((kernels.computation, kernels.computation[user]),)) for place in range(len(body))]
-        if any(_takes_the_diagonal(kernels, one, index) for one in inside):
+        if any(_takes_the_diagonal(kernels, one, index) for one in kernels.values.parts(kernels.computation, users.pop())):
             why = f"computes results of which the diagonal alone is used ({found})"
             cost = kernels.costs[index] * (1 / found.rows)
             yield index, Avoidable(kind=KIND, instead=cost, why=why, unneeded=CLASS, factor=found.rows)

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 
 from ...cost import NOTHING, Cost
-from ...resource import HBM
 from ...workload import Avoidable
-from .kernels import DOTS, Kernels
+from .kernels import DOTS, Kernels, less_traffic
 from .values import LAYOUT, Value, Values
 
 KIND, CLASS = "dense-experts", "dense"
@@ -31,12 +30,11 @@ def dense_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 for place in {spread, *_layout_changes(kernels, side)} - {index}:
                     yield place, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=str(groups))
         amounts = {resource: amount / groups if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
-        amounts[HBM] = max(amounts.get(HBM, 0) - bytes_less, 0)
         yield (
             index,
             Avoidable(
                 kind=KIND,
-                instead=Cost.of(amounts),
+                instead=less_traffic(Cost.of(amounts), bytes_less),
                 why=f"computes all {groups} experts for every token ({found})",
                 unneeded=CLASS,
                 group=str(groups),

@@ -11,11 +11,10 @@ from math import prod
 from msgspec import Struct
 
 from ...cost import Cost
-from ...resource import HBM
 from ...workload import Avoidable
 from ..ir.module import Computation
 from .experts import CLASS, KIND
-from .kernels import Kernels, Product
+from .kernels import Kernels, Product, less_traffic
 from .one_hot import position
 from .values import LAYOUT, Value, Values
 
@@ -60,9 +59,9 @@ def gated_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         cost, factor, found = kernels.costs[one.index], one.groups / top, one.product
         amounts = {resource: amount / factor if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
         written = found.made.shape.bytes if found.made.shape.is_array else 0
-        amounts[HBM] = max(amounts.get(HBM, 0) - written * (1 - 1 / factor), 0)
+        instead = less_traffic(Cost.of(amounts), written * (1 - 1 / factor))
         why = f"computes all {one.groups} experts for every token ({found}), of which it uses {top}"
-        yield one.index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=str(one.groups), factor=factor)
+        yield one.index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=str(one.groups), factor=factor)
 
 
 def _with_all_experts(kernels: Kernels) -> Iterator[Expert]:
@@ -125,12 +124,8 @@ def _choices(values: Values, computation: Computation, groups: set[int]) -> Iter
 
 def _inside(values: Values, computation: Computation) -> Iterator[Value]:
     """The instructions of a computation, and of the bodies of its fusions."""
-    for place, kernel in enumerate(computation.instructions):
-        body = values.body(kernel)
-        if body is None:
-            yield Value(computation, place)
-        else:
-            yield from (Value(body, index, ((computation, kernel),)) for index in range(len(body)))
+    for place in range(len(computation)):
+        yield from values.parts(computation, place)
 
 
 def _gathered(values: Values, made: Value, groups: set[int]) -> Iterator[tuple[int, int, int]]:

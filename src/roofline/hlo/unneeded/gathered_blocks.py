@@ -11,7 +11,6 @@ from ...units import parse
 from ...workload import Avoidable
 from .kernels import Kernels
 from .layout import KIND
-from .product_order import users_of
 from .stacked_arguments import CLASS
 from .values import LAYOUT, Value
 
@@ -28,7 +27,7 @@ def gathered_blocks(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         made = kernels.values.origin(Value(kernels.computation, index), LAYOUT | {"convert"})
         if made.opcode != "gather" or kernels.holding(made) != index or not _are_blocks(kernels, made) or not _only_gathers(kernels, index):
             continue
-        users = users_of(kernels, index)
+        users = kernels.users(index)
         if users and all(user in kernels.products and kernels.products[user].batch > 1 for user in users):
             why = "gathers blocks of an array into one piece before matmuls read them"
             yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=GROUP)

@@ -9,7 +9,7 @@ from ...cost import Cost
 from ...workload import Avoidable
 from .kernels import Kernels
 from .one_hot import is_diagonal
-from .product_order import KIND, users_of
+from .product_order import KIND
 from .values import LAYOUT, RENAMED, Value
 
 GROUP = "inverse"
@@ -63,18 +63,17 @@ def _is_identity(kernels: Kernels, value: Value) -> bool:
 def _users(kernels: Kernels, index: int) -> set[int]:
     """The kernels that use a kernel's result, followed through those that only change its layout."""
     found = set[int]()
-    for user in users_of(kernels, index):
-        body = kernels.values.body(kernels.computation[user])
-        opcodes = kernels.values.opcodes(body) if body is not None else {kernels.computation[user].opcode}
-        found |= _users(kernels, user) if opcodes <= _MOVES else {user}
+    for user in kernels.users(index):
+        only_moves = kernels.values.opcodes(kernels.computation[user]) <= _MOVES
+        found |= _users(kernels, user) if only_moves else {user}
     return found
 
 
 def _size(kernels: Kernels, user: int) -> int | None:
     """The number of elements of what a kernel computes from an inverse; ``None`` if it does not multiply by it."""
     shape = Value(kernels.computation, user).shape
-    body = kernels.values.body(kernels.computation[user])
-    sums = body is not None and "reduce" in kernels.values.opcodes(body)
+    kernel = kernels.computation[user]
+    sums = kernel.opcode == "fusion" and "reduce" in kernels.values.opcodes(kernel)
     return shape.elements if shape.is_bounded and (sums or kernels.product(user) is not None) else None
 
 

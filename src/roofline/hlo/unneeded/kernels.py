@@ -6,8 +6,9 @@ from math import prod
 
 from msgspec import Struct
 
-from ...cost import NOTHING, Cost
+from ...cost import NOTHING, Amount, Cost
 from ...errors import SourceError
+from ...resource import HBM
 from ..ir.attributes import DotDimensions
 from ..ir.module import Instruction
 from ..price.calls.products import dimensions, precision_of
@@ -136,6 +137,17 @@ class Kernels:
         mine, all_of_them = (sum(float(self.costs[id].flops or 0) * self._times.get(id, 1) for id in those) for those in (ids, every))
         return mine < _FEW * all_of_them
 
+    def users(self, index: int, renaming: Collection[str] = ("get-tuple-element", "bitcast")) -> set[int]:
+        """The kernels that use a kernel's result, followed through instructions that only rename it."""
+        found, waiting = set[int](), [index]
+        while waiting:
+            for user in self.values.users(self.computation, waiting.pop()):
+                if self.computation[user].opcode in renaming:
+                    waiting.append(user)
+                else:
+                    found.add(user)
+        return found
+
     def place(self, instruction: Instruction) -> int:
         """The index of an instruction of the computation."""
         return self._places[id(instruction)]
@@ -156,6 +168,13 @@ class Kernels:
                 continue
             if cost != NOTHING:
                 yield index, cost
+
+
+def less_traffic(cost: Cost, saved_bytes: Amount) -> Cost:
+    """The known amounts of a cost, with so many bytes fewer through the main memory."""
+    amounts = dict(cost.amounts)
+    amounts[HBM] = max(amounts.get(HBM, 0) - saved_bytes, 0)
+    return Cost.of(amounts)
 
 
 def product(values: Values, made: Value) -> Product | None:

@@ -6,13 +6,12 @@ while its old value is still needed.
 
 from collections.abc import Iterator
 
-from ...cost import NOTHING, Cost
+from ...cost import NOTHING
 from ...resource import HBM
 from ...workload import Avoidable
 from ..ir.module import Computation, Instruction
 from ..ir.shapes import Shape
-from .kernels import Kernels
-from .product_order import users_of
+from .kernels import Kernels, less_traffic
 from .values import Value
 
 KIND, CLASS = "layout-copies", "layout"
@@ -41,21 +40,22 @@ def layout_copies(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         reordered = max((one.shape.elements for one in parts if changes_order(within, one)), default=0)
         if not reordered or 2 * reordered < instruction.shape.elements or cost.unknown:
             continue
-        only_moves = [resource for resource, _ in cost.amounts] == [HBM] and (body is None or kernels.values.opcodes(body) <= _ALLOWED)
+        only_moves = [resource for resource, _ in cost.amounts] == [HBM] and (
+            body is None or kernels.values.opcodes(instruction) <= _ALLOWED
+        )
         if only_moves:
             found.add(index)
             argument = _turned_argument(kernels, index)
             why = f"changes the layout of arguments for matmuls in every call, such as {argument}" if argument else _WHY
             yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=ARGUMENTS if argument else "")
         elif body is not None and (updated := _updated_bytes(body, reordered)):
-            amounts = dict(cost.amounts)
-            amounts[HBM] = max(amounts.get(HBM, 0) - 2 * (instruction.shape.bytes - updated), 0)
-            yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=_WHY, unneeded=CLASS)
+            instead = less_traffic(cost, 2 * (instruction.shape.bytes - updated))
+            yield index, Avoidable(kind=KIND, instead=instead, why=_WHY, unneeded=CLASS)
 
 
 def _turned_argument(kernels: Kernels, index: int) -> str:
     """The name of the argument that a kernel copies for matmuls alone, if the program keeps it as it is; empty for other kernels."""
-    users = users_of(kernels, index)
+    users = kernels.users(index)
     if not kernels.are_in_entry or not users or not users <= kernels.products.keys():
         return ""
     made = kernels.values.origin(Value(kernels.computation, index))

@@ -65,9 +65,7 @@ def _copies(kernels: Kernels, weights: Value) -> Iterator[int]:
     index = kernels.holding(made)
     if index is None or index not in kernels.costs:
         return
-    body = kernels.values.body(kernels.computation[index])
-    opcodes = {kernels.computation[index].opcode} if body is None else kernels.values.opcodes(body)
-    if opcodes <= _MOVES:
+    if kernels.values.opcodes(kernels.computation[index]) <= _MOVES:
         yield index
 
 
@@ -126,22 +124,11 @@ class _Loop(Struct, frozen=True):
 def is_split(kernels: Kernels, index: int, parts: int) -> bool:
     """Whether the batch of a product is summed right after: it is one product whose depth was split into ``parts``."""
     if index not in kernels.splits:
-        users = kernels.values.users(kernels.computation, index)
-        summed = (any(_sums(kernels, made, index, parts) for made in _reductions(kernels, user)) for user in users)
+        computation, users = kernels.computation, kernels.values.users(kernels.computation, index)
+        reductions = (kernels.values.parts_with("reduce", computation, user) for user in users)
+        summed = (any(_sums(kernels, made, index, parts) for made in inside) for inside in reductions)
         kernels.splits[index] = bool(users) and all(summed)
     return kernels.splits[index]
-
-
-def _reductions(kernels: Kernels, index: int) -> Iterator[Value]:
-    """The reductions in a kernel: itself, or those in its fused body."""
-    kernel = Value(kernels.computation, index)
-    body = kernels.values.body(kernel.instruction)
-    if body is None:
-        yield from [kernel] if kernel.opcode == "reduce" else []
-        return
-    for place, instruction in enumerate(body.instructions):
-        if instruction.opcode == "reduce":
-            yield Value(body, place, ((kernels.computation, kernel.instruction),))
 
 
 def _sums(kernels: Kernels, made: Value, index: int, parts: int) -> bool:

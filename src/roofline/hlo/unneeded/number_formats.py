@@ -11,7 +11,6 @@ from ..ir.module import Computation
 from ..ir.shapes import Shape
 from ..price.contractions import default_unit
 from .kernels import Convolution, Kernels, Product
-from .product_order import users_of
 from .values import LAYOUT, Value, Values
 
 KIND, CLASS = "wide-format", "wide"
@@ -111,7 +110,7 @@ def _is_solved(kernels: Kernels, index: int) -> bool:
     """Whether a factorisation or solve takes a kernel's result, perhaps with a few changes: it would magnify the rounding."""
     found = {index}
     for _ in range(_MOST_CHANGES):
-        found = {user for one in found for user in users_of(kernels, one)}
+        found = {user for one in found for user in kernels.users(one)}
         users = [kernels.computation[one] for one in found]
         if any(one.opcode in _SOLVES or (one.custom_call_target or "").startswith(_SOLVERS) for one in users):
             return True

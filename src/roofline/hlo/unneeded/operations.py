@@ -51,7 +51,7 @@ def operation(kernels: Kernels, index: int, cost: Cost) -> Operation | None:
         return _attention(kernels, index, instruction)
     if (kind := instruction.opcode.removesuffix("-start")) in _EXCHANGES:
         return _exchange(kernels, index, kind, cost)
-    if kernels.platform == "gpu" and _gathers(kernels, instruction):
+    if kernels.platform == "gpu" and instruction.opcode == "fusion" and kernels.values.opcodes(instruction) & {*_IRREGULAR} == {"gather"}:
         return Streamed(kind=GATHERED)
     if kernels.platform != "gpu" or not _streams(kernels, instruction):
         return None
@@ -87,20 +87,13 @@ def _transposed_bytes(kernels: Kernels, instruction: Instruction) -> int:
 def _streams(kernels: Kernels, instruction: Instruction) -> bool:
     """Whether a kernel does the same to every element, so that its time depends on its traffic alone: no sort, scatter or transform, and
     no reduction to so few elements that most of the chip is idle."""
-    body = kernels.values.body(instruction)
-    opcodes = {instruction.opcode} if body is None else kernels.values.opcodes(body)
+    opcodes = kernels.values.opcodes(instruction)
     if not opcodes.isdisjoint(_IRREGULAR):
         return False
     if "reduce" not in opcodes:
         return True
     read = sum(shape.elements for operand in instruction.operands for shape in kernels.computation[operand].shape.leaves if shape.is_array)
     return sum(shape.elements for shape in instruction.shape.leaves if shape.is_array) * _REDUCED > read
-
-
-def _gathers(kernels: Kernels, instruction: Instruction) -> bool:
-    """Whether a fusion gathers rows and has no other irregular access."""
-    body = kernels.values.body(instruction)
-    return body is not None and kernels.values.opcodes(body) & {*_IRREGULAR} == {"gather"}
 
 
 def _interleaves(instruction: Instruction) -> bool:
@@ -142,7 +135,7 @@ def _convolution(kernels: Kernels, instruction: Instruction, cost: Cost) -> Conv
     """A convolution: alone, as a library call, or the only product of a fusion that needs all of its result."""
     computation, made, alone = kernels.computation, instruction, True
     if body := kernels.values.body(instruction):
-        if CONVOLUTION not in kernels.values.opcodes(body):
+        if CONVOLUTION not in kernels.values.opcodes(instruction):
             return None
         inner = [one for one in body.instructions if one.opcode in (CONVOLUTION, *DOTS)]
         if len(inner) != 1 or any(one.opcode in _PARTIAL for one in body.instructions):

@@ -8,7 +8,7 @@ from ...units import percent
 from ...workload import Avoidable, source_line
 from ..price.calls.fmha import attention_of
 from ..price.types import Site
-from .kernels import Kernels, Product
+from .kernels import Kernels, Product, less_traffic
 from .padded_axes import PADDING_OPS, Key, Shares, free_axes, padded_axes, share_of
 from .values import Value
 
@@ -35,10 +35,10 @@ def _padded_products(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tupl
         if needed > _MOST_NEEDED:
             continue
         amounts = {resource: amount * needed if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
-        amounts[HBM] = max(amounts.get(HBM, 0) - padding_bytes, 0)
+        instead = less_traffic(Cost.of(amounts), padding_bytes)
         where = next((f" in {source_line(one.location)}" for one in (*left.values(), *right.values()) if one.location), "")
         why = f"multiplies matrices that were padded{where} ({found}, of which {percent(needed)} is data)"
-        yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, factor=1 / needed)
+        yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, factor=1 / needed)
 
 
 def _padded_attention(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tuple[int, Avoidable]]:
@@ -89,11 +89,5 @@ def _arrays(kernels: Kernels, index: int) -> list[Value]:
     """The arrays that a kernel reads and writes."""
     instruction = kernels.computation[index]
     read = [Value(kernels.computation, operand) for operand in dict.fromkeys(instruction.operands)]
-    made = Value(kernels.computation, index)
-    body = kernels.values.body(instruction)
-    if body is not None and body.root_instruction.opcode == "tuple":
-        inside = ((kernels.computation, instruction),)
-        written = [Value(body, operand, inside) for operand in body.root_instruction.operands]
-    else:
-        written = [made]
+    written = kernels.values.written(kernels.computation, index)
     return [value for value in (*read, *written) if value.shape.is_array and value.shape.is_bounded]

@@ -27,7 +27,7 @@ def costly_orders(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for place, uses in _multiplied_on(kernels).items():
         first = kernels.products[place]
         unit = next((resource for resource, _ in kernels.costs[place].amounts if resource.unit == "matrix"), None)
-        if unit is None or users_of(kernels, place) != {use.kernel for use in uses}:
+        if unit is None or kernels.users(place) != {use.kernel for use in uses}:
             continue
         others = [_other_order(first, use.product, use.width) for use in uses]
         both, instead = first.flops + sum(use.product.flops for use in uses), sum(others)
@@ -89,18 +89,6 @@ def _whole(kernels: Kernels, index: int, found: Product) -> Product:
     """The whole product, if its depth is split."""
     is_in_parts = found.batch > 1 and is_split(kernels, index, found.batch)
     return replace(found, batch=1, depth=found.batch * found.depth) if is_in_parts else found
-
-
-def users_of(kernels: Kernels, index: int) -> set[int]:
-    """The kernels that use a kernel's result, followed through instructions that only rename it."""
-    found, waiting = set[int](), [index]
-    while waiting:
-        for user in kernels.values.users(kernels.computation, waiting.pop()):
-            if kernels.computation[user].opcode in ("get-tuple-element", "bitcast"):
-                waiting.append(user)
-            else:
-                found.add(user)
-    return found
 
 
 def _other_order(first: Product, second: Product, width: int) -> int:

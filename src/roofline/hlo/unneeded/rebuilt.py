@@ -46,8 +46,7 @@ def _rebuilt(values: Values, body: Computation) -> dict[int, tuple[int, int, flo
     share of the slice that changes."""
     found = {}
     for index, instruction in enumerate(body.instructions):
-        inner = values.body(instruction)
-        if "dynamic-update-slice" in (values.opcodes(inner) if inner is not None else (instruction.opcode,)):
+        if "dynamic-update-slice" in values.opcodes(instruction):
             for written in values.written(body, index):
                 if (one := _replaced(values, body, written)) is not None:
                     found[index] = one
@@ -111,8 +110,4 @@ def _moved(kernels: Kernels, index: int) -> Iterator[int]:
 
 
 def _only_moves(kernels: Kernels, index: int) -> bool:
-    if index not in kernels.costs:
-        return False
-    instruction = kernels.computation[index]
-    body = kernels.values.body(instruction)
-    return ({instruction.opcode} if body is None else kernels.values.opcodes(body)) <= _MOVES
+    return index in kernels.costs and kernels.values.opcodes(kernels.computation[index]) <= _MOVES

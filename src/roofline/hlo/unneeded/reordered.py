@@ -2,12 +2,10 @@
 
 from collections.abc import Iterator
 
-from ...cost import NOTHING, Cost
-from ...resource import HBM
+from ...cost import NOTHING
 from ...workload import Avoidable
-from .kernels import Kernels
+from .kernels import Kernels, less_traffic
 from .layout import KIND
-from .product_order import users_of
 from .program_arrays import results_of
 from .stacked_arguments import CLASS
 from .values import LAYOUT, Value
@@ -25,13 +23,11 @@ def reordered_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     results = results_of(kernels.computation)
     for index, cost in kernels.costs.items():
         moved = 2 * sum(made.shape.bytes for made in _written(kernels, index) if _is_reordered(kernels, made))
-        copies = [user for user in users_of(kernels, index) if kernels.computation[user].opcode == "copy"] if moved else []
+        copies = [user for user in kernels.users(index) if kernels.computation[user].opcode == "copy"] if moved else []
         if not moved or results.isdisjoint((index, *copies)):
             continue
-        amounts = dict(cost.amounts)
-        amounts[HBM] = max(amounts.get(HBM, 0) - moved, 0)
         why = "copies all of an argument to put its rows in another order"
-        yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=GROUP)
+        yield index, Avoidable(kind=KIND, instead=less_traffic(cost, moved), why=why, unneeded=CLASS, group=GROUP)
         for copy in copies:
             yield copy, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=GROUP)
 

@@ -30,7 +30,7 @@ def repeated_operands(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     known: dict[str, tuple[int, Instruction | None]] = {}  # several kernels may have one body
     for index, cost in kernels.costs.items():
         body = kernels.values.body(kernels.computation[index])
-        if body is None or _SUMMED.isdisjoint(kernels.values.opcodes(body)):
+        if body is None or _SUMMED.isdisjoint(kernels.values.opcodes(kernels.computation[index])):
             continue
         if body.name not in known:
             known[body.name] = _repeated(body), _squared_difference(body)

@@ -10,13 +10,11 @@ from functools import cached_property
 from math import prod
 
 from ...cost import NOTHING, Cost
-from ...resource import HBM
 from ...workload import Avoidable
 from ..price.elementwise import ELEMENTWISE
 from .duplicates import CLASS
-from .kernels import Kernels, Product, product
+from .kernels import Kernels, Product, less_traffic, product
 from .padded_axes import Key, PaddedAxis, Shares, free_axes, kept, reshaped, share_of
-from .product_order import users_of
 from .repeated import KIND
 from .values import LAYOUT, RENAMED, SPREAD, Value
 
@@ -46,11 +44,11 @@ def repeated_rows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for index in sorted(reported):
         (needed, repeated_bytes), found = shares[index], kernels.products[index]
         amounts = {unit: amount * needed if unit.unit == "matrix" else amount for unit, amount in kernels.costs[index].amounts}
-        amounts[HBM] = max(amounts.get(HBM, 0) - repeated_bytes, 0)
+        instead = less_traffic(Cost.of(amounts), repeated_bytes)
         why = f"multiplies rows that are repeated ({found})"
-        yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=GROUP, factor=1 / needed)
+        yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=GROUP, factor=1 / needed)
     for maker in dict.fromkeys(maker for index in sorted(reported) for maker in rows.makers(kernels.products[index])):
-        if maker not in reported and users_of(kernels, maker) <= reported:
+        if maker not in reported and kernels.users(maker) <= reported:
             yield maker, Avoidable(kind=KIND, instead=NOTHING, why="stores rows several times over for a matmul", group=GROUP)
 
 
@@ -136,14 +134,8 @@ class _Rows:
     @cached_property
     def _instructions(self) -> list[Value]:
         """The instructions of the computation, and of the bodies of its fusions."""
-        found = []
-        for place, instruction in enumerate(self.kernels.computation.instructions):
-            body = self.values.body(instruction)
-            if body is None:
-                found.append(Value(self.kernels.computation, place))
-            else:
-                found += [Value(body, index, ((self.kernels.computation, instruction),)) for index in range(len(body))]
-        return found
+        computation = self.kernels.computation
+        return [one for place in range(len(computation)) for one in self.values.parts(computation, place)]
 
     @cached_property
     def _edges(self) -> set[object]:

@@ -77,10 +77,9 @@ def _size(kernels: Kernels, place: int, reads: set[Key]) -> int:
     computation = kernels.computation
     one = computation[place]
     body = kernels.values.body(one)
-    parts = [one] if body is None else list(body)
-    if any(each.opcode not in ALIKE and each.opcode != "reduce" for each in parts):
+    if not kernels.values.opcodes(one) <= ALIKE | {"reduce"}:
         return 0
-    if any(each.opcode == "reduce" and not _along_rows(body or computation, each) for each in parts):
+    if any(each.opcode == "reduce" and not _along_rows(body or computation, each) for each in body or (one,)):
         return 0
     arrays = [shape for made, path in reads if (shape := part_of(computation[made].shape, path)).is_array]
     arrays += [shape for shape in one.shape.leaves if shape.is_array]
@@ -116,20 +115,14 @@ def _leaves(group: set[int], takers: dict[int, list[int]]) -> bool:
     return False
 
 
-def _is_cheap(kernels: Kernels, place: int) -> bool:
-    """Whether a kernel is elementwise work that compilers recompute instead of storing: an exponential at most."""
-    one = kernels.computation[place]
-    body = kernels.values.body(one)
-    return all(each.opcode in ALIKE and each.opcode not in COSTLY for each in ([one] if body is None else body))
-
-
 class _Arrays:
     """The readers of each array of a computation, the arrays it returns, and its row-wise kernels: the cheap ones and those that reduce."""
 
     def __init__(self, kernels: Kernels, reads: dict[int, set[Key]], rows: set[int]) -> None:
         self.computation, self.reads, self.rows = kernels.computation, reads, rows
-        self.cheap = {place for place in rows if _is_cheap(kernels, place)}
-        self.sums = {place for place in rows if _sums(kernels, place)}
+        opcodes = {place: kernels.values.opcodes(self.computation[place]) for place in rows}
+        self.cheap = {place for place in rows if opcodes[place] <= ALIKE - COSTLY}  # recomputed, not stored: an exponential at most
+        self.sums = {place for place in rows if "reduce" in opcodes[place]}
         root = self.computation.root
         self.returned = {source(self.computation, root, path) for path in _paths(self.computation[root])}
         self.readers: dict[Key, set[int]] = {}
@@ -169,13 +162,6 @@ def _chain(arrays: _Arrays, group: set[int]) -> Chain:
     result = {(last, path) for path in _paths(computation[last])}
     places = (*sorted(group - {last}), last)
     return Chain(places, _bytes(computation, read | written), _bytes(computation, read | result), _finished_sums(arrays, group))
-
-
-def _sums(kernels: Kernels, place: int) -> bool:
-    """Whether a kernel reduces."""
-    one = kernels.computation[place]
-    body = kernels.values.body(one)
-    return any(each.opcode == "reduce" for each in ([one] if body is None else body))
 
 
 def _finished_sums(arrays: _Arrays, group: set[int]) -> int:

@@ -7,10 +7,9 @@ predicates compare one number per row with different constants, a row needs at m
 from collections.abc import Iterator
 
 from ...cost import Cost
-from ...resource import HBM
 from ...workload import Avoidable
 from . import experts
-from .kernels import Kernels
+from .kernels import Kernels, less_traffic
 from .selected_experts import MOST_VISITED, PASSED, Expert, Selection, products_of_experts, source_products
 from .unused import CLASS, KIND
 from .values import SPREAD, Value
@@ -27,7 +26,7 @@ def selected_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         return
     chosen: dict[Group, set[int]] = {}
     constants: dict[object, set[object]] = {}
-    selects = [one for one in _selects(kernels) if _is_by_row(kernels, kernels.values.operand(one, 0), one)]
+    selects = [one for one in _all(kernels, "select") if _is_by_row(kernels, kernels.values.operand(one, 0), one)]
     selections = [found for one in selects if (found := _selection(kernels, one)) is not None]
     for index, count, top in products_of_experts(kernels, [*selections, *_gated(kernels)]):
         yield index, _instead(kernels, index, experts.KIND, count, top)
@@ -81,26 +80,16 @@ def _instead(kernels: Kernels, index: int, kind: str, count: int, top: int = 1) 
     written = made.shape.bytes if made.shape.is_array else 0
     factor = count / top
     amounts = {resource: amount / factor if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
-    amounts[HBM] = max(amounts.get(HBM, 0) - written * (1 - 1 / factor), 0)
+    instead = less_traffic(Cost.of(amounts), written * (1 - 1 / factor))
     what = f"computes all {count} experts for every row" if kind == experts.KIND else f"computes {count} branches for every row"
     unneeded = experts.CLASS if kind == experts.KIND else CLASS
-    return Avoidable(kind=kind, instead=Cost.of(amounts), why=f"{what}, of which it uses {top}", unneeded=unneeded, factor=factor)
-
-
-def _selects(kernels: Kernels) -> Iterator[Value]:
-    """The selects of a computation, inside of fusions too."""
-    return _all(kernels, "select")
+    return Avoidable(kind=kind, instead=instead, why=f"{what}, of which it uses {top}", unneeded=unneeded, factor=factor)
 
 
 def _all(kernels: Kernels, opcode: str) -> Iterator[Value]:
     """The instructions of a computation with this opcode, inside of fusions too."""
-    for place, instruction in enumerate(kernels.computation.instructions):
-        body = kernels.values.body(instruction)
-        if instruction.opcode == opcode:
-            yield Value(kernels.computation, place)
-        elif body is not None and opcode in kernels.values.opcodes(body):
-            inside = ((kernels.computation, instruction),)
-            yield from (Value(body, index, inside) for index, one in enumerate(body.instructions) if one.opcode == opcode)
+    for place in range(len(kernels.computation)):
+        yield from kernels.values.parts_with(opcode, kernels.computation, place)
 
 
 def _is_by_row(kernels: Kernels, predicate: Value, select: Value) -> bool:

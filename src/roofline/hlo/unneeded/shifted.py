@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator
 
-from ...cost import Cost
-from ...resource import HBM
 from ...workload import Avoidable
 from .donation import CLASS, KIND, updated_in_place
-from .kernels import Kernels
+from .kernels import Kernels, less_traffic
 from .program_arrays import results_of
 from .values import LAYOUT, Value
 
@@ -25,10 +23,8 @@ def shifted_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             is_updated = is_updated or updated_in_place(kernels.values, kernels.computation, index)
             moved = _moved(kernels, joined, is_updated=is_updated)
             if moved and (is_updated or index in results):
-                amounts = dict(cost.amounts)
-                amounts[HBM] = max(amounts.get(HBM, 0) - moved, 0)
                 why = "copies an argument in full to add a small part to it"
-                yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=GROUP)
+                yield index, Avoidable(kind=KIND, instead=less_traffic(cost, moved), why=why, unneeded=CLASS, group=GROUP)
                 break
 
 

@@ -7,11 +7,10 @@ A kernel writes the copies, and the product reads them all; a product over the g
 from collections import Counter
 from collections.abc import Iterator
 
-from ...cost import NOTHING, Cost
-from ...resource import HBM
+from ...cost import NOTHING
 from ...units import parse
 from ...workload import Avoidable
-from .kernels import Kernels
+from .kernels import Kernels, less_traffic
 from .repeated import KIND
 from .values import LAYOUT, Value
 
@@ -43,9 +42,8 @@ def stored_repeats(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 reported.add(maker)
                 yield maker, Avoidable(kind=KIND, instead=NOTHING, why=_WHY[group], group=group)
         if saved_bytes:
-            amounts = dict(kernels.costs[index].amounts)
-            amounts[HBM] = max(amounts.get(HBM, 0) - saved_bytes, 0)
-            yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=_WHY[group], group=group)
+            instead = less_traffic(kernels.costs[index], saved_bytes)
+            yield index, Avoidable(kind=KIND, instead=instead, why=_WHY[group], group=group)
 
 
 _GROUPS = {"broadcast": STORED, "gather": GATHERED, "concatenate": PATCHES}

@@ -8,7 +8,7 @@ from ...resource import HBM
 from ...workload import Avoidable
 from ..ir.module import Instruction
 from .kernels import Kernels, Product, is_linear
-from .product_order import KIND, unscaled, users_of
+from .product_order import KIND, unscaled
 from .values import Value
 
 _LEAST = 4  # rows that become one: fewer are hardly worth the change
@@ -22,7 +22,7 @@ def summed_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         made = unscaled(kernels.values, kernels.values.operand(reduce, 0))
         place = kernels.holding(made)
         found = kernels.products.get(place) if place is not None else None
-        if place is None or found is None or found.made.key != made.key or users_of(kernels, place) != {index} or place == index:
+        if place is None or found is None or found.made.key != made.key or kernels.users(place) != {index} or place == index:
             continue
         if not is_only_use(kernels, reduce) or not is_linear(made.instruction):
             continue
@@ -42,15 +42,7 @@ def summed_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 def _sums(kernels: Kernels) -> Iterator[tuple[int, Value]]:
     """The kernels that sum one array, with the reduction."""
     for index in kernels.costs:
-        instruction = kernels.computation[index]
-        body = kernels.values.body(instruction)
-        if body is None:
-            found = [Value(kernels.computation, index)] if instruction.opcode == "reduce" else []
-        elif "reduce" in kernels.values.opcodes(body):
-            inside = ((kernels.computation, instruction),)
-            found = [Value(body, place, inside) for place, one in enumerate(body.instructions) if one.opcode == "reduce"]
-        else:
-            found = []
+        found = kernels.values.parts_with("reduce", kernels.computation, index)
         if len(found) == 1 and _adds(kernels, found[0].instruction):
             yield index, found[0]
 

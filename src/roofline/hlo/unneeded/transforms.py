@@ -85,10 +85,8 @@ def _source(computation: Computation, index: int) -> int:
 def _keeps_symmetry(kernels: Kernels, index: int, spectra: set[int]) -> bool:
     """Whether a kernel is elementwise work on spectra of real signals alone."""
     instruction = kernels.computation[index]
-    body = kernels.values.body(instruction)
-    opcodes = kernels.values.opcodes(body) if body is not None else {instruction.opcode}
     taken = {_source(kernels.computation, operand) for operand in instruction.operands}
-    return opcodes <= _SYMMETRIC and taken <= spectra
+    return kernels.values.opcodes(instruction) <= _SYMMETRIC and taken <= spectra
 
 
 def _is_taken_real(kernels: Kernels, value: Value) -> bool:

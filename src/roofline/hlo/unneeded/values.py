@@ -73,12 +73,29 @@ class Values:
                     known.setdefault(operand, []).append(place)
         return known.get(index, [])
 
-    def opcodes(self, computation: Computation) -> frozenset[str]:
-        """The opcodes in a computation."""
-        known = self._opcodes.get(computation.name)
+    def opcodes(self, instruction: Instruction) -> frozenset[str]:
+        """The opcodes in a fusion's body, or that of another instruction."""
+        body = self.body(instruction)
+        if body is None:
+            return frozenset((instruction.opcode,))
+        known = self._opcodes.get(body.name)
         if known is None:
-            known = self._opcodes[computation.name] = frozenset([one.opcode for one in computation.instructions])
+            known = self._opcodes[body.name] = frozenset([one.opcode for one in body.instructions])
         return known
+
+    def parts(self, computation: Computation, index: int) -> list[Value]:
+        """The instructions of a kernel: those in a fusion's body, else itself."""
+        instruction = computation[index]
+        body = self.body(instruction)
+        if body is None:
+            return [Value(computation, index)]
+        return [Value(body, place, ((computation, instruction),)) for place in range(len(body))]
+
+    def parts_with(self, opcode: str, computation: Computation, index: int) -> list[Value]:
+        """The instructions of a kernel with an opcode."""
+        if opcode not in self.opcodes(computation[index]):
+            return []
+        return [one for one in self.parts(computation, index) if one.opcode == opcode]
 
     @cached_property
     def loop_bodies(self) -> frozenset[int]:

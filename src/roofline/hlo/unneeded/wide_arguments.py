@@ -7,11 +7,10 @@ A cache is returned too, but if all that is written to it was narrow before, it 
 
 from collections.abc import Iterator
 
-from ...cost import NOTHING, Cost
-from ...resource import HBM
+from ...cost import NOTHING
 from ...workload import Avoidable
 from ..ir.shapes import Shape
-from .kernels import Kernels
+from .kernels import Kernels, less_traffic
 from .number_formats import CLASS, KIND
 from .values import LAYOUT, Value, Values
 
@@ -39,13 +38,12 @@ def wide_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             why = _WHY[group].format(wide=argument.shape.number, narrow=cast.shape.number)
             place = kernels.holding(cast)
             if place == index:
-                less = argument.shape.bytes - cast.shape.bytes
-                amounts = {**dict(kernels.costs[index].amounts), HBM: max(kernels.costs[index].known(HBM) - less, 0)}
-                yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=group)
+                instead = less_traffic(kernels.costs[index], argument.shape.bytes - cast.shape.bytes)
+                yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=group)
             elif place is not None:
                 casts.setdefault(place, (group, why, set()))[2].add(index)
     for place, (group, why, products) in casts.items():
-        if place in kernels.costs and _users(kernels, place) <= products:
+        if place in kernels.costs and kernels.users(place, ("bitcast", "reshape", "get-tuple-element")) <= products:
             yield place, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=group)
 
 
@@ -82,15 +80,3 @@ def _is_weights(kernels: Kernels, side: Value, other: Value) -> bool:
 def _size(shape: Shape) -> tuple[str, int]:
     """The format and size of an array, to recognise an updated argument: XLA may transpose it."""
     return shape.dtype, shape.elements
-
-
-def _users(kernels: Kernels, place: int) -> set[int]:
-    """The kernels that use a kernel's result, through instructions that only rename or reshape it."""
-    found, waiting = set[int](), [place]
-    while waiting:
-        for user in kernels.values.users(kernels.computation, waiting.pop()):
-            if kernels.computation[user].opcode in ("bitcast", "reshape", "get-tuple-element"):
-                waiting.append(user)
-            else:
-                found.add(user)
-    return found

@@ -5,12 +5,10 @@ A product that reads the narrow weights and scales its result moves a fraction o
 
 from collections.abc import Iterator
 
-from ...cost import NOTHING, Cost
-from ...resource import HBM
+from ...cost import NOTHING
 from ...workload import Avoidable
-from .kernels import Kernels
+from .kernels import Kernels, less_traffic
 from .number_formats import CLASS, KIND
-from .product_order import users_of
 from .values import LAYOUT, SPREAD, Value, Values
 
 GROUP = "weights"
@@ -31,12 +29,11 @@ def widened_weights(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             place = kernels.holding(kernels.values.origin(side, LAYOUT))
             if narrow is None or place is None or place == index or place not in kernels.costs:
                 continue
-            if not users_of(kernels, place) <= kernels.products.keys():
+            if not kernels.users(place) <= kernels.products.keys():
                 continue
             why = f"stores {narrow.shape.number} weights as {side.shape.number} before matmuls read them"
-            amounts = dict(kernels.costs[index].amounts)
-            amounts[HBM] = max(amounts.get(HBM, 0) - side.shape.bytes + narrow.shape.bytes, 0)
-            yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=GROUP)
+            instead = less_traffic(kernels.costs[index], side.shape.bytes - narrow.shape.bytes)
+            yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=GROUP)
             widening[place] = why
     for place, why in widening.items():
         yield place, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=GROUP)
