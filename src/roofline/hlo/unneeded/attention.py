@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from ...cost import Amount, Cost
+from ...cost import Amount, Cost, less_traffic
 from ...resource import HBM
 from ...workload import Avoidable
 from ..ir.module import Computation
@@ -17,7 +17,7 @@ from ..ir.scopes import direction
 from ..ir.shapes import Shape
 from ..price.traffic import source
 from ..price.types import Site
-from .kernels import Kernels, Product, less_traffic
+from .kernels import Kernels, Product
 from .one_hot import position
 from .scores import Scores
 from .values import Value, Values

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from ...cost import NOTHING, Cost
+from ...cost import NOTHING, Cost, less_traffic
 from ...workload import Avoidable
-from .kernels import DOTS, Kernels, less_traffic
+from .kernels import DOTS, Kernels
 from .values import LAYOUT, Value, Values
 
 KIND, CLASS = "dense-experts", "dense"

@@ -10,11 +10,11 @@ from math import prod
 
 from msgspec import Struct
 
-from ...cost import Cost
+from ...cost import Cost, less_traffic
 from ...workload import Avoidable
 from ..ir.module import Computation
 from .experts import CLASS, KIND
-from .kernels import Kernels, Product, less_traffic
+from .kernels import Kernels, Product
 from .one_hot import position
 from .values import LAYOUT, Value, Values
 

@@ -6,9 +6,8 @@ from math import prod
 
 from msgspec import Struct
 
-from ...cost import NOTHING, Amount, Cost
+from ...cost import NOTHING, Cost
 from ...errors import SourceError
-from ...resource import HBM
 from ..ir.attributes import DotDimensions
 from ..ir.module import Instruction
 from ..price.calls.products import dimensions, precision_of
@@ -168,13 +167,6 @@ class Kernels:
                 continue
             if cost != NOTHING:
                 yield index, cost
-
-
-def less_traffic(cost: Cost, saved_bytes: Amount) -> Cost:
-    """The known amounts of a cost, with so many bytes fewer through the main memory."""
-    amounts = dict(cost.amounts)
-    amounts[HBM] = max(amounts.get(HBM, 0) - saved_bytes, 0)
-    return Cost.of(amounts)
 
 
 def product(values: Values, made: Value) -> Product | None:

@@ -6,12 +6,12 @@ while its old value is still needed.
 
 from collections.abc import Iterator
 
-from ...cost import NOTHING
+from ...cost import NOTHING, less_traffic
 from ...resource import HBM
 from ...workload import Avoidable
 from ..ir.module import Computation, Instruction
 from ..ir.shapes import Shape
-from .kernels import Kernels, less_traffic
+from .kernels import Kernels
 from .values import Value
 
 KIND, CLASS = "layout-copies", "layout"

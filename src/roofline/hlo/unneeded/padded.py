@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from ...cost import Cost
+from ...cost import Cost, less_traffic
 from ...resource import HBM
 from ...units import percent
 from ...workload import Avoidable, source_line
 from ..price.calls.fmha import attention_of
 from ..price.types import Site
-from .kernels import Kernels, Product, less_traffic
+from .kernels import Kernels, Product
 from .padded_axes import PADDING_OPS, Key, Shares, free_axes, padded_axes, share_of
 from .values import Value
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from ...cost import NOTHING
+from ...cost import NOTHING, less_traffic
 from ...workload import Avoidable
-from .kernels import Kernels, less_traffic
+from .kernels import Kernels
 from .layout import KIND
 from .program_arrays import results_of
 from .stacked_arguments import CLASS

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from math import prod
 
-from ...cost import NOTHING, Cost
+from ...cost import NOTHING, Cost, less_traffic
 from ...workload import Avoidable
 from ..price.elementwise import ELEMENTWISE
 from .duplicates import CLASS
-from .kernels import Kernels, Product, less_traffic, product
+from .kernels import Kernels, Product, product
 from .padded_axes import Key, PaddedAxis, Shares, free_axes, kept, reshaped, share_of
 from .repeated import KIND
 from .values import LAYOUT, RENAMED, SPREAD, Value

@@ -6,10 +6,10 @@ predicates compare one number per row with different constants, a row needs at m
 
 from collections.abc import Iterator
 
-from ...cost import Cost
+from ...cost import Cost, less_traffic
 from ...workload import Avoidable
 from . import experts
-from .kernels import Kernels, less_traffic
+from .kernels import Kernels
 from .selected_experts import MOST_VISITED, PASSED, Expert, Selection, products_of_experts, source_products
 from .unused import CLASS, KIND
 from .values import SPREAD, Value

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from ...cost import less_traffic
 from ...workload import Avoidable
 from .donation import CLASS, KIND, updated_in_place
-from .kernels import Kernels, less_traffic
+from .kernels import Kernels
 from .program_arrays import results_of
 from .values import LAYOUT, Value
 

@@ -7,10 +7,10 @@ A kernel writes the copies, and the product reads them all; a product over the g
 from collections import Counter
 from collections.abc import Iterator
 
-from ...cost import NOTHING
+from ...cost import NOTHING, less_traffic
 from ...units import parse
 from ...workload import Avoidable
-from .kernels import Kernels, less_traffic
+from .kernels import Kernels
 from .repeated import KIND
 from .values import LAYOUT, Value
 

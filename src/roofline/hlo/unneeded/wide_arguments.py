@@ -7,10 +7,10 @@ A cache is returned too, but if all that is written to it was narrow before, it 
 
 from collections.abc import Iterator
 
-from ...cost import NOTHING
+from ...cost import NOTHING, less_traffic
 from ...workload import Avoidable
 from ..ir.shapes import Shape
-from .kernels import Kernels, less_traffic
+from .kernels import Kernels
 from .number_formats import CLASS, KIND
 from .values import LAYOUT, Value, Values
 

@@ -5,9 +5,9 @@ A product that reads the narrow weights and scales its result moves a fraction o
 
 from collections.abc import Iterator
 
-from ...cost import NOTHING
+from ...cost import NOTHING, less_traffic
 from ...workload import Avoidable
-from .kernels import Kernels, less_traffic
+from .kernels import Kernels
 from .number_formats import CLASS, KIND
 from .values import LAYOUT, SPREAD, Value, Values
 

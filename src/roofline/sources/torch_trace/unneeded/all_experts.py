@@ -10,19 +10,17 @@ from math import prod
 
 from msgspec import Struct
 
-from ....cost import Cost
-from ....resource import HBM
+from ....cost import Cost, less_traffic
 from ....torch_prices import Tensor
 from ....workload import Avoidable
 from ..columns import NONE
 from ..context import Context
 from ..pricing import PricedOp
-from .recorded import PricedExecution, Recorded, tensors_of
+from .recorded import PricedExecution, Recorded, factors_of, tensors_of
 
 KIND, CLASS = "dense-experts", "dense"
 _CHOICES = ("aten::topk", "aten::argmax")
 _WEIGHTING = ("aten::mul", "aten::mul_")
-_OPERANDS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1), "aten::baddbmm": (1, 2)}
 
 
 class Choice(Struct, frozen=True):
@@ -64,7 +62,7 @@ def all_experts(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable
             if weighted == choice.experts:
                 for alike in like.values():
                     yield from dense(alike, choice) if len(alike) == choice.experts else ()
-        sides = _sides(priced)
+        sides = factors_of(priced)
         if sides is None:
             continue
         number = recorded.sequence(one)
@@ -88,17 +86,9 @@ def _choice(priced: PricedOp, context: Context) -> Choice | None:
     return Choice(scores.elements // experts, experts, chosen, context.scope) if 0 < 2 * chosen <= experts else None
 
 
-def _sides(priced: PricedOp) -> tuple[Tensor, Tensor] | None:
-    places = _OPERANDS.get(priced.name)
-    if places is None or len(priced.args) <= places[1]:
-        return None
-    left, right = (priced.args[place] for place in places)
-    return (left, right) if isinstance(left, Tensor) and isinstance(right, Tensor) else None
-
-
 def _results(priced: PricedOp) -> int:
     """The elements of a product's result."""
-    left, right = _sides(priced) or (Tensor(()), Tensor(()))
+    left, right = factors_of(priced) or (Tensor(()), Tensor(()))
     return left.elements // left.shape[-1] * right.shape[-1] if left.shape and right.shape and left.shape[-1] else 0
 
 
@@ -116,7 +106,7 @@ def _summed(priced: PricedOp, choice: Choice) -> int:
 
 def _is_weighted(priced: PricedOp, context: Context, choice: Choice) -> bool:
     """Whether an op multiplies each token's result by one number."""
-    shapes = [one.shape for one in priced.args if isinstance(one, Tensor)][:2]
+    shapes = [one.shape for one in tensors_of(priced)[:2]]
     if priced.name not in _WEIGHTING or context.backward or len(shapes) < 2:
         return False
     rows = [prod(shape[:-1]) if shape else 0 for shape in shapes]
@@ -135,9 +125,9 @@ def _may_be_expert(choice: Choice, context: Context, left: Tensor) -> bool:
 
 def _avoidable(held: PricedExecution, choice: Choice) -> Avoidable:
     cost = held[1].priced.cost or Cost.of({})
-    left, right = _sides(held[1]) or (None, None)
+    left, right = factors_of(held[1]) or (None, None)
     written = left.dtype.bytes(left.elements // left.shape[-1] * right.shape[-1]) if left and right and left.dtype else 0
     amounts = {resource: amount / choice.factor if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
-    amounts[HBM] = max(amounts.get(HBM, 0) - written * (1 - 1 / choice.factor), 0)
+    instead = less_traffic(Cost.of(amounts), written * (1 - 1 / choice.factor))
     why = f"computes all {choice.experts} experts for every token, of which it uses {choice.chosen}"
-    return Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=str(choice.experts), factor=choice.factor)
+    return Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=str(choice.experts), factor=choice.factor)

@@ -7,7 +7,7 @@ positions alone, from the positions.
 
 from collections.abc import Iterator, Sequence
 
-from ....cost import NOTHING, Cost
+from ....cost import NOTHING, Cost, less_traffic
 from ....resource import HBM
 from ....torch_prices import Tensor
 from ....torch_prices.attention import mask_of
@@ -45,8 +45,8 @@ def causal_masks(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidabl
         for one in builders:
             yield one, Avoidable(kind=MASKED, instead=NOTHING, why=why, group=group)
         amounts = {resource: amount if resource == HBM else amount / 2 for resource, amount in cost.amounts}
-        amounts[HBM] = max(amounts.get(HBM, 0) - (mask.bytes or 0), 0)
-        yield held, Avoidable(kind=MASKED, instead=Cost.of(amounts), why=why, unneeded="masked", group=group)
+        instead = less_traffic(Cost.of(amounts), mask.bytes or 0)
+        yield held, Avoidable(kind=MASKED, instead=instead, why=why, unneeded="masked", group=group)
 
 
 def _pairs(mask: Tensor) -> int:

@@ -11,7 +11,7 @@ from ....torch_prices import Tensor
 from ....units import parse
 from ....workload import Avoidable
 from ..pricing import PricedOp
-from .recorded import PricedExecution, Recorded, all_tensors_of, tensors_of
+from .recorded import PricedExecution, Recorded, all_tensors, tensors_of
 
 KIND = "dense-gradient"
 LEAST_ROWS = 16  # rows of a table per row that a step looks up
@@ -64,7 +64,7 @@ def _of_op(held: PricedExecution, tables: dict[Shape, float], every: Sequence[Sh
     priced, cost = held[1], held[1].priced.cost
     if cost is None or priced.priced.category not in _WHOLE:
         return
-    shapes = [one.shape for one in all_tensors_of(priced)]
+    shapes = [one.shape for one in all_tensors(priced.args)]
     if not any(map(prod, shapes)) and priced.priced.category == OPTIMIZER:
         shapes = list(every)  # traces leave out long lists of tensors
     sizes = {shape: prod(shape) * shapes.count(shape) for shape in tables if shape in shapes}

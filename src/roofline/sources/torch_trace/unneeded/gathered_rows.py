@@ -17,7 +17,7 @@ from ....units import parse, plain
 from ....workload import Avoidable
 from ..columns import NONE
 from ..pricing import PricedOp
-from .recorded import PricedExecution, Recorded, all_tensors_of, tensors_of
+from .recorded import PricedExecution, Recorded, all_tensors, factors_of, tensors_of
 
 KIND, GROUP, JOINED = "repeated-operand", "gathered rows", "joined rows"
 JOIN = "aten::cat"
@@ -26,7 +26,7 @@ GATHERS = ("aten::index", "aten::index_select")
 AHEAD = 2  # executions from the gather to the product
 WORTH = 2  # times that each row must be gathered
 LEAST = parse("1 MB", "B")  # of the gathered rows
-_OPERANDS = {"aten::mm": 0, "aten::addmm": 1}
+_PRODUCTS = ("aten::mm", "aten::addmm")
 
 
 def gathered_rows(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
@@ -36,7 +36,7 @@ def gathered_rows(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidab
     for place, held in enumerate(recorded.ordered):
         one, priced = held
         if one.context.backward:
-            if (known := shares.get(recorded.sequence(one))) is not None and priced.name in _OPERANDS:
+            if (known := shares.get(recorded.sequence(one))) is not None and priced.name in _PRODUCTS:
                 yield held, _avoidable((priced.priced.cost or Cost.of({})) * known[0], known[1])
             continue
         table = next(iter(tensors_of(priced)), None) if priced.name in GATHERS else None
@@ -59,7 +59,7 @@ def _of_joined_rows(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoid
     for place, held in enumerate(recorded.ordered):
         one, priced = held
         if one.context.backward:
-            if (known := joined.get(recorded.sequence(one))) is not None and priced.name in _OPERANDS:
+            if (known := joined.get(recorded.sequence(one))) is not None and priced.name in _PRODUCTS:
                 yield held, _avoidable(known.gradient(priced), known.why, JOINED)
             continue
         found = _joined(priced, recorded.ordered[max(place - BEFORE, 0) : place]) if priced.name == JOIN else None
@@ -104,7 +104,7 @@ class Joined(Struct, frozen=True):
 
 def _joined(priced: PricedOp, before: Sequence[PricedExecution]) -> Joined | None:
     """The rows that a join makes, if some of them were gathered several times over; else ``None``."""
-    parts = [one.shape for one in all_tensors_of(priced)]
+    parts = [one.shape for one in all_tensors(priced.args)]
     if len(parts) < 2 or any(len(shape) != 2 or shape[0] != parts[0][0] for shape in parts):
         return None
     rows, width = parts[0][0], sum(shape[1] for shape in parts)
@@ -124,11 +124,8 @@ def _avoidable(instead: Cost, why: str, group: str = GROUP) -> Avoidable:
 
 def _rows(priced: PricedOp) -> tuple[Tensor, Tensor] | None:
     """Both operands of a product of two matrices; else ``None``."""
-    place = _OPERANDS.get(priced.name)
-    if place is None or len(priced.args) < place + 2:
-        return None
-    left, right = priced.args[place : place + 2]
-    return (left, right) if isinstance(left, Tensor) and isinstance(right, Tensor) and len(right.shape) == 2 else None
+    factors = factors_of(priced) if priced.name in _PRODUCTS else None
+    return factors if factors is not None and len(factors[1].shape) == 2 else None
 
 
 def _times(table: Tensor, priced: PricedOp) -> float:

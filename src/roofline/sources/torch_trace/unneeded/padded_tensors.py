@@ -16,7 +16,7 @@ from ....torch_prices import Tensor
 from ....units import percent
 from ....workload import Avoidable
 from ..pricing import PricedOp
-from .recorded import PricedExecution, Recorded, tensors_of
+from .recorded import PricedExecution, Recorded, moved_bytes, tensors_of
 
 KIND, CLASS = "padding", "padded"
 NEAR = 4  # executions from the fill to the copy
@@ -135,7 +135,7 @@ def _avoidable(priced: PricedOp, padded: Padded, share: float) -> Avoidable:
 
 def _moved(priced: PricedOp, padded: Padded) -> float:
     """The bytes of an op without padding: weights, which have no padded axis, are still read in full."""
-    moved = float((priced.priced.cost or NOTHING).known(HBM))
+    moved = moved_bytes(priced)
     kept = 0.0
     if priced.priced.category == "matmul":
         kept = sum(float(one.bytes or 0) for one in tensors_of(priced) if padded.rows not in one.shape)

@@ -18,12 +18,12 @@ from ....units import plain
 from ....workload import Avoidable
 from ..columns import NONE
 from ..pricing import PricedOp
-from .recorded import PricedExecution, Recorded, tensors_of
+from .recorded import PricedExecution, Recorded, factors_of, tensors_of
 
 KIND, MERGED = "product-order", "merged"
 AHEAD = 8  # executions after the first product that are searched
 WORTH = 0.25  # the other order must need less than this share of the FLOP: two linear layers in a row are not a mistake
-_OPERANDS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1}
+_PRODUCTS = ("aten::mm", "aten::bmm", "aten::addmm")
 _SCALES = ("aten::mul", "aten::mul_", "aten::div", "aten::div_", "aten::copy_", "aten::neg")
 
 
@@ -128,12 +128,10 @@ def _without(made: int, priced: PricedOp, share: float) -> Cost:
 
 
 def _product(priced: PricedOp) -> Product | None:
-    place = _OPERANDS.get(priced.name)
-    if place is None or len(priced.args) < place + 2:
+    factors = factors_of(priced) if priced.name in _PRODUCTS else None
+    if factors is None or min(len(one.shape) for one in factors) < 2:
         return None
-    left, right = priced.args[place : place + 2]
-    if not isinstance(left, Tensor) or not isinstance(right, Tensor) or min(len(left.shape), len(right.shape)) < 2:
-        return None
+    left, right = factors
     batch = left.elements // max(left.shape[-2] * left.shape[-1], 1)
     return Product(batch, left.shape[-2], left.shape[-1], right.shape[-1], left, right)
 

@@ -4,11 +4,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from msgspec import Struct
 
+from ....resource import HBM
 from ....torch_prices import Tensor
 from ..executions import Execution
 from ..pricing import PricedOp
 
 PricedExecution = tuple[Execution, PricedOp]
+_LEFT_FACTOR = {"aten::mm": 0, "aten::addmm": 1, "aten::bmm": 0, "aten::baddbmm": 1}  # its place among the arguments
 
 
 class Recorded(Struct, kw_only=True):
@@ -25,19 +27,27 @@ class Recorded(Struct, kw_only=True):
     sequence: Callable[[Execution], int]
     differentiated: Collection[int]
 
-    def has_gradient(self, number: int) -> bool:
-        """Whether the gradient of the op with this sequence number was computed."""
-        return number in self.differentiated
-
 
 def tensors_of(priced: PricedOp) -> list[Tensor]:
     """The arguments of an op that are tensors."""
     return [one for one in priced.args if isinstance(one, Tensor)]
 
 
-def all_tensors_of(priced: PricedOp) -> Iterator[Tensor]:
-    """The arguments of an op that are tensors, those in lists of tensors too."""
-    for one in priced.args:
+def all_tensors(args: Sequence[object]) -> Iterator[Tensor]:
+    """The arguments that are tensors, those in lists of tensors too."""
+    for one in args:
         yield from one if isinstance(one, tuple) and all(isinstance(each, Tensor) for each in one) else ()
         if isinstance(one, Tensor):
             yield one
+
+
+def factors_of(priced: PricedOp) -> tuple[Tensor, Tensor] | None:
+    """Both matrices, or batches of matrices, that a product multiplies; ``None`` for other ops."""
+    place = _LEFT_FACTOR.get(priced.name, len(priced.args))
+    factors = priced.args[place : place + 2]
+    return factors if len(factors) == 2 and all(isinstance(one, Tensor) for one in factors) else None
+
+
+def moved_bytes(priced: PricedOp) -> float:
+    """The known bytes that an op moves through the main memory."""
+    return float(priced.priced.cost.known(HBM)) if priced.priced.cost is not None else 0.0

@@ -11,7 +11,7 @@ from ....cost import Cost
 from ....resource import HBM
 from ....torch_prices import Tensor
 from ....workload import Avoidable
-from .recorded import PricedExecution, Recorded, all_tensors_of, tensors_of
+from .recorded import PricedExecution, Recorded, all_tensors, moved_bytes, tensors_of
 
 KIND, CLASS, GROUP = "unused-results", "unused", "sorted"
 AHEAD = 16  # executions after a sort in which its results are used
@@ -32,22 +32,17 @@ def sorted_parts(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidabl
         kept = picked or _kept(rows, later)
         if not 0 < kept <= MOST_KEPT * rows.shape[-1]:
             continue
-        read = min(float(rows.bytes or 0), _moved(held))
+        read = min(float(rows.bytes or 0), moved_bytes(priced))
         why = f"sorts rows of {rows.shape[-1]} elements, of which it {'picks' if picked else 'uses'} {kept}"
         yield held, _avoidable(held, read, why)
         for each in between:
-            yield each, _avoidable(each, _moved(each) * kept / rows.shape[-1], why)
+            yield each, _avoidable(each, moved_bytes(each[1]) * kept / rows.shape[-1], why)
 
 
 def _avoidable(held: PricedExecution, moved: float, why: str) -> Avoidable:
     cost = held[1].priced.cost or Cost.of({})
     amounts = {resource: amount for resource, amount in cost.amounts if resource != HBM}
     return Avoidable(kind=KIND, instead=Cost.of({**amounts, HBM: moved}), why=why, unneeded=CLASS, group=GROUP)
-
-
-def _moved(held: PricedExecution) -> float:
-    cost = held[1].priced.cost
-    return float(cost.known(HBM)) if cost is not None else 0.0
 
 
 def _picked(rows: Tensor, after: Sequence[PricedExecution]) -> tuple[int, list[PricedExecution]]:
@@ -66,7 +61,7 @@ def _kept(rows: Tensor, after: Sequence[PricedExecution]) -> int:
     """How many elements of each sorted row the next ops use; 0 if unknown."""
     kept = 0
     for _, priced in after:
-        for tensor in all_tensors_of(priced):
+        for tensor in all_tensors(priced.args):
             if tensor.elements == rows.elements:
                 return 0
             if _is_cut_from(tensor, rows):

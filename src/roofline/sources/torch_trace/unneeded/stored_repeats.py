@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from ....cost import NOTHING, Cost
-from ....resource import HBM
+from ....cost import NOTHING, less_traffic
 from ....torch_prices import Tensor
 from ....units import parse
 from ....workload import Avoidable
@@ -62,9 +61,8 @@ def stored_repeats(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoida
                 spared[later] = (one, priced), spared.get(later, (held, 0.0))[1] + repeats.spared
                 break
     for held, less in spared.values():
-        amounts = dict((held[1].priced.cost or NOTHING).amounts)
-        amounts[HBM] = max(float(amounts.get(HBM, 0)) - less, 0)
-        yield held, Avoidable(kind=KIND, instead=Cost.of(amounts), why=WHY, group=GROUP)
+        instead = less_traffic(held[1].priced.cost or NOTHING, less)
+        yield held, Avoidable(kind=KIND, instead=instead, why=WHY, group=GROUP)
 
 
 def stored_masks(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
@@ -80,9 +78,8 @@ def stored_masks(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidabl
         if readers:
             yield held, Avoidable(kind=KIND, instead=NOTHING, why=WHY_MASK, group=MASK)
         for reader in readers:
-            amounts = dict((reader[1].priced.cost or NOTHING).amounts)
-            amounts[HBM] = max(float(amounts.get(HBM, 0)) - mask.spared, 0)
-            yield reader, Avoidable(kind=KIND, instead=Cost.of(amounts), why=WHY_MASK, group=MASK)
+            instead = less_traffic(reader[1].priced.cost or NOTHING, mask.spared)
+            yield reader, Avoidable(kind=KIND, instead=instead, why=WHY_MASK, group=MASK)
 
 
 def _expanded(priced: PricedOp) -> Tensor | None:

@@ -19,7 +19,7 @@ from ....units import parse
 from ....workload import Avoidable
 from ..executions import Execution
 from ..pricing import PricedOp
-from .recorded import PricedExecution, tensors_of
+from .recorded import PricedExecution, all_tensors, moved_bytes, tensors_of
 
 KIND = "unfused-chain"
 LINKED = frozenset(("elementwise", "cast", "copy", "normalisation", "softmax", "reduction", "loss"))
@@ -94,7 +94,7 @@ def spared_bytes(ordered: Sequence[PricedExecution], keeps: Callable[[Execution]
     for chain in optimizers.values():
         share = _fused_share(chain)
         for _, priced in chain if share < 1 else ():
-            spared[id(priced)] = spared.get(id(priced), 0) + (1 - share) * _moved(priced)
+            spared[id(priced)] = spared.get(id(priced), 0) + (1 - share) * moved_bytes(priced)
             groups[id(priced)] = OPTIMIZER
     return {key: Spared(size / counts[key], groups.get(key, "")) for key, size in spared.items() if size}
 
@@ -104,7 +104,7 @@ def _chains(ordered: Sequence[PricedExecution]) -> Iterator[list[PricedExecution
     chain: list[PricedExecution] = []
     for held in ordered:
         is_linked = held[1].priced.category in LINKED or held[1].name == JOINS
-        if is_linked and _moved(held[1]) < SMALL:
+        if is_linked and moved_bytes(held[1]) < SMALL:
             continue
         if chain and (not is_linked or held[0].mark != chain[0][0].mark or len(chain) == LONGEST):
             yield chain
@@ -156,17 +156,14 @@ def _takes_number(priced: PricedOp) -> bool:
 
 def _taken(priced: PricedOp) -> Iterator[Tensor]:
     """The tensors that an op reads; the target of a copy is not one of them."""
-    for one in priced.args[1:] if priced.name == "aten::copy_" else priced.args:
-        yield from one if isinstance(one, tuple) and all(isinstance(each, Tensor) for each in one) else ()
-        if isinstance(one, Tensor):
-            yield one
+    return all_tensors(priced.args[1:] if priced.name == "aten::copy_" else priced.args)
 
 
 def _made(priced: PricedOp) -> tuple[Tensor | None, float]:
     """The result of an op, and its bytes."""
     if priced.name == JOINS:
         elements = sum(one.elements for one in _taken(priced))
-        return (Tensor((elements,)) if elements else None), _moved(priced) / 2
+        return (Tensor((elements,)) if elements else None), moved_bytes(priced) / 2
     result = result_of(priced)
     return result, float(result.bytes or 0) if result is not None else 0.0
 
@@ -196,24 +193,20 @@ def _optimizers(ordered: Sequence[PricedExecution]) -> dict[int, list[PricedExec
 
 def _if_fewer(some: Sequence[PricedExecution], main: Sequence[PricedExecution]) -> Sequence[PricedExecution]:
     """These operators, if they move less than the main ones: a fused optimizer, too, updates its step counters as a list."""
-    moved, of_main = (sum(_moved(priced) for _, priced in each) for each in (some, main))
+    moved, of_main = (sum(moved_bytes(priced) for _, priced in each) for each in (some, main))
     return some if moved < of_main else ()
 
 
 def _fused_share(chain: Sequence[PricedExecution]) -> float:
     """The share of a chain's bytes that a fused optimizer would move."""
-    total = sum(_moved(priced) for _, priced in chain)
+    total = sum(moved_bytes(priced) for _, priced in chain)
     for name, (own, fused) in FUSED_LISTS.items():
-        whole = sum(_moved(priced) for _, priced in chain if priced.name == name)
+        whole = sum(moved_bytes(priced) for _, priced in chain if priced.name == name)
         if whole and name == "aten::_foreach_add_":
-            whole = max(_moved(priced) for _, priced in chain if priced.name == name)
+            whole = max(moved_bytes(priced) for _, priced in chain if priced.name == name)
         if whole:
             return min(1.0, fused * whole / own / total) if total else 1.0
     return 1.0
-
-
-def _moved(priced: PricedOp) -> float:
-    return float(priced.priced.cost.known(HBM)) if priced.priced.cost is not None else 0.0
 
 
 def _read_again(priced: PricedOp) -> float:

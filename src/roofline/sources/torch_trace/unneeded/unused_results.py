@@ -12,7 +12,7 @@ from ....torch_prices import Tensor
 from ....workload import Avoidable
 from ..columns import NONE
 from ..pricing import PricedOp
-from .recorded import PricedExecution, Recorded, all_tensors_of
+from .recorded import PricedExecution, Recorded, all_tensors
 
 KIND, CLASS = "unused-results", "unused"
 WHY = "computes results that neither the loss nor another op uses"
@@ -28,14 +28,14 @@ def unused_results(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoida
             steps.setdefault(held[0].mark, []).append((held, recorded.sequence(held[0])))
     reason = Avoidable(kind=KIND, instead=NOTHING, why=WHY, unneeded=CLASS)
     for mine in steps.values():
-        if not any(recorded.has_gradient(number) for _, number in mine if number != NONE):
+        if not any(number in recorded.differentiated for _, number in mine if number != NONE):
             continue
         takers: dict[int, list[tuple[int, Tensor]]] = {}  # tensors that ops read and the ops' places, by number of elements
         for place, ((_, priced), _) in enumerate(mine):
-            for one in all_tensors_of(priced):
+            for one in all_tensors(priced.args):
                 takers.setdefault(one.elements, []).append((place, one))
         for begin, end in _runs(
-            [number == NONE or not recorded.has_gradient(number) for _, number in mine], [number for _, number in mine]
+            [number == NONE or number not in recorded.differentiated for _, number in mine], [number for _, number in mine]
         ):
             run = [held for held, _ in mine[begin:end]]
             if any(priced.priced.category in _MULTIPLY for _, priced in run) and not _is_taken(run[-1][1], takers, end):
@@ -63,7 +63,7 @@ def _is_taken(priced: PricedOp, takers: Mapping[int, Sequence[tuple[int, Tensor]
 
 def _made(priced: PricedOp) -> tuple[int, int, int]:
     """Elements, axes and channels of an op's result; those of a product from the bytes it moves in addition to its operands."""
-    tensors = list(all_tensors_of(priced))
+    tensors = list(all_tensors(priced.args))
     largest = max(tensors, key=lambda one: one.elements, default=Tensor(()))
     if priced.priced.category not in _MULTIPLY or priced.priced.cost is None or len(tensors) < 2:
         return largest.elements, len(largest.shape), largest.shape[1] if len(largest.shape) > 1 else 1

@@ -14,13 +14,13 @@ from ....torch_prices import Tensor
 from ....workload import Avoidable
 from ..columns import NONE
 from ..pricing import PricedOp
-from .recorded import PricedExecution, Recorded, all_tensors_of
+from .recorded import PricedExecution, Recorded, all_tensors, factors_of, moved_bytes
 
 KIND, CLASS = "unused-results", "unused"
 AHEAD = 40  # executions after a product in which its rows are used
 LEAST = 64  # columns: with fewer, other tensors may have the same shape
 MOST_USED = 0.5  # of the rows
-_OPERANDS = {"aten::mm": (0, 1), "aten::addmm": (1, 2), "aten::bmm": (0, 1)}
+_PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm")
 _PICKS = ("aten::index", "aten::index_select", "aten::gather", "aten::embedding")
 
 
@@ -51,7 +51,7 @@ def unused_rows(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable
             continue
         if one.context.backward:
             known = forward.get(recorded.sequence(one))
-            if known is not None and any(tensor.elements == known[0].elements for tensor in all_tensors_of(priced)):
+            if known is not None and any(tensor.elements == known[0].elements for tensor in all_tensors(priced.args)):
                 yield held, _avoidable(priced, *known)
             continue
         used = _used(made, recorded.ordered[place + 1 : place + 1 + AHEAD], one.mark) if made.columns >= LEAST else 0
@@ -63,12 +63,10 @@ def unused_rows(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable
 
 def _made(priced: PricedOp) -> Made | None:
     """The result of a product; ``None`` for a batch of products."""
-    places = _OPERANDS.get(priced.name)
-    if places is None or len(priced.args) <= places[1]:
+    factors = factors_of(priced) if priced.name in _PRODUCTS else None
+    if factors is None or min(len(one.shape) for one in factors) < 2:
         return None
-    left, right = (priced.args[place] for place in places)
-    if not isinstance(left, Tensor) or not isinstance(right, Tensor) or len(left.shape) < 2 or len(right.shape) < 2:
-        return None
+    left, right = factors
     is_one = left.elements == left.shape[-2] * left.shape[-1]
     return Made(left.shape[-2], right.shape[-1], right.bytes or 0) if is_one else None
 
@@ -80,7 +78,7 @@ def _used(made: Made, after: Sequence[PricedExecution], mark: int) -> int:
     for one, priced in after:
         if one.mark != mark:
             break
-        for tensor in all_tensors_of(priced):
+        for tensor in all_tensors(priced.args):
             if tensor.elements == made.elements:
                 if priced.name not in _PICKS:
                     return 0
@@ -96,7 +94,7 @@ def _avoidable(priced: PricedOp, made: Made, used: int) -> Avoidable:
     share = used / made.rows
     cost = priced.priced.cost or Cost.of({})
     amounts = {resource: amount * share for resource, amount in cost.amounts if resource != HBM}
-    moved = float(cost.known(HBM))
+    moved = moved_bytes(priced)
     amounts[HBM] = max(moved * share, min(made.weights, moved))
     why = f"computes {made.rows:,} rows, of which it uses {used:,}"
     return Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=str(made.columns), factor=1 / share)

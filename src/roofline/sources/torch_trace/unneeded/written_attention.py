@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from ....cost import Cost
+from ....cost import Cost, less_traffic
 from ....resource import HBM
 from ....torch_prices import Tensor
 from ....workload import Avoidable
@@ -86,14 +86,12 @@ def _spared(priced: PricedOp, scores: Scores) -> Iterator[Avoidable]:
     cost = priced.priced.cost
     if cost is None:
         return
-    size = f"{scores.queries}×{scores.keys}"
-    why = f"moves the {size} attention scores through memory"
-    amounts = dict(cost.amounts)
+    why = f"moves the {scores.queries}×{scores.keys} attention scores through memory"
     mine = [one for one in tensors_of(priced) if scores.is_like(one)]
     others = [one for one in tensors_of(priced) if not scores.is_like(one)]
     if priced.priced.category != _PRODUCT:
         if mine:
-            amounts[HBM] = sum(one.bytes or 0 for one in others)
+            amounts = {**dict(cost.amounts), HBM: sum(one.bytes or 0 for one in others)}
             yield Avoidable(kind=KIND, instead=Cost.of(amounts), why=why)
         return
     if not _result(priced):
@@ -104,8 +102,6 @@ def _spared(priced: PricedOp, scores: Scores) -> Iterator[Avoidable]:
     if not stored:
         return
     if scores.is_causal:
-        amounts = {resource: amount / 2 if resource.unit == "matrix" else amount for resource, amount in amounts.items()}
-        half = Cost.of(amounts)
-        yield Avoidable(kind=MASKED, instead=half, why=WHY_MASKED, unneeded="masked")
-    amounts[HBM] = max(amounts.get(HBM, 0) - stored, 0)
-    yield Avoidable(kind=KIND, instead=Cost.of(amounts), why=why)
+        cost = Cost.of({resource: amount / 2 if resource.unit == "matrix" else amount for resource, amount in cost.amounts})
+        yield Avoidable(kind=MASKED, instead=cost, why=WHY_MASKED, unneeded="masked")
+    yield Avoidable(kind=KIND, instead=less_traffic(cost, stored), why=why)
