@@ -8,6 +8,8 @@ import pytest
 from hlo_programs import DATA, load
 from roofline.errors import SourceError
 from roofline.hlo.read import recognise
+from roofline.hlo.read.proto import ProtoDialect
+from roofline.hlo.read.text_dialect import TextDialect
 from roofline.machines import load as load_machine
 from roofline.sources import programs
 from roofline.sources import read as read_recording
@@ -35,10 +37,10 @@ def test_a_dump_folder_gives_each_module_once_compiled_before_uncompiled(tmp_pat
         (tmp_path / name).write_bytes(load(source))
     for noise in ("cpu_after_optimizations-buffer-assignment.txt", "debug_options", "ir-no-opt.ll"):
         (tmp_path / f"module_0000.jit_f.{noise}").write_text("BufferAssignment:\n")
-    assert [(m.name, m.form, m.is_scheduled) for m in read_modules(tmp_path)] == [
-        ("jit_scan_layers", "hlo proto", True),
-        ("jit_cond_switch", "hlo text", True),
-        ("jit_pjit_mlp", "hlo text", False),
+    assert [(m.name, type(m.entry_computation[0].dialect), m.is_scheduled) for m in read_modules(tmp_path)] == [
+        ("jit_scan_layers", ProtoDialect, True),
+        ("jit_cond_switch", TextDialect, True),
+        ("jit_pjit_mlp", TextDialect, False),
     ]
 
 

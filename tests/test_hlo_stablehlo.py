@@ -11,6 +11,9 @@ from roofline.hlo.ir.module import Call, HloModule, Instruction
 from roofline.hlo.ir.shapes import UNBOUNDED
 from roofline.hlo.read import parse, parse_all
 from roofline.hlo.read.backend_config import backend_config
+from roofline.hlo.read.proto import ProtoDialect
+from roofline.hlo.read.stablehlo import StableDialect
+from roofline.hlo.read.text_dialect import TextDialect
 
 ATTRIBUTES = """
 lhs_contracting_dims rhs_contracting_dims lhs_batch_dims rhs_batch_dims window dim_labels feature_group_count batch_group_count slice
@@ -61,7 +64,6 @@ def test_the_same_work_as_in_xlas_own_conversion(name: str) -> None:
 @pytest.mark.parametrize("name", names("stablehlo"))
 def test_every_attribute_of_real_programs_can_be_read(name: str) -> None:
     program = module(f"{name}.stablehlo")
-    assert program.form == "stablehlo"
     for i in instructions(program):
         assert len([i.attribute(attribute) for attribute in i.attributes]) == len(i.attributes)
 
@@ -312,10 +314,10 @@ def test_what_is_wrong_is_said_with_its_line(lines: list[str], complaint: str) -
 
 
 def test_the_form_is_found_by_content() -> None:
-    assert parse(load("scan_layers.stablehlo")).form == "stablehlo"
-    assert parse(load("scan_layers.hlo")).form == "hlo text"
-    assert parse(load("scan_layers.pb")).form == "hlo proto"
-    assert parse(load("scan_layers.before.hlo").decode()).form == "hlo text"
+    forms = {"stablehlo": StableDialect, "hlo": TextDialect, "pb": ProtoDialect, "before.hlo": TextDialect}
+    for ending, dialect in forms.items():
+        assert isinstance(parse(load(f"scan_layers.{ending}")).entry_computation[0].dialect, dialect)
+    assert isinstance(parse(load("scan_layers.hlo").decode()).entry_computation[0].dialect, TextDialect)
 
 
 def test_operations_go_on_in_the_next_line_after_a_comma_or_before_a_name() -> None:

@@ -314,7 +314,7 @@ def check_operands(computations: Sequence[Computation]) -> None:
 class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its cached properties
     """A whole program: its computations, its entry computation, and the contents of its header.
 
-    ``form`` is ``hlo text``, ``hlo proto`` or ``stablehlo``. ``id`` is the compiler's number of the module, when the form has it.
+    ``id`` is the compiler's number of the module, when the form has it.
     ``buffer_assignment`` is the compiler's BufferAssignmentProto, if the file has it. ``marks_entry`` is false for a text with a header
     but without an ENTRY computation, such as one written by hand: the entry is then the last computation.
     """
@@ -323,7 +323,6 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
     computations: tuple[Computation, ...]
     entry: int
     marks_entry: bool = True
-    form: str
     id: int | None = None
     is_scheduled: bool = False
     replica_count: int = 1

@@ -65,14 +65,6 @@ class Written(Struct, frozen=True):
     rest: str = ""
 
 
-class Instructions(Struct, frozen=True):
-    """An instruction's text: the instructions among its operands, then itself; the computations written in it; and where the text ends."""
-
-    written: list[Written]
-    inline: list[Inline]
-    end: int
-
-
 class Scanner(Struct):
     """Parses a piece of HLO text; ``whole`` is true if the text does not continue after it."""
 
@@ -109,8 +101,8 @@ class Scanner(Struct):
     def cut(self, what: str, at: int) -> Exception:
         return Malformed(f"{what}: {excerpt(self.text[at:])}") if self.whole else Unfinished()
 
-    def header(self) -> tuple[bool, str, int]:
-        """``ENTRY %name (parameters) -> result {``: whether it is the entry, its name, and where its instructions begin."""
+    def header(self) -> tuple[tuple[bool, str], int]:
+        """``ENTRY %name (parameters) -> result {``: whether it is the entry and its name, and where its instructions begin."""
         start = at = self.skip(0)
         entry = _ENTRY.match(self.text, at)
         at = self.skip(entry.end()) if entry else at
@@ -122,17 +114,20 @@ class Scanner(Struct):
                 at = self.skip(self.shape(self.skip(at + 2)))
         if name is None or not self.text.startswith("{", at):
             raise Malformed(f"expected a computation, found {excerpt(self.text[start:].partition(chr(10))[0].strip())}")
-        return entry is not None, name[1], at + 1
+        return (entry is not None, name[1]), at + 1
 
-    def instruction(self) -> Instructions:
-        """The instruction at the start of the text. It ends where no comma and further attribute follow."""
+    def instruction(self) -> tuple[tuple[list[Written], list[Inline]], int]:
+        """The instruction at the start of the text, after those among its operands; the computations written in it; and where it ends.
+
+        It ends where no comma and further attribute follow.
+        """
         at = self.skip(0)
         try:
             return self._instruction(at)
         except _Unexpected:
             raise Malformed(f"expected 'name = shape opcode(…)', found {excerpt(self.text[at:].strip())}") from None
 
-    def _instruction(self, at: int) -> Instructions:
+    def _instruction(self, at: int) -> tuple[tuple[list[Written], list[Inline]], int]:
         root = _ROOT.match(self.text, at)
         at = self.skip(root.end()) if root else at
         name = _expect(_NAME.match(self.text, at))
@@ -157,7 +152,7 @@ class Scanner(Struct):
                 value = self.computations(name[1], key[0], start, at, inline)
             rest.append(f", {key[0]}={_without_comments(value)}")
         found.append(Written(root[0] if root else "", name[1], shape, opcode, inside, "".join(rest)))
-        return Instructions(found, inline, at)
+        return (found, inline), at
 
     def expression(self, at: int) -> tuple[str, str, str, int]:
         """``shape opcode(operands)`` without the attributes; the shape may be missing."""

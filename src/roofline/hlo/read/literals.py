@@ -44,19 +44,7 @@ def _element(match: re.Match[str], dtype: str) -> Element:
 
 
 # The letters of the formats that struct supports; others are decoded below or not supported.
-_LETTERS = {
-    "s8": "b",
-    "u8": "B",
-    "s16": "h",
-    "u16": "H",
-    "s32": "i",
-    "u32": "I",
-    "s64": "q",
-    "u64": "Q",
-    "f16": "e",
-    "f32": "f",
-    "f64": "d",
-}
+_LETTERS = dict(zip(("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "f16", "f32", "f64"), "bBhHiIqQefd", strict=True))
 
 
 def decode_elements(data: bytes, shape: Shape) -> tuple[Element, ...] | None:
@@ -69,10 +57,8 @@ def decode_elements(data: bytes, shape: Shape) -> tuple[Element, ...] | None:
     if name == "bf16":
         return tuple(struct.unpack("<f", b"\0\0" + data[at : at + 2])[0] for at in range(0, len(data) - 1, 2))
     if name in ("c64", "c128"):
-        letter = "f" if name == "c64" else "d"
-        parts = struct.unpack(
-            f"<{len(data) // struct.calcsize(letter)}{letter}", data[: len(data) // struct.calcsize(letter) * struct.calcsize(letter)]
-        )
+        letter, size = ("f", 4) if name == "c64" else ("d", 8)
+        parts = struct.unpack(f"<{len(data) // size}{letter}", data[: len(data) // size * size])
         return tuple(complex(*pair) for pair in zip(parts[::2], parts[1::2], strict=False))
     letter = _LETTERS.get(name, "")
     if not letter or len(data) % struct.calcsize(letter):

@@ -63,6 +63,18 @@ class OperationReader:
         self.at = skip(self.text, self.at)
         return self.text[self.at : self.at + 1]
 
+    def must(self, mark: str, expected: str = "") -> None:
+        """Reads a character that has to follow."""
+        if self.skip() != mark:
+            raise self.fail(expected or f"'{mark}'")
+        self.at += 1
+
+    def may(self, mark: str) -> bool:
+        """Reads a character, if it follows."""
+        found = self.skip() == mark
+        self.at += found
+        return found
+
     def fail(self, expected: str) -> Malformed:
         return Malformed(f"expected {expected}, found {excerpt(self.text[self.at :].strip() or 'the end of the text')}")
 
@@ -97,22 +109,13 @@ class OperationReader:
         place = self.at
         results = self.results()
         mark = self.skip()
+        name = self.expect(_STRING if mark == '"' else _WORD, "an operation")[0]
+        operation = Operation(name[1:-1] if mark == '"' else name, place, results)
         if mark == '"':
-            match = _STRING.match(self.text, self.at)
-            if match is None:
-                raise self.fail("an operation")
-            self.at = match.end()
-            operation = Operation(match[0][1:-1], place, results)
             self.generic(operation, depth)
-            return operation
-        match = _WORD.match(self.text, self.at)
-        if match is None:
-            raise self.fail("an operation")
-        self.at = match.end()
-        operation = Operation(match[0], place, results)
-        if match[0] in ("func.func", "func"):
+        elif name in ("func.func", "func"):
             self.function(operation, depth)
-        elif match[0] in ("module", "builtin.module"):
+        elif name in ("module", "builtin.module"):
             self.module(operation, depth)
         else:
             self.pretty(operation, depth)
@@ -144,20 +147,15 @@ class OperationReader:
         while (mark := self.skip()) not in (":", ""):
             if mark == "<" and self.text.startswith("<{", self.at):
                 self.attributes(operation, self.at + 1)
-                if self.skip() != ">":
-                    raise self.fail("'>'")
-                self.at += 1
+                self.must(">")
             elif mark == "[":
                 self.at = end_of_nest(self.text, self.at)
             elif mark == "(":
                 self.at += 1
                 while self.skip() == "{":
                     operation.regions.append(self.region(depth + 1))
-                    if self.skip() == ",":
-                        self.at += 1
-                if self.skip() != ")":
-                    raise self.fail("')' after regions")
-                self.at += 1
+                    self.may(",")
+                self.must(")", "')' after regions")
             elif mark == "{":
                 self.attributes(operation, self.at)
             else:
@@ -194,11 +192,7 @@ class OperationReader:
                     operation.words.pop()
                     self.at += 1
                     self.skip()
-                    match = _SSA.match(self.text, self.at)
-                    if match is None:
-                        raise self.fail("an initial value")
-                    initials.append(match[0])
-                    self.at = match.end()
+                    initials.append(self.expect(_SSA, "an initial value")[0])
                     continue
                 self.signature(operation)
                 break
@@ -282,31 +276,22 @@ class OperationReader:
 
     def signature(self, operation: Operation) -> None:
         """``: (A, B) -> C``, ``: A``, ``: A, B``, ``: A -> B``"""
-        if self.skip() != ":":
-            raise self.fail("':' and types")
-        self.at += 1
-        self.skip()
-        if self.text[self.at : self.at + 1] == "(":
-            end = end_of_nest(self.text, self.at)
-            operation.types = split_types(self.text[self.at + 1 : end - 1])
-            self.at = end
-        else:
-            operation.types = self.types()
+        self.must(":", "':' and types")
+        operation.types = self.types()
         after = skip(self.text, self.at)
         if self.text.startswith("->", after):
             self.at = after + 2
-            if self.skip() == "(":
-                end = end_of_nest(self.text, self.at)
-                operation.result_types = split_types(self.text[self.at + 1 : end - 1])
-                self.at = end
-            else:
-                operation.result_types = self.types()
+            operation.result_types = self.types()
         elif len(operation.results) > 1:
             operation.result_types = operation.types[: len(operation.results)]
         else:
             operation.result_types = operation.types[-1:]
 
     def types(self) -> list[str]:
+        """``(A, B)`` or ``A, B``"""
+        if self.skip() == "(":
+            start, self.at = self.at, end_of_nest(self.text, self.at)
+            return split_types(self.text[start + 1 : self.at - 1])
         found = []
         while True:
             self.skip()
@@ -358,13 +343,9 @@ class OperationReader:
         """``%a: A {attributes} loc(…), %b: B)`` up to and past the closing parenthesis."""
         found: list[tuple[str, str, dict[str, object]]] = []
         while self.skip() != ")":
-            match = _SSA.match(self.text, self.at)
-            if match is None:
-                raise self.fail("an argument")
-            self.at = match.end()
-            if self.skip() != ":":
-                raise self.fail("':' and a type")
-            self.at = skip(self.text, self.at + 1)
+            match = self.expect(_SSA, "an argument")
+            self.must(":", "':' and a type")
+            self.skip()
             end = end_of_type(self.text, self.at)
             kind, self.at = self.text[self.at : end], end
             given: dict[str, object] = {}
@@ -375,9 +356,7 @@ class OperationReader:
             if holder.location:
                 given["loc"] = holder.location
             found.append((match[0], kind, given))
-            if self.skip() == ",":
-                self.at += 1
-            elif self.skip() != ")":
+            if not self.may(",") and self.skip() != ")":
                 raise self.fail("',' or ')'")
         self.at += 1
         return found
@@ -393,9 +372,7 @@ class OperationReader:
             if self.skip() == "{":
                 given, self.at = parse_dictionary(self.text, self.at)
             found.append(given)
-            if self.skip() == ",":
-                self.at += 1
-            elif self.at + 1 < end:
+            if not self.may(",") and self.at + 1 < end:
                 raise self.fail("',' or ')'")
         self.at = end
         return found
@@ -407,18 +384,13 @@ class OperationReader:
         if self.skip() == "^":
             match = _BLOCK.match(self.text, self.at)
             self.at = match.end() if match else self.at + 1
-            if self.skip() == "(":
-                self.at += 1
+            if self.may("("):
                 region.arguments = self.arguments()
-            if self.skip() != ":":
-                raise self.fail("':' after a block's arguments")
-            self.at += 1
+            self.must(":", "':' after a block's arguments")
         region.operations = self.operations(depth)
         if self.skip() == "^":
             raise Malformed("a region of several blocks; StableHLO regions have one")
-        if self.skip() != "}":
-            raise self.fail("'}'")
-        self.at += 1
+        self.must("}")
         return region
 
     def function(self, operation: Operation, depth: int) -> None:
@@ -428,14 +400,8 @@ class OperationReader:
             operation.words.append(word[0])
             self.at = word.end()
             self.skip()
-        match = _SYMBOL.match(self.text, self.at)
-        if match is None:
-            raise self.fail("a function's name")
-        operation.attributes["sym_name"] = symbol(match[0])
-        self.at = match.end()
-        if self.skip() != "(":
-            raise self.fail("'('")
-        self.at += 1
+        operation.attributes["sym_name"] = symbol(self.expect(_SYMBOL, "a function's name")[0])
+        self.must("(")
         arguments: list[tuple[str, str, dict[str, object]]] = []
         if self.skip() == "%":
             arguments = self.arguments()
@@ -448,11 +414,7 @@ class OperationReader:
                 operation.attributes["res_attrs"] = self.result_attributes()
             else:
                 self.at = end_of_type(self.text, self.at)
-        word = _WORD.match(self.text, skip(self.text, self.at))
-        if word is not None and word[0] == "attributes":
-            self.at = word.end()
-            self.skip()
-            self.attributes(operation, self.at)
+        self.named_attributes(operation)
         if self.skip() == "{":
             region = self.region(depth + 1)
             region.arguments = region.arguments or arguments
@@ -462,21 +424,18 @@ class OperationReader:
     def module(self, operation: Operation, depth: int) -> None:
         """``module @name attributes {…} {…}``"""
         if self.skip() == "@":
-            match = _SYMBOL.match(self.text, self.at)
-            if match is None:
-                raise self.fail("a module's name")
-            operation.attributes["sym_name"] = symbol(match[0])
-            self.at = match.end()
-            self.skip()
-        word = _WORD.match(self.text, self.at)
-        if word is not None and word[0] == "attributes":
-            self.at = word.end()
-            self.skip()
-            self.attributes(operation, self.at)
+            operation.attributes["sym_name"] = symbol(self.expect(_SYMBOL, "a module's name")[0])
+        self.named_attributes(operation)
         if self.skip() != "{":
             raise self.fail("'{'")
         operation.regions.append(self.region(depth + 1))
         self.location(operation)
+
+    def named_attributes(self, operation: Operation) -> None:
+        """``attributes {…}``, if that comes next."""
+        word = _WORD.match(self.text, skip(self.text, self.at))
+        if word is not None and word[0] == "attributes":
+            self.attributes(operation, skip(self.text, word.end()))
 
     def location(self, operation: Operation) -> None:
         """``loc(…)``, if that comes next."""

@@ -6,6 +6,7 @@ Each dialect encodes its own; the builtin dialect's codes (BuiltinDialectBytecod
 
 import struct
 from collections.abc import Callable, Mapping
+from math import prod
 
 from msgspec import Struct
 
@@ -171,10 +172,7 @@ def tensor_parts(kind: str) -> tuple[tuple[int, ...], str]:
 
 
 def _count(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= max(size, 0)
-    return count
+    return prod(max(size, 0) for size in shape)
 
 
 def _width(kind: str) -> int:

@@ -21,6 +21,7 @@ _FILE = re.compile(rf"({STRING}):(\d+):(\d+)", re.DOTALL)
 _CALL_MARK = re.compile(rf'{STRING}|[(){{}}\[\]"]|\bat\b', re.DOTALL)
 _LIST_MARK = re.compile(rf'{STRING}|[()\[\]<>,"]', re.DOTALL)
 _NAME = re.compile(rf"({STRING})\s*(\()?", re.DOTALL)
+_OPENING, _CLOSING = ("(", "[", "{", "<"), (")", "]", "}", ">")
 
 
 class Locations:
@@ -113,30 +114,25 @@ def _named(text: str) -> tuple[str, str]:
 def _call(text: str) -> tuple[str, str]:
     """Callee and caller of ``callsite(callee at caller)``."""
     inside = text[len("callsite(") : -1]
-    depth = 0
-    for match in _CALL_MARK.finditer(inside):
-        mark = match[0]
-        if mark == '"':
-            break
-        if mark in "([{":
-            depth += 1
-        elif mark in ")]}":
-            depth -= 1
-        elif mark == "at" and depth == 0:
-            return inside[: match.start()].strip(), inside[match.end() :].strip()
-    raise Malformed("a callsite without a caller")
+    match = _outside_brackets("at", _CALL_MARK, inside)
+    if match is None:
+        raise Malformed("a callsite without a caller")
+    return inside[: match.start()].strip(), inside[match.end() :].strip()
 
 
 def _first(text: str) -> str:
+    """The first item of a list."""
+    match = _outside_brackets(",", _LIST_MARK, text)
+    return text if match is None else text[: match.start()]
+
+
+def _outside_brackets(wanted: str, marks: re.Pattern[str], text: str) -> re.Match[str] | None:
+    """The first mark of this spelling outside all brackets."""
     depth = 0
-    for match in _LIST_MARK.finditer(text):
-        mark = match[0]
-        if mark == '"':
+    for match in marks.finditer(text):
+        if match[0] == '"':
             break
-        if mark in "([<":
-            depth += 1
-        elif mark in ")]>":
-            depth -= 1
-        elif mark == "," and depth == 0:
-            return text[: match.start()]
-    return text
+        if match[0] == wanted and depth == 0:
+            return match
+        depth += (match[0] in _OPENING) - (match[0] in _CLOSING)
+    return None

@@ -59,7 +59,7 @@ def _tensor(inside: str) -> Shape:
     rest = inside[position:].strip()
     if rest.startswith("*x"):  # of unknown rank, so of unknown size
         dims, rest = [UNBOUNDED], rest[2:]
-    element, _, encoding = _split_encoding(rest)
+    element, encoding = _split_encoding(rest)
     if element.startswith("!") and not element.startswith("!quant."):
         return Shape("opaque")  # strings and the like
     dynamic = tuple(dim == UNBOUNDED for dim in dims)
@@ -71,7 +71,7 @@ def _tensor(inside: str) -> Shape:
     return Shape(element_type(element), tuple(dims), None, dynamic if any(dynamic) else ())
 
 
-def _split_encoding(text: str) -> tuple[str, str, str]:
+def _split_encoding(text: str) -> tuple[str, str]:
     """The element type, and the encoding after its comma."""
     depth = 0
     for position, character in enumerate(text):
@@ -80,8 +80,8 @@ def _split_encoding(text: str) -> tuple[str, str, str]:
         elif character in ">)":
             depth -= 1
         elif character == "," and depth == 0:
-            return text[:position].strip(), ",", text[position + 1 :]
-    return text, "", ""
+            return text[:position].strip(), text[position + 1 :]
+    return text, ""
 
 
 def element_type(text: str) -> str:

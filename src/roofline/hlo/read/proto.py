@@ -153,7 +153,6 @@ class _Reader:
             name=name,
             computations=tuple(computations),
             entry=self._entry(entry, entry_name, computations, start),
-            form="hlo proto",
             id=identity,
             is_scheduled=schedule is not None,
             replica_count=1 if devices[0] is None else devices[0],

@@ -85,15 +85,6 @@ def _some_word(words: tuple[str, ...], number: int) -> str | None:
     return _word(words, number) if number else None
 
 
-def _inner_word(words: tuple[str, ...], held: Numbers) -> str:
-    return _word(words, held[0])
-
-
-def _api_version(number: int) -> str | None:
-    """The version of a custom call's interface; ``None`` for the original one, which text omits too."""
-    return _word(API_VERSIONS, number) if number > 1 else None
-
-
 def _slices(rows: Rows) -> tuple[SliceRange, ...]:
     return tuple([SliceRange(start, limit, stride or 1) for start, limit, stride in rows])
 
@@ -110,30 +101,13 @@ def _window(held: tuple[Rows]) -> Window | None:
     return tuple(window) or None
 
 
-def _convolution(
-    held: tuple[int, int, Numbers, int, int, Numbers, int, int, Numbers],
-) -> ConvolutionDimensions:
-    batch, feature, spatial, kernel_input, kernel_output, kernel_spatial, output_batch, output_feature, output_spatial = held
-    return ConvolutionDimensions(
-        input_batch=batch,
-        input_feature=feature,
-        input_spatial=spatial,
-        kernel_input_feature=kernel_input,
-        kernel_output_feature=kernel_output,
-        kernel_spatial=kernel_spatial,
-        output_batch=output_batch,
-        output_feature=output_feature,
-        output_spatial=output_spatial,
-    )
+def _convolution(held: tuple[Any, ...]) -> ConvolutionDimensions:
+    return ConvolutionDimensions(**dict(zip(ConvolutionDimensions.__struct_fields__, held, strict=True)))
 
 
 def _precisions(held: tuple[Numbers]) -> tuple[str, ...] | None:
     """The precision of each operand; ``None`` if all are default, as in text."""
     return tuple([_word(PRECISIONS, number) for number in held[0]]) if any(held[0]) else None
-
-
-def _dot_algorithm(held: Numbers) -> str | None:
-    return _some_word(DOT_ALGORITHMS, held[0])
 
 
 def _listed_groups(lists: tuple[tuple[Numbers], ...]) -> ReplicaGroups:
@@ -166,20 +140,12 @@ def _metadata(held: tuple[str, str, int, int]) -> Metadata | None:
     return Metadata(op_name=op_name, source_file=source_file, source_line=source_line, stack_frame_id=frame)
 
 
-def _map(held: tuple[tuple[tuple[str, str], ...]]) -> dict[str, str] | None:
-    return dict(held[0]) or None
-
-
 def _operand_aliases(rows: tuple[tuple[Numbers, int, Numbers], ...]) -> tuple[OperandAlias, ...]:
     return tuple([OperandAlias(output, operand, index) for output, operand, index in rows])
 
 
 def _shape(data: bytes) -> Shape:
     return read_shape(data, (0, len(data)), {})
-
-
-def _shapes(messages: tuple[bytes, ...]) -> tuple[Shape, ...]:
-    return tuple(map(_shape, messages))
 
 
 # LiteralProto: the field with the elements of each type, as numbers or raw.
@@ -297,26 +263,26 @@ MADE: "dict[str, tuple[tuple[str, Callable[[Any], object | None]], ...]]" = {
     "feature_group_count": (("50i?", _nonzero),),
     # PrecisionConfig: operand_precision = 1, algorithm = 2.
     "operand_precision": (("51(1i*)?", _precisions),),
-    "algorithm": (("70i?", partial(_word, RNG_ALGORITHMS)), ("51(2i)?", _dot_algorithm)),
+    "algorithm": (("70i?", partial(_word, RNG_ALGORITHMS)), ("51(2i)?", lambda held: _some_word(DOT_ALGORITHMS, held[0]))),
     "constrain_layout": (("56i?", bool),),
-    "operand_layout_constraints": (("57b*?", _shapes),),
+    "operand_layout_constraints": (("57b*?", lambda messages: tuple(map(_shape, messages))),),
     "batch_group_count": (("58i?", _nonzero),),
     # TriangularSolveOptions = 59, CholeskyOptions = 62.
     "left_side": (("59(1i)?", _inner_flag),),
     "lower": (("59(2i)?", _inner_flag), ("62(1i)?", _inner_flag)),
     "unit_diagonal": (("59(3i)?", _inner_flag),),
-    "transpose_a": (("59(4i)?", partial(_inner_word, TRANSPOSES)),),
+    "transpose_a": (("59(4i)?", lambda held: _word(TRANSPOSES, held[0])),),
     "is_stable": (("60i?", bool),),
     "custom_call_has_side_effect": (("65i?", bool),),
     "indices_are_sorted": (("67i?", bool),),
-    "frontend_attributes": (("68(1(1t 2t)*)?", _map),),
+    "frontend_attributes": (("68(1(1t 2t)*)?", lambda held: dict(held[0]) or None),),
     "unique_indices": (("69i?", bool),),
     "use_global_device_ids": (("71i?", bool),),
     # OutputOperandAliasing: output_shape_index = 1, operand_index = 2, operand_shape_index = 3.
     "output_to_operand_aliasing": (("74(1i* 2i 3i*)*?", _operand_aliases),),
     "padding_type": (("75i?", partial(_some_word, PADDING_TYPES)),),
     "schedule": (("76i?", partial(_some_word, SCHEDULES)),),
-    "api_version": (("77i?", _api_version),),
+    "api_version": (("77i?", lambda number: _word(API_VERSIONS, number) if number > 1 else None),),  # text omits the original one too
     "largest": (("85i?", bool),),
     "is_composite": (("89i?", bool),),
     "is_reverse": (("94i?", bool),),

@@ -19,6 +19,7 @@ _NAMES = """
 """
 _LIKE_FIRST = frozenset(_NAMES.split())
 _SCALARS = {"after-all": "token", "send-done": "token", "get-dimension-size": "s32", "partition-id": "u32", "replica-id": "u32"}
+_RESULTS = {"call": "to_apply", "fusion": "calls", "conditional": "branch_computations"}  # the called computation that gives the result
 _PARTS = {"c64": "f32", "c128": "f64"}  # complex numbers -> their real and imaginary parts
 _COMPLEX = {part: number for number, part in _PARTS.items()}
 _UNFIT = (AssertionError, AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError)  # attributes or operands do not fit
@@ -38,22 +39,15 @@ def infer_shape(opcode: str, operands: tuple[Shape, ...], attribute: Attribute, 
 def _infer(opcode: str, operands: tuple[Shape, ...], attribute: Attribute, called: Called) -> Shape | None:
     if opcode in _SCALARS:
         return Shape(_SCALARS[opcode])
-    if opcode in ("call", "map", "reduce"):
-        return _of_called(opcode, operands, attribute, called["to_apply"])
-    if opcode == "fusion":
-        return called["calls"]
-    if opcode == "conditional":
-        return called["branch_computations"]
+    if opcode in _RESULTS:
+        return called[_RESULTS[opcode]]
+    if opcode == "map":
+        return _array(called["to_apply"].dtype, operands[0].dims)
+    if opcode == "reduce":
+        return _reduce(operands, attribute, called["to_apply"])
     if opcode in _RULES:
         return _RULES[opcode](operands, attribute)
     return _of_operands(opcode, operands)
-
-
-def _of_called(opcode: str, operands: tuple[Shape, ...], attribute: Attribute, called: Shape) -> Shape:
-    """The shape that follows from the result of the computation that is called."""
-    if opcode == "map":
-        return _array(called.dtype, operands[0].dims)
-    return _reduce(operands, attribute, called) if opcode == "reduce" else called
 
 
 def _of_operands(opcode: str, operands: tuple[Shape, ...]) -> Shape | None:
@@ -201,22 +195,14 @@ def _transpose(operands: tuple[Shape, ...], attribute: Attribute) -> Shape:
     return _array(operands[0].dtype, [operands[0].dims[axis] for axis in _ints(attribute, "dimensions")])
 
 
-def _dynamic_slice(operands: tuple[Shape, ...], attribute: Attribute) -> Shape:
-    return _array(operands[0].dtype, _ints(attribute, "dynamic_slice_sizes"))
-
-
-def _element(operands: tuple[Shape, ...], attribute: Attribute) -> Shape:
-    return operands[0].parts[_ints(attribute, "index")[0]]
-
-
 _RULES: dict[str, Callable[[tuple[Shape, ...], Attribute], Shape]] = {
     "concatenate": _concatenate,
     "convolution": _convolution,
     "dot": _dot,
-    "dynamic-slice": _dynamic_slice,
+    "dynamic-slice": lambda operands, attribute: _array(operands[0].dtype, _ints(attribute, "dynamic_slice_sizes")),
     "fft": _fft,
     "gather": _gather,
-    "get-tuple-element": _element,
+    "get-tuple-element": lambda operands, attribute: operands[0].parts[_ints(attribute, "index")[0]],
     "pad": _pad,
     "reduce-window": _reduce_window,
     "slice": _slice,

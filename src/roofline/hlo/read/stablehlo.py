@@ -159,7 +159,6 @@ class _Builder:
             name=name or entry,
             computations=tuple(self.computations),
             entry=number,
-            form="stablehlo",
             replica_count=_count(given, "num_replicas"),
             num_partitions=_count(given, "num_partitions"),
             aliases=self.aliases(self.functions[entry], computation),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ..ir.attributes import ConvolutionDimensions, OperandAlias, PadRange, ReplicaGroups, SliceRange, Window, WindowDimension
 from ..ir.malformed import Malformed, excerpt
@@ -128,8 +129,6 @@ def _ragged_dot(given: Given) -> Given:
 
 
 _LABELS = re.compile(r"\[([^\]]*)\]\s*x\s*\[([^\]]*)\]\s*->\s*\[([^\]]*)\]")
-
-
 _RAW = re.compile(r"<\s*raw\b")
 
 
@@ -137,24 +136,11 @@ def _labels(value: object) -> ConvolutionDimensions:
     if _RAW.search(str(value)):
         # #stablehlo.conv<raw input_batch_dimension = 0, …>, for dimension numbers that labels cannot express.
         given = nested(_RAW.sub("<", str(value)))
-
-        def axis(name: str) -> int:
-            return number(given.get(f"{name}_dimension"))
-
-        def spatial(name: str) -> tuple[int, ...]:
-            return numbers(given.get(f"{name}_spatial_dimensions", []))
-
-        return ConvolutionDimensions(
-            input_batch=axis("input_batch"),
-            input_feature=axis("input_feature"),
-            input_spatial=spatial("input"),
-            kernel_input_feature=axis("kernel_input_feature"),
-            kernel_output_feature=axis("kernel_output_feature"),
-            kernel_spatial=spatial("kernel"),
-            output_batch=axis("output_batch"),
-            output_feature=axis("output_feature"),
-            output_spatial=spatial("output"),
-        )
+        found: dict[str, Any] = {}
+        for name in ConvolutionDimensions.__struct_fields__:
+            is_list = name.endswith("_spatial")
+            found[name] = numbers(given.get(f"{name}_dimensions", [])) if is_list else number(given.get(f"{name}_dimension"))
+        return ConvolutionDimensions(**found)
     match = _LABELS.search(str(value))
     if match is None:
         raise Malformed(f"not the labels of a convolution: {excerpt(str(value))}")
@@ -197,17 +183,10 @@ def _listed(given: Given, default: int, count: int, *names: str) -> tuple[int, .
     return found
 
 
-def _window(
-    sizes: tuple[int, ...],
-    strides: tuple[int, ...],
-    pads: tuple[int, ...],
-    base: tuple[int, ...],
-    window: tuple[int, ...],
-    turned: tuple[int, ...],
-) -> Window:
-    return tuple(
-        WindowDimension(sizes[i], strides[i], pads[2 * i], pads[2 * i + 1], base[i], window[i], bool(turned[i])) for i in range(len(sizes))
-    )
+def _window(sizes: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...], *more: tuple[int, ...]) -> Window:
+    """A window from its sizes, strides and paddings, dilations of base and window, and reversals, of all dimensions."""
+    base, window, turned = more
+    return tuple(map(WindowDimension, sizes, strides, pads[::2], pads[1::2], base, window, map(bool, turned)))
 
 
 def _reduce_window(given: Given) -> Given:
@@ -320,17 +299,6 @@ def _custom_call(operation: Operation) -> Given:
     return found
 
 
-def _sharding(given: Given) -> Given:
-    return {"custom_call_target": "Sharding", "sharding": str(_first(given, "<", "sharding") or "")}
-
-
-def _compare(operation: Operation) -> Given:
-    given = operation.attributes
-    words = [name for name in operation.words if name.isupper()]
-    direction = word(given["comparison_direction"]) if "comparison_direction" in given else (words or [""])[0]
-    return {"direction": direction}
-
-
 def _triangular_solve(given: Given) -> Given:
     found: dict[str, object] = {name: True for name in ("left_side", "lower", "unit_diagonal") if given.get(name) is True}
     return {**found, "transpose_a": word(given.get("transpose_a", "NO_TRANSPOSE"))}
@@ -371,10 +339,6 @@ def _fft(given: Given) -> Given:
     return {**_one("fft_type", "type", "fft_type", read=word)(given), **_one("fft_length", "length", "fft_length", read=numbers)(given)}
 
 
-def _topk(given: Given) -> Given:
-    return {**_one("k", "k")(given), "largest": True}
-
-
 _COLLECTIVES = "all-reduce all-gather all-to-all reduce-scatter collective-permute collective-broadcast ragged-all-to-all"
 READERS: dict[str, Reader] = {  # of operations whose attributes say all
     "ragged-dot": _ragged_dot,
@@ -402,7 +366,7 @@ READERS: dict[str, Reader] = {  # of operations whose attributes say all
     "rng-bit-generator": _one("algorithm", "algorithm", "rng_algorithm", read=_rng_word),
     "reduce-precision": _reduce_precision,
     "get-tuple-element": _one("index", "[", "index"),
-    "topk": _topk,
+    "topk": lambda given: {**_one("k", "k")(given), "largest": True},
     **dict.fromkeys(_COLLECTIVES.split(), _collective),
 }
 
@@ -411,9 +375,12 @@ def _own_attributes(operation: Operation, opcode: str, operands: list[Shape], re
     """The attributes that only operations of this kind have."""
     given = operation.attributes
     if opcode == "custom-call":
-        return _sharding(given) if operation.name.startswith("sdy.") else _custom_call(operation)
+        if operation.name.startswith("sdy."):
+            return {"custom_call_target": "Sharding", "sharding": str(_first(given, "<", "sharding") or "")}
+        return _custom_call(operation)
     if opcode == "compare":
-        return _compare(operation)
+        written = next((name for name in operation.words if name.isupper()), "")
+        return {"direction": word(given["comparison_direction"]) if "comparison_direction" in given else written}
     if opcode == "constant":
         return {"literal": literal(given.get("value"), results[0])} if results else {}
     if opcode == "convolution":

@@ -2,6 +2,7 @@
 
 import re
 import struct
+from math import prod
 
 from ..ir.malformed import Malformed, excerpt
 from ..ir.shapes import Shape, whole
@@ -24,7 +25,7 @@ def numbers(value: object) -> tuple[int, ...]:
     if isinstance(value, list):
         return tuple(number for item in value for number in numbers(item))
     if isinstance(value, Typed):
-        count = _count(value.type)
+        count = prod(map(whole, SIZE.findall(value.type)))
         if value.elements.startswith('"0x'):
             return _stored_numbers(value)
         found = tuple(whole(word) for word in re.findall(r"-?\d+", value.elements)) if len(value.elements) <= MAX_DENSE else ()
@@ -52,13 +53,6 @@ def _stored_numbers(value: Typed) -> tuple[int, ...]:
     if not size or len(raw) % size:
         raise Malformed(f"not whole numbers: {excerpt(value.elements)} : {excerpt(value.type)}")
     return tuple(int.from_bytes(raw[at : at + size], "little", signed=True) for at in range(0, len(raw), size))
-
-
-def _count(type_text: str) -> int:
-    count = 1
-    for size in SIZE.findall(type_text):
-        count *= whole(size)
-    return count
 
 
 def number(value: object) -> int:

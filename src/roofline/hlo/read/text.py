@@ -6,13 +6,14 @@ A line that is not a whole instruction as XLA prints it is read by `freeform_tex
 import re
 from collections.abc import Callable
 from sys import intern
+from typing import TypeVar
 
 from ...errors import SourceError
 from ..ir.attributes import StackFrames
 from ..ir.malformed import Malformed, excerpt, placed
 from ..ir.module import HloModule, check_operands
 from ..ir.shapes import whole
-from .freeform_text import Inline, Instructions, Scanner, Unfinished, Written
+from .freeform_text import Inline, Scanner, Unfinished, Written
 from .lexing import Balance, attributes_of, unquote, without_line_comment
 from .text_attributes import parse_aliases, parse_frontend_attributes
 from .text_dialect import like_earlier
@@ -36,6 +37,7 @@ _BETWEEN = re.compile(r"// -----\s*\Z")  # between modules of one file, as XLA's
 _HEADER = re.compile(r"(ENTRY )?%([^\s,(){}\[\]=%\"]+) \([^\"/]*\) -> [^\"/]* \{\Z")  # as XLA prints it: `%name (x: f32[4]) -> f32[4] {`
 _SECTIONS = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _ENTRY = re.compile(r'\s*(\d+)\s+(?:"(.*)"|\{(.*)\})\s*\Z')
+T = TypeVar("T")
 
 
 def parse_texts(text: str, where: str) -> list[HloModule]:
@@ -80,7 +82,7 @@ class _Reader:
                 if self.program.drafts and _BETWEEN.match(line):
                     break
             elif line.startswith("/*"):
-                number = self.read_over_lines(number, lambda scanner: scanner.skip(0))
+                number = self.skip_comment(number)
             elif line.startswith("HloModule"):
                 if header or self.program.drafts:
                     break
@@ -139,7 +141,7 @@ class _Reader:
             number += 1
             is_entry, name = usual[1] is not None, usual[2]
         else:
-            number, is_entry, name = self.header(number)
+            (is_entry, name), number, _ = self.read_over_lines(number, Scanner.header)
         draft = Draft(intern(name), self.program.line)
         if is_entry:
             if self.entry is not None:
@@ -149,19 +151,6 @@ class _Reader:
         if is_entry:
             self.entry = len(self.program.drafts) - 1
         return number
-
-    def header(self, number: int) -> tuple[int, bool, str]:
-        """The header of a computation: the number of the line where its instructions begin, whether it is the entry, and its name."""
-        found: list[tuple[bool, str]] = []
-
-        def header(scanner: Scanner) -> int:
-            is_entry, name, end = scanner.header()
-            found[:] = [(is_entry, name)]
-            return end
-
-        number = self.read_over_lines(number, header)
-        ((is_entry, name),) = found
-        return number, is_entry, name
 
     def whole(self, draft: Draft, number: int) -> int:
         """Reads a computation's instructions from a line to its closing brace; returns the number of the line after it."""
@@ -173,36 +162,34 @@ class _Reader:
         self.program.add(draft)
         return number
 
-    def read_over_lines(self, number: int, read: Callable[[Scanner], int]) -> int:
-        """Applies ``read`` from the start of a line, over as many lines as it needs; returns the number of the line with the rest."""
+    def read_over_lines(self, number: int, read: Callable[[Scanner], tuple[T, int]]) -> tuple[T, int, str]:
+        """Applies ``read`` from the start of a line, over as many lines as it needs.
+
+        ``read`` returns what it found and where that ends. Returns what was found, the number of the line with the rest, and the text.
+        """
         count = 2
         while True:
             end = min(number + count, len(self.lines))
             scanner = Scanner("\n".join(self.lines[number:end]), end == len(self.lines))
             try:
-                at = read(scanner)
+                found, at = read(scanner)
                 break
             except Unfinished:
                 count *= 4
         last = number + scanner.text.count("\n", 0, at)
         self.lines[last] = scanner.text[at:].partition("\n")[0]
-        return last
+        return found, last, scanner.text
 
     def written(self, number: int) -> tuple[list[Written], int]:
         """The instruction that begins in a line, preceded by those written inside it; and the number of the line where the next begins."""
-        found: list[Instructions] = []
-        text = ""
+        (written, inline), after, text = self.read_over_lines(number, Scanner.instruction)
+        for one in inline:
+            self.inline(one, self.before + number + text.count("\n", 0, one.at))
+        return written, after
 
-        def read(scanner: Scanner) -> int:
-            nonlocal text
-            text = scanner.text
-            found[:] = [scanner.instruction()]
-            return found[0].end
-
-        after = self.read_over_lines(number, read)
-        for inline in found[0].inline:
-            self.inline(inline, self.before + number + text.count("\n", 0, inline.at))
-        return found[0].written, after
+    def skip_comment(self, number: int) -> int:
+        """The number of the line after a comment."""
+        return self.read_over_lines(number, lambda scanner: (None, scanner.skip(0)))[1]
 
     def inline(self, inline: Inline, before: int) -> None:
         """Reads a computation written where it is called."""
@@ -238,7 +225,7 @@ class _Reader:
             if not line:
                 number += 1
             elif line.startswith(("/*", "//")):
-                number = self.read_over_lines(number, lambda scanner: scanner.skip(0))
+                number = self.skip_comment(number)
             else:
                 several, number = self.written(number)
                 for one in several:
@@ -253,7 +240,6 @@ class _Reader:
             computations=self.program.computations(),
             entry=self.entry or 0,
             marks_entry=self.marks_entry,
-            form="hlo text",
             is_scheduled=words.get("is_scheduled") == "true",
             replica_count=whole(words.get("replica_count", "1")),
             num_partitions=whole(words.get("num_partitions", "1")),

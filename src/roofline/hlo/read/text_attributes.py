@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
+from msgspec.structs import astuple
+
 from ..ir.attributes import (
     Alias,
     ConvolutionDimensions,
@@ -39,10 +41,6 @@ def braced(text: str) -> str:
     if len(text) < 2 or text[0] != "{" or text[-1] != "}":
         raise Malformed(f"expected braces at {excerpt(text)}")
     return text[1:-1]
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(unquote(item) for item in split(braced(text)))
 
 
 def _boolean(text: str) -> bool:
@@ -234,14 +232,6 @@ def parse_aliases(text: str) -> tuple[Alias, ...]:
     return tuple(Alias(_numbers(out), whole(number), _numbers(index)) for out, number, index in _ALIAS.findall(text))
 
 
-def _operand_aliases(text: str) -> tuple[OperandAlias, ...]:
-    return tuple(OperandAlias(_numbers(out), whole(number), _numbers(index)) for out, number, index in _ALIAS.findall(text))
-
-
-def _pairs(text: str) -> tuple[tuple[int, ...], ...]:
-    return tuple(_integers(item) for item in split(braced(text)))
-
-
 _INTEGER_LISTS = """
 dimensions lhs_contracting_dims rhs_contracting_dims lhs_batch_dims rhs_batch_dims lhs_ragged_dims rhs_group_dims dynamic_slice_sizes
 slice_sizes fft_length offset_dims collapsed_slice_dims start_index_map operand_batching_dims start_indices_batching_dims
@@ -265,24 +255,19 @@ READERS: dict[str, Callable[[str], object]] = {
     "dim_labels": parse_dim_labels,
     "padding": _padding,
     "replica_groups": parse_replica_groups,
-    "source_target_pairs": _pairs,
-    "operand_precision": _words,
+    "source_target_pairs": lambda text: tuple(_integers(item) for item in split(braced(text))),
+    "operand_precision": lambda text: tuple(unquote(item) for item in split(braced(text))),
     "metadata": parse_metadata,
     "frontend_attributes": parse_frontend_attributes,
-    "output_to_operand_aliasing": _operand_aliases,
+    "output_to_operand_aliasing": lambda text: tuple(OperandAlias(*astuple(alias)) for alias in parse_aliases(text)),
     "operand_layout_constraints": lambda text: tuple(parse_shape(item, {}) for item in split(braced(text))),
     "outfeed_shape": lambda text: parse_shape(text, {}),
 }
 
 
-def read_value(name: str, text: str) -> object:
-    """The value of an attribute; one without a reader here is its text, without quotes."""
-    return READERS.get(name, unquote)(text.strip())
-
-
 @lru_cache(maxsize=_REMEMBERED)
 def read_attribute(text: str, name: str) -> object | None:
-    """An attribute of an instruction, cached because several rules read the same one."""
+    """An attribute of an instruction, cached because several rules read the same one. One without a reader is its text, without quotes."""
     found = find_attribute(text, name)
     if found is None:
         return None
@@ -291,7 +276,7 @@ def read_attribute(text: str, name: str) -> object | None:
     if name == "replica_groups" and value.startswith("mesh[") and "{" not in value:
         # The text of a mesh that lists its devices contains a comma: mesh['a'=2], device_ids=([2]) {'a'}.
         value = text[start : (find_attribute(text, "device_ids") or found)[1]]
-    return read_value(name, value)
+    return READERS.get(name, unquote)(value.strip())
 
 
 def read_literal(text: str) -> object | None:
