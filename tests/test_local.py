@@ -280,7 +280,7 @@ def test_products_are_tried_in_a_row_until_their_threads_are_awake() -> None:
             return [each for each in (next(self.times, None) for _ in range(tries)) if each]
 
     def rates(*times: float) -> list[float]:
-        return cpu_experiments_module._Product(Worker(*times), "float32", (100,))(4)  # type: ignore[arg-type]
+        return cpu_experiments_module._product_rates(Worker(*times), "float32", (100,), 4)  # type: ignore[arg-type]
 
     assert rates(0.02, 0.008, 0.01, 0.01) == [2 * 100**3 / each for each in (0.02, 0.008, 0.01)]
     assert rates(0.08, 0.01) == [2 * 100**3 / 0.08]  # long ones alone

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from .errors import expect
 from .report import MachineInfo, Number, OpInfo, Report, Throughput
-from .selection import per_step
+from .selection import averaged_steps, per_step
 from .units import percent, show
 from .workload import NO_COVERAGE
 
@@ -203,9 +203,7 @@ def _is_run(report: Report) -> bool:
 
 def _one_step(report: Report) -> Report:
     """A run as one step on one device, without times: the mean over its complete, followed steps; without steps, the whole run."""
-    complete = [step for step in report.steps if step.complete]
-    steady = [step for step in complete if step.steady]
-    averaged = {step.step for step in [one for one in steady if one.followed] or steady or complete}
+    averaged = {step.step for step in averaged_steps(report)}
     counts: dict[int, float] = {}
     for share in report.by_step:
         if share.step in averaged:

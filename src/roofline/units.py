@@ -26,18 +26,9 @@ _UP: dict[str, float] = {prefix: DECIMAL[prefix] for prefix in ("E", "P", "T", "
 
 # spelling -> (dimension, numerator, denominator of its size in base units). OP is what vendors call FLOP for integers.
 _SPELLINGS: dict[str, tuple[str, int, int]] = {
-    "FLOP": ("FLOP", 1, 1),
-    "FLOPs": ("FLOP", 1, 1),
-    "OP": ("FLOP", 1, 1),
-    "OPs": ("FLOP", 1, 1),
-    "FLOP/s": ("FLOP/s", 1, 1),
-    "FLOPS": ("FLOP/s", 1, 1),
-    "FLOPs/s": ("FLOP/s", 1, 1),
-    "OP/s": ("FLOP/s", 1, 1),
-    "OPS": ("FLOP/s", 1, 1),
-    "B": ("B", 1, 1),
-    "byte": ("B", 1, 1),
-    "bytes": ("B", 1, 1),
+    **dict.fromkeys(("FLOP", "FLOPs", "OP", "OPs"), ("FLOP", 1, 1)),
+    **dict.fromkeys(("FLOP/s", "FLOPS", "FLOPs/s", "OP/s", "OPS"), ("FLOP/s", 1, 1)),
+    **dict.fromkeys(("B", "byte", "bytes"), ("B", 1, 1)),
     "bit": ("B", 1, 8),
     "B/s": ("B/s", 1, 1),
     "bit/s": ("B/s", 1, 8),
@@ -47,12 +38,10 @@ _SPELLINGS: dict[str, tuple[str, int, int]] = {
     "Hz": ("Hz", 1, 1),
     "W": ("W", 1, 1),
     "FLOP/B": ("FLOP/B", 1, 1),
-    "hop": ("hop", 1, 1),
-    "hops": ("hop", 1, 1),
+    **dict.fromkeys(("hop", "hops"), ("hop", 1, 1)),
     "hop/s": ("hop/s", 1, 1),
     "%": ("1", 1, 100),
-    "x": ("1", 1, 1),
-    "": ("1", 1, 1),
+    **dict.fromkeys(("x", ""), ("1", 1, 1)),
 }
 _UNPREFIXED = {"min", "h", "%", "x", "", "FLOP/B", "hop", "hops"}
 EXAMPLES = {

@@ -11,7 +11,7 @@ from operator import not_
 from pathlib import Path
 from typing import Any, cast
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ..columns.lazy_rows import column
 from ..columns.op_columns import MANY
@@ -178,26 +178,8 @@ def _input(recording: Recording, devices: tuple[DeviceInfo, ...], placed: Placed
 
 def _steps(recording: Recording) -> tuple[StepInfo, ...]:
     """The steps of a recording, as a report has them."""
-    return tuple(
-        StepInfo(
-            step=s.key,
-            name=s.name,
-            number=s.number,
-            time_s=s.time_s,
-            slowest_s=s.slowest_s,
-            span_s=s.span_s,
-            busy_s=s.busy_s,
-            device_seconds=s.device_seconds,
-            complete=s.complete,
-            followed=s.followed,
-            lead_s=s.lead_s,
-            launching_s=s.launching_s,
-            launch_call_s=s.launch_call_s,
-            compiled=s.compiled,
-            steady=s.steady,
-        )
-        for s in recording.steps
-    )
+    fields = [asdict(step) for step in recording.steps]
+    return tuple(StepInfo(step=each.pop("key"), **each) for each in fields)
 
 
 def _of_ops(recording: Recording, name: str) -> Iterable[tuple[int, Any]]:

@@ -94,11 +94,24 @@ def convolution(
     valid taps is the product over the axes of the pairs (output, tap) whose input exists. The gradients of the input and of the
     weights do the same multiplications; they read two of the three tensors and write the third.
     """
+    formats = ProductFormats.of(dtype, activations, weights, out, None, compute)
+    return _convolution(name, batch, in_channels, out_channels, axes, groups, direction, formats)
+
+
+def _convolution(
+    name: str,
+    batch: Dim,
+    in_channels: Dim,
+    out_channels: Dim,
+    axes: tuple[Axis, ...],
+    groups: int,
+    direction: Direction,
+    formats: ProductFormats,
+) -> Ledger:
     require_shared(name, "in_channels", in_channels, "groups", groups)
     require_shared(name, "out_channels", out_channels, "groups", groups)
     if any(axis.out < 1 for axis in axes):
         raise FormulaError(f"{name}: the kernel is longer than the padded input; make it smaller, or pad more")
-    formats = ProductFormats.of(dtype, activations, weights, out, None, compute)
     depth = ratio(in_channels, groups)
     sizes, needed, results = (tuple(getattr(axis, what) for axis in axes) for what in ("size", "inputs_read", "out"))
     x = ("activations", (batch, in_channels, *needed), formats.activations)
@@ -148,20 +161,9 @@ def conv1d(
 
     valid taps = pairs of an output and a kernel tap whose input exists; without padding, outputs · kernel.
     """
-    return convolution(
-        batch,
-        in_channels,
-        out_channels,
-        (_axis("conv1d", "length", length, kernel, stride, padding, dilation, same),),
-        groups=groups,
-        direction=direction,
-        dtype=dtype,
-        activations=activations,
-        weights=weights,
-        out=out,
-        compute=compute,
-        name="conv1d",
-    )
+    axes = (_axis("conv1d", "length", length, kernel, stride, padding, dilation, same),)
+    formats = ProductFormats.of(dtype, activations, weights, out, None, compute)
+    return _convolution("conv1d", batch, in_channels, out_channels, axes, groups, direction, formats)
 
 
 @formula("conv2d", group="convolution", example=(32, 256, 256, 56, 56), aliases=("conv", "convolution", "aten::conv2d"), zero=("padding",))
@@ -190,23 +192,12 @@ def conv2d(
 
     valid taps = those along the height times those along the width. A 1 x 1 kernel is a matmul of (batch·height·width, in, out).
     """
-    return convolution(
-        batch,
-        in_channels,
-        out_channels,
-        (
-            _axis("conv2d", "height", height, kernel, stride, padding, dilation, same),
-            _axis("conv2d", "width", width, kernel if kernel_width is None else kernel_width, stride, padding, dilation, same),
-        ),
-        groups=groups,
-        direction=direction,
-        dtype=dtype,
-        activations=activations,
-        weights=weights,
-        out=out,
-        compute=compute,
-        name="conv2d",
+    axes = (
+        _axis("conv2d", "height", height, kernel, stride, padding, dilation, same),
+        _axis("conv2d", "width", width, kernel if kernel_width is None else kernel_width, stride, padding, dilation, same),
     )
+    formats = ProductFormats.of(dtype, activations, weights, out, None, compute)
+    return _convolution("conv2d", batch, in_channels, out_channels, axes, groups, direction, formats)
 
 
 @formula("conv3d", group="convolution", example=(2, 64, 64, 16, 56, 56), aliases=("aten::conv3d",), zero=("padding",))
@@ -236,17 +227,6 @@ def conv3d(
     valid taps = the product of those along depth, height and width.
     """
     sizes = {"depth": depth, "height": height, "width": width}
-    return convolution(
-        batch,
-        in_channels,
-        out_channels,
-        tuple(_axis("conv3d", option, size, kernel, stride, padding, dilation, same) for option, size in sizes.items()),
-        groups=groups,
-        direction=direction,
-        dtype=dtype,
-        activations=activations,
-        weights=weights,
-        out=out,
-        compute=compute,
-        name="conv3d",
-    )
+    axes = tuple(_axis("conv3d", option, size, kernel, stride, padding, dilation, same) for option, size in sizes.items())
+    formats = ProductFormats.of(dtype, activations, weights, out, None, compute)
+    return _convolution("conv3d", batch, in_channels, out_channels, axes, groups, direction, formats)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -79,18 +79,22 @@ def cpu_experiments(cpu: Cpu) -> Iterator[CpuExperiments]:
             run = _Kernel(pattern, teams[cpu.threads], round(size), parts)
             found.append(Experiment(key=f"{level}/{pattern}/{round(size)}", how=how, run=run))
         for kind, words in SMALL_OPS.items():
-            found.append(Experiment(key=f"{SMALL}/{kind}", how=f"{words} by NumPy, one after the other", run=_SmallOp(workers[1], kind)))
+            found.append(
+                Experiment(
+                    key=f"{SMALL}/{kind}", how=f"{words} by NumPy, one after the other", run=partial(_small_op_rates, workers[1], kind)
+                )
+            )
         for count, worker in workers.items():
             sides = sorted({_side(cpu, count, seconds) for seconds in PRODUCTS_S})
             for name, dtype in FORMATS.items():
                 how = f"matrix products of {' and '.join(f'{side} x {side}' for side in sides)} by NumPy's BLAS, {_threads(count)}"
                 key = _key("product", name, count, cpu)
-                found.append(Experiment(key=key, how=how, run=_Product(worker, dtype, sides), throughout=True))
+                found.append(Experiment(key=key, how=how, run=partial(_product_rates, worker, dtype, sides), throughout=True))
         sweep = sweep_sizes(cpu)
-        shared = _SharedBuffer(teams[1], sweep[-1])
+        reads = _Sweep(teams[1], sweep[-1])
         for part in sweep:
             how = f"repeated read of {show(part, 'B', 3)}, 1 thread"
-            found.append(Experiment(key=f"{SWEPT}/{part}", how=how, run=_Swept(shared, part)))
+            found.append(Experiment(key=f"{SWEPT}/{part}", how=how, run=partial(reads.rates, part)))
         yield CpuExperiments(found, workers[1])
 
 
@@ -184,31 +188,25 @@ class _Kernel:
         return rates
 
 
-class _SharedBuffer:
-    """One thread, and a buffer whose first bytes are the working set of each size of the sweep."""
+class _Sweep:
+    """Reads of working sets by one thread, each the first bytes of one buffer of the largest ``size``."""
 
     def __init__(self, team: _Team, size: int) -> None:
         self.team, self.size = team, size
+        self.repeats: dict[int, int] = {}  # by working set
 
-    def part(self, size: int) -> list[memoryview]:
-        return [self.team.buffers(self.size, 1)[0][:size]]
+    def rates(self, part: int, tries: int) -> list[float]:
+        """B/s of reading ``part`` bytes, in a quarter of the tries."""
+        return [self._rate(part) for _ in range(-(-tries // 4))]
 
-
-class _Swept:
-    """Reads of a working set by one thread: B/s of each try, with a quarter of the requested tries."""
-
-    def __init__(self, shared: _SharedBuffer, size: int) -> None:
-        self.shared, self.size, self.repeats = shared, size, 1
-
-    def __call__(self, tries: int) -> list[float]:
-        rates: list[float] = []
-        for _ in range(-(-tries // 4)):
-            rate, seconds = self.shared.team.run("read", self.shared.part(self.size), self.repeats)
-            while seconds < SHORT_S / 2:
-                self.repeats = math.ceil(self.repeats * min(SHORT_S / seconds, MOST_AT_ONCE))
-                rate, seconds = self.shared.team.run("read", self.shared.part(self.size), self.repeats)
-            rates.append(rate)
-        return rates
+    def _rate(self, part: int) -> float:
+        buffer, repeats = self.team.buffers(self.size, 1)[0][:part], self.repeats.get(part, 1)
+        rate, seconds = self.team.run("read", [buffer], repeats)
+        while seconds < SHORT_S / 2:
+            repeats = math.ceil(repeats * min(SHORT_S / seconds, MOST_AT_ONCE))
+            rate, seconds = self.team.run("read", [buffer], repeats)
+        self.repeats[part] = repeats
+        return rate
 
 
 class _Blas:
@@ -257,32 +255,22 @@ class _Blas:
         return json.loads(line) if line else None
 
 
-class _Product:
-    """Square matrix products by BLAS: FLOP/s of each size in turn, several in a row because threads that slept start slowly."""
-
-    def __init__(self, worker: _Blas, dtype: str, sides: Sequence[int]) -> None:
-        self.worker, self.dtype, self.sides = worker, dtype, sides
-
-    def __call__(self, tries: int) -> list[float]:
-        # On a busy computer the threads of a BLAS wait for each other, so one product takes as long as many tries of a kernel.
-        few = -(-tries // 4)
-        rates: list[float] = []
-        for side in self.sides:
-            times = list(self.worker.seconds(self.dtype, side, few))
-            while times and sum(times) < ROW_S and (more := self.worker.seconds(self.dtype, side, few)):
-                times += more
-            rates += [2 * side**3 / seconds for seconds in times]
-        return rates
+def _product_rates(worker: _Blas, dtype: str, sides: Sequence[int], tries: int) -> list[float]:
+    """FLOP/s of square matrix products by BLAS of each size in turn, several in a row because threads that slept start slowly."""
+    # On a busy computer the threads of a BLAS wait for each other, so one product takes as long as many tries of a kernel.
+    few = -(-tries // 4)
+    rates: list[float] = []
+    for side in sides:
+        times = list(worker.seconds(dtype, side, few))
+        while times and sum(times) < ROW_S and (more := worker.seconds(dtype, side, few)):
+            times += more
+        rates += [2 * side**3 / seconds for seconds in times]
+    return rates
 
 
-class _SmallOp:
-    """The smallest op of a kind: ops per second in each try."""
-
-    def __init__(self, worker: _Blas, kind: str) -> None:
-        self.worker, self.kind = worker, kind
-
-    def __call__(self, tries: int) -> list[float]:
-        return [1 / seconds for seconds in self.worker.seconds(SMALL, self.kind, tries) if seconds]
+def _small_op_rates(worker: _Blas, kind: str, tries: int) -> list[float]:
+    """Ops per second of the smallest op of a kind, in each try."""
+    return [1 / seconds for seconds in worker.seconds(SMALL, kind, tries) if seconds]
 
 
 def _side(cpu: Cpu, cores: int, seconds: float) -> int:

@@ -25,7 +25,7 @@ class Worker:
             stderr=subprocess.DEVNULL,
             text=True,
         )
-        self.device: Mapping[str, Any] = self._answer()
+        self.device: Mapping[str, Any] = self.answer()
         if reason := self.device.get("absent"):
             self._end()
             raise MachineError(f"no GPU can be measured here ({reason}); it takes PyTorch or JAX with a GPU build")
@@ -50,10 +50,7 @@ class Worker:
             raise MachineError("the measuring process has ended; run the same command again to resume") from None
 
     def answer(self) -> dict[str, Any]:
-        """The result of the requested experiment."""
-        return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
+        """The result of the requested experiment; first of all, the description of the device."""
         assert self._process.stdout
         line = self._process.stdout.readline()
         if not line:

@@ -119,8 +119,7 @@ def only_launching(recording: Recording, ops: Sequence[Op]) -> tuple[IdleReason,
         left = (_launching_s(step, change) or 0.0) - (step.busy_s or 0.0) - change.more[step.key]
         if left > 0:
             shares.append(Share(key=step.key, count=1, time_s=left * devices))
-    whole = sum(one.time_s for one in shares)
-    return (IdleReason(kind=DISPATCH, activity="launches", time_s=whole, gaps=len(shares), by_step=tuple(shares)),) if shares else ()
+    return _dispatch("launches", shares)
 
 
 def _launching_s(step: Step, change: _Change) -> float | None:
@@ -181,10 +180,13 @@ def in_one_graph(recording: Recording, ops: Sequence[Op]) -> tuple[IdleReason, .
         wait = max(dispatch if index == 0 else 0.0, dispatch + setting - busy)
         if dispatch and wait > 0:
             shares.append(Share(key=step.key, count=1, time_s=wait * devices))
-    if shares:
-        whole = sum(one.time_s for one in shares)
-        left.append(IdleReason(kind=DISPATCH, activity="graph", time_s=whole, gaps=len(shares), by_step=tuple(shares)))
-    return tuple(left)
+    return (*left, *_dispatch("graph", shares))
+
+
+def _dispatch(activity: str, shares: Sequence[Share]) -> tuple[IdleReason, ...]:
+    """The idle time of dispatch with these shares of steps, if there are any."""
+    whole = sum(one.time_s for one in shares)
+    return (IdleReason(kind=DISPATCH, activity=activity, time_s=whole, gaps=len(shares), by_step=tuple(shares)),) if shares else ()
 
 
 def _removed_idle_s(before: tuple[IdleReason, ...], after: tuple[IdleReason, ...], devices: int) -> dict[int, float]:
@@ -211,10 +213,6 @@ def _additional_s(step: Step, change: _Change, host_s: float, gone: Mapping[int,
 
 def _extended(step: Step, more: float, change: float, devices: int) -> Step:
     """A step extended by some seconds, of which its device is busy for ``more``."""
-
-    def longer(seconds: float | None, by: float) -> float | None:
-        return None if seconds is None else max(seconds + by, 0.0)
-
     return replace(
         step,
         time_s=longer(step.time_s, change),
@@ -223,6 +221,11 @@ def _extended(step: Step, more: float, change: float, devices: int) -> Step:
         busy_s=longer(step.busy_s, more),
         device_seconds=longer(step.device_seconds, change * devices),
     )
+
+
+def longer(seconds: float | None, by: float) -> float | None:
+    """A time that is extended, or shortened down to 0."""
+    return None if seconds is None else max(seconds + by, 0.0)
 
 
 def host_wait_s(recording: Recording) -> float:

@@ -19,7 +19,7 @@ from ...cost import NOTHING, Cost
 from ...operation import Operation
 from ...prediction import Prediction
 from ...workload import Coverage, Op, Recording, Share, StepsOnDevice, Workload
-from .changed_steps import changed_pairs, changed_steps, in_one_graph, only_launching, own_s
+from .changed_steps import changed_pairs, changed_steps, in_one_graph, longer, only_launching, own_s
 
 DECAY = 0.85  # weight of the model's measured error, per doubling of an op
 STREAMS = ("pointwise", "row-wise", "")  # families of streaming kernels, whose error comes from their access pattern
@@ -184,10 +184,6 @@ def changed_op(op: Op, new: Changed) -> Op:
 
 def _coverage(recording: Recording, spent: float, saved: float) -> Coverage:
     cover, devices = recording.coverage, max(len(recording.devices), 1)
-
-    def longer(seconds: float | None, by: float) -> float | None:
-        return None if seconds is None else max(seconds + by, 0.0)
-
     return replace(
         cover,
         wall_s=longer(cover.wall_s, spent - saved),

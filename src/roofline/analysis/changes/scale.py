@@ -16,7 +16,7 @@ from ...hlo.scaling.named_dimensions import BATCH, Dimension, dimension_named, d
 from ...hlo.scaling.scaled import scaled
 from ...hlo.unneeded.kernels import Product as Found
 from ...operation import Collective, Product
-from ...resource import HBM, SCALE_UP, matrix
+from ...resource import SCALE_UP
 from ...sources.programs import most_memory
 from ...workload import RECORDED_ALLOCATIONS, PeakMemory
 from .change_words import Words
@@ -229,8 +229,7 @@ def _hidden(state: State, module: HloModule, dimension: Dimension, times: int) -
             continue
         if row := rows.get(place[1]):
             product = replace(row.product, m=times)
-            cost = Cost.of({matrix(product.compute): product.flops, HBM: product.bytes})
-            state.put(index, cost * op.count, product, log2(times), fresh=True)
+            state.put(index, cost_of(product) * op.count, product, log2(times), fresh=True)
             continue
         found = review.product(*place)
         operation = data.operation(place[1], op.operation, found, times)

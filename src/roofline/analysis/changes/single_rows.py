@@ -11,7 +11,8 @@ from ...cost import Cost
 from ...hlo.unneeded import Review
 from ...hlo.unneeded.values import RENAMED
 from ...operation import Operation, Product, RowWise, Streamed, width
-from ...resource import HBM, matrix
+from ...resource import HBM
+from .split_depths import cost_of
 from .state import State
 
 SMALL = 10_000_000  # elements of both operands below which XLA multiplies a single row elementwise
@@ -53,7 +54,7 @@ def split_product(state: State, index: int, parts: Parts, doublings: float) -> N
     multiplied = Cost.of({HBM: 2 * parts.depth * sum(parts.small) * element})
     if parts.large:
         left = replace(after, n=parts.large) if after.n > 1 else replace(after, m=parts.large)
-        state.put(index, Cost.of({matrix(left.compute): left.flops, HBM: left.bytes}) * op.count, left, doublings)
+        state.put(index, cost_of(left) * op.count, left, doublings)
         state.add(op, multiplied, Streamed(kind="fusion"), "multiply")
     else:
         state.put(index, multiplied * op.count, Streamed(kind="fusion"), doublings, fresh=True)
