@@ -149,7 +149,7 @@ ENTRY %main (x: f64[4096,4096], w: f64[4096,4096]) -> f64[4096,4096] {
 """)
     found = _of(analyze(str(path), "h200"), "wide-format")
     assert "the program computes in fp64: " in found.message
-    assert "Compute in fp32, if its precision is enough (in matmuls that of tf32)" in found.message
+    assert "Compute in fp32, if its precision is enough (matmuls then run in tf32)" in found.message
     assert not any("astype(float32)" in lever for lever in found.levers)
     assert not any("stray" in lever for lever in found.levers)  # it was given fp64
 

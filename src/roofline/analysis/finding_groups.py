@@ -14,7 +14,7 @@ WIDE_CACHE = Kind(
 )
 IN_FP64 = Kind(
     "the work in fp64",
-    "Compute in fp32, if its precision is enough (in matmuls that of tf32)",
+    "Compute in fp32, if its precision is enough (matmuls then run in tf32)",
     "computes in fp64",
     levers=(
         "check jax_enable_x64 and stray NumPy float64 constants",

@@ -165,7 +165,7 @@ KINDS: dict[str, Kind] = {
         ),
     ),
     "product-order": Kind(
-        "the matmuls, which are multiplied in a costly order",
+        "the order of the matmuls",
         "Multiply by the narrow matrix first",
         levers=("A @ (B @ x) instead of (A @ B) @ x; jnp.einsum and jnp.linalg.multi_dot choose the order themselves",),
     ),
@@ -174,7 +174,7 @@ KINDS: dict[str, Kind] = {
         "Multiply the groups that share it in one matmul",
         levers=(
             "keys and values of grouped heads: einsum('bgrd,bgkd->bgrk') over queries [batch, groups, repeats, size], not jnp.repeat",
-            "jax.nn.dot_product_attention, which takes fewer key heads than query heads as they are",
+            "jax.nn.dot_product_attention, which accepts fewer key heads than query heads",
         ),
     ),
     "dense-gradient": Kind(
@@ -393,7 +393,7 @@ BOTH_WAYS = Kind(
     "Keep the data on the device, or copy it while the device computes",
     "the host moved data both ways, in {activity}",
     (
-        "compute on the device what goes over the host: NumPy functions; in JAX also boolean indices, by jnp.where or "
+        "compute on the device instead of the host: NumPy functions; in JAX also boolean indices, with jnp.where or "
         "jnp.nonzero(mask, size=…) inside jit",
         "send data ahead of its use, and fetch results a step later",
     ),
@@ -428,7 +428,7 @@ BROKEN = Kind(
 # For idle-sync where the host waits for memory.
 ALLOCATED = Kind(
     "memory that is allocated and freed in every step, while the device waits",
-    "Keep the memory from one step to the next",
+    "Reuse the memory from one step to the next",
     "the host was in {activity}",
     (
         "do not call torch.cuda.empty_cache() in steps: the allocator reuses freed memory",
@@ -512,7 +512,7 @@ LEVERS_BY_CATEGORY = {
         "one kernel that reads and writes every parameter once (fused=True, a multi-tensor kernel)",
     ),
     ("memory", "scatter"): (
-        "a gather by the inverse permutation, or a sum of sorted rows by a scan, in place of the scatter",
+        "replace the scatter by a gather with the inverse permutation, or by a scan over sorted rows",
         "repeat by broadcasting and reshaping, whose gradient is a sum: the gradient of a gather or a resize is a scatter",
     ),
     ("memory", "reduction"): (
@@ -531,7 +531,7 @@ LEVERS_BY_CATEGORY = {
     ),
     ("memory", "top-k"): (
         "where rows are few and long, which keeps few units busy: the top k of each part of a row first, then the top k of those",
-        "a narrower number format, and fewer elements: those above a threshold from the maximum of each block",
+        "a narrower number format, or fewer elements: drop those below a threshold computed from the maximum of each block",
     ),
     ("memory", "quantized matmul"): (
         "weights in bf16, which take less time from 8 rows on than PyTorch's int4 kernel (measured on an H200)",

@@ -76,7 +76,7 @@ def parser() -> Parser:
         metavar="N",
         type=_run_counts,
         default=(1,),
-        help="files that are runs of the same version: 3 for every version, or 3,5 for each; changes within their noise are ignored",
+        help="number of files that are runs of one version: 3 for all versions, or 3,5 for each; changes within the noise are ignored",
     )
     throughput_options(made)
     limit_options(made)

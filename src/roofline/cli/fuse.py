@@ -20,7 +20,7 @@ from .output import draw, emit
 def parser() -> Parser:
     made = Parser(
         "fuse",
-        f"Compare every way to fuse a chain of ops into kernels, and find the fastest that is possible.\nops: {', '.join(POINTWISE)}",
+        f"Compare every way to fuse a chain of ops into kernels, and find the fastest possible one.\nops: {', '.join(POINTWISE)}",
         "roofline fuse layernorm gelu dropout add --shape 32x2048x4096 --chip v7x",
     )
     made.add_argument("op", nargs="+", metavar="OP", help="the ops in order; NAME:FLOPS defines your own, with its FLOP per element")

@@ -118,7 +118,7 @@ def matmul(
     """Z[m, n] = X[m, k] · W[k, n]: 2mkn FLOP; each operand is read once, the result is written once.
 
     bytes = mk + kn + mn elements in their formats; an accumulator, when named, is one more m x n tensor written. Intensity tends to m
-    for k, n much larger (bf16).
+    for much larger k and n (bf16).
     """
     formats = ProductFormats.of(dtype, activations, weights, out, accumulator, compute)
     rows = (read("activations", (m, k), formats.activations), read("weights", (k, n), formats.weights), *formats.written((m, n)))

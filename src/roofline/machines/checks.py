@@ -176,7 +176,7 @@ def matrix_rates(card: Card) -> Iterator[Problem]:
     """A machine with compute rates has a matrix rate or ``matrix_unit = false``; otherwise products have no bound."""
     machine = card.machine
     if machine.compute and not machine.rates_matrix and machine.kind != "cpu" and machine.matrix_unit is None:
-        message = "no matrix rate, so products have no bound; give one, or say matrix_unit = false if the chip has no matrix unit"
+        message = "no matrix rate, so matmuls have no bound; give one, or say matrix_unit = false if the chip has no matrix unit"
         yield problem("matrix", card, "matrix", message, "warning")
 
 

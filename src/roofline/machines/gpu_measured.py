@@ -282,7 +282,7 @@ def _notes(ceilings: Sequence[Ceiling], chip: Machine | None, answers: Mapping[s
             )
     lacking = [key for key, found in answers.items() if found.get("absent", LATE) != LATE and key.endswith("burst/random")]
     if lacking:
-        notes.append(f"this device or its library has no products in {', '.join(key.split('/')[1] for key in lacking)}")
+        notes.append(f"this device or its library has no matmuls in {', '.join(key.split('/')[1] for key in lacking)}")
     if (reason := answers.get("launch/graph", {}).get("absent", LATE)) != LATE:
         notes.append(f"no kernel in a graph was measured: {reason}")
     if late := sum(found.get("absent") == LATE for found in answers.values()):

@@ -157,7 +157,7 @@ def padded(call: Call) -> Priced | None:
     for axis in range(len(pads) // 2):
         shape[-1 - axis] += pads[2 * axis] + pads[2 * axis + 1]
     if min(shape, default=0) < 0:
-        raise FormulaError(f"{call.op}: padding {pads} cuts more than {x.shape} has")
+        raise FormulaError(f"{call.op}: padding {pads} removes more than {x.shape} has")
     return streamed(MOVEMENT, x, (x,), (result(call, tuple(shape), x.dtype),))
 
 

@@ -146,7 +146,7 @@ def _softmax_rows(call: Call, x: Tensor, place: int) -> int:
     if not x.shape:
         return 1
     if axis is None or not -len(x.shape) <= axis < len(x.shape):
-        raise FormulaError(f"{call.op}: axis {axis} of {x.shape}")
+        raise FormulaError(f"{call.op}: axis {axis} does not fit {x.shape}")
     size = x.shape[int(axis)]
     return x.elements // size if size else 0
 

@@ -29,7 +29,7 @@ def reduced(call: Call, x: Tensor, place: int) -> int:
     if not axes:
         return 1
     if not all(isinstance(axis, int) and -len(x.shape) <= axis < max(1, len(x.shape)) for axis in axes):
-        raise FormulaError(f"{call.op}: axes {axes} of {x.shape}")
+        raise FormulaError(f"{call.op}: axes {axes} do not fit {x.shape}")
     gone = {axis % len(x.shape) for axis in axes if x.shape}
     return prod(size for axis, size in enumerate(x.shape) if axis not in gone)
 

@@ -14,7 +14,7 @@ def fft(call: Call) -> Priced | None:
     """5·n·log₂ n FLOP for n complex points, the usual estimate; half of that if one side is real."""
     x, axes = call.need(0), needed(call.ints(1))
     if not all(-len(x.shape) <= axis < len(x.shape) for axis in axes):
-        raise FormulaError(f"{call.op}: axes {axes} of {x.shape}")
+        raise FormulaError(f"{call.op}: axes {axes} do not fit {x.shape}")
     points = prod(x.shape[axis] for axis in axes)
     if call.op == "aten::_fft_c2r":
         points = points // max(1, x.shape[axes[-1]]) * int(call.number(3) or x.shape[axes[-1]]) if axes else points

@@ -51,7 +51,7 @@ CHANGES: dict[str, tuple[Callable[[State, Words], None], str, str]] = {
     "no-idle": (
         _no_idle,
         "no-idle",
-        "remove the device's idle time, except for what the host needs to launch a step (with graph, that too)",
+        "remove the device's idle time, except for what the host needs to launch a step (with graph, also that)",
     ),
     "chip": (chip, "chip NAME", "run on another chip"),
     "set": (set_rate, "set RESOURCE=xN|RATE", "change a rate of the chip, such as hbm=x1.5"),
