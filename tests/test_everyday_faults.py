@@ -180,6 +180,10 @@ MATRICES = [of(1024, 128, 128, dtype=FP32), of(1024, 128, 1, dtype=FP32)]
 SCORES = [of(4096, 32768, dtype=FP32)]
 
 
+def permuted(x: Any) -> Any:
+    return jax.random.permutation(jax.random.key(0), x)
+
+
 def told(function: Callable[..., Any], args: list[Any]) -> list[Finding]:
     return [one for one in analyze(function, chip="h200")(*args).findings if one.saving_s]
 
@@ -193,6 +197,12 @@ def told(function: Callable[..., Any], args: list[Any]) -> list[Finding]:
         (lambda x: jnp.sort(x, -1)[:, ::-1][:, :8], SCORES, "unused-results", "sorts rows of 32768 elements, of which it uses 8"),
         (lambda x: jnp.quantile(x, 0.99), SCORES, "unused-results", "sorts rows of 134217728 elements, of which it uses"),
         (lambda x: jnp.median(x.reshape(64, -1), -1), SCORES, "unused-results", "sorts rows of 2097152 elements, of which it uses 2"),
+        (
+            permuted,
+            [of(2**22, dtype=FP32)],
+            "duplicated-work",
+            "shuffles 4194304 elements in several rounds, and sorts all of them in each",
+        ),
         (cumulated, [of(8192, 8192)], "one-hot-product", "multiplies by a triangle of ones"),
         (last_of_each, PROMPTS, "unused-results", "times the needed work"),
         (convolved_as_patches, PIXELS, "repeated-operand", "stores overlapping patches of an array for a matmul"),
@@ -211,6 +221,11 @@ def test_the_first_finding_names_the_fault(function: Callable[..., Any], args: l
     first = told(function, args)[0]
     assert first.kind == kind
     assert words in first.message
+
+
+def test_a_shuffle_that_sorts_once_is_not_told_of_rounds() -> None:
+    assert {one.kind for one in told(lambda x: x[jnp.argsort(jax.random.bits(jax.random.key(0), x.shape))], [of(2**22)])} <= {"memory"}
+    assert not [one for one in told(permuted, [of(1024, dtype=FP32)]) if one.kind == "duplicated-work"]  # in one round
 
 
 def test_a_program_in_fp32_is_not_told_to_drop_a_cast() -> None:

@@ -141,6 +141,13 @@ SORTED = Kind(
     "Select the largest, without sorting the rest",
     levers=("jax.lax.top_k(x, k) or torch.topk(x, k); jax.lax.approx_max_k where an approximate result is enough",),
 )
+SHUFFLED = Kind(
+    "the shuffle, which sorts several times",
+    "Sort once, by random keys",
+    levers=(
+        "x[jnp.argsort(jax.random.bits(key, (len(x),)))] instead of jax.random.permutation(key, x): a few equal keys keep their order",
+    ),
+)
 QUANTILE = Kind(
     "the sort for a quantile",
     "Compute it from a sample of the elements, if an estimate is enough",
@@ -231,6 +238,7 @@ GROUPS = {
     ("odd-sizes", "tiny solves"): TINY_SOLVES,
     ("duplicated-work", "loop"): IN_LOOPS,
     ("duplicated-work", "windows"): POOLED,
+    ("duplicated-work", "shuffle"): SHUFFLED,
     ("low-batch", "loop"): FEW_PER_ITERATION,
     ("unused-results", "sorted"): SORTED,
     ("unused-results", "quantile"): QUANTILE,

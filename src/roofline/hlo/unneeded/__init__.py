@@ -50,6 +50,7 @@ from .row_chains import Chain, row_chains
 from .selected import selected_products
 from .shifted import shifted_arguments
 from .shortened import EqualLayers, shortened_kernels
+from .shuffles import shuffles
 from .sorted_parts import sorted_parts
 from .stacked_arguments import stacked_arguments
 from .stored_repeats import stored_repeats
@@ -90,6 +91,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     diagonals_of_products,
     dense_gradients,
     sorted_parts,
+    shuffles,
     duplicates,
     loop_invariants,
     stacked_arguments,

@@ -27,7 +27,7 @@ def sorted_parts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         return
     for index, cost in kernels.costs.items():
         instruction = kernels.computation[index]
-        if not _sorts(instruction) or _TOP_K in instruction.op_name or not instruction.operands:
+        if not sorts(instruction) or _TOP_K in instruction.op_name or not instruction.operands:
             continue
         row = _row(instruction, kernels.computation[instruction.operands[0]].shape.dims)
         most, group = _kept(kernels, Value(kernels.computation, index), row), GROUP
@@ -42,7 +42,8 @@ def sorted_parts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=group)
 
 
-def _sorts(instruction: Instruction) -> bool:
+def sorts(instruction: Instruction) -> bool:
+    """Whether an instruction sorts, by itself or by a library."""
     return instruction.opcode == "sort" or (instruction.opcode == "custom-call" and instruction.custom_call_target.startswith(_LIBRARY))
 
 
