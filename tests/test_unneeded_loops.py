@@ -13,6 +13,7 @@ from roofline.hlo.read import parse
 from roofline.hlo.unneeded import Review, reviewed_program
 from roofline.operation import Product, Streamed
 from roofline.resource import HBM
+from roofline.workload import Op
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -259,3 +260,38 @@ def test_what_every_trip_of_a_loop_computes_anew(is_cast_before: bool) -> None:
     for op, one in told:  # one trip of four is enough
         assert one.why == "computes the same in every iteration of a loop"
         assert float(one.instead.known(HBM)) * 4 * 4 == pytest.approx(float(op.cost.known(HBM)))
+
+
+def recurrent_gradients(rows: int, steps: int = 64) -> list[Op]:
+    """The gradient of the weights of a recurrence over rows of 1024."""
+
+    def loss(w: Any, xs: Any) -> Any:
+        last, _ = jax.lax.scan(lambda h, x: (jnp.tanh(h @ w + x), None), jnp.zeros_like(xs[0]), xs)
+        return last.astype("float32").sum()
+
+    return ops_of(jax.grad(loss), of_shape(1024, 1024), of_shape(steps, rows, 1024))
+
+
+def test_gradients_of_weights_that_a_recurrent_loop_adds_up_need_one_product_after_it() -> None:
+    told = [(op, one) for op in recurrent_gradients(64) for one in op.avoidable if one.group == "carried"]
+    assert told
+    assert all("adds 2.097 MB of gradients to a sum for 64 rows in each iteration of a loop" in one.why for _, one in told)
+    (instead,) = [one.instead for op, one in told if op.cost.known("matrix/bf16")]
+    # Two operands of 64 x 1024 are stored and read, and 1/64 of the result is written, in each of 64 iterations.
+    assert (instead["matrix/bf16"], instead[HBM]) == (2 * 64 * 1024**2, 2 * 2 * 2 * 64 * 1024 + 2 * 1024**2 // 64)
+
+
+@pytest.mark.parametrize("rows", [512, 1024])
+def test_a_recurrent_loop_with_many_rows_may_add_up_its_gradients(rows: int) -> None:
+    assert not [one for op in recurrent_gradients(rows) for one in op.avoidable if one.group == "carried"]
+
+
+def test_microbatches_are_not_recurrent() -> None:
+    def gradients(w: Any, xs: Any) -> Any:
+        def one(total: Any, x: Any) -> Any:
+            return total + jax.grad(lambda w: jnp.tanh(x @ w).sum())(w), None
+
+        return jax.lax.scan(one, jnp.zeros_like(w), xs)[0]
+
+    ops = ops_of(gradients, of_shape(1024, 1024), of_shape(64, 64, 1024))
+    assert not [one for op in ops for one in op.avoidable if one.group == "carried"]

@@ -136,6 +136,14 @@ FEW_PER_ITERATION = Kind(
         "larger microbatches, and fewer of them",
     ),
 )
+SUMMED_IN_LOOP = Kind(
+    "the gradients of weights that a loop adds up in every iteration",
+    "Store what they are products of for all iterations, and multiply once after the loop",
+    levers=(
+        "jax.custom_vjp around the scan, whose backward scan returns the gradients of the gates, dgates, of all steps: "
+        "then dw = jnp.einsum('tbi,tbj->ij', inputs, dgates)",
+    ),
+)
 SORTED = Kind(
     "the sort of which few elements are used",
     "Select the largest, without sorting the rest",
@@ -240,6 +248,7 @@ GROUPS = {
     ("duplicated-work", "windows"): POOLED,
     ("duplicated-work", "shuffle"): SHUFFLED,
     ("low-batch", "loop"): FEW_PER_ITERATION,
+    ("low-batch", "carried"): SUMMED_IN_LOOP,
     ("unused-results", "sorted"): SORTED,
     ("unused-results", "quantile"): QUANTILE,
     ("one-hot-product", "running"): RUNNING_SUM,

@@ -19,6 +19,7 @@ from ..price.collectives import Network
 from ..price.pricing import Pricer, even_share
 from ..price.program import Origin, Running, op_of, running
 from .attention import stored_attention
+from .carried_sums import carried_sums
 from .dense_gradients import dense_gradients
 from .diagonals import diagonals_of_products
 from .donation import missing_donations
@@ -98,6 +99,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     gathered_blocks,
     layout_copies,
     low_batches,
+    carried_sums,
     large_windows,
     tiny_products,
     tiny_solves,

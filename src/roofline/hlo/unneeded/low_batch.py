@@ -32,7 +32,7 @@ def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     Each row would then have an eighth of the bytes and the same FLOP. A few such products among large ones do not mean a small batch, such
     as the logits of the last of many tokens.
     """
-    loop = _Loop.around(kernels)
+    loop = Loop.around(kernels)
     few = [index for index, found in kernels.products.items() if min(found.rows, found.columns) <= FEW_ROWS]
     is_small = not kernels.are_few(few)
     moved: dict[int, Avoidable] = {}  # the kernels that copy the weights of such a product
@@ -74,7 +74,7 @@ def _shared(cost: Cost) -> Cost:
     return Cost.of({resource: amount / FEW_ROWS if resource.measure == "B" else amount for resource, amount in cost.amounts})
 
 
-class _Loop(Struct, frozen=True):
+class Loop(Struct, frozen=True):
     """A loop's body: which parts of its state do not change, and which change other than by counting."""
 
     values: Values
@@ -83,7 +83,7 @@ class _Loop(Struct, frozen=True):
     changing: frozenset[int]
 
     @classmethod
-    def around(cls, kernels: Kernels) -> "_Loop | None":
+    def around(cls, kernels: Kernels) -> "Loop | None":
         """The loop whose body a computation is; ``None`` if it is not a loop's body."""
         body, root = kernels.computation, kernels.computation.root_instruction
         if kernels.number not in kernels.values.loop_bodies or root.opcode != "tuple" or len(body.parameters) != 1:
@@ -107,6 +107,10 @@ class _Loop(Struct, frozen=True):
         made = found.made.shape.bytes if found.made.shape.is_array else 0
         independent = not (self._parts(found.left) | self._parts(found.right)) & self.changing
         return independent and made >= _WEIGHTS_SHARE / 2 * cost.known(HBM) and min(found.rows, found.columns) > found.depth
+
+    def is_recurrent(self, found: Product) -> bool:
+        """Whether a product depends on the results of other iterations."""
+        return bool((self._parts(found.left) | self._parts(found.right)) & self.changing)
 
     def _parts(self, value: Value) -> set[int]:
         """The parts of the state that a value is computed from; all of them if the search is cut short."""
@@ -141,7 +145,7 @@ def _sums(kernels: Kernels, made: Value, index: int, parts: int) -> bool:
     return kernels.holding(kernels.values.made_by(summed)) == index
 
 
-def _are_weights(values: Values, side: Value, cost: Cost, loop: _Loop | None) -> bool:
+def _are_weights(values: Values, side: Value, cost: Cost, loop: Loop | None) -> bool:
     """Whether an operand is an argument of the program, or of a loop's body, and most of the bytes that the product moves.
 
     In a loop that reads the same weights again, half of that share is enough: the gradient of weights writes as many bytes.
