@@ -138,6 +138,24 @@ def test_weights_that_autocast_casts_in_every_step_are_named(tmp_path: Path) -> 
     assert found.saving_s == pytest.approx(3 * 100e-6, rel=0.01)
 
 
+def test_weights_that_an_optimizer_updates_have_to_be_cast_again(tmp_path: Path) -> None:
+    weight, rows = (8192, 4096), (512, 4096)
+    narrow, wide = "c10::BFloat16", "float"
+
+    def layer(trace: TorchTrace, at: float) -> None:
+        for place, (shape, types) in enumerate(((weight, [narrow, wide]), (rows, [narrow, wide]), (weight, [wide, narrow]))):
+            args = {"Input Dims": [list(shape)] * 2, "Input type": types, "Input Strides": [[4096, 1]] * 2}
+            trace.add("cpu_op", "aten::copy_", at + 10 * place, 5, 100, 1, {"External id": 1, **args, "Concrete Inputs": ["", ""]})
+            trace.run("copy", launched=at + 10 * place + 1, start=at + 100 * place, dur=100)
+            if place == 1:
+                trace.op("aten::mm", at + 10 * place + 6, 3, [rows, weight[::-1]], strides=[(4096, 1), (1, 4096)])
+                trace.run("gemm", launched=at + 10 * place + 7, start=at + 300, dur=100)
+
+    found = finding(steps_of(layer, tmp_path), "wide-format", "inputs of matmuls and norms")
+    assert len(found.ops) == 1, "the cast of the rows alone, not of the weight and its gradient"
+    assert found.saving_per_step_s == pytest.approx(100e-6, rel=0.01)
+
+
 def test_casts_under_autocast_take_their_share_of_the_launches(tmp_path: Path) -> None:
     """A small layer in a program that launches too slowly: of five launches, the casts of weight, bias and operand go with autocast."""
     weight, rows = (512, 256), (64, 256)

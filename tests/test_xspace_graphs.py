@@ -142,6 +142,13 @@ def test_calls_in_a_row_of_two_libraries_are_told_apart_by_their_kernels() -> No
     assert (found, doubts) == ({0: "a.1", 3: "b.1", **dict.fromkeys(attention, "call.1"), 8: "call.2"}, [])
 
 
+def test_a_copy_after_a_call_of_several_kernels_is_not_one_of_them() -> None:
+    of = program({"main": [X, fusion("a.1"), library("call.1"), Instruction("slice.1", "slice", ("x",)), fusion("b.1")]})
+    attention = {4: "Memset 0", 5: "cudnn::fusion::compute_dot_do_o", 6: "cudnn_sdpa_flash_bprop", 7: "cudnn::fusion::convert_dq_to_16bits"}
+    ((found, doubts),) = resolved(of, graph({0: "a_1", **attention, 8: "memcpy32_post", 3: "b_1"}, commands=4))
+    assert (found, doubts) == ({0: "a.1", 3: "b.1", **dict.fromkeys(attention, "call.1"), 8: "slice.1"}, [])
+
+
 def test_kernels_named_after_their_instructions_are_theirs_in_whatever_order_the_graph_has_them() -> None:
     # Node 1 owns the graph of the call.
     of = program({"main": [X, fusion("a.1"), fusion("b.2"), library("call.1"), fusion("c.3"), fusion("c.4")]})

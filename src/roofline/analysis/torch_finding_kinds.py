@@ -247,6 +247,14 @@ TORCH_GROUPS = {
         "Keep a bf16 copy of the weights",
         levers=("bf16 weights with fp32 copies in the optimizer, instead of torch.autocast over fp32 weights",),
     ),
+    ("wide-format", "operands"): Kind(
+        "the casts between fp32 and a narrow format",
+        "Keep weights and activations in bf16",
+        levers=(
+            "torch.compile, which fuses casts with what comes before them",
+            "bf16 weights with fp32 copies in the optimizer, instead of torch.autocast over fp32 weights",
+        ),
+    ),
 }
 
 

@@ -22,7 +22,10 @@ _MOST_FITS = 300_000  # comparisons of a node with a slot
 _IMPOSSIBLE = -(1 << 60)
 _MOST_WINDOWS = 2_000  # first commands that are tried for a graph whose commands are unknown
 _LAST_KERNELS = re.compile(r"splitKreduce|convert_dq")  # kernels that end a library call
-_LIBRARIES = (re.compile(r"cudnn|sdpa|fmha|flash", re.IGNORECASE), re.compile(r"nvjet|cublas|gemm|cutlass|xmma", re.IGNORECASE))
+_LIBRARIES = tuple(
+    re.compile(names, re.IGNORECASE)
+    for names in (r"cudnn|sdpa|fmha|flash", r"nvjet|cublas|gemm|cutlass|xmma", r"\Amemcpy\d")  # the driver's copies, last
+)
 _OUT_OF_ORDER = 0.05  # the share of library kernels that may run out of order without a doubt: work in a graph may overlap
 
 

@@ -38,7 +38,7 @@ from .unfolded_patches import unfolded_patches
 from .unfused import spared_bytes, unfused
 from .unused_results import unused_results
 from .unused_rows import unused_rows
-from .weight_casts import operand_casts, weight_cast, weight_shapes
+from .weight_casts import are_updated, operand_casts, weight_cast, weight_shapes
 from .written_attention import written_attention
 from .zeroed_gradients import zeroed_gradients
 
@@ -92,6 +92,7 @@ class Patterns:
         self._allow_tf32 = {one.priced.category for one in ops if one.priced.cost and one.priced.cost.known(TF32)}
         self._weights = weight_shapes(ops)
         self._operands = operand_casts(in_order, self._weights)
+        self._updated = are_updated(ops, self._weights)
         self._in_place: dict[tuple[int, int], dict[str, Avoidable]] = {}  # by op and context, then by kind
         recorded = Recorded(
             ordered=in_order,
@@ -115,7 +116,7 @@ class Patterns:
             *((self._again,) if context.recomputed and id(priced) in self._forward else ()),
             *self._in_place.get((id(priced), id(context)), {}).values(),
             *((FOR_NORMS,) if id(priced) in self._for_norms else () if _is_forced(priced, context) else self._alone(priced)),
-            *weight_cast(priced, self._weights, self._operands),
+            *weight_cast(priced, self._weights, self._operands, updated=self._updated),
             *channels_first(priced, self._converted.get(id(priced), 0.0), converting=bool(self._converted)),
             *(self._scores.get(id(priced)) or self._unfused(priced, context)),
         )

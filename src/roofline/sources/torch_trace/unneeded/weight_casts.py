@@ -1,7 +1,7 @@
 """Casts of weights: under autocast, fp32 weights are cast to the 16-bit format of their products again in every step.
 
 Biases and inputs of products are cast too; inputs of norms and gradients of weights are cast to fp32. With weights in 16 bits none of these
-casts would be needed.
+casts would be needed, except those of weights that an optimizer updates in fp32, and of their gradients.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,20 @@ WEIGHTS = {
 BIASES = {"aten::addmm": 0, "aten::linear": 2, "aten::convolution": 2}
 NEXT = 4  # executions from the cast of an operand to its product: casts of weight and bias may come between
 NARROW_BITS, WIDE, NORM = 16, "fp32", "normalisation"
-WHY = "casts fp32 weights to a narrow format again in every step, as autocast does"
+OF_WEIGHTS = Avoidable(
+    kind="wide-format",
+    instead=NOTHING,
+    why="casts fp32 weights to a narrow format again in every step, as autocast does",
+    unneeded="wide",
+    group="casts",
+)
+OF_OPERANDS = Avoidable(
+    kind="wide-format",
+    instead=NOTHING,
+    why="casts inputs of matmuls and norms between fp32 and a narrow format, as autocast does",
+    unneeded="wide",
+    group="operands",
+)
 
 Shapes = frozenset[tuple[int, ...]]
 
@@ -47,13 +60,20 @@ def weight_shapes(ops: Iterable[PricedOp]) -> Shapes:
     return frozenset(found)
 
 
+def are_updated(ops: Iterable[PricedOp], weights: Shapes) -> bool:
+    """Whether the gradients of weights are cast to fp32: weights that change have to be cast again."""
+    return any(_is_cast(priced) and not _narrows(priced) and _is_matrix(priced) and priced.args[0].shape in weights for priced in ops)
+
+
 def operand_casts(ordered: Sequence[tuple[Execution, PricedOp]], weights: Shapes) -> set[int]:
     """The casts of inputs of products and norms, by ``id`` of the priced op, in a program that casts weights too."""
     casts = [(place, priced) for place, (_, priced) in enumerate(ordered) if _is_cast(priced)]
-    if not any(_narrows(priced) and len(priced.args[0].shape) > 1 and priced.args[0].shape in weights for _, priced in casts):
+    if not any(_narrows(priced) and _is_matrix(priced) and priced.args[0].shape in weights for _, priced in casts):
         return set()
     found = set()
     for place, cast in casts:
+        if cast.args[0].shape in weights:
+            continue
         after = [priced for _, priced in ordered[place + 1 : place + 1 + NEXT]]
         takers = [one for one in after if (one.name in WEIGHTS if _narrows(cast) else one.priced.category == NORM)]
         if any(_takes(taker, cast.args[0]) for taker in takers):
@@ -66,12 +86,15 @@ def _takes(taker: PricedOp, tensor: Tensor) -> bool:
     return any(isinstance(one, Tensor) and one.elements == tensor.elements and one.dtype == tensor.dtype for one in taker.args)
 
 
-def weight_cast(priced: PricedOp, weights: Shapes, operands: set[int]) -> tuple[Avoidable, ...]:
-    """The reason for a cast that autocast makes: of a weight or its gradient, or of an input of a product or a norm."""
-    is_weight = _is_cast(priced) and priced.args[0].shape in weights and (_narrows(priced) or len(priced.args[0].shape) > 1)
-    if not is_weight and id(priced) not in operands:
-        return ()
-    return (Avoidable(kind="wide-format", instead=NOTHING, why=WHY, unneeded="wide", group="casts"),)
+def weight_cast(priced: PricedOp, weights: Shapes, operands: set[int], *, updated: bool) -> tuple[Avoidable, ...]:
+    """The reason for a cast that autocast makes: of a weight or its gradient, or of an input of a product or a norm.
+
+    ``updated`` is whether the weights are trained.
+    """
+    if id(priced) in operands:
+        return (OF_OPERANDS if updated else OF_WEIGHTS,)
+    is_weight = _is_cast(priced) and priced.args[0].shape in weights and (_narrows(priced) or _is_matrix(priced))
+    return (OF_WEIGHTS,) if is_weight and not updated else ()
 
 
 def _narrow(priced: PricedOp, place: int) -> Tensor | None:
@@ -91,3 +114,7 @@ def _is_cast(priced: PricedOp) -> bool:
 
 def _narrows(cast: PricedOp) -> bool:
     return bool(cast.args[1].dtype.name == WIDE)
+
+
+def _is_matrix(cast: PricedOp) -> bool:
+    return len(cast.args[0].shape) > 1
