@@ -115,11 +115,11 @@ def test_gaps_between_small_products_can_be_won_though_their_launches_remain() -
     assert found.saving_per_step_s == pytest.approx(3.0, rel=1e-3)
 
 
-def test_half_of_the_gaps_on_a_gpu_is_the_profiler() -> None:
+def test_most_of_the_gaps_on_a_gpu_is_the_profiler() -> None:
     # As above: 1 s of small kernels a step, and 3 s between them.
     slow = replace(CHIP, launch_latency_s=1.0, kind="gpu")
     small = Op(name="add", cost=Cost.of({"hbm": 0.001}) * 5, time_s=5.0, count=5)
     profile = replace(recording(reason("latency", 3, 3, 3, 3, 0), op=small), format="xspace")
     found = next(one for one in assemble(profile, slow).findings if one.kind == "latency")
-    assert "4 s of 4 s per step, including the gaps between kernels (about 50% of them profiler overhead)" in found.message
-    assert found.saving_per_step_s == pytest.approx(1.0 + 3.0 / 2, rel=1e-3)
+    assert "4 s of 4 s per step, including the gaps between kernels (about 70% of them profiler overhead)" in found.message
+    assert found.saving_per_step_s == pytest.approx(1.0 + 3.0 * 0.3, rel=1e-3)
