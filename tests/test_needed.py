@@ -474,6 +474,14 @@ def test_the_gradients_of_results_that_are_not_used_are_zeros() -> None:
     assert {reason.factor for op in found for reason in op.avoidable} == {8}
 
 
+def test_one_triangle_of_the_products_of_all_pairs_needs_every_row_and_column() -> None:
+    def loss(x: Any) -> Any:
+        i, j = jax.numpy.tril_indices(32, -1)
+        return jax.numpy.einsum("bsd,btd->bst", x, x)[:, i, j].astype("float32").sum()
+
+    assert "unused-results" not in reasons(ops_of(jax.grad(loss), of_shape(8192, 32, 64)))
+
+
 TAKEN = """HloModule m, is_scheduled=true
 
 %take (p: bf16[8192,4096], i: s32[1024,1]) -> bf16[1024,4096] {

@@ -56,3 +56,11 @@ ENTRY %main (x: bf16[8,4096], ws: bf16[4,4096,8192]) -> bf16[8,8192] {
 }
 """
     assert list(stacked(text)) == ["second"]
+
+
+def test_a_layer_that_every_trip_of_a_loop_copies_is_one_of_stacked_weights() -> None:
+    """A decoder that indexes its layers one by one, in a loop over tokens: an array per layer helps more than one copy before the loop."""
+    text = SCANNED_LAYERS.replace("fusion(%ws, %i), kind=kLoop, calls=%sliced", "fusion(%ws, %one), kind=kLoop, calls=%sliced")
+    text = text.replace("  %one = s32[] constant(1)\n", "").replace("  %w = ", "  %one = s32[] constant(1)\n  %w = ")
+    (op,) = [op for op in reviewed_program(parse(text.encode(), "scan"), "gpu") if op.name == "w"]
+    assert [(one.kind, one.group) for one in op.avoidable if one.unneeded] == [("layout-copies", "stacked")]

@@ -63,9 +63,24 @@ def _shares_used(kernels: Kernels) -> Iterator[tuple[int, float]]:
         cost = kernels.costs.get(index)
         if cost is None or not cost.amounts or _is_whole(computation[index].shape, wanted) or _is_undivided(bodies, computation[index]):
             continue
+        found = kernels.products.get(index)
+        if found is not None and not _leaves_lines_out(found, computation[index].shape, wanted.get((), NOTHING)):
+            continue
         used = share_used(computation[index].shape, wanted)
         if used < MOST_USED:
             yield index, used
+
+
+def _leaves_lines_out(found: Product, shape: Shape, wanted: Region) -> bool:
+    """Whether the unused part of a product may be whole rows or columns of it. Single elements at any place need every row and column: the
+    products of all pairs of features, of which a model takes one triangle.
+    """
+    if not wanted.loose or found.made.shape.dims != shape.dims:
+        return True
+    axes, dims = range(len(shape.dims)), found.dims
+    first_column = len(axes) - (len(found.right.shape.dims) - len(dims.rhs_batch) - len(dims.rhs_contracting))
+    rows, columns = axes[len(dims.lhs_batch) : first_column], axes[first_column:]
+    return wanted.lines.issuperset(rows) or wanted.lines.issuperset(columns)
 
 
 def _scattered(values: Values, found: Product) -> Iterator[Value]:
