@@ -555,9 +555,10 @@ def test_a_triton_kernel_of_one_tensor_updates_it_unless_it_makes_it() -> None:
     updated = priced("triton_poi_fused_gelu_0", t(8, 4), 32)
     assert updated.cost is not None
     assert (updated.cost.bytes(), updated.interval) == (2 * 2 * 32, None)
-    made = priced("triton_poi_fused_zeros_0", t(8, 4), 32)
-    assert made.cost is not None
-    assert (made.cost.bytes(), made.interval) == (2 * 32, (2 * 32, 2 * 2 * 32))
+    for name in ("triton_poi_fused_zeros_0", "triton_poi_fused_embedding_dense_backward_9"):  # the zeros that a gradient is added to
+        made = priced(name, t(8, 4), 32)
+        assert made.cost is not None
+        assert (made.cost.bytes(), made.interval, made.category) == (2 * 32, (2 * 32, 2 * 2 * 32), "pointwise fusion")
 
 
 def test_a_python_number_does_not_widen_a_scalar() -> None:

@@ -39,7 +39,7 @@ def triton(call: Call) -> Priced | None:
     kind = found.group(1) if found else ""
     if kind == "tem":
         return _template(call)
-    category = SCATTER if _SCATTERS.search(call.op) else _WORDS.get(kind, FUSED)
+    category = SCATTER if _SCATTERS.search(call.op) and len(call.all_tensors) > 1 else _WORDS.get(kind, FUSED)
     number = format_name(next(iter(call.all_tensors), None))
     if (recorded := recorded_bytes(call)) is not None:
         return Priced(cost=Cost.of({HBM: recorded}), category=category, dtype=number, notes=(RECORDED, VECTOR_UNKNOWN))
@@ -80,7 +80,8 @@ def capped(call: Call) -> tuple[int, int] | None:
         return None
     known = [size for size in sizes if size is not None]
     most = sum(known) + known[0]
-    is_updated = len(tensors) == 1 and not _MAKES.search(call.op)  # there is nothing else to read
+    is_filled = _MAKES.search(call.op) or _SCATTERS.search(call.op)  # a scatter without indices makes the zeros that another one adds to
+    is_updated = len(tensors) == 1 and not is_filled  # there is nothing else to read
     return (most if is_updated else sum(known)), most
 
 
