@@ -1,3 +1,5 @@
+from msgspec.structs import replace
+
 from roofline.analysis import analyze
 from roofline.cost import Cost
 from roofline.machine import Machine
@@ -38,6 +40,15 @@ def test_work_without_flop_stands_in_the_strip_at_its_share_of_bandwidth() -> No
     drawn = _drawn(_op("copy", 4.0, hbm=10), _op("send", None, ici=3))
     assert drawn.dots == ()
     assert [(dot.name, dot.share, dot.bound) for dot in drawn.strip] == [("copy", 0.25, "hbm"), ("send", 1.0, "ici")]
+
+
+def test_an_op_whose_cost_is_an_upper_bound_is_not_above_its_roof() -> None:
+    # 50 FLOP over 10 B take at least 1 s, and the copy of 10 B as long; 0.5 s were measured.
+    fast = (_op("mm", 0.5, matrix__bf16=50, hbm=10), _op("copy", 0.5, hbm=10))
+    sure, bounded = _drawn(*fast), _drawn(*(replace(op, notes=("upper bound: the grid's blocks",)) for op in fast))
+    assert (sure.dots[0].rate, sure.strip[0].share) == (100.0, 2.0)
+    assert (bounded.dots[0].rate, bounded.strip[0].share) == (50.0, 1.0)
+    assert (bounded.dots[0].efficiency, bounded.dots[0].upper_bound, sure.dots[0].upper_bound) == (2.0, True, False)
 
 
 def test_the_roofs_are_those_that_the_arithmetic_runs_under() -> None:

@@ -4,6 +4,7 @@ import test from "node:test";
 import { chipsOf } from "../../src/roofline/render/page/static/catalogue.js";
 import { chartModel, machineOf, programModel, roofLines, rowsOf } from "../../src/roofline/render/page/static/chart_model.js";
 import { DEFAULTS } from "../../src/roofline/render/page/static/state.js";
+import { VOCABULARY } from "../../src/roofline/render/page/static/vocabulary.js";
 import { cases } from "./cases.mjs";
 import { close } from "./close.mjs";
 
@@ -14,7 +15,7 @@ const CATALOGUE = chipsOf(cases("catalogue")[0].packed);
 test("the chart of an untouched page is the figures' chart", () => {
   for (const { name, report, chart, caption } of REPORTS) {
     const model = chartModel(report, DEFAULTS);
-    const dots = model.dots.map((dot) => ({ name: dot.name, intensity: dot.x, rate: dot.y, weight: dot.weight, bound: dot.bound, efficiency: dot.efficiency, op: dot.id }));
+    const dots = model.dots.map((dot) => ({ name: dot.name, intensity: dot.x, rate: dot.y, weight: dot.weight, bound: dot.bound, efficiency: dot.efficiency, upper_bound: dot.row.upper, op: dot.id }));
     close(dots, chart.dots, `${name} dots`);
     const strip = model.strip.map((dot) => ({ name: dot.name, share: dot.share, weight: dot.weight, bound: dot.bound, op: dot.id }));
     close(strip, chart.strip.map(({ unit, ...dot }) => dot), `${name} strip`);
@@ -30,6 +31,20 @@ test("the chart of an untouched page is the figures' chart", () => {
     assert.equal(model.timed, chart.timed);
     assert.equal(model.machine, chart.machine);
   }
+});
+
+test("an op whose cost is an upper bound is not above its roof", () => {
+  const drawn = (notes) => chartModel({
+    ...odd,
+    ops: odd.ops.map((op) => ({ ...op, notes, time_s: op.time_s && op.time_s / 1000, efficiency: op.efficiency && op.efficiency * 1000 })),
+  }, DEFAULTS);
+  const [sure, model] = [drawn([]), drawn([`${VOCABULARY.upper_bound}the grid's blocks`])];
+  assert.ok(sure.dots.some((dot) => dot.efficiency > 1) && sure.strip.some((dot) => dot.share > 1));
+  for (const dot of model.dots) {
+    const same = sure.dots.find(({ id }) => id === dot.id);
+    close([dot.x, dot.y], [same.x, same.y / Math.max(1, dot.efficiency ?? 0)]);
+  }
+  assert.deepEqual(model.strip.map(({ id, share }) => [id, share]), sure.strip.map(({ id, share }) => [id, Math.min(1, share)]));
 });
 
 test("roofs run from the edge to the ridge and on, whatever the window", () => {

@@ -1,7 +1,8 @@
 """The chart of a report: rooflines, dots and the number of ops left out, as values for figures and pages to draw.
 
 A dot is placed at its intensity over one memory level or link and at its achieved rate; without a measured time, at its attainable
-rate. Ops without FLOP cannot be shown on a logarithmic axis: they are in a strip next to it, by the fraction of bandwidth they reach.
+rate. An op whose cost is an upper bound is on its roofline where it would be above. Ops without FLOP cannot be shown on a logarithmic
+axis: they are in a strip next to it, by the fraction of bandwidth they reach.
 """
 
 from collections import Counter
@@ -14,6 +15,7 @@ from ..machine import Ceiling, Machine
 from ..report import Amounts, MachineInfo, OpInfo, Point, Report
 from ..resource import HBM, Resource
 from ..units import percent
+from ..workload import is_upper_bound
 from .geometry import Extent, Roof, extent_of, roof, title
 
 
@@ -26,6 +28,7 @@ class Dot(Struct, frozen=True, kw_only=True):
     weight: float
     bound: str | None = None
     efficiency: float | None = None
+    upper_bound: bool = False  # its cost is one, and so is its efficiency
     op: int | None = None
 
 
@@ -128,17 +131,18 @@ def _place(op: OpInfo) -> Dot | StripDot | str:
         return "with unknown work"
     moved = _bytes(op.bytes)
     weight = op.weight_s
+    upper_bound = is_upper_bound(op.notes)
     if not op.flops:
         if op.efficiency is None and not op.floor_s:
             return "without work or bytes"
-        share = 1.0 if op.efficiency is None else op.efficiency
+        share = 1.0 if op.efficiency is None else min(op.efficiency, 1.0) if upper_bound else op.efficiency
         unit = max(op.times, key=lambda unit: op.times[unit], default="")
         return StripDot(name=op.name, share=share, unit=unit, weight=weight, bound=op.bound, op=op.id)
     if moved is None:
         return f"with unknown {title(HBM.name)} traffic"
     if not moved:
         return f"without {title(HBM.name)} traffic"
-    seconds = op.time_s or op.floor_s
+    seconds = max(op.time_s, op.floor_s or 0.0) if op.time_s and upper_bound else op.time_s or op.floor_s
     if not seconds:
         return "without a measured or minimum time"
     return Dot(
@@ -148,6 +152,7 @@ def _place(op: OpInfo) -> Dot | StripDot | str:
         weight=weight,
         bound=op.bound,
         efficiency=op.efficiency,
+        upper_bound=upper_bound,
         op=op.id,
     )
 

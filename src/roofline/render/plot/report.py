@@ -15,6 +15,7 @@ from ..boxes import Disc, Scene
 from ..chart import Chart, Dot, StripDot, chart
 from ..geometry import Extent, linear_ticks, rate_title, title
 from ..labels import Label, place_labels, swarm
+from ..op_table import efficiency_text
 from .captions import Entry
 from .frame import Axis
 from .roofs import intensity_axis, name_slant
@@ -110,7 +111,9 @@ def _words(dot: Dot, drawn: Chart, letters: int) -> str:
     if not drawn.timed or not drawn.total:
         return name
     share = f"{percent(dot.weight / drawn.total)} of time"
-    return f"{name}\n{share}" if dot.efficiency is None else f"{name}\n{share}, efficiency {percent(dot.efficiency)}"
+    return (
+        f"{name}\n{share}" if dot.efficiency is None else f"{name}\n{share}, efficiency {efficiency_text(dot.efficiency, dot.upper_bound)}"
+    )
 
 
 def _draw_strip(sheet: Sheet, drawn: Chart, colours: Mapping[str | None, str]) -> float:

@@ -1,7 +1,8 @@
 /**
  * What a chart shows, from a report and the state of the page. For the default state it says the same as `render/chart.py`.
  *
- * A dot stands at its intensity over one memory level or link and at its measured rate; without a measured time it stands on its roof.
+ * A dot stands at its intensity over one memory level or link and at its measured rate; without a measured time it stands on its roof, and
+ * so does one whose cost is an upper bound that would put it above.
  *
  *     level, timed, machine   what the axes count, and the machine's title
  *     roofs                   ceilings: a memory level or link (slanted) or a compute peak (flat), fastest first; `usual` ones are shown
@@ -127,7 +128,7 @@ function marksOf(rows, size) {
     const { id, ops, name, label, bound, category, dtype, unit, phase, efficiency } = row;
     const mark = { id, ops, name, label, bound, category, dtype, unit, phase, efficiency, weight: SIZES[size](row), row };
     if (!row.flops) {
-      strip.push({ ...mark, share: efficiency ?? 1 });
+      strip.push({ ...mark, share: row.upper ? Math.min(1, efficiency ?? 1) : efficiency ?? 1 });
     } else {
       const [x, y] = spotOf(row);
       dots.push({ ...mark, x, y });
@@ -271,8 +272,8 @@ function notable(arrows, rows) {
   return arrows.filter(({ change_s, after }) => (change_s === null ? after.weight : Math.abs(change_s)) >= least);
 }
 
-function spotOf(row) {
-  return [row.flops / row.bytes, row.flops / (row.time_s || row.floor_s)];
+function spotOf({ flops, bytes, time_s, floor_s, upper }) {
+  return [flops / bytes, flops / (time_s && upper ? Math.max(time_s, floor_s) : time_s || floor_s)];
 }
 
 /** How much of the time is explained, and what is not on the chart. */
