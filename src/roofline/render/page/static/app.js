@@ -6,7 +6,7 @@ import { chart } from "#page/chart.js";
 import { chartBar } from "#page/chart_bar.js";
 import { chartModel, machineOf, programModel, rowsOf } from "#page/chart_model.js";
 import { THEMES, assign } from "#page/colours.js";
-import { opColumns, PAPER_COLUMNS, ROOMY_COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
+import { opColumns, ROOMY_COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
 import { comparisonView, differenceColumns } from "#page/comparison.js";
 import { columnMenu, filterBar } from "#page/controls.js";
 import { details } from "#page/details.js";
@@ -89,9 +89,8 @@ const programFor = remembered((feeds, level, machine) => programRows(report, { f
 const programModelFor = remembered((key, { all }, machine) => programModel(report, store.get(), { all, machine }));
 const colouring = remembered((all, colour, theme) => assign(all, colour, theme));
 const narrow = window.matchMedia("(max-width: 600px)");
-const usualOf = remembered((rows, isNarrow, isPaper) => {
+const usualOf = remembered((rows, isNarrow) => {
   const usual = rows.some((row) => row.time_s !== null) || !rows.length ? USUAL_COLUMNS : UNTIMED_COLUMNS;
-  if (isPaper) return usual.filter((key) => PAPER_COLUMNS.includes(key));
   return isNarrow ? usual.filter((key) => !ROOMY_COLUMNS.includes(key)) : usual;
 });
 const COLUMNS = opColumns(report);
@@ -135,7 +134,7 @@ function derive(state) {
     legend: groups,
     program: programFor(state.feeds, state.level, machine),
     programModel: programModelFor(keyOf(state, ["level", "feeds", "hidden", "shown", "scopes", "step"]), rows, machine),
-    columns: columnsFor(state.columns && JSON.stringify(state.columns), usualOf(rows.all, narrow.matches, printing.now), colourOf),
+    columns: columnsFor(state.columns && JSON.stringify(state.columns), usualOf(rows.all, narrow.matches || printing.now), colourOf),
   };
 }
 
@@ -212,7 +211,7 @@ const side = h("aside", { class: "side", "aria-label": "Panels" }, panelBar.root
 const filters = filterBar({ report, store });
 const bar = chartBar({ report, store, catalogue, comparing: Boolean(before), chart: drawing });
 const colours = legend({ store });
-const columnChooser = columnMenu({ store, columns: COLUMNS, usual: () => usualOf(derive(store.get()).all, narrow.matches, false) });
+const columnChooser = columnMenu({ store, columns: COLUMNS, usual: () => usualOf(derive(store.get()).all, narrow.matches) });
 const count = h("p", { class: "quiet", "data-testid": "count", role: "status" });
 const compared = before ? comparisonView({ comparison, figures: words.comparison.figures, select, reveal: (id) => drawing.reveal(id) }) : null;
 const folding = h("input", { type: "checkbox", "data-testid": "folded", onchange: () => store.set({ folded: folding.checked }) });
@@ -315,10 +314,10 @@ function update() {
   top.update({ ...state, tab });
   summary.update(state, derived);
   when.update(state, derived);
-  opsView.hidden = tab === "program";
+  opsView.hidden = tab === "program" && !printing.now;
   whole.root.hidden = tab !== "program" && !printing.now;
-  opsBelow.hidden = tab === "compare";
-  if (compared) compared.root.hidden = tab !== "compare";
+  opsBelow.hidden = tab === "compare" && !printing.now;
+  if (compared) compared.root.hidden = tab !== "compare" && !printing.now;
   filters.update(state, derived);
   bar.update(state, derived);
   if (tab !== "program" || printing.now) {
@@ -408,7 +407,7 @@ document.addEventListener("keydown", (event) => {
 const PAPER = { width: 960, height: 430 }; // of a printed chart, in the units of its drawing: most leave it room on the first page
 printing.on({
   update,
-  tables: [list, whole.table],
+  tables: [list, ...(compared ? [compared.table] : []), ...whole.tables],
   charts: [
     { root: drawing.root, picture: () => toSvg(derive(store.get()).model, { ...scene(), ...PAPER, ids: "ops-" }) },
     { root: whole.chart, picture: () => toSvg(derive(store.get()).programModel, { ...scene(), ...PAPER, window: null, title: "Program", ids: "program-" }) },

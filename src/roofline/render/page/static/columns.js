@@ -21,11 +21,18 @@ function column([key, name, kind, description]) {
 }
 
 const { ops, program, differences } = VOCABULARY.columns;
-/** The columns of a table, of which one names the row: it takes what the others leave, and stays in sight. */
-const columns = (all, main) => all.map(column).map((one) => ({ ...one, main: one.key === main }));
+/**
+ * The columns of a table, of which one names the row: it takes what the others leave, and stays in sight. For some a sheet of paper has no
+ * room.
+ */
+const columns = (all, main, screenOnly = []) => all.map(column).map((one) => ({
+  ...one, main: one.key === main, screenOnly: screenOnly.includes(one.key),
+}));
 const COLUMNS = columns(ops, "label");
-export const PROGRAM_COLUMNS = columns(program, "name");
-export const DIFFERENCE_COLUMNS = columns(differences, "label");
+export const PROGRAM_COLUMNS = columns(
+  program, "name", ["span_s", "device_seconds", "bytes", "op_efficiency", "peak_share", "memory_utilization", "link_utilization"],
+);
+export const DIFFERENCE_COLUMNS = columns(differences, "label", ["name", "category", "module", "matched", "before_launches", "after_launches"]);
 
 /** The columns that the ops of a report can have: those of every report, of each level that its bytes cross, and of its counters. */
 export function opColumns(report) {
@@ -46,8 +53,6 @@ export function opColumns(report) {
 export const USUAL_COLUMNS = [
   "label", "name", "count", "time_s", "share", "rate", "bandwidth", "intensity", "bound", "efficiency", "lost_s",
 ];
-/** Those of them that a narrow window leaves out, so that names and times are in sight together. */
+/** Those of them that a narrow window or a sheet of paper leaves out, so that names and times are in sight together. */
 export const ROOMY_COLUMNS = ["name", "count"];
-/** Those that a narrow sheet of paper has room for, where nothing scrolls. */
-export const PAPER_COLUMNS = ["label", "time_s", "floor_s", "bound", "efficiency", "lost_s"];
 export const UNTIMED_COLUMNS = ["label", "name", "category", "count", "flops", "bytes", "intensity", "attainable", "bound", "floor_s"];

@@ -90,6 +90,7 @@ export function comparisonView({ comparison, figures, select, reveal }) {
   );
   return {
     root,
+    table: list,
     get rows() {
       return rows;
     },

@@ -100,7 +100,7 @@ export function program({ report, stragglers, store, card }) {
   return {
     root,
     chart: drawing.root,
-    table: list,
+    tables: counted ? [list, counted.table] : [list],
     update: (state, derived) => {
       for (const [key, tick] of ticks) tick.checked = state.scopes.includes(key);
       const rows = derived.program.filter((row) => state.scopes.includes(row.scope));

@@ -21,7 +21,7 @@ const OPENER = 20; // pixels of the button that opens a row
  * `columns` are {key, title, unit, description, numeric, main, format(value, row)}, and may have `bar(row)`, a share drawn behind the figure,
  * `swatch(row)`, a colour beside the name, and `tone(row)`, a class. `onsort(key, descending)`, `onselect(ids, extend)`,
  * `onpoint(row | null)` and `onopen(id)` are called on sorting, selecting, hovering, and opening or closing a row that has `opens`.
- * @returns {{root, grid, show({rows, columns, sort, descending, selected}), scrollTo(id), unroll(count), roll()}}
+ * @returns {{root, grid, show({rows, columns, sort, descending, selected}), scrollTo(id), shown()}}
  */
 export function table({ testid, label, onsort = null, onselect = null, onpoint = null, onopen = null, empty = "No rows." }) {
   const head = h("div", { class: "row head", role: "row", "aria-rowindex": "1" });
@@ -341,16 +341,8 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
       bring(index);
       if (page) made.get(index)?.scrollIntoView({ block: "nearest", inline: "nearest" });
     },
-    /** Draws so many rows at once, for paper. */
-    unroll: (count) => {
-      const last = Math.min(scene.rows.length, count);
-      for (let index = 0; index < last; index += 1) if (!made.has(index)) made.set(index, body.appendChild(make(index)));
-      body.style.height = `${last * HEIGHT}px`;
-    },
-    roll: () => {
-      body.style.height = `${scene.rows.length * HEIGHT}px`;
-      draw();
-    },
+    /** What was shown last, for paper. */
+    shown: () => scene,
   };
 }
 
