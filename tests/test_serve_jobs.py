@@ -11,10 +11,9 @@ import pytest
 
 from live import WORKER, until
 from roofline.serve import jobs as jobs_module
-from roofline.serve import memory, workers
+from roofline.serve import process_groups, workers
 from roofline.serve.jobs import Jobs
-from roofline.serve.memory import memory_of_groups
-from roofline.serve.processor_time import processor_time_of_groups
+from roofline.serve.process_groups import memory_of_groups, processor_time_of_groups
 from roofline.serve.workers import Job, Limits
 from roofline.sources.runs import Run
 
@@ -117,7 +116,7 @@ def test_memory_is_that_of_a_process_and_of_those_it_started() -> None:
     try:
         made.stdout.readline()
         made.stdout.readline()
-        found = [dict(rows) for rows in (memory_of_groups({made.pid}).items(), _grouped(memory._from_ps()).items())]
+        found = [dict(rows) for rows in (memory_of_groups({made.pid}).items(), _grouped(process_groups._from_ps()).items())]
     finally:
         os.killpg(made.pid, signal.SIGKILL)
         made.wait()

@@ -29,8 +29,7 @@ from msgspec import Struct, field
 
 from ..errors import clean
 from ..units import show
-from .memory import memory_of_groups
-from .processor_time import processor_time_of_groups
+from .process_groups import memory_of_groups, processor_time_of_groups
 
 SLICE_S = 0.5  # time slice: processor time before a job may be stopped for another
 LONGER = 4.0  # factor on the time slice, each time that a job was stopped for another
