@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from ..errors import RooflineError, UsageError
 from ..files.staging import staging_folder
@@ -68,16 +69,8 @@ def profile(
     Child processes are recorded too. Standard streams, exit status and signals are the program's own.
     """
     asked = window or Window()
-    settings = {
-        "delay_s": asked.delay_s,
-        "duration_s": asked.duration_s,
-        "skip": asked.skip,
-        "steps": asked.steps,
-        "from_start": asked.from_start,
-        "python": asked.python,
-    }
     with staging_folder(folder) as staging:
-        status = _run(runnable(command), environment(os.environ, {"folder": str(staging.resolve()), **settings}), stdout)
+        status = _run(runnable(command), environment(os.environ, {"folder": str(staging.resolve()), **asdict(asked)}), stdout)
         messages = [json.loads(file.read_text("utf-8")) for file in sorted(staging.glob("*/status.json"))]
         run, files = collect(staging, folder, name)
     notes = tuple(dict.fromkeys(note for one in messages for note in one["notes"]))
