@@ -71,7 +71,7 @@ def test_rows_hold_every_event_and_every_kind_of_value() -> None:
     assert [rows.stats[name][0] for name in stats] == [-5, 2**64 - 1, 0.25, "text", b"\0\1", "shared"]
     assert all(rows.stats[name][1] is None for name in stats)
     assert rows.stats["nowhere"][0] is None
-    assert (rows.events, rows.occurrences, rows.notes) == (2, None, ())
+    assert (rows.events, rows.notes) == (2, ())
 
 
 def test_rows_are_kept_by_the_instants_they_cover() -> None:
@@ -230,9 +230,6 @@ def test_an_aggregated_event_counts_for_many_and_has_no_place_in_time() -> None:
     plane = plane_of([Event("a", 5, 10), Event("a", duration_ps=40, occurrences=4)])
     totals = totals_of(plane)
     assert (list(totals.count), list(totals.time_ps), totals.busy_ps, totals.aggregated) == ([5], [50], 10, 1)
-    occurrences = rows_of(plane).occurrences
-    assert occurrences is not None
-    assert list(occurrences) == [1, 4]
 
 
 def union_length(intervals: list[tuple[int, int]]) -> int:

@@ -208,11 +208,9 @@ static PyObject *rows_take(PyObject *self, PyObject *unused) {
     module_state *state = xs_state(self);
     PyObject *result = ready(&rows->job) ? PyDict_New() : NULL, *values = NULL, *kinds = NULL;
     if (!result) return NULL;
-    bool counted = core->occurrences.count > 0;
     bool ok = put(result, "metadata_id", xs_column_take(state, &core->ids, 'q')) &&
                  put(result, "start_ps", xs_column_take(state, &core->starts, 'q')) &&
                  put(result, "duration_ps", xs_column_take(state, &core->durations, 'q')) &&
-                 put(result, "occurrences", counted ? xs_column_take(state, &core->occurrences, 'q') : Py_NewRef(Py_None)) &&
                  put(result, "texts", texts_list(&core->walk, &core->texts)) && put(result, "values", values = PyList_New(0)) &&
                  put(result, "kinds", kinds = PyList_New(0)) && put(result, "events", PyLong_FromUnsignedLongLong(core->walk.events)) &&
                  put(result, "unknown", PyLong_FromUnsignedLongLong(core->walk.unknown));

@@ -120,7 +120,6 @@ def read_rows(space: Space, requests: Sequence[RowsOf], *, threads: int | None =
             metadata_id=memoryview(found["metadata_id"]),
             start_ps=memoryview(found["start_ps"]),
             duration_ps=memoryview(found["duration_ps"]),
-            occurrences=None if found["occurrences"] is None else memoryview(found["occurrences"]),
             stats=dict(zip(dict.fromkeys(request.stats), columns, strict=False)),  # not the columns after them, which are for ``having``
             events=found["events"],
             notes=notes,

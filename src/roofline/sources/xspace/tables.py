@@ -125,16 +125,12 @@ class StatColumn(Struct, frozen=True, eq=False):
 
 
 class Rows(Struct, frozen=True, kw_only=True, eq=False):
-    """Events of a line, one per row, in the order of the file. ``events`` counts all events of the line, kept or not.
-
-    ``occurrences`` is ``None`` unless some event is a sum of several (a pre-aggregated profile).
-    """
+    """Events of a line, one per row, in the order of the file. ``events`` counts all events of the line, kept or not."""
 
     line: Line
     metadata_id: Integers
     start_ps: Integers
     duration_ps: Integers
-    occurrences: Integers | None
     stats: Mapping[str, StatColumn]
     events: int
     notes: tuple[str, ...]

@@ -17,18 +17,9 @@ static bool push_kind(xs_list *list, uint8_t kind) {
     return true;
 }
 
-/* Most lines have no pre-aggregated events: the column is filled only after the first of them. */
-static bool push_occurrences(xs_rows *rows, const xs_event *event) {
-    if (!event->aggregated && !rows->occurrences.count) return true;
-    while (rows->occurrences.count + 1 < rows->ids.count) {
-        if (!xs_push(&rows->occurrences, 1)) return false;
-    }
-    return xs_push(&rows->occurrences, event->occurrences);
-}
-
 static bool push(xs_rows *rows, const xs_event *event) {
     if (!xs_push(&rows->ids, event->metadata_id) || !xs_push(&rows->starts, event->start_ps)) return false;
-    if (!xs_push(&rows->durations, event->duration_ps) || !push_occurrences(rows, event)) return false;
+    if (!xs_push(&rows->durations, event->duration_ps)) return false;
     for (int slot = 0; slot < rows->select.slots; slot++) {
         bool present = event->present >> slot & 1;
         int64_t value = 0;
@@ -82,7 +73,6 @@ void xs_rows_free(xs_rows *rows) {
     xs_list_free(&rows->ids);
     xs_list_free(&rows->starts);
     xs_list_free(&rows->durations);
-    xs_list_free(&rows->occurrences);
     for (int slot = 0; slot < XS_SLOTS; slot++) {
         xs_list_free(&rows->values[slot]);
         xs_list_free(&rows->kinds[slot]);

@@ -168,7 +168,6 @@ typedef struct {
     size_t instant;                 /* the first instant at or after the start of the last event */
     xs_texts texts;
     xs_list ids, starts, durations; /* int64_t */
-    xs_list occurrences;            /* int64_t; empty unless an event is pre-aggregated */
     xs_list values[XS_SLOTS];       /* int64_t: number, bits of a double, or row of `texts` */
     xs_list kinds[XS_SLOTS];        /* uint8_t */
 } xs_rows;
