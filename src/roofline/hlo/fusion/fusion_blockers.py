@@ -4,7 +4,7 @@ One reason for each value: the strongest that prevents fusing its producer with 
 first at values with ``none seen``.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Literal
 
 from msgspec import Struct
@@ -275,15 +275,10 @@ def _body(module: HloModule, instruction: Instruction) -> Computation | None:
 
 
 def _opcodes(module: HloModule, instruction: Instruction) -> frozenset[str]:
-    return frozenset(_all_opcodes(module, instruction))
-
-
-def _all_opcodes(module: HloModule, instruction: Instruction) -> Iterator[str]:
-    yield instruction.opcode
-    if instruction.opcode in ("fusion", "async-start"):
-        for call in instruction.calls:
-            for inner in module.computations[call.computation]:
-                yield from _all_opcodes(module, inner)
+    """The opcodes in a kernel, its own included."""
+    called = instruction.calls if instruction.opcode in ("fusion", "async-start") else ()
+    inner = [_opcodes(module, one) for call in called for one in module.computations[call.computation]]
+    return frozenset((instruction.opcode,)).union(*inner)
 
 
 def _changes_layout(computation: Computation, side: _Side) -> bool:

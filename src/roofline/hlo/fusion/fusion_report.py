@@ -23,6 +23,7 @@ from itertools import accumulate
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...cost import NOTHING, Amount, Cost
 from ...machine import Machine
@@ -229,20 +230,18 @@ def _fragmentation(ran: Sequence[Executed], machine: Machine | None) -> Fragment
     pieces = [(one.price.cost.known(HBM), one.runs) for one in ran]
     kernels = sum(one.runs for one in ran)
     ranked = tuple(sorted(scopes.items(), key=lambda item: (-item[1], item[0])))
+    found = Fragmentation(kernels=kernels, distinct=len(ran), median_bytes=_median(pieces), scopes=ranked)
     if machine is None:
-        return Fragmentation(kernels=kernels, distinct=len(ran), median_bytes=_median(pieces), scopes=ranked)
+        return found
     floors = [_floor(one.price.cost, machine) for one in ran]
     small = [floor < machine.launch_latency_s for floor in floors]
-    return Fragmentation(
-        kernels=kernels,
-        distinct=len(ran),
-        median_bytes=_median(pieces),
+    return replace(
+        found,
         median_floor_s=_median([(floor, one.runs) for floor, one in zip(floors, ran, strict=True)]),
         launch_latency_s=machine.launch_latency_s,
         small_kernels=sum(one.runs for one, is_small in zip(ran, small, strict=True) if is_small),
         small_bytes_share=_share([(size * runs, is_small) for (size, runs), is_small in zip(pieces, small, strict=True)]),
         small_floor_share=_share([(floor * one.runs, is_small) for floor, one, is_small in zip(floors, ran, small, strict=True)]),
-        scopes=ranked,
     )
 
 

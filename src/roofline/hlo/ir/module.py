@@ -7,7 +7,7 @@ costs little more than its own bytes. Operands, roots and called computations ar
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct, field
 
@@ -108,6 +108,11 @@ class Instruction(Struct, frozen=True, gc=False):  # no instruction is part of a
             raise self._misfit(name, value, kind)
         return value
 
+    def _items(self, name: str) -> tuple[Any, ...]:
+        """An attribute that is a list; absent is empty."""
+        value = self._expect(name, tuple)
+        return value if isinstance(value, tuple) else ()
+
     def _misfit(self, name: str, value: object, kind: type) -> SourceError:
         return SourceError(f"{self._here}: {name} is {excerpt(str(value))}, not a {kind.__name__}")
 
@@ -162,8 +167,7 @@ class Instruction(Struct, frozen=True, gc=False):  # no instruction is part of a
 
     @property
     def window(self) -> Window:
-        value = self._expect("window", tuple)
-        return value if isinstance(value, tuple) else ()
+        return self._items("window")
 
     @property
     def convolution(self) -> ConvolutionDimensions | None:
@@ -184,13 +188,11 @@ class Instruction(Struct, frozen=True, gc=False):  # no instruction is part of a
 
     @property
     def slices(self) -> tuple[SliceRange, ...]:
-        value = self._expect("slice", tuple)
-        return value if isinstance(value, tuple) else ()
+        return self._items("slice")
 
     @property
     def padding(self) -> tuple[PadRange, ...]:
-        value = self._expect("padding", tuple)
-        return value if isinstance(value, tuple) else ()
+        return self._items("padding")
 
     @property
     def replica_groups(self) -> ReplicaGroups | None:
@@ -199,20 +201,17 @@ class Instruction(Struct, frozen=True, gc=False):  # no instruction is part of a
 
     @property
     def source_target_pairs(self) -> tuple[tuple[int, int], ...]:
-        value = self._expect("source_target_pairs", tuple)
-        return value if isinstance(value, tuple) else ()
+        return self._items("source_target_pairs")
 
     @property
     def operand_precision(self) -> tuple[str, ...]:
         """``default``, ``high`` or ``highest`` for each operand; empty when all are default."""
-        value = self._expect("operand_precision", tuple)
-        return value if isinstance(value, tuple) else ()
+        return self._items("operand_precision")
 
     @property
     def operand_aliases(self) -> tuple[OperandAlias, ...]:
         """Outputs of a fusion or custom call that take over the memory of operands."""
-        value = self._expect("output_to_operand_aliasing", tuple)
-        return value if isinstance(value, tuple) else ()
+        return self._items("output_to_operand_aliasing")
 
     @property
     def custom_call_target(self) -> str:

@@ -16,6 +16,7 @@ _NAMES = """
 """
 OPCODES = frozenset(_NAMES.split())
 
+_APPLYING = "call map reduce reduce-window all-reduce all-reduce-start reduce-scatter collective-reduce scatter sort scan topk"
 # The roles of the computations an instruction calls, in the order HloInstructionProto lists them; the last role repeats.
 CALLERS: dict[str, tuple[str, ...]] = {
     "while": ("body", "condition"),
@@ -24,23 +25,7 @@ CALLERS: dict[str, tuple[str, ...]] = {
     "custom-call": ("called_computations",),
     "fusion": ("calls",),
     "async-start": ("calls",),
-    **dict.fromkeys(
-        (
-            "call",
-            "map",
-            "reduce",
-            "reduce-window",
-            "all-reduce",
-            "all-reduce-start",
-            "reduce-scatter",
-            "collective-reduce",
-            "scatter",
-            "sort",
-            "scan",
-            "topk",
-        ),
-        ("to_apply",),
-    ),
+    **dict.fromkeys(_APPLYING.split(), ("to_apply",)),
 }
 LEAVES = OPCODES - CALLERS.keys()
 

@@ -15,45 +15,12 @@ from ...dtypes import DType, dtype
 from ...errors import FormulaError
 from .malformed import Malformed, excerpt
 
-# PrimitiveType of xla_data.proto, in HLO's spelling. 0 is invalid.
-PRIMITIVE_TYPES = {
-    1: "pred",
-    2: "s8",
-    3: "s16",
-    4: "s32",
-    5: "s64",
-    6: "u8",
-    7: "u16",
-    8: "u32",
-    9: "u64",
-    10: "f16",
-    11: "f32",
-    12: "f64",
-    13: "tuple",
-    14: "opaque",
-    15: "c64",
-    16: "bf16",
-    17: "token",
-    18: "c128",
-    19: "f8e5m2",
-    20: "f8e4m3fn",
-    21: "s4",
-    22: "u4",
-    23: "f8e4m3b11fnuz",
-    24: "f8e5m2fnuz",
-    25: "f8e4m3fnuz",
-    26: "s2",
-    27: "u2",
-    28: "f8e4m3",
-    29: "f8e3m4",
-    30: "s1",
-    31: "u1",
-    32: "f4e2m1fn",
-    33: "f8e8m0fnu",
-    34: "buffer",
-    35: "f6e3m2fn",
-    36: "f6e2m3fn",
-}
+# PrimitiveType of xla_data.proto, in HLO's spelling, numbered from 1; 0 is invalid.
+_TYPES = """
+    pred s8 s16 s32 s64 u8 u16 u32 u64 f16 f32 f64 tuple opaque c64 bf16 token c128 f8e5m2 f8e4m3fn s4 u4 f8e4m3b11fnuz
+    f8e5m2fnuz f8e4m3fnuz s2 u2 f8e4m3 f8e3m4 s1 u1 f4e2m1fn f8e8m0fnu buffer f6e3m2fn f6e2m3fn
+"""
+PRIMITIVE_TYPES = dict(enumerate(_TYPES.split(), 1))
 VALUELESS = ("token", "opaque")  # types that occupy no memory a program can count
 NUMBERS: dict[str, DType] = {name: dtype(name) for name in PRIMITIVE_TYPES.values() if name not in (*VALUELESS, "tuple", "buffer")}
 
@@ -172,10 +139,16 @@ class Shape(Struct, frozen=True, dict=True, cache_hash=True):  # dict: for its c
         return math.prod(sizes[: -len(tile)]) * math.prod(minor)
 
     @cached_property
+    def major_to_minor(self) -> tuple[int, ...]:
+        """The dimensions from the slowest to the fastest in memory: as the layout orders them, or else row by row."""
+        if self.layout is None or len(self.layout.minor_to_major) != len(self.dims):
+            return tuple(range(len(self.dims)))
+        return self.layout.minor_to_major[::-1]
+
+    @cached_property
     def minor_axis(self) -> int:
         """The dimension whose elements are contiguous in memory; dimensions of size 1 do not count."""
-        order = self.layout.minor_to_major if self.layout is not None else tuple(reversed(range(len(self.dims))))
-        return next((axis for axis in order if self.dims[axis] != 1), len(self.dims) - 1)
+        return next((axis for axis in reversed(self.major_to_minor) if self.dims[axis] != 1), len(self.dims) - 1)
 
     @property
     def memory_space(self) -> int:

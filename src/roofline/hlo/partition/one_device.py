@@ -295,12 +295,9 @@ class _Part:
     def _assumed(self, index: int, one: Instruction, devices: int) -> int:
         """An operation in full shapes, annotated as an even share; its operands and results are viewed in full shapes at no cost."""
         self.tally.assumed[one.custom_call_target or one.opcode] += 1
-        operands = tuple(self._full_view(operand, self.old[operand].shape) for operand in one.operands)
+        operands = tuple(self._viewed(self.old[operand], self.where[operand], self.old[operand].shape) for operand in one.operands)
         made = self._put(amended(one, **{EVEN_SHARE: devices}), operands, one.shape)
         return self._viewed(one, made, self._local(index))
-
-    def _full_view(self, operand: int, shape: Shape) -> int:
-        return self._viewed(self.old[operand], self.where[operand], shape)
 
     def _crossed(self, index: int, one: Instruction) -> int:
         """Values that enter or leave a region written for one device."""

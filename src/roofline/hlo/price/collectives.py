@@ -13,7 +13,6 @@ from ...formulas.network import collective_ledger, collective_notes, whole_cost
 from ...formulas.network import network_of as network_of
 from ...resource import PCIE
 from .types import Price, Site
-from .work import Sum
 
 
 def group_size(site: Site) -> int:
@@ -65,7 +64,4 @@ def infeed(site: Site, network: Network) -> Price:
 
 def outfeed(site: Site, network: Network) -> Price:
     """An outfeed: bytes to the host over PCIe."""
-    total = Sum()
-    for operand in site.operands:
-        total.add(Cost.of({PCIE: operand.shape.bytes}))
-    return Price(total.cost, "outfeed")
+    return Price(Cost.of({PCIE: sum(operand.shape.bytes for operand in site.operands)}), "outfeed")

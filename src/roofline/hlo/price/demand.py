@@ -52,20 +52,6 @@ def _elementwise(instruction: Instruction, operands: Operands, region: Region) -
     return tuple(region if operand.shape.dims == dims else WHOLE for operand in operands)
 
 
-def _everything(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    return (WHOLE,) * len(operands)
-
-
-def _first(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """The same elements of the first operand; nothing of the others, which only order the program."""
-    return (region, *(NOTHING for _ in operands[1:]))
-
-
-def _sizes(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """Nothing: the sizes of an array are known without reading it."""
-    return (NOTHING, *(WHOLE for _ in operands[1:]))
-
-
 def _broadcast(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
     """The elements that are broadcast, and operands that are sizes computed at run time."""
     dims = operands[0].shape.dims
@@ -155,7 +141,7 @@ def _reshape(instruction: Instruction, operands: Operands, region: Region) -> tu
     source = operands[0].shape
     result = result_dims(instruction.shape)
     in_memory = instruction.opcode == "bitcast"
-    here, there = _order(instruction.shape, in_memory), _order(source, in_memory)
+    here, there = (shape.major_to_minor if in_memory else tuple(range(shape.rank)) for shape in (instruction.shape, source))
     before, after = tuple(result[axis] for axis in here), tuple(source.dims[axis] for axis in there)
     kept = []
     loose = region.loose
@@ -171,13 +157,6 @@ def _reshape(instruction: Instruction, operands: Operands, region: Region) -> tu
     lines = reshaped_lines(frozenset(map(here.index, region.lines)), before, after) if loose == region.loose else ()
     found = moved(Region(tuple(kept), loose), source.dims, lambda box: box, lines=[there[place] for place in lines])
     return (found, *(WHOLE for _ in operands[1:]))
-
-
-def _order(shape: Shape, in_memory: bool) -> Dims:
-    """The dimensions from the slowest to the fastest."""
-    if in_memory and shape.layout is not None and len(shape.layout.minor_to_major) == len(shape.dims):
-        return tuple(reversed(shape.layout.minor_to_major))
-    return tuple(range(len(shape.dims)))
 
 
 def _dynamic_slice(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
@@ -307,26 +286,20 @@ def _triangle(instruction: Instruction, operands: Operands, region: Region) -> t
 
 
 # Opcodes that do not need all of their operands even if all of the result is needed. All other opcodes do.
-SELECTIVE = frozenset(
-    (
-        "add-dependency",
-        "cholesky",
-        "convolution",
-        "dynamic-slice",
-        "dynamic-update-slice",
-        "gather",
-        "get-dimension-size",
-        "pad",
-        "ragged-dot",
-        "reduce-window",
-        "slice",
-        "triangular-solve",
-    )
-)
-
+_SELECTIVE = """
+add-dependency cholesky convolution dynamic-slice dynamic-update-slice gather get-dimension-size pad ragged-dot reduce-window slice
+triangular-solve
+"""
+SELECTIVE = frozenset(_SELECTIVE.split())
+# Opcodes that need all of their operands whichever part of the result is needed.
+_WHOLE = """
+batch-norm-grad batch-norm-inference batch-norm-training conditional custom-call fft rng rng-bit-generator scaled-dot scan scatter
+select-and-scatter topk while
+"""
 # Opcodes that are not here are elementwise.
 NEEDS: dict[str, Rule] = {
-    "add-dependency": _first,
+    # The same elements of the first operand; nothing of the others, which only order the program.
+    "add-dependency": lambda instruction, operands, region: (region, *(NOTHING for _ in operands[1:])),
     "bitcast": _reshape,
     "broadcast": _broadcast,
     "cholesky": _triangle,
@@ -337,7 +310,8 @@ NEEDS: dict[str, Rule] = {
     "dynamic-slice": _dynamic_slice,
     "dynamic-update-slice": _dynamic_update_slice,
     "gather": _gather,
-    "get-dimension-size": _sizes,
+    # Nothing: the sizes of an array are known without reading it.
+    "get-dimension-size": lambda instruction, operands, region: (NOTHING, *(WHOLE for _ in operands[1:])),
     "pad": _pad,
     "ragged-dot": _ragged_dot,
     "reduce": _reduce,
@@ -348,23 +322,5 @@ NEEDS: dict[str, Rule] = {
     "sort": _sort,
     "transpose": _transpose,
     "triangular-solve": _triangle,
-    **dict.fromkeys(
-        (
-            "batch-norm-grad",
-            "batch-norm-inference",
-            "batch-norm-training",
-            "conditional",
-            "custom-call",
-            "fft",
-            "rng",
-            "rng-bit-generator",
-            "scaled-dot",
-            "scan",
-            "scatter",
-            "select-and-scatter",
-            "topk",
-            "while",
-        ),
-        _everything,
-    ),
+    **dict.fromkeys(_WHOLE.split(), lambda instruction, operands, region: (WHOLE,) * len(operands)),
 }

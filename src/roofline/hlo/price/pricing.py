@@ -152,13 +152,8 @@ def uncertain(cost: Cost) -> Cost:
     return Cost(cost.amounts, cost.unknown | {resource for resource, _ in cost.amounts})
 
 
-def _nothing(pricer: Pricer, site: Site) -> Price:
-    """Values that are renamed, grouped or ordered: no kernel runs."""
-    return Price(NOTHING, site.instruction.opcode)
-
-
-def _computes(pricer: Pricer, site: Site) -> Price:
-    """One kernel for one instruction; priced once for all equivalent ones."""
+def _alone(pricer: Pricer, site: Site) -> Price:
+    """One kernel for one instruction, which computes or only moves data; priced once for all equivalent ones."""
     key = instruction_key(pricer.bodies, site)
     if key is None:
         return _launched(site, kernel(pricer.bodies, site))
@@ -168,29 +163,17 @@ def _computes(pricer: Pricer, site: Site) -> Price:
     return known
 
 
-def _moves(pricer: Pricer, site: Site) -> Price:
-    """One kernel that moves data and computes nothing."""
-    return _computes(pricer, site)
-
-
 def _reshapes(pricer: Pricer, site: Site) -> Price:
     """Free if the elements keep their positions in memory, else a kernel that moves them."""
     before, after = site.operands[0].shape, site.instruction.shape
     if site.instruction.opcode == "transpose":
         order = site.instruction.dimensions
-        stays = [order[axis] for axis in _major_to_minor(after)] == list(_major_to_minor(before))
+        stays = [order[axis] for axis in after.major_to_minor] == list(before.major_to_minor)
     else:
-        stays = all(_major_to_minor(shape) == tuple(range(len(shape.dims))) and not _tiles(shape) for shape in (before, after))
+        stays = all(shape.major_to_minor == tuple(range(len(shape.dims))) and not _tiles(shape) for shape in (before, after))
     if stays and _tiles(before) == _tiles(after) and before.memory_space == after.memory_space:
         return Price(NOTHING, "bitcast")
-    return _moves(pricer, site)
-
-
-def _major_to_minor(shape: Shape) -> tuple[int, ...]:
-    """The dimensions from major to minor, by the layout."""
-    if shape.layout is None or len(shape.layout.minor_to_major) != len(shape.dims):
-        return tuple(range(len(shape.dims)))
-    return tuple(reversed(shape.layout.minor_to_major))
+    return _alone(pricer, site)
 
 
 def _tiles(shape: Shape) -> tuple[tuple[int, ...], ...]:
@@ -354,9 +337,8 @@ collective-reduce ragged-all-to-all reduce-scatter
 COLLECTIVES = frozenset(_COLLECTIVES.split())
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(WORK, _computes),
-    **dict.fromkeys(FREE, _nothing),
-    **dict.fromkeys(_MOVERS.split(), _moves),
+    **dict.fromkeys((*WORK, *_MOVERS.split()), _alone),
+    **dict.fromkeys(FREE, lambda pricer, site: Price(NOTHING, site.instruction.opcode)),  # values are renamed or grouped: no kernel runs
     **dict.fromkeys(COLLECTIVES, _on_network(collective)),
     "async-start": _started,
     "call": _called,

@@ -28,22 +28,12 @@ FFT_TYPES = ("FFT", "IFFT", "RFFT", "IRFFT")
 DISTRIBUTIONS = ("rng_invalid", "rng_uniform", "rng_normal")
 RNG_ALGORITHMS = ("rng_default", "rng_three_fry", "rng_philox")
 PRECISIONS = ("default", "high", "highest")
-DOT_ALGORITHMS = (
-    "unset",
-    "dot_any_f8_any_f8_f32",
-    "dot_any_f8_any_f8_f32_fast_accum",
-    "dot_f16_f16_f16",
-    "dot_f16_f16_f32",
-    "dot_bf16_bf16_bf16",
-    "dot_bf16_bf16_f32",
-    "dot_bf16_bf16_f32_x3",
-    "dot_bf16_bf16_f32_x6",
-    "dot_tf32_tf32_f32",
-    "dot_tf32_tf32_f32_x3",
-    "dot_f32_f32_f32",
-    "dot_f64_f64_f64",
-    "dot_bf16_bf16_f32_x9",
-)
+_ALGORITHMS = """
+unset dot_any_f8_any_f8_f32 dot_any_f8_any_f8_f32_fast_accum dot_f16_f16_f16 dot_f16_f16_f32 dot_bf16_bf16_bf16 dot_bf16_bf16_f32
+dot_bf16_bf16_f32_x3 dot_bf16_bf16_f32_x6 dot_tf32_tf32_f32 dot_tf32_tf32_f32_x3 dot_f32_f32_f32 dot_f64_f64_f64
+dot_bf16_bf16_f32_x9
+"""
+DOT_ALGORITHMS = tuple(_ALGORITHMS.split())
 TRANSPOSES = ("TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT")
 PADDING_TYPES = ("PADDING_INVALID", "PADDING_VALID", "PADDING_SAME")
 SCHEDULES = ("SCHEDULE_NONE", "SCHEDULE_LATEST", "SCHEDULE_EARLIEST")
@@ -174,9 +164,8 @@ def read_literal(data: bytes) -> tuple[Element, ...] | None:
     if place is None:
         return None
     shape = read_shape(data, place, {})
-    order = shape.layout.minor_to_major if shape.layout is not None else ()
     plan = _LITERAL_PLANS.get(shape.dtype)
-    if plan is None or not shape.is_bounded or shape.elements > MAX_ELEMENTS or list(order) != sorted(order, reverse=True):
+    if plan is None or not shape.is_bounded or shape.elements > MAX_ELEMENTS or shape.major_to_minor != tuple(range(shape.rank)):
         return None
     (held,) = unpack(plan, data)
     values: tuple[Element, ...] = held

@@ -111,7 +111,9 @@ class Data:
             return None
         weight = weights[0]
         sums = [each for each in body if each.opcode == "reduce" and body[each.operands[0]].shape.elements == weight.elements]
-        return RowProduct(_row_times([weight], [one.shape])) if sums and _divides(one.shape, weight) else None
+        made = one.shape.elements
+        is_divided = 0 < made < weight.elements and weight.elements % made == 0
+        return RowProduct(_row_times([weight], [one.shape])) if sums and is_divided else None
 
     def _multiplied(self, index: int, one: Instruction, weights: list[Shape]) -> RowProduct | None:
         """The row product of a kernel that writes elementwise products with a weight, which other kernels only sum."""
@@ -143,10 +145,6 @@ def _sizes(shape: Shape) -> tuple[int, ...]:
     """The sorted dimensions of a matrix or a stack of matrices; empty for other arrays."""
     sizes = tuple(sorted(size for size in shape.dims if size > 1)) if shape.is_array else ()
     return sizes if len(sizes) >= MATRIX else ()
-
-
-def _divides(result: Shape, weight: Shape) -> bool:
-    return 0 < result.elements < weight.elements and weight.elements % result.elements == 0
 
 
 def _row_times(weights: list[Shape], results: list[Shape]) -> Product:

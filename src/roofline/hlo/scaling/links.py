@@ -181,17 +181,12 @@ def _bitcast(computation: Computation, one: Instruction) -> Rule | None:
     before, after = computation[one.operands[0]].shape, one.shape
     if not before.is_array or not after.is_array or prod(before.dims) != prod(after.dims):
         return None
-    orders = [_major_first(shape) for shape in (before, after)]
+    orders = [shape.major_to_minor for shape in (before, after)]
     seen = [Shape(shape.dtype, tuple(shape.dims[axis] for axis in order)) for shape, order in zip((before, after), orders, strict=True)]
     rule = reshape_rule(*seen)
     rule.operands = [_back(rule.operands[0], orders[0])]
     rule.results = [_back(rule.results[0], orders[1])]
     return rule
-
-
-def _major_first(shape: Shape) -> tuple[int, ...]:
-    layout = shape.layout.minor_to_major if shape.layout is not None else ()
-    return tuple(reversed(layout)) if len(layout) == shape.rank else tuple(range(shape.rank))
 
 
 def _back(dims: Dimensions, order: tuple[int, ...]) -> Dimensions:

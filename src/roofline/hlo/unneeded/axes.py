@@ -35,11 +35,8 @@ def _before(value: Value, before: Shape, axis: int) -> int | None:
 
 def _places(shape: Shape, by_storage: bool) -> list[tuple[tuple[int, int], int]]:
     """The dimensions of an array except those of size 1: the product of the sizes before each, and its own size; then its index."""
-    layout = shape.layout
-    minor_to_major = layout.minor_to_major if by_storage and layout is not None and layout.minor_to_major else None
-    order = reversed(minor_to_major) if minor_to_major else range(len(shape.dims))
     found, before = [], 1
-    for axis in order:
+    for axis in shape.major_to_minor if by_storage else range(shape.rank):
         if shape.dims[axis] != 1:
             found.append(((before, shape.dims[axis]), axis))
         before *= shape.dims[axis]

@@ -50,14 +50,9 @@ def _chains(kernels: Kernels) -> list[list[int]]:
         chain = next((one for one in chains if one[-1] == before), None)
         if chain is not None:
             chain.append(index)
-        elif _is_identity(kernels, columns):
+        elif is_diagonal(kernels.values, kernels.values.origin(columns, _SPREAD)):  # the identity, perhaps with its rows in another order
             chains.append([index])
     return chains
-
-
-def _is_identity(kernels: Kernels, value: Value) -> bool:
-    """Whether a matrix is the identity, perhaps with its rows in another order, or as many of them as there are matrices to invert."""
-    return is_diagonal(kernels.values, kernels.values.origin(value, _SPREAD))
 
 
 def _users(kernels: Kernels, index: int) -> set[int]:

@@ -83,7 +83,5 @@ def changes_order(computation: Computation, instruction: Instruction) -> bool:
 
 
 def _order(shape: Shape) -> tuple[object, ...]:
-    """The dimensions of an array from minor to major, without those of size 1, and its tiles."""
-    layout = shape.layout
-    order = layout.minor_to_major if layout is not None and layout.minor_to_major else range(len(shape.dims) - 1, -1, -1)
-    return (*(axis for axis in order if shape.dims[axis] != 1), layout.tiles if layout is not None else ())
+    """The dimensions of an array from major to minor, without those of size 1, and its tiles."""
+    return (*(axis for axis in shape.major_to_minor if shape.dims[axis] != 1), shape.layout.tiles if shape.layout is not None else ())

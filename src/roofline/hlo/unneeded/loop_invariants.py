@@ -17,7 +17,7 @@ _MADE_ANYWHERE = ("constant", "iota")
 
 def loop_invariants(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels in the body of a loop that compute the same in every trip."""
-    loop = kernels.values.loop_of(kernels.computation)
+    loop = kernels.values.loops.get(kernels.computation.name)
     if loop is None:
         return
     trips = kernels.pricer.trip_count(Site(kernels.module, loop.computation, loop.instruction, kernels.platform))

@@ -17,20 +17,11 @@ from .kernels import DOTS, Kernels
 from .kernels import Product as Found
 from .values import Value
 
-_IRREGULAR = (
-    "scatter",
-    "sort",
-    "topk",
-    "gather",
-    "reduce-window",
-    "select-and-scatter",
-    "rng-bit-generator",
-    "dynamic-slice",
-    "custom-call",
-    "fft",
-    "cholesky",
-    "triangular-solve",
-)
+_ACCESSES = """
+scatter sort topk gather reduce-window select-and-scatter rng-bit-generator dynamic-slice custom-call fft cholesky
+triangular-solve
+"""
+_IRREGULAR = frozenset(_ACCESSES.split())
 _REDUCED = 64  # a reduction to fewer than one element in this many does not stream
 NARROW = 8  # bits of elements that are transposed one by one
 EIGHT_BITS = "fp8"  # the rate of 8-bit floats
@@ -51,7 +42,7 @@ def operation(kernels: Kernels, index: int, cost: Cost) -> Operation | None:
         return _attention(kernels, index, instruction)
     if (kind := instruction.opcode.removesuffix("-start")) in _EXCHANGES:
         return _exchange(kernels, index, kind, cost)
-    if kernels.platform == "gpu" and instruction.opcode == "fusion" and kernels.values.opcodes(instruction) & {*_IRREGULAR} == {"gather"}:
+    if kernels.platform == "gpu" and instruction.opcode == "fusion" and kernels.values.opcodes(instruction) & _IRREGULAR == {"gather"}:
         return Streamed(kind=GATHERED)
     if kernels.platform != "gpu" or not _streams(kernels, instruction):
         return None

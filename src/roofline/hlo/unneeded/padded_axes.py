@@ -167,7 +167,7 @@ def reshaped(before: Shape, after: Shape, shares: Shares, *, by_storage: bool) -
     """
     if not shares or (before.dims == after.dims and not by_storage):
         return shares
-    ours, theirs = (_order(shape) if by_storage else list(range(len(shape.dims))) for shape in (before, after))
+    ours, theirs = (shape.major_to_minor if by_storage else range(shape.rank) for shape in (before, after))
     found: Shares = {}
     for old, new in _groups([before.dims[axis] for axis in ours], [after.dims[axis] for axis in theirs]):
         mine = [shares[ours[place]] for place in old if ours[place] in shares]
@@ -175,12 +175,6 @@ def reshaped(before: Shape, after: Shape, shares: Shares, *, by_storage: bool) -
             largest = max((theirs[place] for place in new), key=after.dims.__getitem__)
             found[largest] = mine[0]._replace(share=prod(one.share for one in mine))
     return found
-
-
-def _order(shape: Shape) -> list[int]:
-    """The dimensions of an array in memory order, major first."""
-    order = shape.layout.minor_to_major if shape.layout is not None else ()
-    return list(reversed(order)) if order else list(range(len(shape.dims)))
 
 
 def _groups(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:

@@ -27,7 +27,7 @@ def recomputed(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """
     ordered = [index for index in kernels.costs if _BY_AUTHOR in kernels.computation[index].op_name]
     once = _computed_once(kernels, ordered)
-    by_compiler = [index for index in kernels.costs if _is_compilers_copy(kernels.computation[index].name)]
+    by_compiler = [index for index in kernels.costs if _BY_COMPILER.search(kernels.computation[index].name)]
     for index in sorted({*ordered, *by_compiler} - once):
         instruction = kernels.computation[index]
         results = [leaf.bytes for leaf in instruction.shape.leaves if leaf.is_array]
@@ -37,10 +37,6 @@ def recomputed(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         instead = Cost.of({HBM: stored}) if stored else NOTHING
         why = "recomputes the forward pass in the backward pass"
         yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS)
-
-
-def _is_compilers_copy(name: str) -> bool:
-    return ".remat" in name and _BY_COMPILER.search(name) is not None
 
 
 def _computed_once(kernels: Kernels, ordered: list[int]) -> set[int]:

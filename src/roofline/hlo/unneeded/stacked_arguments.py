@@ -48,12 +48,10 @@ def _only_cuts(kernels: Kernels, index: int) -> bool:
 def _is_one_piece(values: Values, cut: Value) -> bool:
     """Whether a slice is contiguous in memory: dimensions after the first one with several elements are taken whole."""
     source = values.operand(cut, 0).shape
-    layout = source.layout
-    order = layout.minor_to_major if layout is not None and layout.minor_to_major else range(source.rank - 1, -1, -1)
-    inner = [axis for axis in order if source.dims[axis] != 1]
-    while inner and cut.shape.dims[inner[0]] == source.dims[inner[0]]:
-        inner.pop(0)
-    return all(cut.shape.dims[axis] == 1 for axis in inner[1:])
+    outer = [axis for axis in source.major_to_minor if source.dims[axis] != 1]
+    while outer and cut.shape.dims[outer[-1]] == source.dims[outer[-1]]:
+        outer.pop()
+    return all(cut.shape.dims[axis] == 1 for axis in outer[:-1])
 
 
 def _is_of_argument(values: Values, value: Value) -> bool:

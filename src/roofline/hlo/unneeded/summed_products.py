@@ -72,8 +72,7 @@ def _summed(value: Value, reduce: Instruction, found: Product) -> tuple[str, int
     times, split = prod(dims[axis] for axis in axes), len(dims)
     while split and prod(dims[split:]) < found.columns:
         split -= 1
-    order = value.shape.layout.minor_to_major if value.shape.layout is not None else ()
-    is_usual = list(order) == sorted(order, reverse=True)
+    is_usual = value.shape.major_to_minor == tuple(range(len(dims)))
     if prod(dims[split:]) != found.columns or times < _LEAST or found.batch > 1 or not is_usual:
         return None
     if all(axis < split for axis in axes):

@@ -226,7 +226,7 @@ class Values:
     def before_loop(self, value: Value) -> Value | None:
         """The initial value of a part of a loop's state, if no trip changes it; ``None`` for other values."""
         instruction, root = value.instruction, value.computation.root_instruction
-        caller = self._loops.get(value.computation.name)
+        caller = self.loops.get(value.computation.name)
         if caller is None or value.inside or instruction.opcode != "get-tuple-element" or root.opcode != "tuple":
             return None
         place = instruction.integer("index") or 0
@@ -238,12 +238,8 @@ class Values:
         start = self.made_by(self.operand(caller, 0))
         return self.operand(start, place) if start.opcode == "tuple" and place < len(start.instruction.operands) else None
 
-    def loop_of(self, computation: Computation) -> Value | None:
-        """The loop that a computation is the body of."""
-        return self._loops.get(computation.name)
-
     @cached_property
-    def _loops(self) -> dict[str, Value]:
+    def loops(self) -> dict[str, Value]:
         """The loops of the program, by the names of their bodies."""
         found: dict[str, Value] = {}
         for computation in self.module if "while" in self.module.opcodes else ():

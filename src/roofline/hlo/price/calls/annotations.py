@@ -7,34 +7,13 @@ from .registry import call
 from .traffic import priced, results, traffic
 
 # Annotations of shardings, memory placement, layouts, regions of a program. No kernel runs for them.
-ANNOTATIONS = (
-    "Sharding",
-    "SPMDFullToShardShape",
-    "SPMDShardToFullShape",
-    "ShardBarrierFrom",
-    "ShardBarrierTo",
-    "InspectSharding",
-    "CustomSPMDPartitioning",
-    "xla.sdy.*",
-    "annotate_device_placement",
-    "MoveToHost",
-    "MoveToDevice",
-    "PinToDevice",
-    "PinToDeviceSram",
-    "Pin",
-    "Unpin",
-    "LayoutConstraint",
-    "SetBound",
-    "AllocateBuffer",
-    "CreateBuffer",
-    "AssumeGatherIndicesInBound",
-    "GetRngSeed",
-    "__xla_internal_call_marker_before",
-    "__xla_internal_call_marker_after",
-    "xla.debug.Log",
-    "shape_assertion",
-    "stablehlo.dynamic_*",
-)
+_TARGETS = """
+Sharding SPMDFullToShardShape SPMDShardToFullShape ShardBarrierFrom ShardBarrierTo InspectSharding CustomSPMDPartitioning
+xla.sdy.* annotate_device_placement MoveToHost MoveToDevice PinToDevice PinToDeviceSram Pin Unpin LayoutConstraint SetBound
+AllocateBuffer CreateBuffer AssumeGatherIndicesInBound GetRngSeed __xla_internal_call_marker_before
+__xla_internal_call_marker_after xla.debug.Log shape_assertion stablehlo.dynamic_*
+"""
+ANNOTATIONS = tuple(_TARGETS.split())
 
 
 @call(*ANNOTATIONS)

@@ -4,23 +4,11 @@ The kernel is the library's. It reads the slices in place and writes into the la
 the slices, is the price of the fusion.
 """
 
-from ...ir.module import Instruction
 from ..types import Price, Site
 from .pricing import price_call
 
-_MOVES = frozenset(
-    (
-        "parameter",
-        "constant",
-        "bitcast",
-        "tuple",
-        "get-tuple-element",
-        "reshape",
-        "slice",
-        "dynamic-slice",
-        "dynamic-update-slice",
-    )
-)
+_OPCODES = "parameter constant bitcast tuple get-tuple-element reshape slice dynamic-slice dynamic-update-slice"
+_MOVES = frozenset(_OPCODES.split())  # so does the computation of a slice's start, a scalar
 
 
 def price_fused_call(site: Site) -> Price | None:
@@ -30,11 +18,7 @@ def price_fused_call(site: Site) -> Price | None:
         return None
     body = site.module.computations[called[0]]
     found = [one for one in body if one.opcode == "custom-call"]
-    if len(found) != 1 or not all(_is_small(one) for one in body if one is not found[0]):
+    computing = [one for one in body if one.opcode not in _MOVES and not (one.shape.is_array and one.shape.elements <= 1)]
+    if len(found) != 1 or any(one is not found[0] for one in computing):
         return None
     return price_call(Site(site.module, body, found[0], site.platform))
-
-
-def _is_small(instruction: Instruction) -> bool:
-    """Whether an instruction only moves data, or computes the start of a slice."""
-    return instruction.opcode in _MOVES or (instruction.shape.is_array and instruction.shape.elements <= 1)

@@ -147,8 +147,7 @@ def _permutation(shape: Shape, source: Shape) -> tuple[int, ...] | None:
 
 def _in_memory(shape: Shape) -> list[int]:
     """Dimensions longer than 1, from major to minor."""
-    order = shape.layout.minor_to_major if shape.layout else tuple(reversed(range(shape.rank)))
-    return [axis for axis in reversed(order) if shape.dims[axis] != 1]
+    return [axis for axis in shape.major_to_minor if shape.dims[axis] != 1]
 
 
 def _pad(value: _Value) -> Extents | None:
