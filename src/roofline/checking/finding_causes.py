@@ -7,27 +7,11 @@ from .conditions import Quantity
 
 # Findings about the distance to the roofline, which most programs have: causes of too long a time, but not of a change since a baseline.
 DISTANCE = ("memory", "products", "compute", "communication", "latency", "excess", "low-batch")
-WORK = (  # kinds that add FLOP
-    "one-hot-product",
-    "dense-experts",
-    "masked-attention",
-    "recomputation",
-    "padding",
-    "product-order",
-    "unused-results",
-    "duplicated-work",
-)
-BYTES = (
-    *WORK,
-    "dense-gradient",
-    "missing-donation",
-    "stored-attention",
-    "wide-format",
-    "tile-padding",
-    "repeated-operand",
-    "layout-copies",
-    "unfused-chain",
-)
+# Kinds that add FLOP, and those that add only bytes.
+_FLOP = "one-hot-product dense-experts masked-attention recomputation padding product-order unused-results duplicated-work"
+_ONLY_BYTES = "dense-gradient missing-donation stored-attention wide-format tile-padding repeated-operand layout-copies unfused-chain"
+WORK = tuple(_FLOP.split())
+BYTES = (*WORK, *_ONLY_BYTES.split())
 KERNELS = ("unfused-chain", "layout-copies", "stored-attention", "missing-donation", "recomputation", "duplicated-work", "idle-dispatch")
 MEMORY = ("out-of-memory", "missing-donation", "stored-attention", "wide-format", "one-hot-product", "dense-experts", "padding")
 _COUNTS = ("launches", "executions", "ops", "fusions")

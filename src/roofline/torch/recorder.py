@@ -28,17 +28,8 @@ FREE = frozenset(
         *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "_unsafe_view", "_reshape_alias", "resize_", "set_"),
         *("unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk"),
         *("lift_fresh", "lift_fresh_copy", "is_same_size", "record_stream", "_local_scalar_dense", "_has_compatible_shallow_copy_type"),
-        *(
-            "_assert_async",
-            "_assert_scalar",
-            "_linalg_check_errors",
-            "sym_size",
-            "sym_stride",
-            "sym_numel",
-            "sym_storage_offset",
-            "is_pinned",
-            "_nested_tensor_size",
-        ),
+        *("_assert_async", "_assert_scalar", "_linalg_check_errors", "is_pinned", "_nested_tensor_size"),
+        *("sym_size", "sym_stride", "sym_numel", "sym_storage_offset"),
     )
 )
 _OURS = str(Path(__file__).resolve().parent)
@@ -257,7 +248,7 @@ class Recorder:
 
     def _origin(self) -> tuple[str, str, str, bool, int]:
         """Module path, source line, phase, whether the backward pass recomputes the call, and its sequence number."""
-        node = _autograd_node(self._torch)
+        node = self._torch._C._current_autograd_node()  # of the backward pass; None outside of it
         if node is None:
             found = (self._path[-1] if self._path else "", self._line())
             return *found, FORWARD, False, self._sequence_at(found)
@@ -269,7 +260,7 @@ class Recorder:
 
     def _sequence_at(self, origin: tuple[str, str]) -> int:
         """The sequence number of a forward call; -1 if it is that of an earlier call, as autograd does not record this one."""
-        number = _sequence(self._torch) - 1
+        number = int(self._torch.autograd._get_sequence_nr()) - 1  # of the node that autograd made last
         is_new = number not in self._origins
         self._origins[number] = origin
         return number if is_new else -1
@@ -283,16 +274,6 @@ class Recorder:
                 return f"{Path(file).name}:{frame.f_lineno}"
             frame = frame.f_back  # type: ignore[assignment]
         return ""
-
-
-def _autograd_node(torch: Any) -> Any:
-    """The current backward node, if any."""
-    return torch._C._current_autograd_node()
-
-
-def _sequence(torch: Any) -> int:
-    """The number that autograd gives to its next node."""
-    return int(torch.autograd._get_sequence_nr())
 
 
 def _dispatch_mode(run: Callable[[Any, Any, Any], Any]) -> Any:

@@ -148,7 +148,8 @@ class Columns:
                 self._add_memory(event.args)
         for category, mine in groups.items():
             if category in HOST:
-                self._add_host(mine, HOST[category])
+                kind = HOST[category]
+                self.host.extend(**self._thread_fields(mine), kind=array("b", [kind]) * len(mine), **self._op_fields(mine, kind))
             elif category in LAUNCHES:
                 self._add_launches(mine)
             elif category in DEVICE:
@@ -161,9 +162,6 @@ class Columns:
         for field, bytes in (("allocated", args.allocated), ("reserved", args.reserved)):
             if args.device_type != HOST_MEMORY and isinstance(bytes, int) and getattr(self, field) < bytes < _FAR_NS:
                 setattr(self, field, bytes)
-
-    def _add_host(self, events: list[Event], kind: int) -> None:
-        self.host.extend(**self._thread_fields(events), kind=array("b", [kind]) * len(events), **self._op_fields(events, kind))
 
     def _thread_fields(self, events: list[Event]) -> dict[str, Any]:
         """Threads, times and names of events."""

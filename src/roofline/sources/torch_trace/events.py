@@ -47,18 +47,8 @@ class Args(Struct, gc=False):
 
 
 # Fields that an op's price may need in addition to its arguments: the name here, and the name in traces.
-EXTRA = {
-    "collective": "Collective name",
-    "nelems_in": "In msg nelems",
-    "nelems_out": "Out msg nelems",
-    "dtype": "dtype",
-    "group_size": "Group size",
-    "kernel_num_gb": "kernel_num_gb",
-    "kernel_flop": "kernel_flop",
-    "kernel_kwargs": "kernel_kwargs",
-    "kernel_file": "kernel_file",
-    "kernel_hash": "kernel_hash",
-}
+_EXTRA = "collective nelems_in nelems_out dtype group_size kernel_num_gb kernel_flop kernel_kwargs kernel_file kernel_hash"
+EXTRA = {name: Args.__struct_encode_fields__[Args.__struct_fields__.index(name)] for name in _EXTRA.split()}
 
 
 class Event(Struct, gc=False):

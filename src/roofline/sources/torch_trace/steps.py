@@ -120,10 +120,10 @@ def _without_overlaps(host: Host, places: Integers) -> Integers:
 def _recurring(host: Host, names: Sequence[str], launched: Integers) -> Integers:
     """The outermost annotations of the family that covers most launches, if it occurs at least twice and covers enough of them."""
     annotations = np.flatnonzero(host.kind == ANNOTATION)
-    outer = np.array([place for place in annotations.tolist() if _outermost(host, place)], np.int64)
     families: dict[str, list[int]] = {}
-    for place in outer.tolist():
-        if not str(names[host.name[place]]).startswith(_OPTIMIZERS):
+    for place in annotations.tolist():
+        is_outermost = all(host.kind[outer] != ANNOTATION for outer in host.around(int(host.parent[place])))
+        if is_outermost and not str(names[host.name[place]]).startswith(_OPTIMIZERS):
             families.setdefault(_family(names[host.name[place]]), []).append(place)
     best, covered = np.array([], np.int64), LEAST_SHARE * max(len(launched), 1)
     for mine in families.values():
@@ -135,10 +135,6 @@ def _recurring(host: Host, names: Sequence[str], launched: Integers) -> Integers
         if count > covered:
             best, covered = places, count
     return best
-
-
-def _outermost(host: Host, place: int) -> bool:
-    return all(host.kind[outer] != ANNOTATION for outer in host.around(int(host.parent[place])))
 
 
 def _family(name: str) -> str:

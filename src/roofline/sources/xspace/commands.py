@@ -16,27 +16,11 @@ from .modules import CONTROL, Place, Program
 
 LOOP_SETTER, CASE_SETTER = "set_while_condition", "set_case_condition"
 BRANCHES_AT_ONCE = 8
-_WITHOUT_LAUNCH = frozenset(
-    [
-        "parameter",
-        "constant",
-        "bitcast",
-        "tuple",
-        "get-tuple-element",
-        "after-all",
-        "add-dependency",
-        "opt-barrier",
-        "domain",
-        "async-update",
-        "async-done",
-        "copy-done",
-        "all-gather-done",
-        "all-reduce-done",
-        "collective-permute-done",
-        "send-done",
-        "recv-done",
-    ]
-)
+_OPCODES_WITHOUT_LAUNCH = """
+parameter constant bitcast tuple get-tuple-element after-all add-dependency opt-barrier domain async-update async-done copy-done
+all-gather-done all-reduce-done collective-permute-done send-done recv-done
+"""
+_WITHOUT_LAUNCH = frozenset(_OPCODES_WITHOUT_LAUNCH.split())
 _CALLS_WITHOUT_LAUNCH = ("AllocateBuffer", "Pin", "Unpin", "CreateBuffer")
 _NUMBER = re.compile(r"(?:[._]\d+)+\Z")
 _KERNEL_SUFFIX = ".kd"  # of AMD's kernels

@@ -287,7 +287,8 @@ def _calls(space: Space, plane: Plane) -> _Calls:
     wanted = [*names, *starts]
     for rows in read_rows(space, [RowsOf(line=line, only=wanted) for line in plane.lines if line.length]) if starts else ():
         enclosing: list[tuple[int, str]] = []  # open calls: their ends and functions
-        for id, begin, duration in sorted(zip(rows.metadata_id, rows.start_ps, rows.duration_ps, strict=True), key=_outermost_first):
+        events = zip(rows.metadata_id, rows.start_ps, rows.duration_ps, strict=True)
+        for id, begin, duration in sorted(events, key=lambda event: (event[1], -event[2])):  # of those with one begin, the outermost first
             while enclosing and enclosing[-1][0] <= begin:
                 enclosing.pop()
             if id in starts:
@@ -295,11 +296,6 @@ def _calls(space: Space, plane: Plane) -> _Calls:
             else:
                 enclosing.append((begin + duration, names[id]))
     return found
-
-
-def _outermost_first(event: tuple[int, int, int]) -> tuple[int, int]:
-    _, begin, duration = event
-    return begin, -duration
 
 
 def _match_calls(calls: _Calls, runs: Sequence[_Run]) -> tuple[list[Launches], list[Launches]]:

@@ -46,7 +46,7 @@ def look(space: Space, devices: Sequence[IdleDevice], host: Host) -> Waits:
     plane = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
     found = Waits([gaps_between(device.busy, device.steps, len(devices)) for device in devices])
     if plane is not None and any(line.length for line in plane.lines):
-        _find_neighbours(space, devices, found.gaps, _Launches(host))
+        _find_neighbours(space, devices, found.gaps, host)
         found.threads = _Threads(space, plane, [gap for gaps in found.gaps for gap in gaps])
     return found
 
@@ -63,23 +63,17 @@ def explain(waits: Waits, users: Collection[str], changed: Callable[[str], str] 
     return [explained(gaps, threads, several=len(waits.gaps) > 1) for gaps in waits.gaps]
 
 
-class _Launches:
-    """Finds when and on which line the host launched work, by id."""
-
-    def __init__(self, host: Host) -> None:
-        self.host = host
-
-    def find(self, wanted: Collection[int]) -> dict[int, tuple[int, int, int | None]]:
-        """For each id: the time and line of its launch, and the time of the launch before it on that line."""
-        found: dict[int, tuple[int, int, int | None]] = {}
-        for one in self.host.launches:
-            for place, id in enumerate(one.ids):
-                if id in wanted and id not in found:
-                    found[id] = one.start_ps[place], one.line, one.start_ps[place - 1] if place else None
-        return found
+def _launches(host: Host, wanted: Collection[int]) -> dict[int, tuple[int, int, int | None]]:
+    """For each id of work: the time and line of its launch, and the time of the launch before it on that line."""
+    found: dict[int, tuple[int, int, int | None]] = {}
+    for one in host.launches:
+        for place, id in enumerate(one.ids):
+            if id in wanted and id not in found:
+                found[id] = one.start_ps[place], one.line, one.start_ps[place - 1] if place else None
+    return found
 
 
-def _find_neighbours(space: Space, devices: Sequence[IdleDevice], gaps: Sequence[Sequence[Gap]], launches: _Launches) -> None:
+def _find_neighbours(space: Space, devices: Sequence[IdleDevice], gaps: Sequence[Sequence[Gap]], host: Host) -> None:
     """Finds the work on both sides of each gap of each device."""
     asked = []
     for device, mine in zip(devices, gaps, strict=True):
@@ -91,10 +85,10 @@ def _find_neighbours(space: Space, devices: Sequence[IdleDevice], gaps: Sequence
             if gap.end in device.launches:
                 gap.launched, gap.line = device.launches[gap.end]
         if requests:
-            _add_neighbours(space, mine, [next(tables) for _ in requests], device.launch, launches)
+            _add_neighbours(space, mine, [next(tables) for _ in requests], device.launch, host)
 
 
-def _add_neighbours(space: Space, gaps: Sequence[Gap], tables: Iterable[Rows], launched: str, launches: _Launches) -> None:
+def _add_neighbours(space: Space, gaps: Sequence[Gap], tables: Iterable[Rows], launched: str, host: Host) -> None:
     """Sets, for each gap of a device, the launch of the work that ended it, and the copies on both sides."""
     after: dict[int, int] = {}
     copies: dict[int, tuple[str, int]] = {}
@@ -103,7 +97,7 @@ def _add_neighbours(space: Space, gaps: Sequence[Gap], tables: Iterable[Rows], l
         launch = rows.stats[launched]
         after.update((start, id) for row, start in enumerate(rows.start_ps) if start in ends and isinstance(id := launch[row], int))
         _add_copies(space.plane_of(rows.line), rows, copies)
-    found = launches.find(set(after.values()))
+    found = _launches(host, set(after.values()))
     for gap in gaps:
         if (id := after.get(gap.end)) in found:
             gap.launched, gap.line, gap.before = found[id]

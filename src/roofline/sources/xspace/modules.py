@@ -111,11 +111,7 @@ class Program(Struct, eq=False):
     def find(self, name: str) -> Place | None:
         """The instruction with this name; for one inside an asynchronous computation, the instruction that starts that."""
         place = self.module.place(name)
-        return None if place is None else self.starter(Place(*place))
-
-    def starter(self, place: Place) -> Place:
-        """The instruction that starts the asynchronous computation around this one; itself if there is none."""
-        return self._starts.get(place.computation, place)
+        return None if place is None else self._starts.get(place[0], Place(*place))
 
     def numbered(self, number: int) -> Place | None:
         """The loop, conditional or call with the compiler's own number."""

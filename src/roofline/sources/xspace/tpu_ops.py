@@ -22,15 +22,8 @@ if TYPE_CHECKING:
     from .modules import Program
 
 CONTAINERS = ("while", "conditional", "call")  # the instructions inside them are separate operations
-_COLLECTIVES = (
-    "all-reduce",
-    "all-gather",
-    "all-to-all",
-    "reduce-scatter",
-    "collective-permute",
-    "collective-broadcast",
-    "ragged-all-to-all",
-)
+_EXCHANGES = "all-reduce all-gather all-to-all reduce-scatter collective-permute collective-broadcast ragged-all-to-all"
+_COLLECTIVES = tuple(_EXCHANGES.split())
 _PRODUCTS = re.compile(r"convolution|\bdot\b|matmul")
 # MemoryAccessed of the breakdown: operation_type = 1 (1 is a read), memory_space = 2, bytes_accessed = 3.
 _READ = 1
