@@ -83,14 +83,11 @@ def _framework() -> str:
     imported = [name for name in ("jax", "torch") if name in sys.modules]
     if len(imported) < 2:
         return imported[0] if imported else "jax"
-    used = [name for name, is_used in (("jax", _jax_is_used), ("torch", sys.modules["torch"].cuda.is_initialized)) if is_used()]
+    backends = getattr(sys.modules.get("jax._src.xla_bridge"), "_backends", None)
+    used = [name for name, is_used in (("jax", backends), ("torch", sys.modules["torch"].cuda.is_initialized())) if is_used]
     if len(used) != 1:
         raise UsageError("both JAX and PyTorch are imported; name one: roofline.capture(folder, framework='torch')")
     return used[0]
-
-
-def _jax_is_used() -> bool:
-    return bool(getattr(sys.modules.get("jax._src.xla_bridge"), "_backends", None))
 
 
 def _start_jax(root: Path, name: str | None) -> Callable[[], Files]:

@@ -107,11 +107,7 @@ def check_conditions(
 
 
 def _check(
-    report: Report,
-    ops: tuple[OpInfo, ...],
-    condition: Condition,
-    baseline: Baseline | None,
-    on_chip: Callable[[str], Report] | None,
+    report: Report, ops: tuple[OpInfo, ...], condition: Condition, baseline: Baseline | None, on_chip: Callable[[str], Report] | None
 ) -> Check:
     """The result of one condition."""
     quantity = condition.quantity

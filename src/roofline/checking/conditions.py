@@ -67,8 +67,6 @@ _BASELINE = re.compile(
 _BARE = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)  # a number without a unit
 _QUOTES = ('"', "/")
 _SEPARATOR = re.compile(r"(?:[;\n]|,\s)\s*(?:and(?=\s))?|(?:^|\s+)and(?=\s|$)", re.IGNORECASE)
-
-
 # `time +5%` of two reports: at most 5% more; `mfu -2%`: at most 2% less
 _GROWTH = re.compile(r"(?P<quantity>.*\S)\s*(?P<sign>[+-])\s*(?P<more>[\d.,_]+)\s*%", re.DOTALL)
 

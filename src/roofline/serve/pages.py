@@ -14,11 +14,7 @@ from ..errors import clean
 from ..render.page import html as report_page
 from ..units import percent
 
-TYPES = {
-    "js": "text/javascript; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "svg": "image/svg+xml",
-}
+TYPES = {"js": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8", "svg": "image/svg+xml"}
 
 
 class Asset(Struct, frozen=True, kw_only=True):

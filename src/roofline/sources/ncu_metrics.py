@@ -92,8 +92,6 @@ SHARED = "l1tex__data_pipe_lsu_wavefronts_mem_shared"
 SHARED_PARTS = tuple(f"{SHARED}_op_{op}" for op in ("ld", "st", "atom"))
 SHARED_MATRIX = (f"{SHARED}_op_gmma", "l1tex__data_pipe_tc_wavefronts_mem_shared")  # operands that tensor cores read from shared memory
 WITHOUT_SHARED = "without shared memory"
-
-
 _TIMES = (TIME, "gpu__time_duration.avg", "gpu__time_duration.max")
 _CYCLES = tuple(f"{unit}__cycles_elapsed.{how}" for unit in ("sm", "smsp", "gpc", "l1tex", "lts", "dram") for how in ("avg", "max", "sum"))
 # Counters of any work on the tensor cores, whatever its format.

@@ -30,11 +30,7 @@ _NUMBERS = msgspec.json.Decoder(list[float])
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # which UTF-8 cannot encode
 
 
-def _no_numbers(header: str) -> bool:
-    return False
-
-
-def columns_of(path: Path, holds_numbers: Callable[[str], bool] = _no_numbers) -> Mapping[str, Sequence[Cell]]:
+def columns_of(path: Path, holds_numbers: Callable[[str], bool] = lambda header: False) -> Mapping[str, Sequence[Cell]]:
     """The cells of each column, by header. Text is stripped of blanks; a missing cell is empty.
 
     ``holds_numbers`` says whether a column of a CSV, given its header, may be read as numbers.

@@ -217,7 +217,7 @@ def _restored(recorder: Recorder, weights: list[Any]) -> Iterator[None]:
 
 def _why_not(error: Exception, fake: Any) -> str:
     """Why a function cannot run without data, and what to do; empty if the error is the function's own."""
-    operator = _first_line(error).removesuffix(".default").replace("aten.", "")
+    operator = (str(error).splitlines() or [type(error).__name__])[0].removesuffix(".default").replace("aten.", "")
     if isinstance(error, fake.DynamicOutputShapeException):
         return (
             f"how much {operator} returns depends on data (x[mask], torch.where(mask), nonzero, unique), and only shapes are known; "
@@ -234,10 +234,6 @@ def _why_not(error: Exception, fake: Any) -> str:
     if found := re.search(r"HigherOrderOperator (\w+)|^(FlexAttention) is only supported on", str(error)):
         return f"{found[1] or found[2]} calls functions of yours, which only compiling shows; analyze a trace of the program"
     return ""
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
 def _machine(chip: str | Machine | None) -> Machine:

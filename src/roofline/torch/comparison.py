@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..cost import NOTHING, Amount, Cost
+from ..cost import NOTHING, Cost
 from ..dtypes import DType, dtype
 from ..errors import UsageError
 from ..formulas import transformer_block
@@ -79,12 +79,12 @@ def _compared(
     except Exception as error:  # whatever the user's function raises
         raise UsageError(f"torch-compare: {name}: {(str(error).splitlines() or [type(error).__name__])[0]}") from None
     ours = _our_counts(found)
-    flops = _matrix(ours.ran)
+    flops, both = _matrix(ours.ran), None if ours.ran.flops is None else float(ours.ran.flops)
     counts = [
         *theory,
         Count(way="roofline: matrix work, what ran", flops=flops),
         Count(way="roofline: matrix work, full square", flops=ours.full_square, why="counts what a causal mask leaves out too"),
-        Count(way="roofline: matrix and vector work", flops=_float(ours.ran.flops), why="adds elementwise work, norms and softmax"),
+        Count(way="roofline: matrix and vector work", flops=both, why="adds elementwise work, norms and softmax"),
     ]
     if backward:
         counts.append(
@@ -171,10 +171,6 @@ def _matrix(cost: Cost) -> float | None:
     if any(resource.is_arithmetic for resource in cost.unknown):
         return None
     return float(sum(amount for resource, amount in cost.amounts if resource.unit == "matrix"))
-
-
-def _float(amount: Amount | None) -> float | None:
-    return None if amount is None else float(amount)
 
 
 def torch_format(torch: Any, number: DType) -> Any:

@@ -20,11 +20,7 @@ MOST_INLINED = 2**16
 GROWTH = 4
 
 # Roles of called computations that run as kernels of their own.
-RUNS: dict[str, tuple[str, ...]] = {
-    "while": ("condition", "body"),
-    "conditional": ("branch_computations",),
-    "call": ("to_apply",),
-}
+RUNS: dict[str, tuple[str, ...]] = {"while": ("condition", "body"), "conditional": ("branch_computations",), "call": ("to_apply",)}
 _EFFECTS = frozenset(
     (
         *("infeed", "outfeed", "send", "send-done", "recv", "recv-done", "rng-get-and-update-state"),

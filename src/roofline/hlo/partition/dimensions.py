@@ -95,18 +95,12 @@ def _transpose(one: Instruction, operands: list[Shape], results: list[Shape]) ->
     return rule
 
 
-def _reshape(one: Instruction, operands: list[Shape], results: list[Shape]) -> Rule:
-    return reshape_rule(operands[0], results[0])
-
-
 def reshape_rule(source: Shape, result: Shape) -> Rule:
     """The rule of a reshape: runs of dimensions with equally many elements on both sides, factored as far as the sizes divide."""
-    rule = Rule()
-    operands, results = [source], [result]
-    before: Dimensions = [() for _ in operands[0].dims]
-    after: Dimensions = [() for _ in results[0].dims]
-    rule.operands, rule.results = [before], [after]
-    left, right = list(operands[0].dims), list(results[0].dims)
+    before: Dimensions = [()] * source.rank
+    after: Dimensions = [()] * result.rank
+    rule = Rule(operands=[before], results=[after])
+    left, right = list(source.dims), list(result.dims)
     i = j = 0
     while i < len(left) and j < len(right):
         if left[i] == 1 or right[j] == 1:
@@ -119,7 +113,7 @@ def reshape_rule(source: Shape, result: Shape) -> Rule:
         if not common:
             break
         left[i], right[j] = left[i] // common, right[j] // common
-    for dims, sizes in ((before, operands[0].dims), (after, results[0].dims)):
+    for dims, sizes in ((before, source.dims), (after, result.dims)):
         for place, size in enumerate(sizes):
             if prod(rule.sizes[factor] for factor in dims[place]) != size:
                 dims[place] = (*dims[place], rule.new(size, whole=True))
@@ -286,7 +280,7 @@ _READERS: dict[str, Reader] = {
     **dict.fromkeys(("constant", "iota", "rng-bit-generator", "partition-id", "replica-id"), _without_operands),
     "broadcast": _broadcast,
     "transpose": _transpose,
-    "reshape": _reshape,
+    "reshape": lambda one, operands, results: reshape_rule(operands[0], results[0]),
     "reduce": _reduce,
     "dot": _dot,
     "convolution": _convolution,

@@ -67,12 +67,9 @@ def _texts(one: Instruction) -> tuple[str, ...]:
 def is_written_for_one_device(module: HloModule) -> bool:
     """Whether a program has collectives of its own and no unpartitioned shapes: it is partitioned already."""
     instructions = [one for each in module for one in each.instructions]
-    regions = any(_is_region_border(one) for one in instructions)
-    return not regions and any(one.opcode in COLLECTIVES for one in instructions)
-
-
-def _is_region_border(one: Instruction) -> bool:
-    return bool(one.opcode == "custom-call" and one.custom_call_target in MANUAL) or bool(one.opcode == "call" and one.word("in_shardings"))
+    enters = any(one.opcode == "custom-call" and one.custom_call_target in MANUAL for one in instructions)
+    has_regions = enters or any(one.opcode == "call" and one.word("in_shardings") for one in instructions)
+    return not has_regions and any(one.opcode in COLLECTIVES for one in instructions)
 
 
 def shared_evenly(module: HloModule, devices: int) -> HloModule:
@@ -123,7 +120,7 @@ def _make_consistent(module: HloModule, numbers: tuple[int, ...], shardings: Sha
     for number in numbers:
         computation = module.computations[number]
         for index, one in enumerate(computation.instructions):
-            leaves = range(len(list(one.shape.leaves)))
+            leaves = range(len(one.shape.leaves))
             if one.opcode == "while":
                 places = [(number, one.operands[0]), (number, index)]
                 for called in (call.computation for call in one.calls):
@@ -138,7 +135,7 @@ def _make_consistent(module: HloModule, numbers: tuple[int, ...], shardings: Sha
                     for part in leaves:
                         shardings.known[called, module.computations[called].root, part] = shardings.known[number, index, part]
                 for operand, called in zip(one.operands[1:], branches, strict=False):
-                    for part in range(len(list(computation[operand].shape.leaves))):
+                    for part in range(len(computation[operand].shape.leaves)):
                         key = (called, module.computations[called].parameters[0], part)
                         shardings.known[key] = shardings.known[number, operand, part]
 
@@ -181,8 +178,8 @@ class _Part:
 
     def _operation(self, index: int, one: Instruction) -> int:
         rule = rule_of(self.old, one)
-        split = [self._sharding(operand, part) for operand in one.operands for part in range(len(list(self.old[operand].shape.leaves)))]
-        split += [self._sharding(index, part) for part in range(len(list(one.shape.leaves)))]
+        split = [self._sharding(operand, part) for operand in one.operands for part in range(len(self.old[operand].shape.leaves))]
+        split += [self._sharding(index, part) for part in range(len(one.shape.leaves))]
         if not any(map(axes_of, split)):
             return self._put(one, self._as_they_are(one), one.shape)
         if rule is None or any(rule.whole.intersection(factors) for factors in self._factors(index, one, rule)):
@@ -330,7 +327,7 @@ class _Part:
             operands.append(
                 self._operand(operand, self._sharding(index, part)) if self.old[operand].shape.is_array else self.where[operand]
             )
-            part += len(list(self.old[operand].shape.leaves))
+            part += len(self.old[operand].shape.leaves)
         shape = replace(one.shape, parts=tuple(self.new[operand].shape for operand in operands))
         return self._put(one, tuple(operands), shape)
 
@@ -338,7 +335,7 @@ class _Part:
         return tuple(self.where[operand] for operand in one.operands)
 
     def _sharding(self, index: int, part: int = 0) -> Sharding:
-        return self.shardings.of(self.number, index, part) if self.old[index].shape.parts or not part else ()
+        return self.shardings.known[self.number, index, part] if self.old[index].shape.parts or not part else ()
 
     def _local(self, index: int) -> Shape:
         """The shape of one device's part of a value."""

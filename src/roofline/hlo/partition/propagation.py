@@ -27,9 +27,6 @@ class Shardings(Struct):
     closed: dict[Key, frozenset[int]] = field(default_factory=dict)
     annotated: int = 0
 
-    def of(self, number: int, index: int, part: int = 0) -> Sharding:
-        return self.known[number, index, part]
-
 
 def propagated(module: HloModule) -> Shardings:
     """The shardings of a program whose calls are inlined."""
@@ -167,11 +164,11 @@ def _alike(keys: list[Key], found: Shardings) -> bool:
 
 def handed_on(module: HloModule, number: int, computation: Computation, index: int, one: Instruction) -> Iterator[list[Key]]:
     """Groups of arrays that are one value, because a tuple or a loop passes it on."""
-    leaves = len(list(one.shape.leaves))
+    leaves = len(one.shape.leaves)
     if one.opcode == "tuple":
         part = 0
         for operand in one.operands:
-            for inner in range(len(list(computation[operand].shape.leaves))):
+            for inner in range(len(computation[operand].shape.leaves)):
                 yield [(number, operand, inner), (number, index, part)]
                 part += 1
     elif one.opcode == "get-tuple-element":
@@ -192,13 +189,13 @@ def handed_on(module: HloModule, number: int, computation: Computation, index: i
 def _same(module: HloModule, number: int, computation: Computation, index: int, one: Instruction) -> Iterator[list[Key]]:
     """Groups of arrays that are one value: parts of tuples, the state of loops, arguments of branches."""
     yield from handed_on(module, number, computation, index, one)
-    leaves = len(list(one.shape.leaves))
+    leaves = len(one.shape.leaves)
     if one.opcode == "conditional":
         branches = one.called("branch_computations")
         for part in range(leaves):
             yield [(number, index, part), *((called, module.computations[called].root, part) for called in branches)]
         for operand, called in zip(one.operands[1:], branches, strict=False):
-            for part in range(len(list(computation[operand].shape.leaves))):
+            for part in range(len(computation[operand].shape.leaves)):
                 yield [(number, operand, part), (called, module.computations[called].parameters[0], part)]
     elif (one.opcode in ("opt-barrier", "domain", "bitcast") or is_annotation(one)) and computation[one.operands[0]].shape == one.shape:
         for part in range(leaves):
@@ -212,4 +209,4 @@ def is_annotation(one: Instruction) -> bool:
 
 def first_leaf(shape: Shape, index: int) -> int:
     """The position, among all arrays of a tuple, of the first array of one part."""
-    return sum(len(list(part.leaves)) for part in shape.parts[:index])
+    return sum(len(part.leaves) for part in shape.parts[:index])

@@ -50,7 +50,7 @@ def parse_shardings(text: str, ranks: tuple[int, ...], meshes: Mapping[str, Mesh
 def parse_sharding(text: str, rank: int, meshes: Mapping[str, Mesh]) -> Sharding | None:
     """The sharding of one array, as HLO, Shardy or a proto spells it; ``None`` if it is not supported."""
     if match := _TILES.search(text):
-        found = _tiled(text, match, rank)
+        found = _tiled(text, match)
     elif "@" in text or "mesh" in text:
         found = _along_mesh(text, meshes)
     elif "unknown" in text:
@@ -111,7 +111,7 @@ def _pieces(text: str) -> list[str]:
     return [piece for piece in pieces if piece.strip()]
 
 
-def _tiled(text: str, match: re.Match[str], rank: int) -> Sharding | None:
+def _tiled(text: str, match: re.Match[str]) -> Sharding | None:
     """``devices=[2,1,4]<=[8]``: the tiles of each dimension, then of replicated or manual axes."""
     tiles = _numbers(match[1])
     if match[2] is not None:

@@ -49,7 +49,7 @@ def send(site: Site, network: Network) -> Price:
     return Price(whole_cost(collective_ledger("collective-permute", size, 2, network)), "send")
 
 
-def receive(site: Site, network: Network) -> Price:
+def receive(site: Site) -> Price:
     """A receive: the host's payload over PCIe; another device's is counted where it is sent."""
     if site.instruction.flag("is_host_transfer"):
         payload = site.instruction.shape.parts[0] if site.instruction.shape.parts else site.instruction.shape
@@ -57,11 +57,11 @@ def receive(site: Site, network: Network) -> Price:
     return Price(NOTHING, "recv")
 
 
-def infeed(site: Site, network: Network) -> Price:
+def infeed(site: Site) -> Price:
     """An infeed: bytes from the host over PCIe."""
     return Price(Cost.of({PCIE: site.instruction.shape.bytes}), "infeed")
 
 
-def outfeed(site: Site, network: Network) -> Price:
+def outfeed(site: Site) -> Price:
     """An outfeed: bytes to the host over PCIe."""
     return Price(Cost.of({PCIE: sum(operand.shape.bytes for operand in site.operands)}), "outfeed")

@@ -313,13 +313,6 @@ def _unknown(pricer: Pricer, site: Site) -> Price:
     return Price(cost, "custom call", (f"the cost of {what} is unknown; price it with roofline.register_call({what!r}, function)",))
 
 
-def _on_network(rule: Callable[[Site, Network], Price]) -> "Rule":
-    def priced(pricer: Pricer, site: Site) -> Price:
-        return rule(site, pricer.network)
-
-    return priced
-
-
 Rule = Callable[[Pricer, Site], Price]
 
 _RENAMES = """
@@ -339,18 +332,18 @@ COLLECTIVES = frozenset(_COLLECTIVES.split())
 RULES: dict[str, Rule] = {
     **dict.fromkeys((*WORK, *_MOVERS.split()), _alone),
     **dict.fromkeys(FREE, lambda pricer, site: Price(NOTHING, site.instruction.opcode)),  # values are renamed or grouped: no kernel runs
-    **dict.fromkeys(COLLECTIVES, _on_network(collective)),
+    **dict.fromkeys(COLLECTIVES, lambda pricer, site: collective(site, pricer.network)),
     "async-start": _started,
     "call": _called,
     "conditional": _branches,
     "copy-start": _copy_start,
     "custom-call": _custom,
     "fusion": _fused,
-    "infeed": _on_network(infeed),
-    "outfeed": _on_network(outfeed),
-    "recv": _on_network(receive),
+    "infeed": lambda pricer, site: infeed(site),
+    "outfeed": lambda pricer, site: outfeed(site),
+    "recv": lambda pricer, site: receive(site),
     "reshape": _reshapes,
-    "send": _on_network(send),
+    "send": lambda pricer, site: send(site, pricer.network),
     "transpose": _reshapes,
     "while": _loop,
 }

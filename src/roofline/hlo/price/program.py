@@ -52,11 +52,7 @@ class Running(Struct, frozen=True, gc=False):
 
 
 def program(
-    module: HloModule,
-    platform: Platform | None = None,
-    *,
-    link: str | Network | None = None,
-    trips: Mapping[str, int] | None = None,
+    module: HloModule, platform: Platform | None = None, *, link: str | Network | None = None, trips: Mapping[str, int] | None = None
 ) -> Workload:
     """The operations a module runs, with their costs.
 
@@ -67,11 +63,7 @@ def program(
 
 
 def executed(
-    module: HloModule,
-    platform: Platform | None = None,
-    *,
-    link: str | Network | None = None,
-    trips: Mapping[str, int] | None = None,
+    module: HloModule, platform: Platform | None = None, *, link: str | Network | None = None, trips: Mapping[str, int] | None = None
 ) -> tuple[Executed, ...]:
     """The instructions a module runs, in the order in which they first run; see `program`."""
     platform = platform or detect_platform(module)

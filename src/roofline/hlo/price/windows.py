@@ -36,14 +36,7 @@ def inputs_read(window: WindowDimension, size: int, out: int) -> int:
     # The pairs that read one input form a chain: each is a fixed number of outputs later and taps earlier. The ends of chains are counted.
     shared = gcd(window.stride, window.window_dilation)
     later, earlier = window.window_dilation // shared, window.stride // shared
-    going_on = _hits(
-        window,
-        window.stride,
-        window.low - earlier * window.window_dilation,
-        out - later,
-        window.size - earlier,
-        size - 1,
-    )
+    going_on = _hits(window, window.stride, window.low - earlier * window.window_dilation, out - later, window.size - earlier, size - 1)
     return _hits(window, window.stride, window.low, out, window.size, size - 1) - going_on
 
 

@@ -28,8 +28,6 @@ _MLIR = re.compile(
 )
 # Field 1 of a module is its name, then come its entry's name (2) or its computations (3); wrappers hold it as their field 1.
 _MODULE_NAME = rb"[\w.\-$<>@\[\]]+[\x12\x1a]"
-
-
 _BETWEEN = re.compile(r"^[ \t]*// -----[ \t\r]*$", re.MULTILINE)  # between modules of one file, as MLIR's tests write it
 
 
@@ -45,10 +43,7 @@ def parse_all(data: bytes | str, where: str = "program") -> tuple[HloModule, ...
     elif (program := _bytecode(data)) is not None:
         from .stablehlo_bytecode import parse_bytecode
 
-        modules = parse_bytecode(program, where)
-        if not modules:
-            raise SourceError(f"{where}: functions are declared but none has a body")
-        return modules
+        return _with_bodies(parse_bytecode(program, where), where)
     elif re.search(_CONTROL, data[:HEAD]):
         from .proto import parse_proto
 
@@ -60,13 +55,16 @@ def parse_all(data: bytes | str, where: str = "program") -> tuple[HloModule, ...
     if _form_of(text[:HEAD]) == "stablehlo":
         from .stablehlo import parse_stablehlos
 
-        modules = tuple(module for part in _parts(text) for module in parse_stablehlos(part, where))
-        if not modules:
-            raise SourceError(f"{where}: functions are declared but none has a body")
-        return modules
+        return _with_bodies(tuple(module for part in _parts(text) for module in parse_stablehlos(part, where)), where)
     from .text import parse_texts
 
     return tuple(parse_texts(text, where))
+
+
+def _with_bodies(modules: tuple[HloModule, ...], where: str) -> tuple[HloModule, ...]:
+    if not modules:
+        raise SourceError(f"{where}: functions are declared but none has a body")
+    return modules
 
 
 def _bytecode(data: bytes) -> bytes | None:

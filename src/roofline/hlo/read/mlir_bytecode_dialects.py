@@ -28,10 +28,7 @@ _NUMBERED = {
         " kernel_output_feature_dimension kernel_spatial_dimensions* output_batch_dimension output_feature_dimension"
         " output_spatial_dimensions*",
     ),
-    5: (
-        "dot<",
-        "lhs_batching_dimensions* rhs_batching_dimensions* lhs_contracting_dimensions* rhs_contracting_dimensions*",
-    ),
+    5: ("dot<", "lhs_batching_dimensions* rhs_batching_dimensions* lhs_contracting_dimensions* rhs_contracting_dimensions*"),
     7: (
         "gather<",
         "offset_dims* collapsed_slice_dims* operand_batching_dims* start_indices_batching_dims* start_index_map* index_vector_dim",

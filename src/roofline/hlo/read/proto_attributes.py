@@ -75,14 +75,6 @@ def _some_word(words: tuple[str, ...], number: int) -> str | None:
     return _word(words, number) if number else None
 
 
-def _slices(rows: Rows) -> tuple[SliceRange, ...]:
-    return tuple([SliceRange(start, limit, stride or 1) for start, limit, stride in rows])
-
-
-def _padding(held: tuple[Rows]) -> tuple[PadRange, ...]:
-    return tuple([PadRange(low, high, interior) for low, high, interior in held[0]])
-
-
 def _window(held: tuple[Rows]) -> Window | None:
     window = [
         WindowDimension(size, stride or 1, low, high, base or 1, window or 1, turned != 0)
@@ -128,10 +120,6 @@ def _metadata(held: tuple[str, str, int, int]) -> Metadata | None:
         return None
     op_name, source_file, source_line, frame = held
     return Metadata(op_name=op_name, source_file=source_file, source_line=source_line, stack_frame_id=frame)
-
-
-def _operand_aliases(rows: tuple[tuple[Numbers, int, Numbers], ...]) -> tuple[OperandAlias, ...]:
-    return tuple([OperandAlias(output, operand, index) for output, operand, index in rows])
 
 
 def _shape(data: bytes) -> Shape:
@@ -214,8 +202,9 @@ MADE: "dict[str, tuple[tuple[str, Callable[[Any], object | None]], ...]]" = {
     "window": (("15(1(1i 2i 3i 4i 6i 5i 7i)*)?", _window),),
     # ConvolutionDimensionNumbers: batch, feature and spatial of the input; input, output and spatial of the kernel; and of the output.
     "dim_labels": (("16(7i 8i 11i* 3i 4i 6i* 9i 10i 12i*)?", _convolution),),
-    "slice": (("17(1i 2i 3i)*?", _slices),),  # start, limit, stride
-    "padding": (("21(1(1i 2i 3i)*)?", _padding),),  # edge_padding_low, edge_padding_high, interior_padding
+    "slice": (("17(1i 2i 3i)*?", lambda rows: tuple([SliceRange(start, limit, stride or 1) for start, limit, stride in rows])),),
+    # edge_padding_low, edge_padding_high, interior_padding
+    "padding": (("21(1(1i 2i 3i)*)?", lambda held: tuple([PadRange(*row) for row in held[0]])),),
     "distribution": (("23i?", partial(_word, DISTRIBUTIONS)),),
     "channel_id": (("26i?", _nonzero),),
     "outfeed_shape": (("29b?", _shape),),
@@ -268,7 +257,7 @@ MADE: "dict[str, tuple[tuple[str, Callable[[Any], object | None]], ...]]" = {
     "unique_indices": (("69i?", bool),),
     "use_global_device_ids": (("71i?", bool),),
     # OutputOperandAliasing: output_shape_index = 1, operand_index = 2, operand_shape_index = 3.
-    "output_to_operand_aliasing": (("74(1i* 2i 3i*)*?", _operand_aliases),),
+    "output_to_operand_aliasing": (("74(1i* 2i 3i*)*?", lambda rows: tuple([OperandAlias(*row) for row in rows])),),
     "padding_type": (("75i?", partial(_some_word, PADDING_TYPES)),),
     "schedule": (("76i?", partial(_some_word, SCHEDULES)),),
     "api_version": (("77i?", lambda number: _word(API_VERSIONS, number) if number > 1 else None),),  # text omits the original one too

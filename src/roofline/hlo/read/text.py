@@ -9,7 +9,7 @@ from sys import intern
 from typing import TypeVar
 
 from ...errors import SourceError
-from ..ir.attributes import StackFrames
+from ..ir.attributes import NO_FRAMES, StackFrames
 from ..ir.malformed import Malformed, excerpt, placed
 from ..ir.module import HloModule, check_operands
 from ..ir.shapes import whole
@@ -17,7 +17,6 @@ from .freeform_text import Inline, Scanner, Unfinished, Written
 from .lexing import Balance, attributes_of, unquote, without_line_comment
 from .text_attributes import parse_aliases, parse_frontend_attributes
 from .text_dialect import like_earlier
-from .text_frames import read_frames
 from .text_program import Draft, Program
 
 # ROOT or not, name, shape, opcode; then operands, and the text after them.
@@ -37,6 +36,7 @@ _BETWEEN = re.compile(r"// -----\s*\Z")  # between modules of one file, as XLA's
 _HEADER = re.compile(r"(ENTRY )?%([^\s,(){}\[\]=%\"]+) \([^\"/]*\) -> [^\"/]* \{\Z")  # as XLA prints it: `%name (x: f32[4]) -> f32[4] {`
 _SECTIONS = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _ENTRY = re.compile(r'\s*(\d+)\s+(?:"(.*)"|\{(.*)\})\s*\Z')
+_PAIR = re.compile(r"(?<!\w)(\w++)=(-?\d++)")  # a field of a stack frame
 T = TypeVar("T")
 
 
@@ -103,7 +103,7 @@ class _Reader:
             self.entry, self.marks_entry = len(self.program.drafts) - 1, not header
         self.program.resolve()
         self.program.line = 1
-        module = self.module(name.strip().lstrip("%"), header, read_frames(sections))
+        module = self.module(name.strip().lstrip("%"), header, _read_frames(sections))
         check_operands(module.computations)
         return module, after
 
@@ -254,3 +254,33 @@ def _first_word(lines: list[str], number: int) -> int:
     while number < len(lines) and (not (line := lines[number].strip()) or line.startswith("//")):
         number += 1
     return number
+
+
+def _read_frames(sections: dict[str, dict[int, str]]) -> StackFrames:
+    """The tables of stack frames. Text prints a frame's parent plus one: that of an outermost frame is 1."""
+    if "StackFrames" not in sections:
+        return NO_FRAMES
+    frames = [_fields(entry, "file_location_id", "parent_frame_id") for entry in _ordered(sections["StackFrames"])]
+    # A text that prints parents as they are has a frame whose parent is 0.
+    shift = 0 if any(parent == 0 for _, parent in frames) else 1
+    return StackFrames(
+        files=tuple(_ordered(sections.get("FileNames", {}))),
+        functions=tuple(_ordered(sections.get("FunctionNames", {}))),
+        locations=tuple(
+            (file, function, line, column)
+            for entry in _ordered(sections.get("FileLocations", {}))
+            for file, function, line, column in [_fields(entry, "file_name_id", "function_name_id", "line", "column")]
+        ),
+        frames=tuple((location, parent - shift) for location, parent in frames),
+    )
+
+
+def _ordered(table: dict[int, str]) -> list[str]:
+    if list(table) != list(range(1, len(table) + 1)):
+        raise Malformed("a table of stack frames is not numbered 1, 2, 3, …")
+    return list(table.values())
+
+
+def _fields(entry: str, *names: str) -> tuple[int, ...]:
+    found = dict(_PAIR.findall(entry))
+    return tuple(whole(found.get(name, "0")) for name in names)

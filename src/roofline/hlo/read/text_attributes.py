@@ -191,14 +191,10 @@ def parse_replica_groups(text: str) -> ReplicaGroups:
 
 # Strings are matched as a whole, so that no name is found inside one.
 _METADATA = re.compile(rf"(?:(\w++)=)?(?:({STRING}|\{{[^{{}}\"]*+\}})|([^\s\"{{}}=]++))|(\")", re.DOTALL)
-
-
 _KEPT: dict[str, Callable[[str], object]] = {
     **dict.fromkeys(("op_name", "source_file"), unquote),
     **dict.fromkeys(("source_line", "stack_frame_id"), whole),
 }
-
-
 # As XLA prints nearly all of it: without escapes, in this order.
 _USUAL_METADATA = re.compile(
     r'\{op_name="([^"\\]*+)"(?: source_file="([^"\\]*+)")?(?: source_line=(\d{1,9}))?(?: source_\w+=\d+)*+(?: stack_frame_id=(\d{1,9}))?\}'

@@ -103,7 +103,7 @@ class Program:
 
     def _shape(self, key: Key) -> Shape:
         computation, index, part = key
-        return list(self.module.computations[computation][index].shape.leaves)[part]
+        return self.module.computations[computation][index].shape.leaves[part]
 
     def grown(self, seeds: Iterable[tuple[Key, int]], kept: Marks | None = None, *, whole: bool = False, mixed: bool = True) -> Marks:
         """The marks of all arrays that grow with some dimensions (``seeds``) of the entry's parameters. With ``whole``, only of dimensions

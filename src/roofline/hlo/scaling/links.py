@@ -109,7 +109,7 @@ def _sorted_along(module: HloModule, numbers: tuple[int, ...]) -> dict[Key, tupl
     for number in numbers:
         for index, one in enumerate(module.computations[number].instructions):
             if one.opcode == "sort":
-                found |= {(number, index, part): one.dimensions or () for part in range(len(list(one.shape.leaves)))}
+                found |= {(number, index, part): one.dimensions or () for part in range(len(one.shape.leaves))}
     if not found:
         return found
     same: dict[Key, list[list[Key]]] = {}
@@ -171,7 +171,7 @@ def _of_rule(number: int, index: int, one: Instruction, rule: Rule | None) -> It
 def _same(module: HloModule, *keys: Key) -> Link:
     """A link between arrays that are one value."""
     computation, index, part = keys[0]
-    shape = list(module.computations[computation][index].shape.leaves)[part]
+    shape = module.computations[computation][index].shape.leaves[part]
     dims = tuple((place,) for place in range(shape.rank))
     return Link(tuple((key, dims) for key in keys), shape.dims)
 
@@ -198,7 +198,7 @@ def _back(dims: Dimensions, order: tuple[int, ...]) -> Dimensions:
 
 def _cut(number: int, computation: Computation, index: int, one: Instruction, chosen: dict[Key, tuple[int, ...]]) -> Iterator[Link]:
     """Links each dimension with the same one of the result, also if a part is removed or added, but not for a top-k."""
-    count = len(list(one.shape.leaves)) if one.opcode == "sort" else 1
+    count = len(one.shape.leaves) if one.opcode == "sort" else 1
     for operand in one.operands[:count]:
         before = computation[operand].shape
         for part, after in enumerate(one.shape.leaves):
@@ -326,16 +326,16 @@ def _library(number: int, computation: Computation, index: int, one: Instruction
 def _one_value(module: HloModule, number: int, computation: Computation, index: int, one: Instruction) -> Iterator[list[Key]]:
     """Groups of arrays that are one value: parts of tuples, the state of loops, operands and results of called computations."""
     yield from handed_on(module, number, computation, index, one)
-    leaves = len(list(one.shape.leaves))
+    leaves = len(one.shape.leaves)
     if one.opcode in ("fusion", "call", "async-start", "conditional"):
         for call in one.calls:
             body = module.computations[call.computation]
             operands = one.operands[1:] if one.opcode == "conditional" else one.operands
             for operand, parameter in zip(operands, body.parameters, strict=False):
-                for part in range(len(list(computation[operand].shape.leaves))):
+                for part in range(len(computation[operand].shape.leaves)):
                     yield [(number, operand, part), (call.computation, parameter, part)]
             first = _leaves(computation, operands) if one.opcode == "async-start" else 0  # its tuple has the operands first
-            for part in range(min(leaves - first, len(list(body.root_instruction.shape.leaves)))):
+            for part in range(min(leaves - first, len(body.root_instruction.shape.leaves))):
                 yield [(number, index, first + part), (call.computation, body.root, part)]
     elif one.opcode == "async-done" and (start := computation[one.operands[0]]).opcode == "async-start":
         first = _leaves(computation, start.operands)
@@ -348,4 +348,4 @@ def _one_value(module: HloModule, number: int, computation: Computation, index: 
 
 def _leaves(computation: Computation, indices: Iterable[int]) -> int:
     """The number of arrays in some values."""
-    return sum(len(list(computation[index].shape.leaves)) for index in indices)
+    return sum(len(computation[index].shape.leaves) for index in indices)

@@ -30,17 +30,8 @@ def dense_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 for place in {spread, *_layout_changes(kernels, side)} - {index}:
                     yield place, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=str(groups))
         amounts = {resource: amount / groups if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
-        yield (
-            index,
-            Avoidable(
-                kind=KIND,
-                instead=less_traffic(Cost.of(amounts), bytes_less),
-                why=f"computes all {groups} experts for every token ({found})",
-                unneeded=CLASS,
-                group=str(groups),
-                factor=groups,
-            ),
-        )
+        instead, why = less_traffic(Cost.of(amounts), bytes_less), f"computes all {groups} experts for every token ({found})"
+        yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=str(groups), factor=groups)
 
 
 def _groups(values: Values, left: Value, right: Value, made: Value) -> int | None:

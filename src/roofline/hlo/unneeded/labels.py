@@ -13,7 +13,7 @@ from msgspec import Struct
 from ...dtypes import dtype
 from ...workload import source_line
 from ..ir.module import Instruction
-from ..ir.shapes import NUMBERS, Shape
+from ..ir.shapes import NUMBERS
 from ..price.program import Origin
 from .kernels import Product
 
@@ -56,7 +56,7 @@ def wording(instruction: Instruction, product: Product | None, split: bool, part
     if not shape.is_array:
         shape = next((leaf for leaf in shape.leaves if leaf.is_array), shape)
     if product is None:
-        return Wording(_main(instruction, parts), _sized(shape))
+        return Wording(_main(instruction, parts), _array(shape.dtype, shape.dims) if shape.is_array else "")
     number = _format(product.left.shape.dtype if product.left.shape.is_array else shape.dtype)
     if split:
         whole = f"{product.rows}×{product.batch * product.depth}×{product.columns}"
@@ -72,13 +72,9 @@ def label(
     exchange = instruction.opcode.removesuffix("-start").removesuffix("-done")
     if exchange in _EXCHANGES:  # the framework's name is that of the op that needs it, or the names of several for a combined one
         return f"{where}  {exchange} {words.sizes}"
-    if product is None and origin.op_name.endswith(_PRODUCTS) and not _multiplies(instruction, parts):
+    if product is None and origin.op_name.endswith(_PRODUCTS) and not any(one.opcode in _MULTIPLYING for one in (instruction, *parts)):
         return f"{where}  {words.main} {words.sizes}"  # a cast or a transpose made for a product
     return f"{where}  {_word(origin.op_name, words.main)} {words.sizes}"
-
-
-def _multiplies(instruction: Instruction, parts: Iterable[Instruction]) -> bool:
-    return any(one.opcode in _MULTIPLYING for one in (instruction, *parts))
 
 
 @lru_cache(maxsize=10_000)  # a program repeats its names for each layer of a loop, and its kernels in them
@@ -114,10 +110,6 @@ def _main(instruction: Instruction, parts: Iterable[Instruction]) -> str:
 def _fused_word(name: str) -> str:
     """The compiler's name of a fusion, without prefixes and numbers."""
     return _FUSED.sub("", _FUSED.sub("", name)).replace("_", " ").strip()
-
-
-def _sized(shape: Shape) -> str:
-    return _array(shape.dtype, shape.dims) if shape.is_array else ""
 
 
 @lru_cache(maxsize=1_000)  # a program has few sizes

@@ -20,8 +20,6 @@ _MOVES = ("transpose", "copy")
 _ALLOWED = frozenset(
     (*_MOVES, "bitcast", "reshape", "convert", "parameter", "slice", "concatenate", "broadcast", "constant", "tuple", "get-tuple-element")
 )
-
-
 _WHY = "moves arrays only to change their layout"
 _SMALL = 1 / 16  # of a reordered array: the work for an update of at most that size does not count
 

@@ -39,9 +39,9 @@ def operation(kernels: Kernels, index: int, cost: Cost) -> Operation | None:
     if (found := _convolution(kernels, instruction, cost)) is not None:
         return found
     if instruction.opcode == "custom-call":
-        return _attention(kernels, index, instruction)
+        return _attention(kernels, instruction)
     if (kind := instruction.opcode.removesuffix("-start")) in _EXCHANGES:
-        return _exchange(kernels, index, kind, cost)
+        return _exchange(kernels, instruction, kind, cost)
     if kernels.platform == "gpu" and instruction.opcode == "fusion" and kernels.values.opcodes(instruction) & _IRREGULAR == {"gather"}:
         return Streamed(kind=GATHERED)
     if kernels.platform != "gpu" or not _streams(kernels, instruction):
@@ -148,7 +148,7 @@ def _convolution(kernels: Kernels, instruction: Instruction, cost: Cost) -> Conv
     return Convolution(batch=batch, features=features, pairs=pairs, bytes=moved, compute=compute)
 
 
-def _attention(kernels: Kernels, index: int, instruction: Instruction) -> Attention | None:
+def _attention(kernels: Kernels, instruction: Instruction) -> Attention | None:
     site = Site(kernels.module, kernels.computation, instruction, kernels.platform)
     try:
         found = attention_of(site)
@@ -169,8 +169,7 @@ def _attention(kernels: Kernels, index: int, instruction: Instruction) -> Attent
     )
 
 
-def _exchange(kernels: Kernels, index: int, kind: str, cost: Cost) -> Collective | None:
-    instruction = kernels.computation[index]
+def _exchange(kernels: Kernels, instruction: Instruction, kind: str, cost: Cost) -> Collective | None:
     link = next((resource.name for resource, _ in cost.amounts if resource.is_link and resource.measure == "B"), "")
     devices = group_size(Site(kernels.module, kernels.computation, instruction, kernels.platform))
     arrays = [shape for operand in instruction.operands for shape in kernels.computation[operand].shape.leaves if shape.is_array]

@@ -35,7 +35,8 @@ def pooled_windows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         searching = kernels.holding(search)
         filling = kernels.holding(values.origin(values.operand(scatter, 0)))
         maxima, elements = search.shape.leaves[0], scatter.shape
-        why = f"searches windows of {_size(search)} again for their maxima, and scatters the gradient to them"
+        window = "×".join(str(side.size) for side in search.instruction.window if side.size > 1)
+        why = f"searches windows of {window} again for their maxima, and scatters the gradient to them"
         moved = elements.bytes + maxima.elements * elements.bytes // elements.elements
         yield index, Avoidable(kind=KIND, instead=Cost.of({HBM: moved}), why=why, unneeded=CLASS, group=GROUP)
         if searching in kernels.costs:
@@ -45,7 +46,3 @@ def pooled_windows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             kept = sum(shape.bytes for shape in shapes if shape.is_array) - elements.bytes  # of a kernel that fills several arrays
             instead = Cost.of({HBM: kept}) if kept > 0 else NOTHING
             yield filling, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=GROUP)
-
-
-def _size(search: Value) -> str:
-    return "×".join(str(side.size) for side in search.instruction.window if side.size > 1)

@@ -25,7 +25,7 @@ def unused_in_loops(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         if loop.opcode != "while" or not (kernels.are_in_entry or kernels.number in loop.called("body")):
             continue
         bodies = [kernels.module.computations[number] for number in loop.called("body")]
-        for part, used in _stacked(kernels, place, loop).items():
+        for part, used in _stacked(kernels, place).items():
             for body in bodies:
                 if (writer := _writer(kernels.values, body, part)) is None:
                     continue
@@ -34,7 +34,7 @@ def unused_in_loops(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                     yield index, Avoidable(kind=KIND, instead=kernels.costs[index] * used, why=why, unneeded=CLASS, factor=1 / used)
 
 
-def _stacked(kernels: Kernels, place: int, loop: Instruction) -> dict[int, float]:
+def _stacked(kernels: Kernels, place: int) -> dict[int, float]:
     """The parts of a loop's result of which the program uses only some of the first axis, with the used share."""
     module, found = kernels.module, {}
     demands = demands_on(kernels.pricer.bodies, module.entry)

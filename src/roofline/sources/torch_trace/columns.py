@@ -24,14 +24,7 @@ LAUNCHES = frozenset(
     ("cuda_runtime", "cuda_driver", "Runtime", "runtime", "hip_runtime", "privateuse1_runtime", "xpu_runtime", "xpu_driver")
 )
 OTHER_DEVICES = ("mtia_", "hpu_", "glow_")  # beginnings of the categories of accelerators whose events are not read
-DEVICE = {
-    "kernel": KERNEL,
-    "Kernel": KERNEL,
-    "gpu_memcpy": MEMCPY,
-    "Memcpy": MEMCPY,
-    "gpu_memset": MEMSET,
-    "Memset": MEMSET,
-}
+DEVICE = {"kernel": KERNEL, "Kernel": KERNEL, "gpu_memcpy": MEMCPY, "Memcpy": MEMCPY, "gpu_memset": MEMSET, "Memset": MEMSET}
 MEMORY = "[memory]"  # the name of an allocation event
 HOST_MEMORY = 0  # c10::DeviceType of the CPU
 _FAR_NS = 2**62  # time stamps beyond this are invalid
@@ -167,12 +160,7 @@ class Columns:
         """Threads, times and names of events."""
         names = self.names
         starts, lengths = _times(events)
-        return {
-            "thread": self._threads(events),
-            "start": starts,
-            "length": lengths,
-            "name": [names[event.name] for event in events],
-        }
+        return {"thread": self._threads(events), "start": starts, "length": lengths, "name": [names[event.name] for event in events]}
 
     def _threads(self, events: list[Event]) -> list[int]:
         """The thread of each event. Most events are on the same thread as the one before, so few are looked up."""

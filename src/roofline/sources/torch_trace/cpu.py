@@ -32,8 +32,6 @@ _NO_WORK = re.compile(
 )
 # Products and convolutions, and their gradients.
 _MULTIPLIES = re.compile(r"(?:aten|mkldnn|onednn)::(?:\w*conv\w*|\w*mm|mv|addmv|dot|vdot|\w*attention\w*|mkldnn_linear\w*|mkldnn_rnn\w*)")
-
-
 _COMPILED_KERNEL = "<built-in function kernel>"
 _GLOO = "gloo:"
 _DETACHES = ("aten::detach", "detach")

@@ -47,8 +47,6 @@ _READ_BACK = {
     "aten::index_put_": MASK,
     "aten::_index_put_impl_": MASK,
 }
-
-
 _COPIES = re.compile(r"aten::(?:_to_copy|to|copy_|_copy_from\w*|cpu|clone|contiguous)$")  # the host waits for what they copy
 LOOK_BACK = 16  # events before an instant that are searched for the last one to end
 BETWEEN_OPS_NS = 200_000  # the longest time between two ops that counts as launching

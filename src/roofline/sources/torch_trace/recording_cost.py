@@ -40,12 +40,7 @@ TRITON = "triton_"  # the prefix of Inductor's kernels, and of the ops that laun
 
 
 def mark_recording(
-    gaps: Iterable[Gap],
-    host: Host,
-    launches: Launches,
-    names: Sequence[Any],
-    captured: Collection[int],
-    waits: Collection[int],
+    gaps: Iterable[Gap], host: Host, launches: Launches, names: Sequence[Any], captured: Collection[int], waits: Collection[int]
 ) -> None:
     """Sets ``recorded`` and ``recording`` of each gap for which the host launched late: the events recorded since the gap before, and the
     time that took.

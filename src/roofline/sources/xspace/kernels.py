@@ -12,16 +12,7 @@ from .tables import Steps
 
 LAUNCH, SCOPE = "correlation_id", "scope_range_id"
 NVLINK = Resource("nvlink")
-_BY = (
-    "program_id",
-    "hlo_module",
-    "hlo_op",
-    "unique_hlo_op_id",
-    "cuda_graph_node_id",
-    "kernel_details",
-    "memcpy_details",
-    "Memset_details",
-)
+_BY = ("program_id", "hlo_module", "hlo_op", "unique_hlo_op_id", "cuda_graph_node_id", "kernel_details", "memcpy_details", "Memset_details")
 _DERIVED = range(0xDEADBEEF - 2**32, 0xDEADBEEF - 2**32 + 390)  # ids of lines that tools add when they convert a profile
 _NOT_STREAMS = re.compile(r"Steps|Launch Stats|XLA (Modules|Ops)\b.*|Framework .*|Source code\b.*|CUPTI overhead|_counters_|.* - from #\d+")
 # Events on streams that are not work of the device.

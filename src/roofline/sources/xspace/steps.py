@@ -14,15 +14,8 @@ from ..parts import Instance, Mark, numbered
 from .scan import Plane, Rows, RowsOf, Space, Steps, read_rows
 
 HOST_PLANE = "/host:CPU"
-_ROOT, _NUMBER, _LAUNCH, _COMMANDS, _GRAPH, _MODULE, _RUN = (
-    "_r",
-    "step_num",
-    "correlation_id",
-    "num_commands",
-    "cuda_graph_id",
-    "module_name",
-    "run_id",
-)
+_ROOT, _NUMBER, _LAUNCH, _COMMANDS = "_r", "step_num", "correlation_id", "num_commands"
+_GRAPH, _MODULE, _RUN = "cuda_graph_id", "module_name", "run_id"
 _RUNS_EXECUTE = "LoadedExecutable::Execute"  # the host's event for a run of a program; the device's event has the same run_id
 _CALLS = "PjitFunction("  # the host's event for a call of a jitted function, which also copies its arguments to the device
 _CAPTURES = "cuGraphCreate"  # has a correlation id, but launches nothing on the device

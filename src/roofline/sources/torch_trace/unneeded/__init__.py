@@ -71,12 +71,7 @@ class Patterns:
     """Avoidable work of ops, found in the executions of the first steps."""
 
     def __init__(
-        self,
-        in_order: Sequence[PricedExecution],
-        priced: Sequence[int],
-        prices: Prices,
-        contexts: Contexts,
-        time: Callable[[int], int],
+        self, in_order: Sequence[PricedExecution], priced: Sequence[int], prices: Prices, contexts: Contexts, time: Callable[[int], int]
     ) -> None:
         """``in_order`` are the executions of the first steps, ``priced`` the numbers of all prices; ``time`` gives an event's duration."""
         self._contexts = contexts
