@@ -11,14 +11,13 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from ..cost import Cost
 from ..dtypes import DType, dtype
 from ..formulas.training import RULES
 from ..workload import UPPER_BOUND
 from .call import CPP_TYPES, EXECUTION_TRACE, Call, Priced, Tensor
 from .memory_copies import COPY
 from .op_table import op
-from .traffic import UNFORMATTED, pointwise_work, traffic
+from .traffic import UNFORMATTED, pointwise_work, streamed, traffic
 
 OPTIMIZER = "optimizer"
 CHUNK = 65_536
@@ -100,17 +99,15 @@ def _once(accumulated: Sequence[int], blocks: int) -> Sequence[int]:
     return accumulated
 
 
-def _priced(call: Call, elements: int, number: DType | None, read: int, written: int, work: Cost, exact: bool) -> Priced:
-    """The price of ``read`` and ``written`` lists of a number of elements each."""
+def _dropped(call: Call, number: DType | None, read: int, written: int, flops: int, transcendentals: int = 0) -> Priced | None:
+    """The price of a call whose lists the trace dropped: so many are ``read`` and ``written``, of as many elements as its grids show."""
+    found = elements_of(call)
+    if found is None:
+        return Priced(cost=None, category=OPTIMIZER, missing=EXECUTION_TRACE) if call.args else None
+    elements, exact = found
     each = Tensor((elements,), number)
-    cost = work + traffic((each,) * read, (each,) * written)
-    return Priced(
-        cost=cost,
-        category=OPTIMIZER,
-        dtype=number.name if number else "",
-        notes=() if exact else (UPPER,),
-        missing="" if exact else EXECUTION_TRACE,
-    )
+    priced = streamed(OPTIMIZER, each, (each,) * read, (each,) * written, flops=flops, transcendentals=transcendentals)
+    return priced if exact else replace(priced, notes=(UPPER,), missing=EXECUTION_TRACE)
 
 
 def _formatted(tensors: Iterable[Tensor], number: DType | None) -> list[Tensor]:
@@ -127,13 +124,7 @@ def foreach(call: Call) -> Priced | None:
     own = call.tensors(0) or (call.tensors(1) if call.number(0) is not None else None)  # pow has the list after a number
     writes_list = name not in ("norm", "max")
     if own is None:
-        found = elements_of(call)
-        if found is None:
-            return Priced(cost=None, category=OPTIMIZER, missing=EXECUTION_TRACE) if call.args else None
-        elements, exact = found
-        work = pointwise_work(elements, flops, transcendentals, number)
-        read = _lists_read(call) or reads
-        return _priced(call, elements, number, read, int(writes_list), work, exact)
+        return _dropped(call, number, _lists_read(call) or reads, int(writes_list), flops, transcendentals)
     others = range(1 if call.tensors(0) else 2, len(call.args))
     lists = [_formatted(some, number) for place in others if (some := call.tensors(place))]
     mine = _formatted(own, number)
@@ -141,9 +132,8 @@ def foreach(call: Call) -> Priced | None:
     read_self = [] if name in ("copy", "zero") else mine
     dropped = [mine] * max(0, (_lists_read(call) or reads) - 1 - len(lists)) if name != "copy" else []
     results = [Tensor((len(mine),), mine[0].dtype)] if not writes_list else mine
-    moved = traffic([*read_self, *(one for some in (*lists, *dropped) for one in some)], results)
-    work = pointwise_work(elements, flops, transcendentals, mine[0].dtype)
-    return Priced(cost=work + moved, category=OPTIMIZER, dtype=mine[0].dtype.name if mine[0].dtype else "")
+    read = [*read_self, *(one for some in (*lists, *dropped) for one in some)]
+    return streamed(OPTIMIZER, mine[0], read, results, flops=flops, transcendentals=transcendentals, elements=elements)
 
 
 @op("aten::_foreach_copy")
@@ -168,18 +158,12 @@ def fused(call: Call) -> Priced | None:
         known = [_formatted(some, number) for some in lists]
         elements = sum(one.elements for one in known[0])
         moving = known[:read] if len(known) >= read else [known[0]] * read
-        moved = traffic([one for some in moving for one in some], [one for some in (known[0], *moving[2:]) for one in some])
-        work = pointwise_work(elements, rule.flops, rule.transcendentals, known[0][0].dtype)
-        number = known[0][0].dtype
-        notes = () if number and number == _kernel_type(call) else (FROM_GRADIENTS if number else UNFORMATTED,)
-        return Priced(cost=work + moved, category=OPTIMIZER, dtype=number.name if number else "", notes=notes)
-    found = elements_of(call)
-    if found is None:
-        return Priced(cost=None, category=OPTIMIZER, missing=EXECUTION_TRACE) if call.args else None
-    elements, exact = found
-    number = element_type(call) or dtype("fp32")
-    work = pointwise_work(elements, rule.flops, rule.transcendentals, number)
-    return _priced(call, elements, number, read, written, work, exact)
+        first, own = known[0][0], known[0][0].dtype
+        taken, given = ([one for some in moved for one in some] for moved in (moving, (known[0], *moving[2:])))
+        priced = streamed(OPTIMIZER, first, taken, given, flops=rule.flops, transcendentals=rule.transcendentals, elements=elements)
+        notes = () if own and own == _kernel_type(call) else (FROM_GRADIENTS if own else UNFORMATTED,)
+        return replace(priced, notes=notes)
+    return _dropped(call, element_type(call) or dtype("fp32"), read, written, rule.flops, rule.transcendentals)
 
 
 def _depth(call: Call) -> int | None:
@@ -198,10 +182,7 @@ def unscale(call: Call) -> Priced | None:
         mine = _formatted(own, number)
         work = pointwise_work(sum(one.elements for one in mine), 1, 0, mine[0].dtype)
         return Priced(cost=work + traffic(mine, mine), category=OPTIMIZER)
-    found = elements_of(call)
-    if found is None:
-        return Priced(cost=None, category=OPTIMIZER, missing=EXECUTION_TRACE) if call.args else None
-    return _priced(call, found[0], number, 1, 1, pointwise_work(found[0], 1, 0, number), found[1])
+    return _dropped(call, number, 1, 1, flops=1)
 
 
 @op("aten::_amp_update_scale")

@@ -94,8 +94,8 @@ def network(call: Call) -> Priced | None:
 @op("aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward")
 def layer(call: Call) -> Priced | None:
     """One layer in one direction on a CPU (oneDNN); the kind of cell follows from the number of gates in the shape of its weights."""
-    x, of_input, of_state, state, cell = (call.tensor(place) for place in (0, 1, 2, 5, 6))
-    if x is None or of_input is None or of_state is None or state is None or len(of_state.shape) != 2 or not x.shape:
+    x, of_input, of_state, state, cell = call.need(0), call.need(1), call.need(2), call.need(5), call.tensor(6)
+    if len(of_state.shape) != 2 or not x.shape:
         return None
     rows, width = of_state.shape
     kind = next((one for one in (LSTM, GRU, PLAIN) if one.gates * width == rows), None)
