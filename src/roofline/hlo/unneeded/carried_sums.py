@@ -22,7 +22,7 @@ _PARTS = RENAMED | {"slice"}  # one product may compute the gradients of several
 
 def carried_sums(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels of a loop's body that add products of few rows to its state, and those that compute the products."""
-    loop, around = Loop.around(kernels), kernels.values.loop_of(kernels.computation)
+    loop, around = Loop.around(kernels), kernels.values.loops.get(kernels.computation.name)
     if loop is None or around is None:
         return
     trips = kernels.pricer.trip_count(Site(kernels.module, around.computation, around.instruction, kernels.platform))
