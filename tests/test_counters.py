@@ -86,6 +86,23 @@ def test_a_kernel_that_was_never_counted_leaves_the_total_unknown() -> None:
     assert scaled(joined).workload.ops[0].counters is None
 
 
+def test_an_op_of_unknown_cost_gets_the_counted_one() -> None:
+    own = Op(name="mine", cost=Cost.of({"hbm": None}), count=2, time_s=2.0, notes=("unpriced: record with shapes", "a caveat"))
+    uses = (KernelUse(0, "k", 0, count=2), KernelUse(1, "gemm", 1))
+    profile = replace(recording(own, op("known")), kernels=uses, coverage=Coverage(busy_s=3.0, priced_s=1.0))
+    mine, known = (found := counted(profile, [launch("k", 8, 90), launch("gemm", 7, 7)], "c.csv")).workload
+    assert mine.cost == Cost.of({"matrix/bf16": 16, "hbm": 180})  # of both launches
+    assert (mine.work_provenance, mine.bytes_provenance) == ("counter", "counter")
+    assert mine.notes[0] == "a caveat"  # and nothing about how to price it
+    assert known.cost == op("known").cost
+    assert found.coverage.priced_s == 3.0
+    rows = model_against_counters(found.workload)
+    assert {(row.name, row.quantity, row.modelled, row.counted) for row in rows if row.name == "mine"} == {
+        ("mine", "matrix", None, 16.0),
+        ("mine", "hbm", None, 180.0),
+    }
+
+
 def test_memsets_are_not_missed() -> None:
     uses = [KernelUse(0, "Memset 0", 0), KernelUse(0, "gemm", 1)]
     (one,) = join(recording(op("x")), [launch("gemm")], uses).workload

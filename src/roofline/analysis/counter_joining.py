@@ -14,11 +14,12 @@ from msgspec.structs import replace
 from ..cost import Cost, sum_or_unknown
 from ..errors import SourceError
 from ..sources.ncu import read_counters
-from ..workload import KernelUse, Launch, Op, Recording, Workload
+from ..workload import COUNTED, UNPRICED, KernelUse, Launch, Op, Recording, Workload
 from .counters import LaunchCounters, is_copy, launches_kernels
 from .kernel_names import align, named
 
 LISTED = 5  # names in a note; more are counted
+BY_COUNTERS = f"{COUNTED}by hardware counters, as the model does not know its cost"
 
 
 def with_counters(recording: Recording, files: Sequence[str | Path]) -> Recording:
@@ -44,8 +45,17 @@ def counted(recording: Recording, launches: Sequence[Launch], source: str) -> Re
         names = _names(Counter(named(launch.name) for launch in launches))
         raise SourceError(f"{source}: none of its kernels ran in {profile} ({names}); use counters of the profiled program")
     whole = scaled(joined)
-    seconds = sum(op.self_time_s or op.time_s or 0.0 for op in whole.workload if op.counters is not None)
-    return replace(whole, coverage=replace(whole.coverage, counted_s=seconds))
+    counted_s = _seconds(op for op in whole.workload if op.counters is not None)
+    priced = priced_by_counters(whole)
+    more_s = _seconds(op for before, op in zip(whole.workload, priced.workload, strict=True) if op.priced and not before.priced)
+    cover = whole.coverage
+    return replace(
+        priced, coverage=replace(cover, counted_s=counted_s, priced_s=None if cover.priced_s is None else cover.priced_s + more_s)
+    )
+
+
+def _seconds(ops: Iterable[Op]) -> float:
+    return sum(op.self_time_s or op.time_s or 0.0 for op in ops)
 
 
 def join(recording: Recording, launches: Sequence[Launch], uses: Iterable[KernelUse] | None = None) -> Recording:
@@ -150,6 +160,18 @@ def scaled(recording: Recording) -> Recording:
     An op of which some kernel was never counted loses its counters: a part is not a total.
     """
     return replace(recording, workload=Workload(tuple(_scaled(op) for op in recording.workload)))
+
+
+def priced_by_counters(recording: Recording) -> Recording:
+    """The recording with the counted cost for each op whose cost the model does not know, such as kernels of the user's own."""
+    return replace(recording, workload=Workload(tuple(_priced(op) for op in recording.workload)))
+
+
+def _priced(op: Op) -> Op:
+    if op.priced or op.counters is None or not op.counters.cost.is_known:
+        return op
+    notes = tuple(note for note in op.notes if not note.startswith(UNPRICED))
+    return replace(op, cost=op.counters.cost, work_provenance="counter", bytes_provenance="counter", notes=(*notes, BY_COUNTERS))
 
 
 def _scaled(op: Op) -> Op:

@@ -120,10 +120,11 @@ def _rows(index: int, op: Op) -> Iterable[Comparison]:
     caches = {resource.unit for resource in counted or Cost() if resource.is_memory} - {HBM.name}
     for quantity in ("matrix", "vector", HBM.name, *sorted(caches, reverse=True)):
         # The model has bytes of a cache level only where a formula or source gives them; otherwise they are unknown, not 0.
-        known = quantity not in caches or any(resource.unit == quantity for resource in op.cost)
+        is_modelled = op.work_provenance != "counter"
+        known = is_modelled and (quantity not in caches or any(resource.unit == quantity for resource in op.cost))
         modelled = _amount(op.cost, quantity) if known else None
         measured = None if counted is None else _amount(counted, quantity)
-        if modelled or measured or (modelled is None) != (measured is None):
+        if modelled or measured or (is_modelled and (modelled is None) != (measured is None)):
             yield Comparison(op_index=index, name=op.name, quantity=quantity, modelled=modelled, counted=measured, launches=launches, of=of)
 
 
