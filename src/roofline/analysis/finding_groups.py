@@ -138,7 +138,7 @@ FEW_PER_ITERATION = Kind(
 )
 SUMMED_IN_LOOP = Kind(
     "the gradients of weights that a loop adds up in every iteration",
-    "Store what they are products of for all iterations, and multiply once after the loop",
+    "Store their factors in every iteration, and multiply once after the loop",
     levers=(
         "jax.custom_vjp around the scan, whose backward scan returns the gradients of the gates, dgates, of all steps: "
         "then dw = jnp.einsum('tbi,tbj->ij', inputs, dgates)",
