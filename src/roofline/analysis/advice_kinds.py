@@ -146,7 +146,7 @@ KINDS: dict[str, Kind] = {
         "multiply matrices on the vector unit",
         (
             "use a number format that the matrix unit supports (tf32, bf16, fp16, fp8)",
-            "write it as a matrix product that the compiler recognises; pad small or odd dimensions",
+            "write it as a matmul that the compiler recognises; pad small or odd dimensions",
         ),
     ),
     "low-batch": Kind(

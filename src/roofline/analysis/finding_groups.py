@@ -47,7 +47,7 @@ COMPLEX = Kind(
 LENGTHS = Kind(
     "the Fourier transforms of lengths with a large prime factor",
     "Pad to the next length with small prime factors only",
-    levers=("jnp.fft.rfft(x, n) with n the next power of 2, or the next length of which 2, 3, 5 and 7 are the only prime factors",),
+    levers=("jnp.fft.rfft(x, n) with n the next power of 2, or the next length whose only prime factors are 2, 3, 5 and 7",),
 )
 WINDOWS = Kind(
     "the gradients of weights that run as convolutions with windows as large as the image",
@@ -132,7 +132,7 @@ FEW_PER_ITERATION = Kind(
     "the loop whose iterations each read the same weights for a few rows",
     "Multiply the rows of several iterations at once (eight times as many take about as long)",
     levers=(
-        "what does not depend on the loop's state, in one matmul before the loop: xs @ w for all iterations, then lax.scan over its rows",
+        "compute what does not depend on the loop's state in one matmul before it: xs @ w for all iterations, then lax.scan over its rows",
         "larger microbatches, and fewer of them",
     ),
 )

@@ -212,7 +212,7 @@ TORCH_GROUPS = {
     ("odd-sizes", "lengths"): Kind(
         "the Fourier transforms of lengths with a large prime factor",
         "Pad to the next length with small prime factors only",
-        levers=("torch.fft.rfft(x, n) with n the next power of 2, or the next length of which 2, 3, 5 and 7 are the only prime factors",),
+        levers=("torch.fft.rfft(x, n) with n the next power of 2, or the next length whose only prime factors are 2, 3, 5 and 7",),
     ),
     ("odd-sizes", "tiny batch"): Kind(
         "the matmuls of matrices that are far smaller than a kernel's tile",

@@ -2,7 +2,7 @@
 
 DIMENSIONS = {
     "b": "examples, each with its own weights",
-    "batch": "independent sequences, images or products (weights may be shared)",
+    "batch": "independent sequences, images or matmuls (weights may be shared)",
     "columns": "elements per row",
     "d": "elements per example",
     "depth": "positions along the first axis",
@@ -45,9 +45,9 @@ OPTIONS = {
     "distance": "steps along the ring to the receiver",
     "dtype": "format of every tensor that is not given its own",
     "flops": "FLOP per element",
-    "fused": "the activation is fused into the product before it, so that its input is never written",
+    "fused": "the activation is fused into the matmul before it, so that its input is never written",
     "gated": "two up-projections, one of which gates the other (SwiGLU), instead of one with a plain activation (GELU)",
-    "gather": "the sharded tensor that is gathered before (or, for out, after) the product",
+    "gather": "the sharded tensor that is gathered before (or, for out, after) the matmul",
     "gradient": "write the gradient of the logits too",
     "gradients": "format of the gradients (default: that of the weights)",
     "groups": "channel groups that do not mix; as many as channels is depthwise",

@@ -39,7 +39,7 @@ def to_markdown(
         _findings(report),
         "### Ops" if grouped is None else f"### Ops by {grouped[0]}",
         markdown_table(*cells, code=True),
-        f"{listed_rows - top:,} more rows" if listed_rows > top else "",
+        f"… and {listed_rows - top:,} more" if listed_rows > top else "",
         listed("Program", (f"{label}: {text}" for label, text in facts), level=3),
         listed("Notes", dict.fromkeys((*report.input.notes, *report.machine.notes)), level=3),
     ]
@@ -62,7 +62,7 @@ def _findings(report: Report) -> str:
         lever = f" *{with_escapes(finding.levers[0])}*" if finding.levers else ""
         lines.append(f"{number}. {lead}{with_escapes(finding.message)}{lever}")
     parts = ["### What to do next", "\n".join(lines)] if lines else []
-    parts += [f"{len(shown) - FINDINGS} more findings in the JSON report"] if len(shown) > FINDINGS else []
+    parts += [f"… and {len(shown) - FINDINGS} more in the JSON report"] if len(shown) > FINDINGS else []
     return "\n\n".join([*parts, *([with_escapes(fine)] if fine else [])])
 
 

@@ -159,7 +159,7 @@ def _at_peak(memory: PeakMemory | None) -> str:
     if not memory or not rows or memory.temporaries * 1000 < memory.peak_bytes:
         return ""
     scopes = [f"{row.scope or 'no scope'} {show(row.bytes, 'B')}" for row in rows[:AT_PEAK]]
-    scopes += [f"{len(rows) - AT_PEAK} more scopes"] if len(rows) > AT_PEAK else []
+    scopes += [f"{len(rows) - AT_PEAK} more"] if len(rows) > AT_PEAK else []
     largest = next((one for one in memory.largest if one.kind == "temporary"), None)
     return ", ".join(scopes) + (f"; largest {largest.name} {largest.shape}, {show(largest.bytes, 'B')}" if largest else "")
 

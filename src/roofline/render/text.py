@@ -73,7 +73,7 @@ def op_notes(ops: Sequence[OpInfo]) -> list[str]:
     for note, names in list(about.items())[:OP_NOTES]:
         named = list(dict.fromkeys(names))
         lines.append(f"{', '.join(named[:2])}{f' and {len(named) - 2:,} more' if len(named) > 2 else ''}: {note}")
-    return [*lines, f"{len(about) - OP_NOTES:,} more notes on ops in --json"] if len(about) > OP_NOTES else lines
+    return [*lines, f"{len(about) - OP_NOTES:,} more on ops in --json"] if len(about) > OP_NOTES else lines
 
 
 def op_text(report: Report, paper: Paper = PLAIN, room: str = "") -> str:

@@ -23,7 +23,7 @@ def what_if_text(report: Report, paper: Paper = PLAIN, top: int = 12) -> str:
     parts = [
         paper.paint(paper.paragraph(report.summary), "bold"),
         table([named, "before", "predicted", "90% interval", "mostly"], rows, paper) if rows else "No op changes.",
-        f"… and {len(changed) - top:,} more ops that change" if len(changed) > top else "",
+        f"… and {len(changed) - top:,} more" if len(changed) > top else "",
         notes_text([*report.input.notes, *report.machine.notes], paper),
     ]
     return "\n\n".join(part for part in parts if part)

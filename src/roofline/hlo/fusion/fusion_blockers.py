@@ -167,7 +167,7 @@ def _product(case: _Case) -> Blocker | None:
             what = (
                 "its result; only elementwise ops could be fused" if side is case.producer else "an operand; only its loads could be fused"
             )
-            return Blocker("matrix product", f"{side.name} is a product and this is {what}")
+            return Blocker("matrix product", f"{side.name} is a matmul and this is {what}")
     return None
 
 

@@ -38,7 +38,7 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         for side, axes in ((found.left, found.dims.lhs_contracting), (found.right, found.dims.rhs_contracting)):
             hot, many = many_hot(values, side)
             if hot is None and is_diagonal(values, side):
-                why = f"multiplies by a diagonal matrix ({found}), where a product of elements would do"
+                why = f"multiplies by a diagonal matrix ({found}), where an elementwise product would do"
                 moved = 2 * (found.right if side is found.left else found.left).shape.bytes
                 yield index, Avoidable(kind=KIND, instead=Cost.of({HBM: moved}), why=why, unneeded=CLASS, group=DIAGONAL)
                 break
