@@ -109,7 +109,7 @@ IN_LOOPS = Kind(
     "Do it once, before the loop",
     levers=(
         "a cast or a function of the weights in front of lax.scan or lax.while_loop, whose body closes over the result",
-        "for gradients by the weights: differentiate by the cast ones, and cast the sum of the gradients",
+        "for gradients of the weights: differentiate with respect to the cast ones, and cast the sum of the gradients",
     ),
 )
 IN_FP32 = Kind(

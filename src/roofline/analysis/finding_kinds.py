@@ -181,7 +181,7 @@ KINDS: dict[str, Kind] = {
         "the updates of all rows of a table of which a step looks up few",
         "Update the rows that the step looked up, if the optimizer may skip the others",
         levers=(
-            "differentiate by table[ids], not by the table, and write back: table.at[ids].add(…), and the same rows of the moments",
+            "differentiate with respect to table[ids], and write back with table.at[ids].add(…), also the same rows of the moments",
             "an optimizer for sparse gradients: lazy Adam, Adagrad, one moment per row; sum the gradients of ids that occur twice first",
         ),
     ),

@@ -98,7 +98,7 @@ def sort(call: Call) -> Priced | None:
     if call.op == "aten::topk":
         k, axis = call.number(1), int(call.number(2, -1) or 0)
         if k is None or not -max(1, len(x.shape)) <= axis < max(1, len(x.shape)):
-            raise FormulaError(f"{call.op}: {k} along axis {axis} of {x.shape}")
+            raise FormulaError(f"{call.op}: {k} along axis {axis} does not fit {x.shape}")
         size = x.shape[axis] if x.shape else 1
         elements = elements // size * int(k) if size else 0
     values = Tensor((elements,), x.dtype) if call.op != "aten::argsort" else None
