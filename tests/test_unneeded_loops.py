@@ -186,6 +186,17 @@ def test_arrays_that_are_interleaved_are_no_padding_and_do_not_stream() -> None:
     assert any(op.operation == Streamed(kind="interleaved") for op in ops)
 
 
+@pytest.mark.parametrize(("levels", "kind"), [(1, "fusion"), (2, "interleaved")])
+def test_a_kernel_of_several_levels_of_a_scan_over_pairs_does_not_stream(levels: int, kind: str) -> None:
+    def paired(x: Any) -> Any:
+        for _ in range(levels):
+            x = x[:, ::2] * x[:, 1::2]
+        return x
+
+    (op,) = ops_of(paired, of_shape(4096, 4096))
+    assert op.operation == Streamed(kind=kind)
+
+
 @pytest.mark.parametrize(("shift", "factor"), [(512, None), (256, 4 / 3), (0, 2)])
 def test_parts_that_are_padded_on_opposite_sides_and_added_fill_an_array(shift: int, factor: float | None) -> None:
     # As in the gradient of rotary embeddings: each half is padded to the whole. Of 1024 columns 512 are data where both begin at 0,

@@ -1,5 +1,7 @@
 """The operation of a kernel with its sizes, for predictions: a product, attention, a collective, or a streaming kernel."""
 
+from collections.abc import Iterable
+
 from ...cost import Cost
 from ...errors import FormulaError, SourceError
 from ...operation import BYTE_TRANSPOSE, GATHERED, INTERLEAVED, Attention, Collective, Convolution, Operation, Product, Streamed
@@ -49,7 +51,7 @@ def operation(kernels: Kernels, index: int, cost: Cost) -> Operation | None:
     if moved := _transposed_bytes(kernels, instruction):
         return Streamed(kind=BYTE_TRANSPOSE, elements=moved)
     body = kernels.values.body(instruction)
-    kind = INTERLEAVED if any(_interleaves(one) for one in body or (instruction,)) else "fusion"
+    kind = INTERLEAVED if _interleaves(body or (instruction,)) else "fusion"
     return Streamed(kind=kind, narrowed=_narrowed(instruction, body))
 
 
@@ -87,9 +89,17 @@ def _streams(kernels: Kernels, instruction: Instruction) -> bool:
     return sum(shape.elements for shape in instruction.shape.leaves if shape.is_array) * _REDUCED > read
 
 
-def _interleaves(instruction: Instruction) -> bool:
-    """Whether an instruction is a pad between elements, as in a scan over pairs and its gradient."""
-    return instruction.opcode == "pad" and any(side.interior for side in instruction.padding)
+def _interleaves(parts: Iterable[Instruction]) -> bool:
+    """Whether a kernel takes several levels of a scan over pairs, or of its gradient: it pads between elements, or takes every other element
+    of arrays of several sizes.
+    """
+    halves = set()
+    for one in parts:
+        if one.opcode == "pad" and any(side.interior for side in one.padding):
+            return True
+        if one.opcode == "slice" and any(side.stride > 1 for side in one.slices):
+            halves.add(one.shape.elements)
+    return len(halves) > 1
 
 
 def _product(found: Found, cost: Cost) -> Product:
