@@ -90,8 +90,8 @@ def _streams(kernels: Kernels, instruction: Instruction) -> bool:
 
 
 def _interleaves(parts: Iterable[Instruction]) -> bool:
-    """Whether a kernel takes several levels of a scan over pairs, or of its gradient: it pads between elements, or takes every other element
-    of arrays of several sizes.
+    """Whether a kernel computes several levels of a scan over pairs, or of its gradient: it pads between elements, or takes every other
+    element of arrays of several sizes.
     """
     halves = set()
     for one in parts:
