@@ -248,6 +248,8 @@ def test_the_changes_of_equal_ops_are_one_row_of_the_table() -> None:
     # Three layers of 2 s before and 4 s after at a minimum of 1 s each.
     assert re.search(r"layer\*/mlp  dot 8×8×8  ×3 +\S.* 6 s +12 s +\+6 s +100% +50% → 25%", changes_text(found, PLAIN))
     assert len(found.deltas) == 4
+    assert changes_text(found, PLAIN).endswith("\n1 op unchanged")  # other
+    assert changes_text(compare(layers(2.0), layers(2.0)), PLAIN).endswith("\n\nAll 4 ops are the same.")
 
 
 def test_what_was_recorded_outside_of_steps_is_told_where_it_differs() -> None:

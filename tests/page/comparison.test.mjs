@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { DIFFERENCE_COLUMNS } from "../../src/roofline/render/page/static/columns.js";
-import { differenceColumns, differences } from "../../src/roofline/render/page/static/comparison.js";
+import { changed, differenceColumns, differences } from "../../src/roofline/render/page/static/comparison.js";
 import { cases } from "./cases.mjs";
 
 test("differences are Python's deltas, what became slower first, with a value for every column", () => {
@@ -38,4 +38,10 @@ test("without measured times the columns are those of minimum times and costs", 
     assert.deepEqual([row.before_floor_s, row.after_flops], [before.ops.length ? before.floor_s : null, after.ops.length ? after.flops : null]);
     assert.equal(row.floor_change_s, comparison.deltas[row.id].floor_change_s);
   }
+});
+
+test("an op of which nothing differs has not changed", () => {
+  const side = (ops, more = {}) => ({ ops, names: ops.map(String), time_s: 3, floor_s: 1, bytes: { hbm: 2 }, bound: "hbm", ...more });
+  assert.ok(!changed({ before: side([1]), after: side([2]) }));
+  for (const other of [side([2], { time_s: 4 }), side([2], { bytes: { hbm: 3 } }), side([2], { bound: "l2" }), side([])]) assert.ok(changed({ before: side([1]), after: other }));
 });

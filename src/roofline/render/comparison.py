@@ -32,17 +32,27 @@ def comparison_with_changes(found: Comparison, changes: ReportChanges, checks: S
 def changes_text(found: Comparison, paper: Paper, top: int = TOP) -> str:
     """A comparison for a terminal or a pipe."""
     head = " compared with ".join(paper.paint(name, "bold") for name in found.files)
-    deltas = folded(found.deltas)
-    headers, rows = _rows(found, deltas[:top])
-    more = f"\n… and {len(deltas) - top:,} more; show them with --top" if len(deltas) > top else ""
     parts = [
         head,
         facts([("change", verdict_text(found))], paper),
         table(["", "before", "after", "change"], [figure_cells(one, found.per) for one in found.figures], paper),
-        table(headers, rows, paper, left=2, elastic=0) + more if top else "",
+        _table(found, paper, top) if top else "",
         notes_text(list(found.notes), paper),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _table(found: Comparison, paper: Paper, top: int) -> str:
+    """The ops that changed, the largest changes first, and how many did not."""
+    some = changed(found.deltas)
+    same = len(found.deltas) - len(some)
+    if not some:
+        return f"All {same:,} ops are the same." if same else ""
+    deltas = folded(some)
+    headers, rows = _rows(found, deltas[:top])
+    more = [f"… and {len(deltas) - top:,} more; show them with --top"] if len(deltas) > top else []
+    rest = [f"{same:,} op{'' if same == 1 else 's'} unchanged"] if same else []
+    return "\n".join([table(headers, rows, paper, left=2, elastic=0), *more, *rest])
 
 
 def verdict_text(found: Comparison) -> str:
@@ -67,6 +77,15 @@ def speed_text(speedup: float) -> str:
     if abs(speedup - 1) < SAME:
         return "as fast as before"
     return f"{plain(speedup, 3)}x as fast" if speedup >= 1 else f"{plain(1 / speedup, 3)}x as long"
+
+
+def changed(deltas: Iterable[Delta]) -> list[Delta]:
+    """The ops of which anything differs between the runs: time, minimum time, amounts or bound."""
+
+    def figures(side: Side) -> tuple[bool, Side]:
+        return bool(side.ops), replace(side, ops=(), names=())
+
+    return [delta for delta in deltas if figures(delta.before) != figures(delta.after)]
 
 
 def folded(deltas: Iterable[Delta]) -> list[Delta]:

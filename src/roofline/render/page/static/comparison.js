@@ -4,6 +4,7 @@ import { DIFFERENCE_COLUMNS } from "#page/columns.js";
 import { h } from "#page/dom.js";
 import { per, sort } from "#page/rows.js";
 import { table } from "#page/table.js";
+import { plain } from "#page/units.js";
 
 const MEASURED = new Set(["before_s", "after_s", "change_s", "speedup", "before_efficiency", "after_efficiency"]);
 const COUNTED = new Set([
@@ -54,9 +55,16 @@ function paired(deltas) {
   });
 }
 
+/** Whether anything of an op differs between the runs: time, minimum time, amounts or bound. */
+export function changed({ before, after }) {
+  const figures = ({ ops, names, ...rest }) => JSON.stringify([ops.length > 0, rest]);
+  return figures(before) !== figures(after);
+}
+
 /** @returns {{root, rows, update(state)}} `figures` are what Python says of both runs: [[quantity, before, after, change], colour] */
 export function comparisonView({ comparison, figures, select, reveal }) {
-  const all = differences(comparison);
+  const all = differences(comparison).filter(changed);
+  const same = comparison.deltas.length - all.length;
   let order = { sort: null, descending: true };
   let rows = all;
   let selected = new Set();
@@ -69,7 +77,7 @@ export function comparisonView({ comparison, figures, select, reveal }) {
   const list = table({
     testid: "difference-table",
     label: "Differences",
-    empty: "No operations in either run.",
+    empty: same ? `All ${plain(same)} ops are the same.` : "No operations in either run.",
     onsort: (key, descending) => {
       order = { sort: key, descending };
       rows = sort(all, key, descending);
@@ -84,7 +92,7 @@ export function comparisonView({ comparison, figures, select, reveal }) {
     "section",
     { class: "below", "aria-label": "Differences", "data-testid": "differences" },
     figureTable(figures),
-    h("div", { class: "table-head" }, h("h2", { text: "Differences" })),
+    h("div", { class: "table-head" }, h("h2", { text: "Differences" }), all.length > 0 && same > 0 && h("p", { class: "quiet", text: `${plain(same)} op${same === 1 ? "" : "s"} unchanged` })),
     list.root,
     comparison.notes.length > 0 && h("ul", { class: "notes" }, comparison.notes.map((note) => h("li", { text: note }))),
   );
