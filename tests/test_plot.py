@@ -553,3 +553,30 @@ def test_dots_are_named_by_the_labels_that_tables_show() -> None:
     words = [text.get_text() for text in plot.roofline_chart(report).figure.findobj(Text)]
     assert any("layer0/mlp dot 8×8×8 bf16" in one for one in words)
     assert not any("custom-call" in one for one in words)
+
+
+def test_the_title_says_how_many_ops_are_drawn_of_how_many() -> None:
+    unknown = Op(name="unknown", cost=Cost.of({"matrix/bf16": None, "hbm": None}), time_s=1.0)
+    known = Op(name="mm", cost=Cost.of({"matrix/bf16": 50, "hbm": 10}), time_s=2.0)
+    for ops, title in (((known,), "1 operation on"), ((known, unknown), "1 of 2 operations on"), ((known,) * 1_200, "1,200 operations on")):
+        ax = plot.roofline_chart(analyze(Recording(workload=Workload(ops), format="table"), toy()))
+        assert any(text.get_text().startswith(title) for text in _texts(ax)), title
+
+
+def test_roofs_are_drawn_over_dots_only_where_these_are_so_many_that_they_hide_them() -> None:
+    for count, over in ((40, False), (2_000, True)):
+        ax = plot.roofline_chart(_report(count))
+        roofs = [*_lines(ax, "slant"), *_lines(ax, "flat")]
+        (dots,) = (found for found in ax.collections if (found.get_gid() or "").startswith("dots"))
+        assert roofs
+        assert all((line.get_zorder() > dots.get_zorder()) == over for line in roofs)
+
+
+def test_the_bars_of_equal_runs_say_that_no_op_changed() -> None:
+    same = plot.change_bars(compare(_report(4), _report(4)))
+    said = " ".join(text.get_text() for text in _texts(same))
+    assert "No op changed." in said
+    assert "faster" not in said
+    assert "slower" not in said
+    other = plot.change_bars(compare(_report(4), _report(4, seed=1)))
+    assert "No op changed." not in " ".join(text.get_text() for text in _texts(other))

@@ -217,7 +217,7 @@ def tick_label(dimension: str) -> Callable[[float], str]:
     if dimension == "s":
         return lambda value: show(value, dimension) if value else "0"
     if dimension == "%":
-        return lambda value: f"{value:.0%}"
+        return lambda value: f"{value:,.0%}"
     return lambda value: plain(value) if value < DECIMAL["M"] else _prefixed(value)
 
 

@@ -13,17 +13,18 @@ from ...resource import HBM, bound_words
 from ...units import percent
 from ..boxes import Disc, Scene
 from ..chart import Chart, Dot, StripDot, chart
-from ..geometry import Extent, linear_ticks, rate_title, title
+from ..geometry import Extent, Path, linear_ticks, rate_title, title
 from ..labels import Label, place_labels, swarm
 from ..op_table import efficiency_text
 from .captions import Entry
 from .frame import Axis
 from .roofs import intensity_axis, name_slant
 from .sheet import Sheet
-from .style import LINE_SPACING, NORMAL, SMALL, TYPEFACE, Theme, short_name, text_size, text_style
+from .style import LINE_SPACING, NORMAL, ROOF_WIDTH, SMALL, TYPEFACE, Theme, short_name, text_size, text_style
 
 LARGEST, SMALLEST = 11.0, 2.2  # radii of dots, in points
 MOST_LABELS = 10  # of dots
+_CROWD = 500  # dots that may hide a roof, which is then drawn over them
 LABEL = 40  # letters of an op's label next to its dot
 _STRIP, _GAP = 48.0, 10.0  # width of the strip, and of the space between it and the numbers of the axis
 _MOST_NUMBERED = 8
@@ -49,12 +50,21 @@ def roofline_chart(report: Report, *, theme: str = "light", ax: Axes | None = No
     left = _draw_strip(sheet, drawn, colours) if drawn.strip else 0.0
     what = "time" if drawn.timed else "minimum time (no measured times: every dot is at its attainable rate)"
     return sheet.finish(
-        f"{count} operation{'' if count == 1 else 's'} on {drawn.machine}",
+        f"{_counted(count, len(report.ops))} on {drawn.machine}",
         subtitle=f"area: {what}",
         legend=entries,
         caption=drawn.caption,
         left=left,
     )
+
+
+def _counted(drawn: int, every: int) -> str:
+    """How many operations are drawn, of how many.
+
+    >>> _counted(1, 1), _counted(20_000, 20_000), _counted(0, 1)
+    ('1 operation', '20,000 operations', '0 of 1 operation')
+    """
+    return f"{drawn:,}{f' of {every:,}' if drawn < every else ''} operation{'' if every == 1 else 's'}"
 
 
 def _labelled(drawn: Chart, report: Report) -> Chart:
@@ -67,11 +77,18 @@ def _labelled(drawn: Chart, report: Report) -> Chart:
 
 def _draw_roofs(sheet: Sheet, drawn: Chart, ends: Sequence[str]) -> None:
     highest = drawn.roofs[0]
-    sheet.line(highest.slant(drawn.extent), sheet.theme.memory, name=title(HBM.name), kind="slant")
+    _draw_roof(sheet, drawn, highest.slant(drawn.extent), sheet.theme.memory, title(HBM.name), "slant")
     for one, text in zip(drawn.roofs, ends, strict=True):
-        sheet.line(one.flat(drawn.extent), sheet.theme.of_unit(one.compute.partition("/")[0]), name=one.name, kind="flat")
+        _draw_roof(sheet, drawn, one.flat(drawn.extent), sheet.theme.of_unit(one.compute.partition("/")[0]), one.name, "flat")
         sheet.label_end(text, drawn.extent.right, one.peak)
     name_slant(sheet, highest, drawn.extent, prefer=0.5)
+
+
+def _draw_roof(sheet: Sheet, drawn: Chart, path: Path, colour: str, name: str, kind: str) -> None:
+    crowded = len(drawn.dots) > _CROWD
+    if crowded:
+        sheet.line(path, sheet.theme.background, width=ROOF_WIDTH + 2, kind="halo", z=5.4, keep_clear=False)
+    sheet.line(path, colour, name=name, kind=kind, z=5.5 if crowded else 3)
 
 
 def _colours(drawn: Chart, theme: Theme) -> tuple[dict[str | None, str], list[Entry]]:

@@ -250,7 +250,7 @@ class Sheet:
         across, along = self.spot(x, y)
         width, height = text_size(text, size, weight)
         middle = across + width / 2 if align == "left" else across
-        self._write(Box(middle, along, width, height), text, size=size, colour=colour, weight=weight)
+        self._write(Box(middle, along, width, height), text, size=size, colour=colour, weight=weight, align=align)
 
     def finish(self, title: str, *, subtitle: str = "", legend: Sequence[Entry] = (), caption: str = "", left: float = 0.0) -> Axes:
         """Place the labels, write the text around the axes, and resize the sheet's own figure; ``left`` is extra space on that side."""
@@ -356,15 +356,17 @@ class Sheet:
             **text_style(self.theme.ink, asked.size, asked.weight),
         )
 
-    def _write(self, box: Box, text: str, *, size: float = SMALL, colour: str | None = None, weight: str = "normal") -> None:
+    def _write(
+        self, box: Box, text: str, *, size: float = SMALL, colour: str | None = None, weight: str = "normal", align: str = "center"
+    ) -> None:
         self.ax.text(
-            box.x / self.width,
+            (box.x - box.width / 2 if align == "left" else box.x) / self.width,
             box.y / self.height,
             text,
             transform=self.ax.transAxes,
             rotation=math.degrees(box.angle),
             rotation_mode="anchor",
-            ha="center",
+            ha=align,
             va="center",
             bbox=self._backing(box),
             zorder=7,

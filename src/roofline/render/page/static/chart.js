@@ -17,6 +17,7 @@ import {
   byWeight,
   drawArrows,
   drawAxes,
+  drawHiddenRoofs,
   drawProgram,
   drawRoofs,
   drawStrip,
@@ -192,6 +193,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
     const context = clear(over);
     if (!place || !at) return;
     const { theme } = scene;
+    drawHiddenRoofs(context, place, at, lines, dots, style());
     if (scene.model.arrows.length) drawArrows(context, place, at, scene.model.arrows, style());
     drawTwins(context, place, at, scene.model.twins, scene.colourOf, style());
     drawOutliers(context, outside, dots, style());

@@ -7,6 +7,7 @@ export const LARGEST_DOT = 13; // radius of the heaviest op
 const SMALLEST_DOT = 2.5;
 const NARROW = 560; // below this width the chart drops what is only nice to have
 const TICK = 4;
+const CROWD = 500; // dots that may hide a roof
 
 /** Places of plot and strip inside a canvas of this size. */
 export function frame(width, height, hasStrip) {
@@ -171,23 +172,34 @@ export function drawStrip(context, place, at, highestShare, { theme, font }) {
   context.textBaseline = "alphabetic";
   context.textAlign = "center";
   const centre = strip.x + strip.w / 2;
-  context.fillText(narrow ? "0" : "no FLOP", centre, strip.y + strip.h + TICK + 14);
-  if (!narrow) context.fillText("efficiency", centre, place.height - 5);
+  const [first, second] = narrow ? ["no", "FLOP"] : ["no FLOP", "efficiency"];
+  context.fillText(first, centre, strip.y + strip.h + TICK + 14);
+  context.fillText(second, centre, place.height - 5);
 }
 
-/** Roofs as thin lines; those of levels that the x axis does not count are dashed. */
-export function drawRoofs(context, place, at, lines, { roofColour, lit }) {
+/** Roofs as thin lines; those of levels that the x axis does not count are dashed. `halo` is a colour around them. */
+export function drawRoofs(context, place, at, lines, { roofColour, lit, halo = null }) {
   context.save();
   clip(context, place.plot);
   context.lineJoin = "round";
   for (const { id, kind, axis, points } of lines) {
-    context.lineWidth = lit === id ? 2.5 : 1.5;
+    const wide = lit === id ? 2.5 : 1.5;
+    const along = () => points.forEach(([x, y], index) => context[index ? "lineTo" : "moveTo"](at.x.at(x), at.y.at(y)));
+    if (halo) {
+      context.lineWidth = wide + 2;
+      context.setLineDash([]);
+      line(context, halo, along);
+    }
+    context.lineWidth = wide;
     context.setLineDash(kind === "memory" && !axis ? [5, 3] : []);
-    line(context, roofColour(id), () => {
-      points.forEach(([x, y], index) => context[index ? "lineTo" : "moveTo"](at.x.at(x), at.y.at(y)));
-    });
+    line(context, roofColour(id), along);
   }
   context.restore();
+}
+
+/** The roofs again, over dots that are so many that they hide them. */
+export function drawHiddenRoofs(context, place, at, lines, dots, style) {
+  if (dots.onPlot > CROWD) drawRoofs(context, place, at, lines, { ...style, halo: style.theme.background });
 }
 
 /** The dots that a fitted window leaves out, each at the edge nearest to it: [{number, x, y, angle}], the heaviest last. */

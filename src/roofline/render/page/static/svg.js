@@ -6,7 +6,7 @@ import { shortName } from "#page/dom.js";
 import { efficiencyText } from "#page/facts.js";
 import { drawNames, drawRoofNames, placeNames } from "#page/labels.js";
 import {
-  axisTitles, clip, drawArrows, drawAxes, drawOutliers, drawProgram, drawRoofs, drawStrip, drawTwins, frame, highestShare, locate, outliers, prepared, scales,
+  axisTitles, clip, drawArrows, drawAxes, drawHiddenRoofs, drawOutliers, drawProgram, drawRoofs, drawStrip, drawTwins, frame, highestShare, locate, outliers, prepared, scales,
 } from "#page/paint.js";
 import { show } from "#page/units.js";
 
@@ -60,6 +60,7 @@ function chartParts(model, window, place, theme, { colourOf, roofColour }, selec
   clip(context, place.plot);
   circles((index) => index < dots.onPlot);
   context.restore();
+  drawHiddenRoofs(context, place, at, lines, dots, style);
   drawArrows(context, place, at, model.arrows, style);
   drawTwins(context, place, at, model.twins, colourOf, style);
   if (window === model.home) drawOutliers(context, outliers(dots, place), dots, style);
