@@ -29,7 +29,7 @@ from roofline.render.plot.style import THEMES, Theme
 from roofline.render.time_bar import NEEDED
 from roofline.report import Report
 from roofline.resource import Resource
-from roofline.selection import narrow
+from roofline.selection import narrow, per_step
 from roofline.sources import read
 from roofline.workload import Device, Op, Recording, Share, Step, Workload
 
@@ -94,6 +94,7 @@ def answers(report: Report) -> dict[str, Any]:
         "groups": {by: json.loads(to_json(group(report.ops, by=by))) for by in KEYS},
         "scopes": json.loads(to_json(group(report.ops, by="scope", depth=2))),
         "csv": to_csv(op_rows(report.ops, report)),
+        "each": [[op.id, op.time_s] for op in per_step(report) or ()],
         "filters": {text: [op.id for op in filtered(report.ops, text)] for text in FILTERS},
         "parts": [[choice, json.loads(to_json(narrow(report, **_as_given(choice))))] for choice in _choices(report)],
     }

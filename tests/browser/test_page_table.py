@@ -380,9 +380,22 @@ def test_the_usual_columns_fit_in_a_window_of_1440_pixels(show: Opener) -> None:
     assert page.evaluate("() => (g => g.scrollWidth <= g.clientWidth)(document.querySelector('[data-testid=table]'))")
 
 
+def test_times_and_counts_say_whether_they_are_of_a_step_or_of_the_run(show: Opener) -> None:
+    page = show("train")
+    head = page.locator("[data-testid=table] [role=columnheader]")
+    expect(head.get_by_text("time per step")).to_be_visible()
+    expect(head.get_by_text("time in run")).to_be_visible()
+    per_step, in_run = (seconds(column(page, key, "table")[0]) for key in ("step_s", "time_s"))
+    assert in_run / per_step == pytest.approx(len(report(page)["steps"]), rel=0.05)  # on one device, and all steps are alike
+    page = show("train", "step=2")
+    expect(page.locator("[data-testid=table] [role=columnheader]").get_by_text("time in run")).to_have_count(0)
+    expect(page.locator("[data-testid=table] button[data-column=step_s]")).to_have_count(0)
+    expect(page.locator("[data-testid=table] button[data-column=time_s]")).to_have_text("time s")
+
+
 def test_on_a_phone_times_stand_beside_names(show: Opener) -> None:
     page = show("train", viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
-    cell = page.locator("[data-testid=table] .rows [data-column=time_s]").first.bounding_box()
+    cell = page.locator("[data-testid=table] .rows [data-column=step_s]").first.bounding_box()
     assert cell
     assert cell["x"] + cell["width"] <= 390
     names = column(page, "label", "table")

@@ -5,8 +5,8 @@ import { opColumns, PROGRAM_COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "../.
 import { efficiencyText } from "../../src/roofline/render/page/static/facts.js";
 import { group, stem } from "../../src/roofline/render/page/static/groups.js";
 import { machine, scaled } from "../../src/roofline/render/page/static/law.js";
-import { averagedSteps, programRows } from "../../src/roofline/render/page/static/program_rows.js";
-import { choices, complete, levels, ownMachine, select, sort, totals } from "../../src/roofline/render/page/static/rows.js";
+import { programRows } from "../../src/roofline/render/page/static/program_rows.js";
+import { averagedSteps, choices, complete, levels, ownMachine, select, sort, totals } from "../../src/roofline/render/page/static/rows.js";
 import { VOCABULARY } from "../../src/roofline/render/page/static/vocabulary.js";
 import { cases, VECTORS } from "./cases.mjs";
 import { close } from "./close.mjs";
@@ -161,6 +161,17 @@ test("sorting is stable and leaves the unknown last either way", () => {
   assert.deepEqual(sort(rows, "v").map((row) => row.id), [2, 0, 3, 1]);
   assert.deepEqual(sort(rows, "v", false).map((row) => row.id), [0, 3, 2, 1]);
   assert.deepEqual(sort([{ v: "b" }, { v: "" }, { v: "a" }], "v", false).map((row) => row.v), ["a", "b", ""]);
+});
+
+test("the time of an op in a step is Python's, and that of no op where a part of the run is chosen", () => {
+  for (const { name, report, each } of cases("report")) {
+    const rows = select(report);
+    const times = rows.filter((row) => row.step_s).map((row) => [row.id, row.step_s]);
+    close(Object.fromEntries(times), Object.fromEntries(each.filter(([, time_s]) => time_s)), name);
+    assert.ok(each.length || rows.every((row) => row.step_s === null), name);
+    for (const choice of [{ step: 0 }, { device: 0 }]) assert.ok(select(report, choice).every((row) => row.step_s === null), name);
+    close(totals(rows).step_s, each.length ? each.reduce((sum, [, time_s]) => sum + (time_s ?? 0), 0) : null, name);
+  }
 });
 
 test("an efficiency from a cost that is an upper bound is shown as one, also of a group", () => {

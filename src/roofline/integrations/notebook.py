@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 import webbrowser
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -86,9 +86,8 @@ def _frame(report: Report) -> str:
 def _static(report: Report) -> str:
     """A figure and the longest ops, without a script."""
     names, table = usual_columns(report), table_rows(report)
-    heads = "".join(_cell("th", header) for header in headers(names, table.per))
-    rows = "".join(f"<tr>{''.join(_cell('td', cell) for cell in row)}</tr>" for row in op_cells(report, table, names, TABLE_OPS))
-    return f"{_figure(report)}<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+    rows = "".join(_row("td", cells) for cells in op_cells(report, table, names, TABLE_OPS))
+    return f"{_figure(report)}<table><thead>{_row('th', headers(names, table.per))}</thead><tbody>{rows}</tbody></table>"
 
 
 def _figure(report: Report) -> str:
@@ -105,6 +104,10 @@ def _figure(report: Report) -> str:
     return f"<div>{drawn[drawn.index('<svg') :]}</div>"
 
 
-def _cell(tag: str, content: str | Cell) -> str:
-    text = content.text if isinstance(content, Cell) else content
-    return f"<{tag} style='text-align: right; padding: 0 0.6em'>{html.escape(shorten(text, LONGEST_NAME))}</{tag}>"
+def _row(tag: str, cells: Sequence[str | Cell]) -> str:
+    """A row of the table: the name is left-aligned, figures right-aligned."""
+    made = []
+    for place, cell in enumerate(cells):
+        text = shorten(cell.text if isinstance(cell, Cell) else cell, LONGEST_NAME)
+        made.append(f"<{tag} style='text-align: {'right' if place else 'left'}; padding: 0 0.6em'>{html.escape(text)}</{tag}>")
+    return f"<tr>{''.join(made)}</tr>"

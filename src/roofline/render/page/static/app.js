@@ -6,7 +6,7 @@ import { chart } from "#page/chart.js";
 import { chartBar } from "#page/chart_bar.js";
 import { chartModel, machineOf, programModel, rowsOf } from "#page/chart_model.js";
 import { THEMES, assign } from "#page/colours.js";
-import { opColumns, ROOMY_COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
+import { opColumns, ROOMY_COLUMNS, RUN_COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
 import { comparisonView, differenceColumns } from "#page/comparison.js";
 import { columnMenu, filterBar } from "#page/controls.js";
 import { details } from "#page/details.js";
@@ -90,14 +90,18 @@ const programModelFor = remembered((key, { all }, machine) => programModel(repor
 const colouring = remembered((all, colour, theme) => assign(all, colour, theme));
 const narrow = window.matchMedia("(max-width: 600px)");
 const usualOf = remembered((rows, isNarrow) => {
-  const usual = rows.some((row) => row.time_s !== null) || !rows.length ? USUAL_COLUMNS : UNTIMED_COLUMNS;
+  const timed = USUAL_COLUMNS.filter((key) => key !== (rows.some((row) => row.step_s !== null) ? "count" : "step_s"));
+  const usual = rows.some((row) => row.time_s !== null) || !rows.length ? timed : UNTIMED_COLUMNS;
   return isNarrow ? usual.filter((key) => !ROOMY_COLUMNS.includes(key)) : usual;
 });
 const COLUMNS = opColumns(report);
-const columnsFor = remembered((chosen, usual, colourOf) => {
+const columnsFor = remembered((chosen, usual, colourOf, ofRun) => {
   const keys = chosen ? JSON.parse(chosen) : usual;
-  return COLUMNS.filter(({ key }) => keys.includes(key) || key === "label").map((column) => dressed(column, colourOf));
+  const wanted = COLUMNS.filter(({ key }) => keys.includes(key) || key === "label");
+  return wanted.map((column) => dressed(ofRun && RUN_COLUMNS.has(column.key) ? { ...column, title: `${column.title} in run` } : column, colourOf));
 });
+/** Whether amounts are sums over all steps of a run. */
+const isOfRun = ({ step }) => step === null && report.steps?.length > 0;
 
 const LEAST_SHARE = 1e-4; // below this a share is nothing, and its digits are noise
 
@@ -134,7 +138,7 @@ function derive(state) {
     legend: groups,
     program: programFor(state.feeds, state.level, machine),
     programModel: programModelFor(keyOf(state, ["level", "feeds", "hidden", "shown", "scopes", "step"]), rows, machine),
-    columns: columnsFor(state.columns && JSON.stringify(state.columns), usualOf(rows.all, narrow.matches || printing.now), colourOf),
+    columns: columnsFor(state.columns && JSON.stringify(state.columns), usualOf(rows.all, narrow.matches || printing.now), colourOf, isOfRun(state)),
   };
 }
 
@@ -349,7 +353,7 @@ function update() {
   const counted = (number, word) => `${plain(number)} ${word}${number === 1 ? "" : "s"}`;
   count.textContent = [
     shownRows < derived.rows.length ? `${counted(derived.rows.length, "op")} in ${counted(shownRows, "row")}` : counted(derived.rows.length, state.group ? "group" : "row"),
-    derived.shown.time_s ? `${show(derived.shown.weight, "s")}${state.step === null && report.steps?.length ? " over the whole run" : ""}${report.input.devices?.length > 1 && state.device === null && state.host === null ? ", all devices" : ""}` : "",
+    derived.shown.time_s ? `${show(derived.shown.weight, "s")}${isOfRun(state) ? " over the whole run" : ""}${report.input.devices?.length > 1 && state.device === null && state.host === null ? ", all devices" : ""}` : "",
     state.selected.length ? `${plain(state.selected.length)} selected` : "",
   ].filter(Boolean).join(" · ");
   panelBar.show(state.panel);

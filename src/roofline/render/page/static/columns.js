@@ -49,10 +49,15 @@ export function opColumns(report) {
   ];
 }
 
-/** The keys of the columns shown by default: with measured times, and without, where there is no rate and nothing is lost. */
+/**
+ * The keys of the columns shown by default: with measured times, by step where there are steps, else with the number of executions; and
+ * without, where there is no rate and nothing is lost.
+ */
 export const USUAL_COLUMNS = [
-  "label", "name", "count", "time_s", "share", "rate", "bandwidth", "intensity", "bound", "efficiency", "lost_s",
+  "label", "name", "count", "step_s", "time_s", "share", "bound", "efficiency", "lost_s", "rate", "bandwidth", "intensity",
 ];
+/** Those that sum up all steps of a run. */
+export const RUN_COLUMNS = new Set(["count", "kernels", "time_s", "self_time_s", "floor_s", "serial_s", "lost_s", "flops", "bytes"]);
 /** Those of them that a narrow window or a sheet of paper leaves out, so that names and times are in sight together. */
 export const ROOMY_COLUMNS = ["name", "count"];
 export const UNTIMED_COLUMNS = ["label", "name", "category", "count", "flops", "bytes", "intensity", "attainable", "bound", "floor_s"];

@@ -27,7 +27,8 @@ export function efficiencyText({ efficiency, upper }) {
 export function facts(row) {
   const known = (value) => value !== null && value !== undefined;
   const found = [
-    ["Time", show(row.time_s, "s"), known(row.share) ? `${percent(row.share)} of total` : ""],
+    known(row.step_s) && ["Time per step", show(row.step_s, "s"), ""],
+    [known(row.step_s) ? "Time in run" : "Time", show(row.time_s, "s"), known(row.share) ? `${percent(row.share)} of total` : ""],
     differs(row.self_time_s, row.time_s) && ["Self time", show(row.self_time_s, "s"), "excluding nested ops"],
     differs(row.slowest_s, row.time_s) && ["Slowest device", show(row.slowest_s, "s"), ""],
     differs(row.device_seconds, row.time_s) && ["Device-seconds", show(row.device_seconds, "s"), "summed over devices"],

@@ -1,7 +1,7 @@
 /** Rows of the whole program: all of it, by hardware counters, its average step, and every step. */
 
 import { bytesOf, costOf, place, resource } from "#page/law.js";
-import { choices, OWN_LEVEL, ownMachine, per, select, timedOn } from "#page/rows.js";
+import { averagedSteps, choices, OWN_LEVEL, ownMachine, per, select, timedOn } from "#page/rows.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
 /**
@@ -65,14 +65,6 @@ function pointRow(point, level, titles) {
     memory_utilization: busiest((unit) => unit.isMemory),
     link_utilization: busiest((unit) => unit.isLink),
   };
-}
-
-/** The keys of the steps that the average step is of, as `selection.averaged_steps` has them. */
-export function averagedSteps({ steps = [] }) {
-  const complete = steps.filter((one) => one.complete ?? true);
-  const steady = complete.filter((one) => one.steady ?? true);
-  const followed = steady.filter((one) => one.followed ?? true);
-  return [followed, steady, complete].find((some) => some.length)?.map(({ step }) => step) ?? [];
 }
 
 /** The sum of the ops' minimum times on another machine, for any point; counters say nothing of single ops. */

@@ -22,6 +22,8 @@ function indexOf(report) {
   if (!found) {
     const [steps, devices] = [byOp(report.by_step, "step"), byOp(report.by_device, "device")];
     const both = byStepAndDevice(report.by_step_and_device ?? []);
+    const averaged = report.by_step?.length ? averagedSteps(report) : [];
+    const ran = new Set((report.by_device ?? []).map((share) => share.device)).size || 1;
     const folds = new Map((report.folds ?? []).flatMap((fold) => fold.ops.map((id) => [id, fold])));
     const ops = report.ops.map((op) => ({
       fold: folds.get(op.id) ?? null,
@@ -29,11 +31,25 @@ function indexOf(report) {
       steps: steps.get(op.id) ?? new Map(),
       devices: devices.get(op.id) ?? new Map(),
       both: both && (both.get(op.id) ?? new Map()),
+      step_s: op.time_s === null ? null : timeOfStep(steps.get(op.id) ?? new Map(), averaged, ran),
       feeds: isFeed(op),
     }));
     indexed.set(report, (found = { own: machineFrom(report.machine), ops, last: null }));
   }
   return found;
+}
+
+/** The keys of the steps that the average step is of, as `selection.averaged_steps` has them. */
+export function averagedSteps({ steps = [] }) {
+  const complete = steps.filter((one) => one.complete ?? true);
+  const steady = complete.filter((one) => one.steady ?? true);
+  const followed = steady.filter((one) => one.followed ?? true);
+  return [followed, steady, complete].find((some) => some.length)?.map(({ step }) => step) ?? [];
+}
+
+/** The time of an op in one step on one device, as `selection.per_step`; `null` without steps. */
+function timeOfStep(steps, averaged, devices) {
+  return averaged.length ? total(averaged.map((step) => steps.get(step)?.time_s ?? 0)) / (averaged.length * devices) : null;
 }
 
 function byOp(shares, key) {
@@ -144,7 +160,7 @@ function partOf({ op, steps, devices, both }, step, chosen) {
   };
 }
 
-function rowOf({ op, fold, steps, devices, feeds }, part, machine, asReported, chosen, timed) {
+function rowOf({ op, fold, steps, devices, step_s, feeds }, part, machine, asReported, chosen, timed) {
   const measured = part === ALL ? op : cut(op, part);
   const run = timed ? measured : { ...measured, time_s: null, self_time_s: null };
   const { count, kernels, time_s, self_time_s, flops, work, bytes: moved, hops } = run;
@@ -166,6 +182,7 @@ function rowOf({ op, fold, steps, devices, feeds }, part, machine, asReported, c
     needed: run.needed,
     needed_s: asReported ? run.needed_s : null,
     unneeded: run.unneeded,
+    step_s: part === ALL && timed ? step_s : null,
     weight: self_time_s ?? time_s ?? floor_s ?? 0, // the seconds that its size shows
     share: null,
     upper: notes.some((note) => note.startsWith(VOCABULARY.upper_bound)), // its cost is an upper bound, and so is its efficiency
@@ -296,6 +313,7 @@ export function totals(rows) {
     ops: rows.reduce((all, row) => all + row.ops.length, 0),
     count: sum((row) => row.count) ?? 0,
     time_s,
+    step_s: sum((row) => row.step_s),
     weight: sum((row) => row.weight),
     floor_s: sum((row) => row.floor_s),
     lost_s: sum((row) => (row.lost_s === null ? null : Math.max(0, row.lost_s))),
