@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from ..report import Finding
+from ..workload import PASSES_ARRAYS
 from .finding_drafts import FindingDraft, StepSaving
-from .finding_kinds import HOST_ARGUMENTS
+from .idle_kinds import BY_CAUSE
 from .idle_time import Waiting
 from .op_times import OpTimes
 from .program_clock import Clock
@@ -26,7 +27,8 @@ def with_their_copies(
     waits = [
         (one.saved, one)
         for one in found
-        if one.saved and (_longest(one.kind, idle) == place if place and one.kind in AWAITED else one.title == HOST_ARGUMENTS.title)
+        if one.saved
+        and (_longest(one.kind, idle) == place if place and one.kind in AWAITED else one.title == BY_CAUSE[PASSES_ARRAYS].title)
     ]
     if copies is None or not waits:
         return None

@@ -1,17 +1,7 @@
 """Groups within a kind of finding that have their own headline, change and advice."""
 
-from .finding_kinds import COPIED_THOUGH_DONATED, DIAGONAL, GATHERED, REBUILT, REPEATED_ROWS, SHIFTED, Kind
+from .finding_kinds import Kind
 
-CAST_ARGUMENTS = Kind(
-    "the arguments that are cast in every call",
-    "Cast them once, before the calls",
-    levers=("weights = jax.tree.map(lambda w: w.astype(jnp.bfloat16), weights), outside of the jitted function",),
-)
-WIDE_CACHE = Kind(
-    "the cache that is kept in a wider format than its values had",
-    "Keep the cache in the format of the values",
-    levers=("jnp.zeros(shape, jnp.bfloat16) for the cache, and no astype where it is updated and read",),
-)
 IN_FP64 = Kind(
     "the work in fp64",
     "Compute in fp32, if its precision is enough (matmuls then run in tf32)",
@@ -19,97 +9,6 @@ IN_FP64 = Kind(
     levers=(
         "check jax_enable_x64 and stray NumPy float64 constants",
         "fp64 only where it is needed: a long sum, or one step of iterative refinement of a solution in fp32",
-    ),
-)
-GIVEN_FP64 = Kind(
-    IN_FP64.title,
-    IN_FP64.change,
-    IN_FP64.phrase,
-    levers=(
-        "fp32 for most of the work, and fp64 where it is needed: the residual of an iterative refinement, a long sum",
-        "arguments in fp32: all that this program was given is fp64",
-    ),
-)
-WIDENED = Kind(
-    "the quantized weights that are widened before matmuls read them",
-    "Multiply the weights as they are stored, and scale the result",
-    levers=(
-        "(x @ w.astype(x.dtype)) * scale instead of x @ (w.astype(x.dtype) * scale): a matmul kernel can widen what it reads",
-        "both operands in fp8, multiplied as they are (jax.lax.dot with preferred_element_type), where there are many rows",
-    ),
-)
-COMPLEX = Kind(
-    "the Fourier transforms of real numbers as complex ones",
-    "Use the transforms for real numbers, rfft and irfft",
-    "transforms real numbers as complex ones",
-    levers=("jnp.fft.irfft(jnp.fft.rfft(x, n) * jnp.fft.rfft(k, n), n) instead of jnp.fft.ifft(…).real: half of each spectrum is enough",),
-)
-LENGTHS = Kind(
-    "the Fourier transforms of lengths with a large prime factor",
-    "Pad to the next length with small prime factors only",
-    levers=("jnp.fft.rfft(x, n) with n the next power of 2, or the next length whose only prime factors are 2, 3, 5 and 7",),
-)
-WINDOWS = Kind(
-    "the gradients of weights that run as convolutions with windows as large as the image",
-    "Write the convolution without dilation, so that the library has a kernel for its gradient",
-    levers=(
-        "transposed: a plain convolution to stride × stride × features channels, then a reshape of these into pixels (depth to space)",
-        "dilated: plain convolutions of dilation × dilation interleaved images (a reshape and a transpose before and after)",
-    ),
-)
-BINS = Kind(
-    "the histogram that compares every element with every bin",
-    "Add to the bins with a scatter-add",
-    levers=("jnp.bincount(ids, length=bins), or jnp.zeros(bins).at[ids].add(1); jax.ops.segment_sum for sums of values",),
-)
-SLOTS = Kind(
-    "the tokens that are dispatched to experts by matmuls with one-hot masks",
-    "Write the slots with a scatter, and read the results with a gather",
-    levers=(
-        "slots = jnp.zeros((experts, capacity, d)).at[expert, slot].set(x, mode='drop'), and y[expert, slot] of the results",
-        "tokens sorted by expert, and jax.lax.ragged_dot, which needs no slots",
-    ),
-)
-INVERSES = Kind(
-    "the inverses that are computed only to be multiplied",
-    "Solve for the columns instead of inverting the matrices",
-    levers=(
-        "jnp.linalg.solve(a, b) instead of jnp.linalg.inv(a) @ b; several b of one matrix in one call",
-        "symmetric positive definite matrices (covariances): cho_solve((jnp.linalg.cholesky(a), True), b), half the work of LU",
-    ),
-)
-TINY = Kind(
-    "the matmuls with tiny matrices",
-    "Multiply elementwise and sum, which compiles into one kernel",
-    levers=(
-        "(a[..., :, :, None] * b[..., None, :, :]).sum(-2) instead of a @ b, or the sums written out",
-        "what is applied in a row to the same array (rotations, gates): multiply the small matrices with each other first",
-    ),
-)
-TINY_SOLVES = Kind(
-    "the factorisations of tiny matrices, for which a library is slow",
-    "Write the factorisation out, elementwise over the batch, which compiles into one kernel",
-    levers=(
-        "Python loops over i and j, unrolled by jit, on arrays a[:, i, j] over the batch: s = a[i][j] - sum(l[i][k] * l[j][k] for k < j), "
-        "l[i][j] = s / l[j][j], and on the diagonal its root; the two solves likewise",
-    ),
-)
-STENCIL = Kind(
-    "the stencil that is computed as a convolution of one channel",
-    "Add shifted slices of the array, which compile into one kernel",
-    levers=("p = jnp.pad(u, 1); p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + …, each with its factor; jnp.roll for periodic borders",),
-)
-POOLED = Kind(
-    "the gradient of the pooling, which searches every window again and scatters to its maximum",
-    "Take the maximum over dimensions of a reshaped array, whose gradient is elementwise",
-    levers=("x.reshape(n, h // 2, 2, w // 2, 2, c).max((2, 4)) instead of lax.reduce_window or max_pool with windows of 2×2",),
-)
-IN_LOOPS = Kind(
-    "the work that every iteration of a loop repeats",
-    "Do it once, before the loop",
-    levers=(
-        "a cast or a function of the weights in front of lax.scan or lax.while_loop, whose body closes over the result",
-        "for gradients of the weights: differentiate with respect to the cast ones, and cast the sum of the gradients",
     ),
 )
 IN_FP32 = Kind(
@@ -120,138 +19,250 @@ IN_FP32 = Kind(
         "keep scatter-adds (segment_sum) in fp32, which are several times as fast as in bf16",
     ),
 )
-IN_FULL_FP32 = Kind(
-    "the matmuls in full fp32, without tf32",
-    "Multiply in tf32, the default for fp32 operands",
-    levers=(
-        "avoid precision='highest', and a jax_default_matmul_precision above 'tensorfloat32'; bf16 operands take half the time of tf32",
-        *IN_FP32.levers,
-    ),
-)
-FEW_PER_ITERATION = Kind(
-    "the loop whose iterations each read the same weights for a few rows",
-    "Multiply the rows of several iterations at once (eight times as many take about as long)",
-    levers=(
-        "compute what does not depend on the loop's state in one matmul before it: xs @ w for all iterations, then lax.scan over its rows",
-        "larger microbatches, and fewer of them",
-    ),
-)
-SUMMED_IN_LOOP = Kind(
-    "the gradients of weights that a loop adds up in every iteration",
-    "Store their factors in every iteration, and multiply once after the loop",
-    levers=(
-        "jax.custom_vjp around the scan, whose backward scan returns the gradients of the gates, dgates, of all steps: "
-        "then dw = jnp.einsum('tbi,tbj->ij', inputs, dgates)",
-    ),
-)
-SORTED = Kind(
-    "the sort of which few elements are used",
-    "Select the largest, without sorting the rest",
-    levers=("jax.lax.top_k(x, k) or torch.topk(x, k); jax.lax.approx_max_k where an approximate result is enough",),
-)
-SHUFFLED = Kind(
-    "the shuffle, which sorts several times",
-    "Sort once, by random keys",
-    levers=(
-        "x[jnp.argsort(jax.random.bits(key, (len(x),)))] instead of jax.random.permutation(key, x): a few equal keys keep their order",
-    ),
-)
-QUANTILE = Kind(
-    "the sort for a quantile",
-    "Compute it from a sample of the elements, if an estimate is enough",
-    levers=("jnp.quantile(x[::step], q): a sample of 50,000 elements gives the 99th percentile to within about 0.1% in rank",),
-)
-RUNNING_SUM = Kind(
-    "the running sum that is computed as a matmul",
-    "Add up along the rows, with jnp.cumsum",
-    levers=("jnp.cumsum(x, axis) instead of tril(ones) @ x",),
-)
-REORDERED = Kind(
-    "the arguments that are copied in full to put their rows in another order",
-    "Leave the rows in place, and follow their order by index",
-    "copies arguments in full to put their rows in another order",
-    levers=(
-        "for beams: keep the cache in place, and give attention a table of the row of each beam and position; or share pages",
-        "rows that all beams have in common, such as the prompt's, in an array of their own",
-    ),
-)
-STACKED = Kind(
-    "the slices that are copied out of stacked weights for every matmul",
-    "Keep each layer's weights in arrays of their own, which matmuls read in place",
-    "copies slices out of stacked arguments before matmuls read them",
-    levers=("a list of weights, one array per layer, and a Python loop over the layers, which takes longer to compile than a scan",),
-)
-TURNED = Kind(
-    "the arguments whose layout is changed in every call",
-    "Store them the way matmuls read them",
-    levers=(
-        "transpose them once, before the calls: with w as [out, in], x @ w is jax.lax.dot_general(x, w, (((1,), (1,)), ((), ())))",
-        "8-bit kernels of the vendor's library need both operands with the contracted dimension last",
-    ),
-)
-BLOCKS = Kind(
-    "the blocks that are gathered into one piece before matmuls read them",
-    "Use a kernel that reads the blocks where they lie",
-    "gathers blocks of an array, such as pages of a cache, into one piece before matmuls read them",
-    levers=("a kernel for attention over pages, which follows the page table: jax.experimental.pallas.ops.gpu.paged_attention",),
-)
-PAIRS = Kind(
-    "the differences between all pairs of rows",
-    "Compute squared distances with a matmul",
-    levers=(
-        "(x * x).sum(-1)[:, None] + (y * y).sum(-1) - 2 * x @ y.T",
-        "precision='highest' for the matmul where points are close together: their distance is a small difference of large numbers",
-    ),
-)
-BRANCHES = Kind(
-    "the weights that vmap repeats for every row, because the branches of a cond use them",
-    "Compute both branches for the whole batch with matmuls, and choose with jnp.where",
-    levers=(
-        "jnp.where(p[:, None], f(x), g(x)) instead of vmap of lax.cond, which computes both branches for every row anyway",
-        "the rows of the costly branch alone: rows = jnp.nonzero(p, size=most)[0], then g(x).at[rows].set(f(x[rows]))",
-    ),
-)
-PATCHES = Kind(
-    "the patches of a convolution, which are stored for a matmul",
-    "Use a convolution, which reads overlapping patches in place",
-    levers=("jax.lax.conv_general_dilated, with the weights as [height, width, channels, features]",),
-)
 GROUPS = {
-    ("missing-donation", "donated"): COPIED_THOUGH_DONATED,
-    ("missing-donation", "shifted"): SHIFTED,
-    ("missing-donation", "rebuilt"): REBUILT,
-    ("layout-copies", "reordered"): REORDERED,
-    ("layout-copies", "stacked"): STACKED,
-    ("layout-copies", "arguments"): TURNED,
-    ("layout-copies", "blocks"): BLOCKS,
-    ("repeated-operand", "gathered"): GATHERED,
-    ("repeated-operand", "pairs"): PAIRS,
-    ("repeated-operand", "branches"): BRANCHES,
-    ("repeated-operand", "patches"): PATCHES,
-    ("repeated-operand", "rows"): REPEATED_ROWS,
-    ("one-hot-product", "diagonal"): DIAGONAL,
-    ("wide-format", "arguments"): CAST_ARGUMENTS,
-    ("wide-format", "cache"): WIDE_CACHE,
+    ("missing-donation", "donated"): Kind(
+        "the arguments that are copied in full although they are donated",
+        "Use old values only before the update, and return each result in the position of its argument",
+        "makes full copies of donated arguments that it then updates in place",
+        ("read the old value before the update, or use the new one", "return updated arguments in the order of the inputs"),
+    ),
+    ("missing-donation", "shifted"): Kind(
+        "the arguments that are copied in full to add a small part to them",
+        "Write the small part into a buffer of full length, in place",
+        "copies arguments in full to add a small part to them",
+        (
+            "a ring buffer: cache.at[:, i % n].set(new), which is donated, and a mask by position",
+            "lax.dynamic_update_slice into an array that has room for all positions",
+        ),
+    ),
+    ("missing-donation", "rebuilt"): Kind(
+        "the array that a loop copies in full to change a small part of it",
+        "Carry it through the loop and update it in place",
+        "copies an array in full in a loop to change a small part of it",
+        (
+            "carry the whole array, not its slices as xs and ys of a scan: cache.at[layer, :, position].set(new)",
+            "do not split and stack the array around the loop",
+        ),
+    ),
+    ("layout-copies", "reordered"): Kind(
+        "the arguments that are copied in full to put their rows in another order",
+        "Leave the rows in place, and follow their order by index",
+        "copies arguments in full to put their rows in another order",
+        levers=(
+            "for beams: keep the cache in place, and give attention a table of the row of each beam and position; or share pages",
+            "rows that all beams have in common, such as the prompt's, in an array of their own",
+        ),
+    ),
+    ("layout-copies", "stacked"): Kind(
+        "the slices that are copied out of stacked weights for every matmul",
+        "Keep each layer's weights in arrays of their own, which matmuls read in place",
+        "copies slices out of stacked arguments before matmuls read them",
+        levers=("a list of weights, one array per layer, and a Python loop over the layers, which takes longer to compile than a scan",),
+    ),
+    ("layout-copies", "arguments"): Kind(
+        "the arguments whose layout is changed in every call",
+        "Store them the way matmuls read them",
+        levers=(
+            "transpose them once, before the calls: with w as [out, in], x @ w is jax.lax.dot_general(x, w, (((1,), (1,)), ((), ())))",
+            "8-bit kernels of the vendor's library need both operands with the contracted dimension last",
+        ),
+    ),
+    ("layout-copies", "blocks"): Kind(
+        "the blocks that are gathered into one piece before matmuls read them",
+        "Use a kernel that reads the blocks where they lie",
+        "gathers blocks of an array, such as pages of a cache, into one piece before matmuls read them",
+        levers=("a kernel for attention over pages, which follows the page table: jax.experimental.pallas.ops.gpu.paged_attention",),
+    ),
+    ("repeated-operand", "gathered"): Kind(
+        "the matrices that are gathered for each row of a matmul",
+        "Sort the rows by their matrix and use a grouped matmul",
+        levers=("jax.lax.ragged_dot with a grouped kernel, or megablox: rows sorted by expert read each matrix once",),
+    ),
+    ("repeated-operand", "pairs"): Kind(
+        "the differences between all pairs of rows",
+        "Compute squared distances with a matmul",
+        levers=(
+            "(x * x).sum(-1)[:, None] + (y * y).sum(-1) - 2 * x @ y.T",
+            "precision='highest' for the matmul where points are close together: their distance is a small difference of large numbers",
+        ),
+    ),
+    ("repeated-operand", "branches"): Kind(
+        "the weights that vmap repeats for every row, because the branches of a cond use them",
+        "Compute both branches for the whole batch with matmuls, and choose with jnp.where",
+        levers=(
+            "jnp.where(p[:, None], f(x), g(x)) instead of vmap of lax.cond, which computes both branches for every row anyway",
+            "the rows of the costly branch alone: rows = jnp.nonzero(p, size=most)[0], then g(x).at[rows].set(f(x[rows]))",
+        ),
+    ),
+    ("repeated-operand", "patches"): Kind(
+        "the patches of a convolution, which are stored for a matmul",
+        "Use a convolution, which reads overlapping patches in place",
+        levers=("jax.lax.conv_general_dilated, with the weights as [height, width, channels, features]",),
+    ),
+    ("repeated-operand", "rows"): Kind(
+        "the rows that are repeated and then multiplied each time",
+        "Multiply each row once, and repeat the results",
+        levers=(
+            "(x @ w)[edges] instead of x[edges] @ w; jnp.repeat(tower(x), n, 0) instead of tower(jnp.repeat(x, n, 0))",
+            "for concatenated inputs, multiply the repeated part by its own rows of the weights: x @ w[:n] + y @ w[n:]",
+        ),
+    ),
+    ("one-hot-product", "diagonal"): Kind(
+        "the matmul with a diagonal matrix",
+        "Multiply the elements, x * d instead of x @ diag(d)",
+        levers=("x * d scales the columns of x, d[:, None] * x its rows",),
+    ),
+    ("wide-format", "arguments"): Kind(
+        "the arguments that are cast in every call",
+        "Cast them once, before the calls",
+        levers=("weights = jax.tree.map(lambda w: w.astype(jnp.bfloat16), weights), outside of the jitted function",),
+    ),
+    ("wide-format", "cache"): Kind(
+        "the cache that is kept in a wider format than its values had",
+        "Keep the cache in the format of the values",
+        levers=("jnp.zeros(shape, jnp.bfloat16) for the cache, and no astype where it is updated and read",),
+    ),
     ("wide-format", "fp32"): IN_FP32,
-    ("wide-format", "full fp32"): IN_FULL_FP32,
+    ("wide-format", "full fp32"): Kind(
+        "the matmuls in full fp32, without tf32",
+        "Multiply in tf32, the default for fp32 operands",
+        levers=(
+            "avoid precision='highest', and a jax_default_matmul_precision above 'tensorfloat32'; bf16 operands take half the time of tf32",
+            *IN_FP32.levers,
+        ),
+    ),
     ("wide-format", "fp64"): IN_FP64,
-    ("wide-format", "fp64 arguments"): GIVEN_FP64,
-    ("wide-format", "complex"): COMPLEX,
-    ("wide-format", "weights"): WIDENED,
-    ("odd-sizes", "transforms"): LENGTHS,
-    ("odd-sizes", "windows"): WINDOWS,
-    ("product-order", "inverse"): INVERSES,
-    ("odd-sizes", "tiny"): TINY,
-    ("odd-sizes", "stencil"): STENCIL,
-    ("odd-sizes", "tiny solves"): TINY_SOLVES,
-    ("duplicated-work", "loop"): IN_LOOPS,
-    ("duplicated-work", "windows"): POOLED,
-    ("duplicated-work", "shuffle"): SHUFFLED,
-    ("low-batch", "loop"): FEW_PER_ITERATION,
-    ("low-batch", "carried"): SUMMED_IN_LOOP,
-    ("unused-results", "sorted"): SORTED,
-    ("unused-results", "quantile"): QUANTILE,
-    ("one-hot-product", "running"): RUNNING_SUM,
-    ("one-hot-product", "bins"): BINS,
-    ("one-hot-product", "slots"): SLOTS,
+    ("wide-format", "fp64 arguments"): Kind(
+        IN_FP64.title,
+        IN_FP64.change,
+        IN_FP64.phrase,
+        levers=(
+            "fp32 for most of the work, and fp64 where it is needed: the residual of an iterative refinement, a long sum",
+            "arguments in fp32: all that this program was given is fp64",
+        ),
+    ),
+    ("wide-format", "complex"): Kind(
+        "the Fourier transforms of real numbers as complex ones",
+        "Use the transforms for real numbers, rfft and irfft",
+        "transforms real numbers as complex ones",
+        levers=(
+            "jnp.fft.irfft(jnp.fft.rfft(x, n) * jnp.fft.rfft(k, n), n) instead of jnp.fft.ifft(…).real: half of each spectrum is enough",
+        ),
+    ),
+    ("wide-format", "weights"): Kind(
+        "the quantized weights that are widened before matmuls read them",
+        "Multiply the weights as they are stored, and scale the result",
+        levers=(
+            "(x @ w.astype(x.dtype)) * scale instead of x @ (w.astype(x.dtype) * scale): a matmul kernel can widen what it reads",
+            "both operands in fp8, multiplied as they are (jax.lax.dot with preferred_element_type), where there are many rows",
+        ),
+    ),
+    ("odd-sizes", "transforms"): Kind(
+        "the Fourier transforms of lengths with a large prime factor",
+        "Pad to the next length with small prime factors only",
+        levers=("jnp.fft.rfft(x, n) with n the next power of 2, or the next length of which 2, 3, 5 and 7 are the only prime factors",),
+    ),
+    ("odd-sizes", "windows"): Kind(
+        "the gradients of weights that run as convolutions with windows as large as the image",
+        "Write the convolution without dilation, so that the library has a kernel for its gradient",
+        levers=(
+            "transposed: a plain convolution to stride × stride × features channels, then a reshape of these into pixels (depth to space)",
+            "dilated: plain convolutions of dilation × dilation interleaved images (a reshape and a transpose before and after)",
+        ),
+    ),
+    ("product-order", "inverse"): Kind(
+        "the inverses that are computed only to be multiplied",
+        "Solve for the columns instead of inverting the matrices",
+        levers=(
+            "jnp.linalg.solve(a, b) instead of jnp.linalg.inv(a) @ b; several b of one matrix in one call",
+            "symmetric positive definite matrices (covariances): cho_solve((jnp.linalg.cholesky(a), True), b), half the work of LU",
+        ),
+    ),
+    ("odd-sizes", "tiny"): Kind(
+        "the matmuls with tiny matrices",
+        "Multiply elementwise and sum, which compiles into one kernel",
+        levers=(
+            "(a[..., :, :, None] * b[..., None, :, :]).sum(-2) instead of a @ b, or the sums written out",
+            "what is applied in a row to the same array (rotations, gates): multiply the small matrices with each other first",
+        ),
+    ),
+    ("odd-sizes", "stencil"): Kind(
+        "the stencil that is computed as a convolution of one channel",
+        "Add shifted slices of the array, which compile into one kernel",
+        levers=("p = jnp.pad(u, 1); p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + …, each with its factor; jnp.roll for periodic borders",),
+    ),
+    ("odd-sizes", "tiny solves"): Kind(
+        "the factorisations of tiny matrices, for which a library is slow",
+        "Write the factorisation out, elementwise over the batch, which compiles into one kernel",
+        levers=(
+            "Python loops over i and j, unrolled by jit, on arrays a[:, i, j] over the batch: s = a[i][j] - sum(l[i][k] * l[j][k] for k < "
+            "j), "
+            "l[i][j] = s / l[j][j], and on the diagonal its root; the two solves likewise",
+        ),
+    ),
+    ("duplicated-work", "loop"): Kind(
+        "the work that every iteration of a loop repeats",
+        "Do it once, before the loop",
+        levers=(
+            "a cast or a function of the weights in front of lax.scan or lax.while_loop, whose body closes over the result",
+            "for gradients by the weights: differentiate by the cast ones, and cast the sum of the gradients",
+        ),
+    ),
+    ("duplicated-work", "windows"): Kind(
+        "the gradient of the pooling, which searches every window again and scatters to its maximum",
+        "Take the maximum over dimensions of a reshaped array, whose gradient is elementwise",
+        levers=("x.reshape(n, h // 2, 2, w // 2, 2, c).max((2, 4)) instead of lax.reduce_window or max_pool with windows of 2×2",),
+    ),
+    ("duplicated-work", "shuffle"): Kind(
+        "the shuffle, which sorts several times",
+        "Sort once, by random keys",
+        levers=(
+            "x[jnp.argsort(jax.random.bits(key, (len(x),)))] instead of jax.random.permutation(key, x): a few equal keys keep their order",
+        ),
+    ),
+    ("low-batch", "loop"): Kind(
+        "the loop whose iterations each read the same weights for a few rows",
+        "Multiply the rows of several iterations at once (eight times as many take about as long)",
+        levers=(
+            "what does not depend on the loop's state, in one matmul before the loop: xs @ w for all iterations, then lax.scan over its "
+            "rows",
+            "larger microbatches, and fewer of them",
+        ),
+    ),
+    ("low-batch", "carried"): Kind(
+        "the gradients of weights that a loop adds up in every iteration",
+        "Store what they are products of for all iterations, and multiply once after the loop",
+        levers=(
+            "jax.custom_vjp around the scan, whose backward scan returns the gradients of the gates, dgates, of all steps: "
+            "then dw = jnp.einsum('tbi,tbj->ij', inputs, dgates)",
+        ),
+    ),
+    ("unused-results", "sorted"): Kind(
+        "the sort of which few elements are used",
+        "Select the largest, without sorting the rest",
+        levers=("jax.lax.top_k(x, k) or torch.topk(x, k); jax.lax.approx_max_k where an approximate result is enough",),
+    ),
+    ("unused-results", "quantile"): Kind(
+        "the sort for a quantile",
+        "Compute it from a sample of the elements, if an estimate is enough",
+        levers=("jnp.quantile(x[::step], q): a sample of 50,000 elements gives the 99th percentile to within about 0.1% in rank",),
+    ),
+    ("one-hot-product", "running"): Kind(
+        "the running sum that is computed as a matmul",
+        "Add up along the rows, with jnp.cumsum",
+        levers=("jnp.cumsum(x, axis) instead of tril(ones) @ x",),
+    ),
+    ("one-hot-product", "bins"): Kind(
+        "the histogram that compares every element with every bin",
+        "Add to the bins with a scatter-add",
+        levers=("jnp.bincount(ids, length=bins), or jnp.zeros(bins).at[ids].add(1); jax.ops.segment_sum for sums of values",),
+    ),
+    ("one-hot-product", "slots"): Kind(
+        "the tokens that are dispatched to experts by matmuls with one-hot masks",
+        "Write the slots with a scatter, and read the results with a gather",
+        levers=(
+            "slots = jnp.zeros((experts, capacity, d)).at[expert, slot].set(x, mode='drop'), and y[expert, slot] of the results",
+            "tokens sorted by expert, and jax.lax.ragged_dot, which needs no slots",
+        ),
+    ),
 }

@@ -7,45 +7,11 @@ from msgspec.structs import replace
 from ..columns.lazy_rows import values_at
 from ..machine import LATENCY
 from ..units import parse, rounded, show
-from ..workload import (
-    ALLOCATES,
-    AUTOTUNING,
-    BY_A_MASK,
-    BY_AN_OPERATOR,
-    BY_REPEATS,
-    CHECKS_GRADIENTS,
-    CHECKS_RESULTS,
-    COMPUTES,
-    FETCHES,
-    GRAPH_BREAK,
-    PASSES_ARRAYS,
-    READS_VALUES,
-    TRIES_KERNELS,
-    UNSEEN,
-    source_line,
-)
+from ..workload import AUTOTUNING, FETCHES, READS_VALUES, source_line
 from .finding_drafts import FindingDraft, StepSaving
-from .finding_kinds import (
-    ALLOCATED,
-    BOTH_WAYS,
-    BROKEN,
-    CHECKED,
-    CHECKED_RESULTS,
-    FETCHED,
-    HOST_ARGUMENTS,
-    KINDS,
-    MANY_ARRAYS,
-    MASKED,
-    ON_HOST,
-    ONE_PROGRAM,
-    READ_ONE_BY_ONE,
-    REPEATED,
-    TRIED_KERNELS,
-    UNSEEN_CODE,
-    WAITING_OPERATOR,
-    Kinds,
-)
+from .finding_kinds import KINDS, Kinds
 from .finding_words import LISTED
+from .idle_kinds import BOTH_WAYS, BY_CAUSE, MANY_ARRAYS, ONE_PROGRAM, READ_ONE_BY_ONE
 from .idle_time import Waiting
 from .op_times import OpTimes
 from .program_clock import NOTABLE, Clock, Saving
@@ -58,20 +24,6 @@ RECORDED_LAUNCH_S = parse("60 us", "s")
 # On an H200's host, JAX launched a program of 20 arrays in 0.1 ms, and one of 6,000 arrays and 1,500 kernels in 31 ms.
 LONG_LAUNCH_S = parse("5 ms", "s")
 MOST_RECORDED = 0.5  # of such a gap at most, because the overhead varies with the host
-BY_CAUSE = {
-    BY_A_MASK: MASKED,
-    ALLOCATES: ALLOCATED,
-    CHECKS_GRADIENTS: CHECKED,
-    CHECKS_RESULTS: CHECKED_RESULTS,
-    BY_AN_OPERATOR: WAITING_OPERATOR,
-    UNSEEN: UNSEEN_CODE,
-    GRAPH_BREAK: BROKEN,
-    TRIES_KERNELS: TRIED_KERNELS,
-    BY_REPEATS: REPEATED,
-    COMPUTES: ON_HOST,
-    FETCHES: FETCHED,
-    PASSES_ARRAYS: HOST_ARGUMENTS,
-}  # more specific kinds, by the cause of the idle time
 LAUNCH_RECORDED = "About {seconds} of that is profiler overhead, which slows every launch."
 
 
