@@ -15,7 +15,7 @@ kind share a finding: a draft's own sentence is used only where it is the only o
     'copy is memory-bound (hbm) at 20% of its roofline: 5 s, minimum 1 s.'
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 
 from msgspec.structs import replace
@@ -46,19 +46,8 @@ def advise(placed: Iterable[Placed], machine: Machine) -> tuple[Finding, ...]:
         notes={one.id: one.op.notes for one in ops if not one.op.priced},
     )
     by_id = {one.id: one for one in ops}
-    return findings(program, drafts(ops), by_id.__getitem__)
-
-
-def drafts(ops: Iterable[Placed]) -> Iterator[Draft]:
-    """The drafts of findings about single ops."""
-    return (draft for one in ops for draft in _about(one))
-
-
-def findings(program: Program, found: Iterable[Draft], placed: Callable[[int], Placed]) -> tuple[Finding, ...]:
-    """The findings about a program, from the drafts about its ops; ``placed`` gives an op by its id."""
-    kept = [draft for draft in found if _matters(draft, program.time_s)]
-    whole = [finding for program_rule in PROGRAM if (finding := program_rule(program))]
-    return in_order([*_merged(kept, placed), *whole], program.times)
+    kept = [draft for one in ops for draft in _about(one) if _matters(draft, program.time_s)]
+    return in_order([*_merged(kept, by_id.__getitem__), *_about_all(program)], program.times)
 
 
 def doubts(program: Program, too_fast: Mapping[int, str], placed: Callable[[int], Placed]) -> list[Finding]:
@@ -67,7 +56,7 @@ def doubts(program: Program, too_fast: Mapping[int, str], placed: Callable[[int]
     ``too_fast`` has the kind of doubt of each op that is faster than its roofline allows; ``placed`` gives an op by its id.
     """
     found = [Draft(kind, id) for id, kind in too_fast.items()]
-    return [*_merged(found, placed), *(finding for rule in PROGRAM if (finding := rule(program)))]
+    return [*_merged(found, placed), *_about_all(program)]
 
 
 def doubt(one: Placed) -> str | None:
@@ -121,6 +110,11 @@ def _about(one: Placed) -> list[Draft]:
         if draft := rule(one):
             found.append(draft)
     return found
+
+
+def _about_all(program: Program) -> list[Finding]:
+    """The findings of the rules that look at all ops at once."""
+    return [finding for rule in PROGRAM if (finding := rule(program))]
 
 
 def _matters(draft: Draft, total: float) -> bool:

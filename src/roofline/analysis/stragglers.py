@@ -11,6 +11,7 @@ In a collective it is the other way round: the device that arrives last waits le
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 
 from msgspec import Struct
 
@@ -47,13 +48,6 @@ class Spread(Struct, frozen=True, kw_only=True):
         return self.slowest_s / self.median_s if self.median_s else None
 
 
-def median(times: Sequence[float]) -> float:
-    """The middle one, or the mean of the middle two."""
-    order = sorted(times)
-    half = len(order) // 2
-    return order[half] if len(order) % 2 else (order[half - 1] + order[half]) / 2
-
-
 def is_exchange(op: OpInfo) -> bool:
     """Whether the op is a collective or a transfer between devices, in which they wait for each other."""
     return bool(_EXCHANGE.search(op.category)) or op.bound in (*SCALE_UP, "dcn")
@@ -79,7 +73,7 @@ def spreads(ops: Iterable[OpInfo], shares: Iterable[DeviceShare], devices: Seque
                 places=len(means),
                 fastest=order[0],
                 fastest_s=means[order[0]],
-                median_s=median(list(means.values())),
+                median_s=median(means.values()),
                 slowest=order[-1],
                 slowest_s=slowest,
                 waiting_s=sum(table[op.id][place][0] * (slowest - mean) for place, mean in means.items()),

@@ -12,6 +12,7 @@ elements of `uint8`.
 """
 
 import re
+from math import prod
 from typing import Literal
 
 from msgspec import Struct
@@ -42,10 +43,7 @@ class Route(Struct, frozen=True, kw_only=True):
 
     @property
     def chips(self) -> Dim:
-        chips: Dim = 1
-        for side in self.sides:
-            chips *= side
-        return chips
+        return prod(self.sides)
 
     @property
     def lanes(self) -> int:

@@ -139,7 +139,4 @@ CACHED = ("attention.k", "attention.v")  # separate tensors if there is a cache
 
 def together(name: str, parts: tuple[Ledger, ...]) -> Ledger:
     """The sum of parts, under one name."""
-    first, *others = parts
-    for other in others:
-        first = first + other
-    return first.named(name)
+    return sum(parts[1:], parts[0]).named(name)
