@@ -160,7 +160,7 @@ GROUPS = {
     ("odd-sizes", "transforms"): Kind(
         "the Fourier transforms of lengths with a large prime factor",
         "Pad to the next length with small prime factors only",
-        levers=("jnp.fft.rfft(x, n) with n the next power of 2, or the next length of which 2, 3, 5 and 7 are the only prime factors",),
+        levers=("jnp.fft.rfft(x, n) with n the next power of 2, or the next length whose only prime factors are 2, 3, 5 and 7",),
     ),
     ("odd-sizes", "windows"): Kind(
         "the gradients of weights that run as convolutions with windows as large as the image",
@@ -205,7 +205,7 @@ GROUPS = {
         "Do it once, before the loop",
         levers=(
             "a cast or a function of the weights in front of lax.scan or lax.while_loop, whose body closes over the result",
-            "for gradients by the weights: differentiate by the cast ones, and cast the sum of the gradients",
+            "for gradients of the weights: differentiate with respect to the cast ones, and cast the sum of the gradients",
         ),
     ),
     ("duplicated-work", "windows"): Kind(
@@ -224,14 +224,14 @@ GROUPS = {
         "the loop whose iterations each read the same weights for a few rows",
         "Multiply the rows of several iterations at once (eight times as many take about as long)",
         levers=(
-            "what does not depend on the loop's state, in one matmul before the loop: xs @ w for all iterations, then lax.scan over its "
+            "compute what does not depend on the loop's state in one matmul before it: xs @ w for all iterations, then lax.scan over its "
             "rows",
             "larger microbatches, and fewer of them",
         ),
     ),
     ("low-batch", "carried"): Kind(
         "the gradients of weights that a loop adds up in every iteration",
-        "Store what they are products of for all iterations, and multiply once after the loop",
+        "Store their factors in every iteration, and multiply once after the loop",
         levers=(
             "jax.custom_vjp around the scan, whose backward scan returns the gradients of the gates, dgates, of all steps: "
             "then dw = jnp.einsum('tbi,tbj->ij', inputs, dgates)",
