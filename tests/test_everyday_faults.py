@@ -239,7 +239,7 @@ def test_what_does_not_depend_on_the_state_of_a_loop_belongs_before_it() -> None
     assert first.kind == "low-batch"
     assert "for 64 rows in each iteration of a loop" in first.message
     assert "Multiply the rows of several iterations at once" in first.message
-    assert "in one matmul before the loop" in first.levers[0]
+    assert "in one matmul before it" in first.levers[0]
 
 
 def test_the_line_that_widens_is_named() -> None:

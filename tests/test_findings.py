@@ -114,7 +114,7 @@ def test_what_is_as_good_as_it_gets_promises_nothing() -> None:
     (finding,) = report_on(an_op("dot", {"matrix/bf16": 800}, 10.0)).findings
     assert finding.kind == "products"
     assert finding.saving_s is None
-    assert "run no faster on this chip" in finding.message
+    assert "get no faster on this chip" in finding.message
 
 
 def test_where_little_can_be_won_all_ops_of_the_cause_are_told() -> None:
@@ -146,7 +146,7 @@ def test_scatters_promise_nothing_but_say_what_may_take_their_place() -> None:
     # 5% of the bandwidth, which is what compilers' scatters reach, sorted or not.
     (finding,) = report_on(an_op("scatter", {"hbm": 100}, 200.0, category="input fusion", label="f.py:7  scatter-add bf16[8,8]")).findings
     assert finding.saving_s is None
-    assert "in place of the scatter" in " ".join(finding.levers)
+    assert "replace the scatter" in " ".join(finding.levers)
 
 
 def test_scatters_are_told_beside_other_ops_that_could_be_faster() -> None:
@@ -155,7 +155,7 @@ def test_scatters_are_told_beside_other_ops_that_could_be_faster() -> None:
     faster, told = report_on(scatter, slow).findings
     assert (faster.ops, told.ops) == ((1,), (0,))
     assert (bool(faster.saving_s), bool(told.saving_s)) == (True, False)
-    assert "in place of the scatter" in " ".join(told.levers)
+    assert "replace the scatter" in " ".join(told.levers)
 
 
 @pytest.mark.parametrize(("kind", "reach"), [("gathered", 0.25), ("interleaved", 0.12)])

@@ -226,8 +226,8 @@ def test_a_slow_kernel_of_a_compiler_is_not_told_to_be_of_a_library() -> None:
 def test_a_device_with_half_its_clock_is_told_from_a_slow_kernel() -> None:
     recording = read(PAIRS / "mlp_bf16.xplane.pb.gz")
     one, every = (assemble(slowed(recording, name, 2.2), load("h200")) for name in ("custom-call.3", ""))
-    assert "clock or the power" not in next(finding.message for finding in one.findings if finding.kind == "excess")
-    assert "clock or the power" in next(finding.message for finding in every.findings if finding.kind == "excess")
+    assert "device's clock or power" not in next(finding.message for finding in one.findings if finding.kind == "excess")
+    assert "device's clock or power" in next(finding.message for finding in every.findings if finding.kind == "excess")
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_what_is_as_good_as_its_shape_gets_promises_nothing() -> None:
     report = assemble(read(PAIRS / "mlp_bf16.xplane.pb.gz"), load("h200"))
     products = next(finding for finding in report.findings if finding.kind == "products")
     assert products.saving_s is None
-    assert "run no faster on this chip" in products.message
+    assert "get no faster on this chip" in products.message
 
 
 def test_products_of_pytorch_are_known_by_their_sizes() -> None:

@@ -235,7 +235,7 @@ def looked_up_by_product(ids: Any, table: Any) -> Any:
 @pytest.mark.parametrize(
     ("function", "shapes", "kind", "words"),
     [
-        (written_attention, HEADS, "stored-attention", "stores the scores of attention"),
+        (written_attention, HEADS, "stored-attention", "stores attention scores in memory"),
         (functional.scaled_dot_product_attention, HEADS, "stored-attention", ""),
         (lambda q, k, v: (q @ k.transpose(-1, -2)) @ v, [(16, 8192, 64)] * 3, "product-order", "needs 128 times fewer FLOP"),
         (lambda q, k, v: q @ (k.transpose(-1, -2) @ v), [(16, 8192, 64)] * 3, "product-order", ""),

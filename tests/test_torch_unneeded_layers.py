@@ -23,7 +23,7 @@ def test_a_softmax_between_batched_products_is_attention_that_stores_its_scores(
     mine = findings_on(steps_of(attention), tmp_path, "stored-attention")
     assert bool(mine) == names
     if names:
-        assert "stores the scores of attention" in mine[0].message
+        assert "stores attention scores in memory" in mine[0].message
         # All but the FLOP of the products and of the softmax, which take 9 and 15 µs each at least.
         assert mine[0].saving_per_step_s == pytest.approx(340e-6, rel=0.05)
         assert len(mine[0].ops) == 4
@@ -202,7 +202,7 @@ def test_a_cache_that_is_dequantized_before_attention_reads_it(tmp_path: Path, s
         kernels.op("aten::mul", [shape, (16, 1, 1)])
         kernels.op("aten::_cudnn_attention_forward", [query, keys, keys])
 
-    mine = [one for one in findings_on(steps_of(layer), tmp_path, "wide-format") if "dequantizes the whole cache" in one.message]
+    mine = [one for one in findings_on(steps_of(layer), tmp_path, "wide-format") if "dequantizes the whole KV cache" in one.message]
     assert bool(mine) == is_told
     if mine:
         assert mine[0].saving_per_step_s == pytest.approx(200e-6, rel=0.01)
