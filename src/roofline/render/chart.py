@@ -76,7 +76,7 @@ class Chart(Struct, frozen=True, kw_only=True):
 
 
 def _ops(number: int) -> str:
-    return f"{number} op{'' if number == 1 else 's'}"
+    return f"{number:,} op{'' if number == 1 else 's'}"
 
 
 def chart(report: Report) -> Chart:

@@ -24,7 +24,7 @@ import { chosenDevices, titleOf } from "#page/chosen.js";
 import { complete, OWN_LEVEL, ownMachine, per, select, sort, totals } from "#page/rows.js";
 import { around, extent, fitted, flat, slant } from "#page/scale.js";
 import { opsIn } from "#page/stretch.js";
-import { percent, show } from "#page/units.js";
+import { percent, plain, show } from "#page/units.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
 /** The machine of a state: the report's own or another chip of the catalogue, with its ceilings scaled. */
@@ -280,7 +280,7 @@ function spotOf({ flops, bytes, time_s, floor_s, upper }) {
 function captionOf({ busy_s, attributed_s, priced_s }, leftOut) {
   const known = [["is matched to ops", attributed_s], ["has a known cost", priced_s]].filter(([, seconds]) => busy_s && seconds != null);
   const shares = known.map(([what, seconds], index) => `${percent(seconds / busy_s)} of ${index ? "it" : "busy time"} ${what}`);
-  const reasons = leftOut.map(([why, number]) => `${number} op${number === 1 ? "" : "s"} ${why}`);
+  const reasons = leftOut.map(([why, number]) => `${plain(number)} op${number === 1 ? "" : "s"} ${why}`);
   return [shares.length ? `${shares.join("; ")}.` : "", reasons.length ? `Not drawn: ${reasons.join(", ")}.` : ""].filter(Boolean).join(" ");
 }
 

@@ -2,7 +2,7 @@
 
 import { fill, h, named, shortName } from "#page/dom.js";
 import { boundWords, efficiencyText } from "#page/facts.js";
-import { percent, show } from "#page/units.js";
+import { percent, plain, show } from "#page/units.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
 const MOST = 15; // bars; the rest is one line
@@ -40,7 +40,7 @@ export function lost({ store, reveal }) {
             text: rows.some((row) => row.time_s) ? "All operations run at their roofline." : "No measured times in this report.",
           }),
         h("ol", { class: "bars" }, worst.slice(0, MOST).map((row) => bar(row, most, store, reveal, colourOf(row)))),
-        rest > 0 && h("p", { class: "quiet", text: `${worst.length - MOST} more: ${show(rest, "s")}` }),
+        rest > 0 && h("p", { class: "quiet", text: `${plain(worst.length - MOST)} more: ${show(rest, "s")}` }),
       );
       for (const one of root.querySelectorAll("button.bar-row")) mark(one, selected);
     },
