@@ -312,6 +312,33 @@ def test_rows_that_are_gathered_joined_with_others_and_then_multiplied(tmp_path:
         assert mine[0].saving_per_step_s == pytest.approx(2 * (256 / 448) * 100e-6, rel=0.02)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "between", "is_told"),
+    [
+        (5_000, [], True),
+        (5_000, ["aten::mul"], True),
+        (200_000, [], False),
+        (5_000, ["aten::mul"] * 7, False),
+        (5_000, ["aten::mm"], False),
+    ],
+)
+def test_rows_that_are_gathered_and_then_added_up(tmp_path: Path, nodes: int, between: list[str], is_told: bool) -> None:
+    # The gather of 100 µs is saved, and 65% of sums in fp32; rows that are fewer than the sums are an update, not messages.
+    edges = (100_000, 256)
+
+    def layer(kernels: Kernels) -> None:
+        kernels.op("aten::gather", [(nodes, 256), edges, edges], dtype="float")
+        for name in between:
+            kernels.op(name, [edges, (256, 256) if name == "aten::mm" else edges], dtype="float")
+        kernels.op("aten::index_add_", [(nodes, 256), (100_000,), edges], dtype="float")
+
+    mine = [one for one in findings_on(steps_of(layer), tmp_path, "unfused-chain") if "stores a row for each index" in one.message]
+    assert bool(mine) == is_told
+    if mine:
+        assert mine[0].saving_per_step_s == pytest.approx(165e-6, rel=0.01)
+        assert "torch.compile" in mine[0].levers[0]
+
+
 @pytest.mark.parametrize(("nodes", "is_told"), [(5_000, True), (80_000, False)])
 def test_rows_that_are_gathered_and_then_multiplied(tmp_path: Path, nodes: int, is_told: bool) -> None:
     # 100,000 edges of 5,000 nodes: each row is multiplied 20 times, forward and in both gradients of 100 µs each.

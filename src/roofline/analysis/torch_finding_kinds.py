@@ -173,6 +173,14 @@ TORCH_GROUPS = {
         "Let attention read it once, as a mask that broadcasts",
         levers=("mask[:, None, None, :], or mask.expand(…), without repeat() and contiguous()", "build it once, before the layers"),
     ),
+    ("unfused-chain", "messages"): Kind(
+        "the rows that are gathered, stored and then added up",
+        "Gather and add them in one kernel",
+        levers=(
+            "torch.compile of the function that gathers and adds: it fuses both, with what is computed in between",
+            "for edges that stay the same: a matmul with a sparse matrix in CSR format, A @ x, whose gradient is A.T @ g",
+        ),
+    ),
     ("repeated-operand", "gathered rows"): Kind(
         "the rows that are gathered several times over and then multiplied",
         "Multiply each row once, and gather the results",

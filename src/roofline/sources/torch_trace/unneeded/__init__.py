@@ -28,6 +28,7 @@ from .norm_copies import REASON as FOR_NORMS
 from .norm_copies import norm_copies
 from .one_hot import one_hot_products
 from .padded_tensors import padded_tensors
+from .passed_messages import passed_messages
 from .product_order import costly_orders, merged_factors
 from .recorded import PricedExecution, Recorded
 from .reordered_caches import reordered_caches
@@ -53,6 +54,7 @@ BY_SHAPE: Rules = (
     few_rows,
     costly_orders,
     gathered_rows,
+    passed_messages,
     stored_repeats,
     stored_masks,
     padded_tensors,
