@@ -273,6 +273,39 @@ def test_what_every_trip_of_a_loop_computes_anew(is_cast_before: bool) -> None:
         assert float(one.instead.known(HBM)) * 4 * 4 == pytest.approx(float(op.cost.known(HBM)))
 
 
+def trained(layers: int, **how: Any) -> list[Op]:
+    """The gradient of a scan over layers, each an MLP with a residual."""
+
+    def layer(x: Any, w: Any) -> Any:
+        return x + jax.nn.gelu(x @ w[0]) @ w[1].T, None
+
+    def loss(weights: Any, x: Any) -> Any:
+        return jax.lax.scan(layer, x, weights, **how)[0].astype("float32").sum()
+
+    return ops_of(jax.grad(loss), of_shape(layers, 2, 1024, 4096), of_shape(8192, 1024))
+
+
+def test_activations_that_a_scan_over_layers_stacks_for_its_backward_pass() -> None:
+    told = [op for op in trained(6) for one in op.avoidable if one.group == "activations"]
+    moved = sum(float(op.cost.known(HBM)) for op in told)
+    # The input of each layer and what the gradient of GELU needs, 8192 x 1024 and several times 8192 x 4096, go in and out of stacks.
+    assert moved > 2 * 6 * 2 * 8192 * (1024 + 4096)
+    assert not any(op.cost.known("matrix/bf16") for op in told)
+
+
+@pytest.mark.parametrize(("layers", "how"), [(6, {"unroll": True}), (200, {})])
+def test_unrolled_scans_and_long_ones_stack_nothing_in_vain(layers: int, how: dict[str, Any]) -> None:
+    assert not [one for op in trained(layers, **how) for one in op.avoidable if one.group == "activations"]
+
+
+def test_activations_that_the_program_returns_are_needed_as_a_stack() -> None:
+    def states(weights: Any, x: Any) -> Any:
+        return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), x), x, weights)
+
+    ops = ops_of(states, of_shape(6, 512, 512), of_shape(4096, 512))
+    assert not [one for op in ops for one in op.avoidable if one.group == "activations"]
+
+
 def recurrent_gradients(rows: int, steps: int = 64) -> list[Op]:
     """The gradient of the weights of a recurrence over rows of 1024."""
 

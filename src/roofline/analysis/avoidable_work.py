@@ -49,11 +49,11 @@ class Case(Struct):
     def is_worth_a_line(self, clock: Clock) -> bool:
         """Whether the saving is large enough to show.
 
-        The threshold is higher for layouts that the compiler or a backward pass changes by itself, and for slices of stacked weights, which
-        compile faster than a list of them.
+        The threshold is higher for layouts that the compiler or a backward pass changes by itself, and for stacked weights and activations:
+        a loop compiles faster than its layers one by one.
         """
         is_asked = any(one.op.location and one.op.phase != "backward" for one, _, _ in self.ops)
-        is_usual = self.kind == "layout-copies" and (self.group == "stacked" or not is_asked)
+        is_usual = self.kind == "layout-copies" and (self.group in ("stacked", "activations") or not is_asked)
         return self.saving(clock).steps_s >= clock.of_parts(INHERENT if is_usual else NOTABLE)
 
 

@@ -53,6 +53,15 @@ GROUPS = {
             "rows that all beams have in common, such as the prompt's, in an array of their own",
         ),
     ),
+    ("layout-copies", "activations"): Kind(
+        "the activations that a scan over layers copies into stacked arrays, and out again",
+        "Unroll the scan, so that activations stay where they are",
+        "copies activations into stacked arrays in a loop, and out of them in the backward loop",
+        levers=(
+            "lax.scan(…, unroll=True), or a Python loop over the layers; both take longer to compile",
+            "jax.checkpoint around the body, which stores less and computes more",
+        ),
+    ),
     ("layout-copies", "stacked"): Kind(
         "the slices that are copied out of stacked weights for every matmul",
         "Keep each layer's weights in arrays of their own, which matmuls read in place",

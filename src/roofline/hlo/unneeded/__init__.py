@@ -53,6 +53,7 @@ from .shifted import shifted_arguments
 from .shortened import EqualLayers, shortened_kernels
 from .shuffles import shuffles
 from .sorted_parts import sorted_parts
+from .stacked_activations import stacked_activations
 from .stacked_arguments import stacked_arguments
 from .stored_repeats import stored_repeats
 from .summed_products import summed_products
@@ -95,6 +96,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     shuffles,
     duplicates,
     stacked_arguments,
+    stacked_activations,
     loop_invariants,
     gathered_blocks,
     layout_copies,

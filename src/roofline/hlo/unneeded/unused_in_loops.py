@@ -27,9 +27,9 @@ def unused_in_loops(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         bodies = [kernels.module.computations[number] for number in loop.called("body")]
         for part, used in _stacked(kernels, place).items():
             for body in bodies:
-                if (writer := _writer(kernels.values, body, part)) is None:
+                if (writer := writer_of(kernels.values, body, part)) is None:
                     continue
-                for index in _fillers(kernels, loop, part) if kernels.are_in_entry else _only_for(kernels, body, writer):
+                for index in fillers(kernels, loop, part) if kernels.are_in_entry else _only_for(kernels, body, writer):
                     why = f"computes results in a loop of which {percent(used)} are used"
                     yield index, Avoidable(kind=KIND, instead=kernels.costs[index] * used, why=why, unneeded=CLASS, factor=1 / used)
 
@@ -48,7 +48,7 @@ def _stacked(kernels: Kernels, place: int) -> dict[int, float]:
     return found
 
 
-def _writer(values: Values, body: Computation, part: int) -> int | None:
+def writer_of(values: Values, body: Computation, part: int) -> int | None:
     """The instruction of a loop's body that writes one slice of a part of the result per iteration."""
     root = body.root_instruction
     if root.opcode != "tuple" or part >= len(root.operands):
@@ -74,7 +74,7 @@ def _only_for(kernels: Kernels, body: Computation, writer: int) -> Iterator[int]
     yield from (place for place in sorted(mine) if place in kernels.costs)
 
 
-def _fillers(kernels: Kernels, loop: Instruction, part: int) -> Iterator[int]:
+def fillers(kernels: Kernels, loop: Instruction, part: int) -> Iterator[int]:
     """The kernel that makes the array before the first iteration."""
     start = kernels.values.made_by(Value(kernels.computation, loop.operands[0]))
     if start.opcode == "tuple" and part < len(start.instruction.operands):
