@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from roofline.analysis import analyze
-from roofline.analysis.stragglers import spreads, straggler
+from roofline.analysis.stragglers import median, spreads, straggler
 from roofline.cost import Cost
 from roofline.report import DeviceInfo, DeviceShare, OpInfo, Report
 from roofline.sources import read
@@ -46,6 +46,11 @@ def test_what_one_device_runs_has_no_spread() -> None:
 def test_the_longest_waits_come_first() -> None:
     found = spreads([DOT, ADD], [*rows(DOT, 1.0, 1.1), *rows(ADD, 1.0, 3.0)], FOUR[:2])
     assert [one.name for one in found] == ["add", "dot"]
+
+
+@pytest.mark.parametrize(("times", "expected"), [([3.0, 1.0, 2.0], 2.0), ([1.0, 4.0], 2.5)])
+def test_the_median_is_the_middle(times: list[float], expected: float) -> None:
+    assert median(times) == expected
 
 
 def test_a_device_that_is_slower_throughout_is_a_straggler() -> None:

@@ -11,7 +11,6 @@ In a collective it is the other way round: the device that arrives last waits le
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
 
 from msgspec import Struct
 
@@ -46,6 +45,13 @@ class Spread(Struct, frozen=True, kw_only=True):
     def spread(self) -> float | None:
         """Slowest over median."""
         return self.slowest_s / self.median_s if self.median_s else None
+
+
+def median(times: Iterable[float]) -> float:
+    """The middle one, or the mean of the middle two. Every report needs it, and to import `statistics` takes 5 ms."""
+    order = sorted(times)
+    half = len(order) // 2
+    return order[half] if len(order) % 2 else (order[half - 1] + order[half]) / 2
 
 
 def is_exchange(op: OpInfo) -> bool:
