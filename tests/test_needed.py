@@ -671,6 +671,15 @@ def test_both_branches_of_a_condition_for_each_example() -> None:
     assert [(one.factor, one.why) for one in told] == [(2, "computes 2 branches for every row, of which it uses 1")] * 2
 
 
+def test_layers_that_some_rows_skip_are_no_branches_of_each_other() -> None:
+    def layers(hard: Any, x: Any, weights: Any) -> Any:
+        for weight in weights:
+            x = x + jnp.where(hard[:, None], x @ weight, 0.5 * x)
+        return x
+
+    assert "unused-results" not in reasons(ops_of(layers, of_shape(4096, dtype="bool"), of_shape(4096, 2048), of_shape(4, 2048, 2048)))
+
+
 def test_experts_one_after_another_with_the_rows_of_the_others_set_to_zero() -> None:
     def mixture(x: Any, chosen: Any, weights: Any) -> Any:
         return sum(jnp.where((chosen == i)[:, None], x @ weights[i], 0) for i in range(8))

@@ -17,6 +17,7 @@ from .values import SPREAD, Value
 _PASSED = PASSED | {"select"}
 _STOP = frozenset(("parameter", "constant", "iota", "dot", "sort", "topk", "custom-call", "compare"))
 _MOST_CHOSEN = 16  # experts of a row
+_MOST_LAYERS = 1000  # instructions of the layers before a product that are looked at
 Group = tuple[str, object]
 
 
@@ -33,7 +34,7 @@ def selected_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for select in selects:
         predicate, one, other = kernels.values.operands(select)
         products = [source_products(kernels, side, _PASSED) for side in (one, other)]
-        if all(products) and products[0].isdisjoint(products[1]):
+        if all(products) and _are_apart(kernels, *products):
             chosen.setdefault((KIND, select.key), set()).update(*products)
         elif any(products) and (compared := _compared(kernels, predicate)) is not None:
             number, constant = compared
@@ -45,6 +46,18 @@ def selected_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             continue
         for index in sorted(mine):
             yield index, _instead(kernels, index, kind, count)
+
+
+def _are_apart(kernels: Kernels, some: set[int], others: set[int]) -> bool:
+    """Whether no product is on both sides, and none reads results of the other side's, as a layer reads those of the layers before it."""
+    return some.isdisjoint(others) and not _reads(kernels, some, others) and not _reads(kernels, others, some)
+
+
+def _reads(kernels: Kernels, readers: set[int], products: set[int]) -> bool:
+    """Whether some products depend on the results of others."""
+    results = {kernels.products[index].made.key for index in products}
+    sides = [side for index in readers for side in (kernels.products[index].left, kernels.products[index].right)]
+    return any(one.key in results for side in sides for one in kernels.values.ancestors(side, frozenset(), most=_MOST_LAYERS))
 
 
 def _selection(kernels: Kernels, select: Value) -> Selection | None:
