@@ -477,6 +477,12 @@ def test_small_kernels_get_advice_on_loops_only_where_a_loop_runs_most_of_them(l
     assert any("lax.scan" in lever for lever in finding.levers) == (looped_s > 5e-6)
 
 
+@pytest.mark.parametrize("kernels", [100, 101])
+def test_small_kernels_get_advice_on_loops_only_where_an_iteration_has_few_of_them(kernels: int) -> None:
+    (finding,) = report_on(*[an_op(f"mul.{place}", {"hbm": 1e-9}, 5e-6, in_loop=True) for place in range(kernels)]).findings
+    assert finding.levers == (KINDS["latency"].looped if kernels <= 100 else KINDS["latency"].levers)
+
+
 @pytest.mark.parametrize(("large_s", "location", "told"), [(10.0, "", True), (100.0, "", False), (100.0, "train.py:7", True)])
 def test_the_compilers_own_changes_of_layout_are_told_where_they_cost_much(large_s: float, location: str, told: bool) -> None:
     fewer = Avoidable(kind="layout-copies", instead=NOTHING, unneeded="layout")
