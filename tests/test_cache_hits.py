@@ -8,6 +8,7 @@ from roofline.analysis.cache_hits import with_cache_hits
 from roofline.cost import Cost
 from roofline.machine import Capacity, Machine
 from roofline.placement import place_op
+from roofline.render.text import report_text
 from roofline.resource import Resource
 from roofline.workload import Op, Recording, Workload
 
@@ -34,7 +35,8 @@ def test_a_launch_faster_than_memory_counts_on_the_cache() -> None:
     report = analyze(Recording(workload=Workload((op(80, 4),)), format="xspace"), TOY)
     assert (report.ops[0].bound, report.ops[0].efficiency) == ("l2", 0.5)
     assert "faster than hbm allows (200%), so its 80 B per launch count as l2 traffic" in report.ops[0].notes[0]
-    # That is no advice: it is a note, not a finding.
+    # That is no advice: it is a note, not a finding, and the text has it once.
+    assert report_text(report).count("faster than hbm allows") == 1
     assert "copy: faster than hbm allows, so its data came from a cache: its bytes count as cache traffic" in report.input.notes
     assert "between-roofs" not in {finding.kind for finding in report.findings}
 

@@ -17,11 +17,11 @@ from ..machine import Machine
 from ..placement import Placement
 from ..resource import HBM, Resource
 from ..units import percent, show
-from ..workload import Op
+from ..workload import COUNTED, Op
 
 CACHES = ("l2", "l3", "slc", "infinity_cache")
 CPU_CACHES = ("l1", *CACHES)  # a GPU's L1 is empty when a launch begins
-COUNTED = ("compiler", "shape")  # origins of compulsory traffic
+COMPULSORY = ("compiler", "shape")  # origins of bytes that can be moved
 TOLERANCE = 1.02  # of the roof: the accuracy of rates and clocks
 
 
@@ -31,7 +31,7 @@ def with_cache_hits(op: Op, placed: Placement) -> Op | None:
     Only bytes counted by a compiler or from shapes are moved; those given by a user, a formula or a counter stay.
     """
     too_fast = placed.unit == HBM.name and (placed.efficiency or 0.0) > TOLERANCE
-    if not too_fast or op.bytes_provenance not in COUNTED or not op.time_s:
+    if not too_fast or op.bytes_provenance not in COMPULSORY or not op.time_s:
         return None
     moved = op.cost.known(HBM)
     rate, crossed = placed.machine.rate, {HBM: moved}
@@ -44,9 +44,10 @@ def with_cache_hits(op: Op, placed: Placement) -> Op | None:
         outer = cache
         behind = all(amount <= rate(level) * op.time_s for level, amount in crossed.items() if level != cache)
         if behind and moved <= rate(cache) * op.time_s * TOLERANCE:
+            each = show(float(moved / op.launches), "B")
             note = (
-                f"faster than {HBM} allows ({percent(placed.efficiency)}), so its {show(float(moved / op.launches), 'B')} per launch count "
-                f"as {cache} traffic, and only what does not fit there as {HBM} traffic"
+                f"{COUNTED}faster than {HBM} allows ({percent(placed.efficiency)}), so its {each} per launch count as {cache} traffic, "
+                f"and only what does not fit there as {HBM} traffic"
             )
             others = {resource: op.cost[resource] for resource in op.cost if resource != HBM}
             return replace(op, cost=Cost.of({**others, **crossed}), notes=(*op.notes, note))

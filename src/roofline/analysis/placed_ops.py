@@ -12,7 +12,7 @@ from ..resource import HBM, Resource
 from ..workload import AUTOTUNING, Op
 from .advice import doubt
 from .advice_rules import ROUNDING, Placed, faster_memories
-from .cache_hits import COUNTED, TOLERANCE, with_cache_hits
+from .cache_hits import COMPULSORY, TOLERANCE, with_cache_hits
 from .losses import UNPRICED, cause_of
 
 
@@ -101,7 +101,7 @@ class PlacedOps:
     def _too_fast_for_memory(self) -> list[int]:
         """The ops that are too fast for main memory to have served their bytes."""
         origins = column(self.ops, "bytes_provenance")
-        return [id for id in self._above_roof() if origins[id] in COUNTED] if {*COUNTED} & {*origins} else []
+        return [id for id in self._above_roof() if origins[id] in COMPULSORY] if {*COMPULSORY} & {*origins} else []
 
     def _place_many(self) -> Iterable[int]:
         """Place from arrays the ops that arrays represent exactly. Returns the other ops."""
