@@ -989,6 +989,30 @@ def test_what_was_filled_up_stays_so_in_other_dimensions(fill: Callable[[Any], A
     assert [one.factor for one in found] == [4, 4]
 
 
+@pytest.mark.parametrize(("capacity", "told"), [(640, False), (2048, True)])
+def test_room_for_more_rows_than_groups_have(capacity: int, told: bool) -> None:
+    def experts(x: Any, up: Any, down: Any, expert: Any, place: Any) -> Any:
+        room = jnp.zeros((16, capacity, 2048), x.dtype).at[expert, place].set(x, mode="drop")
+        hidden = jax.nn.gelu(jnp.einsum("ecd,edf->ecf", room, up))
+        return jnp.einsum("ecf,efd->ecd", hidden, down)[expert, place].astype(jnp.float32).sum()
+
+    rows, numbers = of_shape(8192, 2048), of_shape(8192, dtype="int32")
+    ops = ops_of(jax.grad(experts, (0, 1, 2)), rows, of_shape(16, 2048, 4096), of_shape(16, 4096, 2048), numbers, numbers)
+    products = [op for op in ops if op.category == "matmul"]
+    # Every product is told once, of the backward pass too; 8192 rows leave room for 1.25 times as many.
+    assert [[(one.kind, one.factor) for one in op.avoidable] for op in products] == [[("padding", 4.0)] if told else []] * 5
+    if told:
+        assert {one.instead.flops / op.cost.flops for op in products for one in op.avoidable} == {1.25 * 8192 / (16 * 2048)}
+
+
+def test_gradients_of_single_rows_are_no_groups_with_room() -> None:
+    def last(x: Any, lengths: Any, up: Any) -> Any:
+        return jnp.square((x @ up)[jnp.arange(64), lengths].astype(jnp.float32)).sum()
+
+    ops = ops_of(jax.grad(last, (0, 2)), of_shape(64, 512, 1024), of_shape(64, dtype="int32"), of_shape(1024, 4096))
+    assert {one.kind for op in ops for one in op.avoidable if op.category == "matmul"} == {"unused-results"}
+
+
 def test_a_little_padding_pays() -> None:
     def aligned(x: Any, w: Any) -> Any:
         return jnp.pad(x, ((0, 0), (0, 47))) @ jnp.pad(w, ((0, 47), (0, 0)))

@@ -68,6 +68,14 @@ GROUPS = {
         "copies slices out of stacked arguments before matmuls read them",
         levers=("a list of weights, one array per layer, and a Python loop over the layers, which takes longer to compile than a scan",),
     ),
+    ("padding", "groups"): Kind(
+        "the room for more rows than the groups of a matmul have",
+        "Give each group less room",
+        levers=(
+            "a capacity factor of 1.25: room for 1.25 times the tokens over the experts",
+            "a grouped matmul without padding: rows sorted by expert and jax.lax.ragged_dot, or megablox",
+        ),
+    ),
     ("layout-copies", "arguments"): Kind(
         "the arguments whose layout is changed in every call",
         "Store them the way matmuls read them",

@@ -38,7 +38,7 @@ from .number_formats import fp64_kernels, wide_products
 from .odd_sizes import large_windows, odd_sizes, tiny_products, tiny_solves
 from .one_hot import compared_bins, one_hot_products
 from .operations import operation
-from .padded import padding
+from .padded import padding, room_for_groups
 from .pooled_windows import pooled_windows
 from .product_order import costly_orders
 from .program_arrays import exchanged, results_of
@@ -85,6 +85,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     widened_weights,
     fp64_kernels,
     complex_transforms,
+    room_for_groups,
     unused_gradients,
     padding,
     pooled_windows,

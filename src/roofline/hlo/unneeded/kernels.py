@@ -136,6 +136,11 @@ class Kernels:
         mine, all_of_them = (sum(float(self.costs[id].flops or 0) * self._times.get(id, 1) for id in those) for those in (ids, every))
         return mine < _FEW * all_of_them
 
+    def parts_with(self, opcode: str) -> Iterator[Value]:
+        """The instructions of the computation with this opcode, inside of fusions too."""
+        for place in range(len(self.computation)):
+            yield from self.values.parts_with(opcode, self.computation, place)
+
     def users(self, index: int, renaming: Collection[str] = ("get-tuple-element", "bitcast")) -> set[int]:
         """The kernels that use a kernel's result, followed through instructions that only rename it."""
         found, waiting = set[int](), [index]

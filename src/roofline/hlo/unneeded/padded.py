@@ -6,14 +6,19 @@ from ...cost import Cost, less_traffic
 from ...resource import HBM
 from ...units import percent
 from ...workload import Avoidable, source_line
+from ..ir.scopes import direction
 from ..price.calls.fmha import attention_of
 from ..price.types import Site
 from .kernels import Kernels, Product
 from .padded_axes import PADDING_OPS, Key, Shares, free_axes, padded_axes, share_of
+from .unused import fillers
 from .values import Value
 
 KIND, CLASS = "padding", "padded"
+_GROUPS = "groups"
 _MOST_NEEDED = 0.9  # of a product is data: less padding is worth its cost, for alignment
+_MOST_FILLED = 0.6  # of the room for groups of rows: groups differ in size, so some room is usual
+_SPARE = 1.25  # rows that groups have room for over their rows, as many programs with experts do
 
 
 def padding(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -22,23 +27,63 @@ def padding(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         return
     seen: dict[Key, Shares] = {}
     products = [*_padded_products(kernels, seen), *_padded_attention(kernels, seen)]
-    if products:
-        yield from products
-        yield from _padded_arrays(kernels, seen)
+    yield from products
+    for index, needed in _padded_arrays(kernels, seen, rooms=False) if products else ():
+        why = f"works on padded arrays, of which {percent(needed)} is data"
+        yield index, Avoidable(kind=KIND, instead=kernels.costs[index] * needed, why=why)
+
+
+def room_for_groups(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """The kernels on groups of rows, such as the tokens of each expert, with room for far more rows than there are; gradients included."""
+    if "scatter" not in kernels.module.opcodes:
+        return
+    seen: dict[Key, Shares] = {}
+    axes = {index: _axes(kernels, found, seen) for index, found in kernels.products.items()}
+    rooms = {index: [one for side in sides for one in side.values() if one.is_room] for index, sides in axes.items()}
+    # Gradients of a few rows are scattered in the same way; results of which few rows are used have no room in the forward pass.
+    forward = [index for index in rooms if direction(kernels.products[index].made.instruction.op_name) != "backward"]
+    filled = {one.share for index in forward for one in rooms[index] if one.share <= _MOST_FILLED}
+    if not filled:
+        return
+    for index, (left, right) in axes.items():
+        room = [one for one in rooms[index] if one.share in filled]
+        if room:
+            where = f" (made in {source_line(room[0].location)})" if room[0].location else ""
+            why, instead = f"multiplies groups that have more room than rows{where}", _without(kernels, index, left, right, _SPARE)
+            yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=_GROUPS, factor=1 / room[0].share)
+    others = dict(_padded_arrays(kernels, seen, rooms=True))
+    for scatter in kernels.parts_with("scatter"):
+        shares = {one.share for one in padded_axes(kernels.values, scatter, seen).values() if one.is_room} & filled
+        others.update(dict.fromkeys(fillers(kernels, scatter), min(shares)) if shares else ())
+    for index, needed in others.items():
+        instead, why = kernels.costs[index] * min(_SPARE * needed, 1.0), "works on groups that have more room than rows"
+        yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=_GROUPS)
 
 
 def _padded_products(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tuple[int, Avoidable]]:
     for index, found in kernels.products.items():
-        cost = kernels.costs[index]
-        left, right = (padded_axes(kernels.values, side, seen) for side in (found.left, found.right))
-        needed, padding_bytes = _needed(found, left, right)
-        if needed > _MOST_NEEDED:
+        left, right = _axes(kernels, found, seen)
+        needed, _ = _needed(found, left, right)
+        if needed > _MOST_NEEDED or any(one.is_room for one in (*left.values(), *right.values())):
             continue
-        amounts = {resource: amount * needed if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
-        instead = less_traffic(Cost.of(amounts), padding_bytes)
         where = next((f" in {source_line(one.location)}" for one in (*left.values(), *right.values()) if one.location), "")
         why = f"multiplies matrices that were padded{where} ({found}, of which {percent(needed)} is data)"
-        yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, factor=1 / needed)
+        yield index, Avoidable(kind=KIND, instead=_without(kernels, index, left, right), why=why, unneeded=CLASS, factor=1 / needed)
+
+
+def _axes(kernels: Kernels, found: Product, seen: dict[Key, Shares]) -> tuple[Shares, Shares]:
+    """The padded axes of a product's operands."""
+    return padded_axes(kernels.values, found.left, seen), padded_axes(kernels.values, found.right, seen)
+
+
+def _without(kernels: Kernels, index: int, left: Shares, right: Shares, spare: float = 1.0) -> Cost:
+    """The cost of a product without its padding, but with ``spare`` times the data."""
+    needed, padding_bytes = _needed(kernels.products[index], left, right)
+    amounts = {
+        resource: amount * min(spare * needed, 1.0) if resource.unit == "matrix" else amount
+        for resource, amount in kernels.costs[index].amounts
+    }
+    return less_traffic(Cost.of(amounts), padding_bytes)
 
 
 def _padded_attention(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tuple[int, Avoidable]]:
@@ -70,7 +115,8 @@ def _needed(found: Product, left: Shares, right: Shares) -> tuple[float, float]:
     return batch * rows * columns * depth, padding_bytes
 
 
-def _padded_arrays(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tuple[int, Avoidable]]:
+def _padded_arrays(kernels: Kernels, seen: dict[Key, Shares], *, rooms: bool) -> Iterator[tuple[int, float]]:
+    """The kernels other than products that work on padded arrays, or on those with room for groups, and the share of these that is data."""
     for index, cost in kernels.costs.items():
         moved = float(cost.known(HBM))
         if index in kernels.products or not moved:
@@ -78,11 +124,11 @@ def _padded_arrays(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tuple[
         whole, filler = 0.0, 0.0
         for value in _arrays(kernels, index):
             whole += value.shape.bytes
-            filler += value.shape.bytes * (1 - share_of(padded_axes(kernels.values, value, seen), range(len(value.shape.dims))))
+            axes = {axis: one for axis, one in padded_axes(kernels.values, value, seen).items() if one.is_room == rooms}
+            filler += value.shape.bytes * (1 - share_of(axes, axes))
         needed = 1 - filler / whole if whole else 1.0
         if needed <= _MOST_NEEDED:
-            why = f"works on padded arrays, of which {percent(needed)} is data"
-            yield index, Avoidable(kind=KIND, instead=cost * needed, why=why)
+            yield index, needed
 
 
 def _arrays(kernels: Kernels, index: int) -> list[Value]:

@@ -18,8 +18,7 @@ from .values import Value, Values
 _SAME = ELEMENTWISE | {"copy", "select", "optimization-barrier", "opt-barrier"}
 _RESHAPES = frozenset(("reshape", "bitcast"))
 _KEEPING = frozenset(("broadcast", "reduce", "slice", "dynamic-slice"))
-_WRITTEN = {"dynamic-update-slice": 1, "scatter": 2}  # opcode that writes into its first operand -> the operand that it writes
-PADDING_OPS = frozenset(("pad", "concatenate", *_WRITTEN))
+PADDING_OPS = frozenset(("pad", "concatenate", "dynamic-update-slice", "scatter"))
 _NEUTRAL = frozenset(("broadcast", "constant", "iota"))
 _DEEPEST = 40
 Key = tuple[str, int, str]  # of a value
@@ -28,12 +27,14 @@ Key = tuple[str, int, str]  # of a value
 class PaddedAxis(NamedTuple):
     """A padded axis: the share of it that is data, the source line that padded it, and the position of the data.
 
-    The position is a share of the axis too, or the key of the update that wrote the data, if the position is not a constant.
+    The position is a share of the axis too, or the key of the update that wrote the data, if the position is not a constant. ``is_room``
+    tells apart what several indices per row write, such as a token's expert and its place there.
     """
 
     share: float
     location: str
     place: float | Key = 0.0
+    is_room: bool = False
 
 
 Shares = dict[int, PaddedAxis]
@@ -56,8 +57,10 @@ def _find(values: Values, made: Value, seen: dict[Key, Shares], depth: int) -> S
         found = _less(values.operand(made, 0).shape.dims, made.shape.dims, location)
         starts = [side.low / size for side, size in zip(made.instruction.padding, made.shape.dims, strict=True)]
         return {axis: padded._replace(place=starts[axis]) for axis, padded in found.items() if axis not in interleaved}
-    if made.opcode in _WRITTEN and _is_constant(values, values.operand(made, 0)):
-        found = _less(values.operand(made, _WRITTEN[made.opcode]).shape.dims, made.shape.dims, location)
+    if made.opcode == "scatter" and _is_constant(values, values.operand(made, 0)):
+        return _scattered(made, values.operand(made, 2).shape, location)
+    if made.opcode == "dynamic-update-slice" and _is_constant(values, values.operand(made, 0)):
+        found = _less(values.operand(made, 1).shape.dims, made.shape.dims, location)
         return {axis: padded._replace(place=_written_at(values, made, axis)) for axis, padded in found.items()}
     if made.opcode == "dynamic-update-slice":
         inner, new = padded_axes(values, values.operand(made, 0), seen, depth + 1), values.operand(made, 1).shape.dims
@@ -144,8 +147,30 @@ def _less(data: Sequence[int], whole: Sequence[int], location: str) -> Shares:
     return {axis: PaddedAxis(old / new, location) for axis, (old, new) in enumerate(zip(data, whole, strict=True)) if old < new}
 
 
+def _scattered(made: Value, updates: Shape, location: str) -> Shares:
+    """The axes of which a scatter into a constant array leaves a part, as it writes too few rows; with several indices per row, which
+    select a group and a place in it, the largest axis.
+    """
+    scatter, dims = made.instruction, made.shape.dims
+    windows, batch = scatter.integers("update_window_dims"), scatter.integers("input_batching_dims")
+    absent = {*scatter.integers("inserted_window_dims"), *batch}
+    sizes = dict(zip([axis for axis in range(len(dims)) if axis not in absent], [updates.dims[place] for place in windows], strict=True))
+    indexed = [axis for axis in scatter.integers("scatter_dims_to_operand_dims") if dims[axis] > 1]
+    others = [(axis, size / dims[axis]) for axis, size in sizes.items() if axis not in indexed]
+    found = {axis: PaddedAxis(share, location, made.key) for axis, share in others if share < 1}
+    rows = prod(size for place, size in enumerate(updates.dims) if place not in windows) / prod(dims[axis] for axis in batch)
+    filled = rows * prod(sizes.get(axis, 1) for axis in indexed) / prod(dims[axis] for axis in indexed)
+    if indexed and filled < 1:
+        is_room = len(indexed) > 1
+        place = 0.0 if is_room else made.key  # rows and their gradients are in the same places
+        found[max(indexed, key=dims.__getitem__)] = PaddedAxis(filled, location, place, is_room)
+    return found
+
+
 def _is_constant(values: Values, value: Value) -> bool:
-    return values.origin(value, _RESHAPES | {"broadcast", "convert", "copy"}).opcode == "constant"
+    """Whether a value is a constant, or selects from constants, as zeros that JAX differentiates a scatter into."""
+    made = values.origin(value, _RESHAPES | {"broadcast", "convert", "copy"})
+    return made.opcode == "constant" or (made.opcode == "select" and all(_is_constant(values, one) for one in values.operands(made)[1:]))
 
 
 def kept(made: Value, before: Shape, inner: Shares) -> Shares:

@@ -27,7 +27,7 @@ def selected_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         return
     chosen: dict[Group, set[int]] = {}
     constants: dict[object, set[object]] = {}
-    selects = [one for one in _all(kernels, "select") if _is_by_row(kernels, kernels.values.operand(one, 0), one)]
+    selects = [one for one in kernels.parts_with("select") if _is_by_row(kernels, kernels.values.operand(one, 0), one)]
     selections = [found for one in selects if (found := _selection(kernels, one)) is not None]
     for index, count, top in products_of_experts(kernels, [*selections, *_gated(kernels)]):
         yield index, _instead(kernels, index, experts.KIND, count, top)
@@ -74,7 +74,7 @@ def _gated(kernels: Kernels) -> Iterator[Selection]:
     """The elementwise multiplications by a gate per row that compares the chosen experts with one expert."""
     if "compare" not in kernels.module.opcodes:
         return
-    for made in _all(kernels, "multiply"):
+    for made in kernels.parts_with("multiply"):
         sides = kernels.values.operands(made)
         for gate, taken in (sides, sides[::-1]):
             spread = kernels.values.origin(gate)
@@ -97,12 +97,6 @@ def _instead(kernels: Kernels, index: int, kind: str, count: int, top: int = 1) 
     what = f"computes all {count} experts for every row" if kind == experts.KIND else f"computes {count} branches for every row"
     unneeded = experts.CLASS if kind == experts.KIND else CLASS
     return Avoidable(kind=kind, instead=instead, why=f"{what}, of which it uses {top}", unneeded=unneeded, factor=factor)
-
-
-def _all(kernels: Kernels, opcode: str) -> Iterator[Value]:
-    """The instructions of a computation with this opcode, inside of fusions too."""
-    for place in range(len(kernels.computation)):
-        yield from kernels.values.parts_with(opcode, kernels.computation, place)
 
 
 def _is_by_row(kernels: Kernels, predicate: Value, select: Value) -> bool:

@@ -49,7 +49,7 @@ def unused_gradients(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             continue
         why, factor = f"multiplies the gradients of results of which {percent(used)} are used", 1 / used if used else None
         yield index, Avoidable(kind=KIND, instead=kernels.costs[index] * used, why=why, unneeded=CLASS, factor=factor)
-        filled.update(dict.fromkeys(_fillers(kernels, made)))
+        filled.update(dict.fromkeys(fillers(kernels, made)))
     for index in filled:
         yield index, Avoidable(kind=KIND, instead=FREE, why="pads the gradients of unused results with zeros", unneeded=CLASS)
 
@@ -93,7 +93,7 @@ def _scattered(values: Values, found: Product) -> Iterator[Value]:
             yield made
 
 
-def _fillers(kernels: Kernels, scatter: Value) -> Iterator[int]:
+def fillers(kernels: Kernels, scatter: Value) -> Iterator[int]:
     """The kernels that scatter gradients, and that make the zeros around them."""
     for one in (scatter, kernels.values.origin(kernels.values.operand(scatter, 0))):
         place = kernels.holding(one)
