@@ -6,13 +6,13 @@ import pytest
 
 from hlo_programs import instructions, load, module, names
 from roofline.errors import SourceError
+from roofline.hlo.ir.amending import MappedDialect
 from roofline.hlo.ir.attributes import Alias, DotDimensions, ReplicaGroups, WindowDimension
 from roofline.hlo.ir.module import Call, HloModule, Instruction
 from roofline.hlo.ir.shapes import UNBOUNDED
 from roofline.hlo.read import parse, parse_all
 from roofline.hlo.read.backend_config import backend_config
 from roofline.hlo.read.proto import ProtoDialect
-from roofline.hlo.read.stablehlo import StableDialect
 from roofline.hlo.read.text_dialect import TextDialect
 
 ATTRIBUTES = """
@@ -314,7 +314,7 @@ def test_what_is_wrong_is_said_with_its_line(lines: list[str], complaint: str) -
 
 
 def test_the_form_is_found_by_content() -> None:
-    forms = {"stablehlo": StableDialect, "hlo": TextDialect, "pb": ProtoDialect, "before.hlo": TextDialect}
+    forms = {"stablehlo": MappedDialect, "hlo": TextDialect, "pb": ProtoDialect, "before.hlo": TextDialect}
     for ending, dialect in forms.items():
         assert isinstance(parse(load(f"scan_layers.{ending}")).entry_computation[0].dialect, dialect)
     assert isinstance(parse(load("scan_layers.hlo").decode()).entry_computation[0].dialect, TextDialect)

@@ -35,7 +35,7 @@ from heapq import heapify, heappop, heappush
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ..ir.amending import Made
+from ..ir.amending import MappedDialect
 from ..ir.module import Call, Computation, HloModule, Instruction
 from ..ir.platforms import Platform
 from ..ir.shapes import Shape, tuple_of
@@ -143,7 +143,7 @@ class _Maker:
         """Appends a fusion and, if it has several results, the elements of its tuple."""
         old, plan = computation.instructions, self.plan(computation, group)
         hero, outputs = old[plan.hero], plan.outputs
-        made = Made(hero.dialect.where)
+        made = MappedDialect(hero.dialect.where)
         raw = {"kind": _KINDS[group.kind], "metadata": hero.metadata}
         calls = (Call("calls", plan.body),)
         operands = tuple([where[value] for value in plan.outside])
@@ -195,7 +195,7 @@ class _Maker:
         known = self.bodies.get(key)
         if known is not None:
             return known
-        place, made = old[members[0]].place, Made(old[members[0]].dialect.where)
+        place, made = old[members[0]].place, MappedDialect(old[members[0]].dialect.where)
         instructions: list[Instruction] = []
 
         def put(name: str, opcode: str, shape: Shape, operands: tuple[int, ...], raw: dict[str, object]) -> None:

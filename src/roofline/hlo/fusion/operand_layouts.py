@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from ..ir.amending import Made
+from ..ir.amending import MappedDialect
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.shapes import Layout, Shape
 
@@ -59,7 +59,7 @@ def _copied(computation: Computation, copied: dict[int, dict[int, Shape]], fresh
     for index, old in enumerate(computation.instructions):
         operands = [where[operand] for operand in old.operands]
         for place, shape in copied.get(index, {}).items():
-            raw, made = {"metadata": old.metadata}, Made(old.dialect.where)
+            raw, made = {"metadata": old.metadata}, MappedDialect(old.dialect.where)
             name = fresh(f"transpose_{new[operands[place]].name}")
             new.append(Instruction(name, "copy", shape, (operands[place],), (), (), old.place, raw, made))
             operands[place] = len(new) - 1

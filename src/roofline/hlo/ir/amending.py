@@ -1,4 +1,4 @@
-"""Attributes of instructions that are not in the file: replaced or added ones, and those of new instructions."""
+"""Attributes of instructions that are not read from the file when they are asked for: converted, replaced and added ones."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -7,22 +7,27 @@ from .malformed import Malformed
 from .module import Dialect, Instruction
 
 
-class Made(Struct, frozen=True):
-    """The dialect of new instructions, whose ``raw`` is a mapping of attributes by name."""
+class MappedDialect(Struct, frozen=True):
+    """The dialect of instructions whose ``raw`` is a mapping of HLO attributes by name: those from StableHLO, and new ones."""
 
     where: str
+    unit: str = "line"  # the unit of places in error messages
 
     def attribute(self, raw: object, name: str) -> object | None:
-        return raw.get(name) if isinstance(raw, dict) else None
+        assert isinstance(raw, dict)
+        return raw.get(name)
 
     def names(self, raw: object) -> tuple[str, ...]:
-        return tuple(raw) if isinstance(raw, dict) else ()
+        assert isinstance(raw, dict)
+        return tuple(raw)
 
-    def unread(self, raw: object) -> None:
-        return None
+    def unread(self, raw: object) -> tuple[tuple[str, object], ...] | None:
+        assert isinstance(raw, dict)
+        said = tuple([item for item in raw.items() if item[0] != "metadata"])
+        return None if any(isinstance(value, dict) for _, value in said) else said
 
     def place(self, place: int) -> str:
-        return f"line {place:,}"
+        return f"{self.unit} {place:,}"
 
 
 class Amended(Struct, frozen=True):

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ...errors import SourceError
 from ..fusion.inlining import computations_that_run, inlined
-from ..ir.amending import Made, amended
+from ..ir.amending import MappedDialect, amended
 from ..ir.attributes import ReplicaGroups, SliceRange
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.shapes import Shape
@@ -348,7 +348,7 @@ class _Part:
         self.tally.names[name] += 1
         unique = name if self.tally.names[name] == 1 else f"{name}.{self.tally.names[name] - 1}"
         raw = {**raw, "metadata": one.metadata}
-        self.new.append(Instruction(unique, opcode, shape, operands, (), (), one.place, raw, Made(one.dialect.where)))
+        self.new.append(Instruction(unique, opcode, shape, operands, (), (), one.place, raw, MappedDialect(one.dialect.where)))
         return len(self.new) - 1
 
     def _put(self, one: Instruction, operands: tuple[int, ...], shape: Shape) -> int:

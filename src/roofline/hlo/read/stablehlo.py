@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from ...errors import SourceError
 from ...files.input_limits import excess, limits
+from ..ir.amending import MappedDialect
 from ..ir.attributes import Alias
 from ..ir.malformed import Malformed, excerpt, placed
 from ..ir.module import Call, Computation, HloModule, Instruction, check_operands
@@ -34,29 +35,6 @@ from .stablehlo_to_hlo import attributes_of, opcode_of
 
 MAX_DEPTH = 100  # of nested regions and calls
 _RETURNS = ("return", "func.return", "stablehlo.return", "mhlo.return", "sdy.return")
-
-
-class StableDialect(Struct, frozen=True):
-    """The dialect of instructions from StableHLO, whose ``raw`` is a mapping of HLO attributes by name."""
-
-    where: str
-    unit: str = "line"  # the unit of places in error messages
-
-    def attribute(self, raw: object, name: str) -> object | None:
-        assert isinstance(raw, dict)
-        return raw.get(name)
-
-    def names(self, raw: object) -> tuple[str, ...]:
-        assert isinstance(raw, dict)
-        return tuple(raw)
-
-    def unread(self, raw: object) -> tuple[tuple[str, object], ...] | None:
-        assert isinstance(raw, dict)
-        said = tuple([item for item in raw.items() if item[0] != "metadata"])
-        return None if any(isinstance(value, dict) for _, value in said) else said
-
-    def place(self, place: int) -> str:
-        return f"{self.unit} {place:,}"
 
 
 class _Draft(Struct):
@@ -129,7 +107,7 @@ class _Builder:
         self.at = 0
         self.depth = 0
         self.source = source
-        self.dialect = StableDialect(source.where, source.unit)
+        self.dialect = MappedDialect(source.where, source.unit)
         self.locations = locations
         self.shapes: dict[str, Shape] = {}
         self.names: dict[str, int] = {}  # how often each was used for an instruction
