@@ -16,7 +16,8 @@ from .mlir_bytecode_values import Values, tensor_parts
 from .mlir_locations import Locations
 from .mlir_properties import properties_of
 from .mlir_writing import printable, written
-from .stablehlo import Source, programs
+from .stablehlo import programs
+from .stablehlo_builder import Source
 from .vhlo import to_stablehlo
 
 
