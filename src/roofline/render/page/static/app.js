@@ -3,7 +3,7 @@
 import { card } from "#page/card.js";
 import { chipsOf } from "#page/catalogue.js";
 import { chart } from "#page/chart.js";
-import { chartBar } from "#page/chart_bar.js";
+import { chartControls } from "#page/chart_controls.js";
 import { chartModel, machineOf, programModel, rowsOf } from "#page/chart_model.js";
 import { THEMES, assign } from "#page/colours.js";
 import { opColumns, ROOMY_COLUMNS, RUN_COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
@@ -213,7 +213,7 @@ const panelBodies = new Map(
 const side = h("aside", { class: "side", "aria-label": "Panels" }, panelBar.root, [...panelBodies.values()]);
 
 const filters = filterBar({ report, store });
-const bar = chartBar({ report, store, catalogue, comparing: Boolean(before), chart: drawing });
+const bar = chartControls({ report, store, catalogue, comparing: Boolean(before), chart: drawing });
 const colours = legend({ store });
 const columnChooser = columnMenu({ store, columns: COLUMNS, usual: () => usualOf(derive(store.get()).all, narrow.matches) });
 const count = h("p", { class: "quiet", "data-testid": "count", role: "status" });

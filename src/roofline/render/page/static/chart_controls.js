@@ -17,7 +17,7 @@ const SIZES = [
   { key: "equal", title: "equal" },
 ];
 
-export function chartBar({ report, store, catalogue, comparing, chart }) {
+export function chartControls({ report, store, catalogue, comparing, chart }) {
   const axis = chooser({
     label: "Memory level",
     testid: "level",
