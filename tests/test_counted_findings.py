@@ -1,5 +1,6 @@
 """Counters name the fault of a kernel, and what it costs: kernels with one fault each, and the same without it, on an H200."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,15 @@ def test_a_launch_is_not_promised_less_than_launches_take() -> None:
 def test_the_clock_that_the_profiler_sets_is_told() -> None:
     notes = rl.analyze(FAULTS).input.notes
     assert any("the SMs ran at 1.43 GHz to 1.51 GHz, while the chip reaches 1.98 GHz" in note for note in notes)
+
+
+def test_the_page_of_findings_has_these_times() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "findings.md").read_text()
+    rows = re.findall(r"^\| [^|`]+ \| `([a-z-]+)` \| ([\d,]+) µs \| ([\d,]+) µs \| ([\d,]+) µs \|$", page, re.MULTILINE)
+    pairs = [(FAULTS, faulty, repaired) for faulty, _, repaired in PLANTED if repaired is not None] + [(TRITON, 1, 0), (TRITON, 5, 4)]
+    assert len(rows) == len(pairs)
+    for row, (path, faulty, repaired) in zip(rows, pairs, strict=True):
+        every = launches(path)
+        took, then = every[faulty].time_s or 0.0, every[repaired].time_s or 0.0
+        ((kind, share),) = lost(every[faulty]).items()
+        assert row == (kind, *(f"{seconds * 1e6:,.0f}" for seconds in (took, share * took, took - then)))

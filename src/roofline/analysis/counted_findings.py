@@ -2,7 +2,7 @@
 
 For each launch, every cause that its counters show has a time that the kernel takes without it, at least that of a good kernel for the same
 work; the cause with the least time is named. The estimates were compared on an H200 with kernels that have one fault each and the same
-kernels without it: see `docs/counters.md`.
+kernels without it: see `docs/findings.md`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
