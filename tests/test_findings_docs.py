@@ -6,11 +6,59 @@ from pathlib import Path
 
 import pytest
 
-from roofline.analysis import advice_kinds
+from roofline.analysis import advice_kinds, counted_findings, kernel_findings, reachable
+from roofline.analysis.expected_times import SLOW, SLOW_FUSION
 from roofline.analysis.finding_kinds import KINDS
 from roofline.hlo.unneeded import RULES
+from roofline.hlo.unneeded.low_batch import FEW_IN_LOOPS, FEW_ROWS
+from roofline.hlo.unneeded.one_hot import LONG
+from roofline.hlo.unneeded.stacked_activations import MOST_TRIPS
+from roofline.hlo.unneeded.unused import MOST_USED
+from roofline.operation import INTERLEAVED
+from roofline.sources.torch_trace.unneeded.dense_gradients import LEAST_ROWS
+from roofline.sources.torch_trace.unneeded.passed_messages import COMPILED_SHARE
 
 PAGE = (Path(__file__).parent.parent / "docs" / "findings.md").read_text()
+REACHED = reachable.OF_CATEGORIES
+# Thresholds of rules, as their sections give them.
+THRESHOLDS = [
+    ("one-hot-product", f"at least {LONG:,} rows"),
+    ("dense-gradient", f"at least {LEAST_ROWS} rows"),
+    ("unused-results", f"less than {MOST_USED:.0%}"),
+    ("layout-copies", f"at most {MOST_TRIPS} iterations"),
+    ("unfused-chain", f"{1 - COMPILED_SHARE:.0%} of sums in fp32"),
+    ("low-batch", f"at most {FEW_ROWS} rows"),
+    ("low-batch", f"up to {FEW_IN_LOOPS} rows"),
+    ("latency", f"only {1 - kernel_findings.RECORDED_GAPS:.0%} of the gaps"),
+    ("excess", f"at least {SLOW} times the expected time ({SLOW_FUSION} times"),
+    ("memory", f"distance to {reachable.REACHABLE['hbm']:.0%}"),
+    ("memory", f"| fused optimizers | {REACHED['optimizer']:.0%} |"),
+    ("memory", f"| {REACHED['pointwise fusion']:.0%}, or {REACHED['reduction fusion']:.0%} if they reduce |"),
+    ("memory", f"| gathers, alone or fused with their consumers | {REACHED['gather']:.0%} |"),
+    ("memory", f"(associative scans) | {reachable.OF_STREAMED[INTERLEAVED]:.0%} |"),
+    ("memory", f"| pooling and its gradient | {REACHED['pooling']:.0%} |"),
+    ("memory", f"| memory-bound convolutions | {reachable.OF_BOUND_CATEGORIES['convolution', 'hbm']:.0%} |"),
+    ("memory", f"| sorts and scatters, whatever their order | {REACHED['sort']:.0%} |"),
+    ("memory", f"Kernels above {reachable.GOOD:.0%} of the roofline have no saving"),
+    ("products", f"distance to {reachable.REACHABLE['matrix']:.0%} of the peak, of convolutions to {REACHED['convolution']:.0%}"),
+    ("compute", f"distance to {reachable.REACHABLE['vector']:.0%}"),
+    ("communication", f"distance to {reachable.OTHERWISE:.0%}"),
+    ("few-blocks", f"less than {counted_findings.IDLE_SMS:.0%}"),
+    ("uneven-blocks", f"less than {counted_findings.IDLE_SMS:.0%}"),
+    ("scattered-access", f"at least {counted_findings.MORE_MOVED} times"),
+    ("bank-conflicts", f"at least {counted_findings.MORE_MOVED} times"),
+    ("spilled-registers", f"at least {counted_findings.LOCAL:.0%}"),
+    ("local-arrays", f"at least {counted_findings.LOCAL:.0%}"),
+    ("contended-atomics", f"at least {counted_findings.ATOMICS:.0%}"),
+    ("contended-atomics", f"busy above {counted_findings.UNUSED:.0%}"),
+    ("divergence", f"at most {counted_findings.FEW_LANES} of the {counted_findings.WARP} threads"),
+    ("divergence", f"busy above {counted_findings.ISSUING:.0%}"),
+    ("low-occupancy", f"at most {counted_findings.FEW_WARPS:.0%}"),
+    ("low-occupancy", f"busy above {counted_findings.WAITING:.0%}"),
+    ("narrow-access", f"at most {counted_findings.NARROW} bytes"),
+    ("narrow-access", f"busy above {counted_findings.WAITING:.0%}"),
+    ("cache-traffic", f"at least {counted_findings.MORE_MOVED} times"),
+]
 SUSPECT_FIGURES = ("out-of-memory", "above-roof", "between-roofs", "unrated", "unknown", "straggler")
 
 
@@ -25,6 +73,11 @@ def test_every_kind_is_explained(kind: str) -> None:
     section = _section(kind)
     assert all(f"- {word}:" in section for word in ("Rule", "Caveat", "Saving", "Do"))
     assert [lever for lever in (*KINDS[kind].levers, *KINDS[kind].looped) if lever not in section] == []
+
+
+@pytest.mark.parametrize(("kind", "threshold"), THRESHOLDS)
+def test_a_section_gives_the_threshold_of_its_rule(kind: str, threshold: str) -> None:
+    assert threshold in _section(kind)
 
 
 @pytest.mark.parametrize("kind", SUSPECT_FIGURES)
