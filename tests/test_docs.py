@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from roofline.cli.commands import COMMANDS, module_of
+from roofline.formulas import FORMULAS
+from roofline.machines import names
 from roofline.sources import SOURCES
 
 ROOT = Path(__file__).parent.parent
@@ -47,6 +49,14 @@ def test_every_source_has_a_page() -> None:
     }
     for source in SOURCES:
         assert (DOCS / pages[source.name]).exists(), f"{source.name} has no page"
+
+
+def test_chips_and_formulas_are_counted_right() -> None:
+    readme, changes = (ROOT / "README.md").read_text(), (ROOT / "CHANGELOG.md").read_text()
+    assert f"has {len(names())} chips" in readme
+    assert f"catalogue has {len(names())} chips" in (DOCS / "machines.md").read_text()
+    assert f"catalogue of {len(names())} chips" in changes
+    assert all(f"{len(FORMULAS)} formulas" in text for text in (readme, changes, (DOCS / "api.md").read_text()))
 
 
 def anchors(page: Path) -> set[str]:
