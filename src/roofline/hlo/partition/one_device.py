@@ -118,26 +118,31 @@ class _Tally(Struct):
 def _make_consistent(module: HloModule, numbers: tuple[int, ...], shardings: Shardings) -> None:
     """Makes shardings consistent: the state of a loop, and a branch's arguments and results, have one sharding everywhere."""
     for number in numbers:
-        computation = module.computations[number]
-        for index, one in enumerate(computation.instructions):
-            leaves = range(len(one.shape.leaves))
+        for index, one in enumerate(module.computations[number].instructions):
             if one.opcode == "while":
-                places = [(number, one.operands[0]), (number, index)]
-                for called in (call.computation for call in one.calls):
-                    places.append((called, module.computations[called].parameters[0]))
-                places += [(called, module.computations[called].root) for called in one.called("body")]
-                for part in leaves:
-                    for place in places:
-                        shardings.known[(*place, part)] = shardings.known[(*places[2], part)]
+                _make_loop_consistent(module, number, index, one, shardings)
             elif one.opcode == "conditional":
-                branches = one.called("branch_computations")
-                for called in branches:
-                    for part in leaves:
-                        shardings.known[called, module.computations[called].root, part] = shardings.known[number, index, part]
-                for operand, called in zip(one.operands[1:], branches, strict=False):
-                    for part in range(len(computation[operand].shape.leaves)):
-                        key = (called, module.computations[called].parameters[0], part)
-                        shardings.known[key] = shardings.known[number, operand, part]
+                _make_branches_consistent(module, number, index, one, shardings)
+
+
+def _make_loop_consistent(module: HloModule, number: int, index: int, loop: Instruction, shardings: Shardings) -> None:
+    called = [call.computation for call in loop.calls]
+    states = [(each, module.computations[each].parameters[0]) for each in called]
+    results = [(each, module.computations[each].root) for each in loop.called("body")]
+    for part in range(len(loop.shape.leaves)):
+        sharding = shardings.known[(*states[0], part)]
+        for place in ((number, loop.operands[0]), (number, index), *states, *results):
+            shardings.known[(*place, part)] = sharding
+
+
+def _make_branches_consistent(module: HloModule, number: int, index: int, choice: Instruction, shardings: Shardings) -> None:
+    branches = choice.called("branch_computations")
+    for called in branches:
+        for part in range(len(choice.shape.leaves)):
+            shardings.known[called, module.computations[called].root, part] = shardings.known[number, index, part]
+    for operand, called in zip(choice.operands[1:], branches, strict=False):
+        for part in range(len(module.computations[number][operand].shape.leaves)):
+            shardings.known[called, module.computations[called].parameters[0], part] = shardings.known[number, operand, part]
 
 
 class _Part:
