@@ -177,3 +177,26 @@ backend_config={"known_trip_count":{"n":"4"}}
   ROOT %y = bf16[8,4096]{1,0} get-tuple-element(%loop), index=1
 }
 """
+
+# A product with a bias and a function in its kernel, and a product that reads the result.
+BIASED = """HloModule net, is_scheduled=true
+
+%first {
+  %x = f32[65536,64]{1,0} parameter(0)
+  %w = f32[64,256]{1,0} parameter(1)
+  %dot = f32[65536,256]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %b = f32[256]{0} parameter(2)
+  %bias = f32[65536,256]{1,0} broadcast(%b), dimensions={1}
+  %sum = f32[65536,256]{1,0} add(%dot, %bias)
+  ROOT %activated = f32[65536,256]{1,0} tanh(%sum)
+}
+
+ENTRY %main {
+  %x = f32[65536,64]{1,0} parameter(0)
+  %w = f32[64,256]{1,0} parameter(1)
+  %b = f32[256]{0} parameter(2)
+  %v = f32[256,512]{1,0} parameter(3)
+  %h = f32[65536,256]{1,0} fusion(%x, %w, %b), kind=kCustom, calls=%first
+  ROOT %y = f32[65536,512]{1,0} dot(%h, %v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""

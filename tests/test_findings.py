@@ -44,6 +44,13 @@ def test_work_that_could_be_avoided_saves_its_share_of_the_time() -> None:
     assert "model.py:7" in finding.message
 
 
+def test_kernels_that_a_change_adds_are_subtracted_from_its_saving() -> None:
+    # Half of the bytes would take half of 20 s; another kernel moves 18 B in 1.8 s, or 2 s at 90% of the bandwidth.
+    narrow = Avoidable(kind="wide-format", instead=Cost.of({"hbm": 50}), besides=Cost.of({"hbm": 18}), why="multiplies fp32 operands")
+    (finding,) = report_on(an_op("dot", {"hbm": 100}, 20.0, avoidable=(narrow,))).findings
+    assert finding.saving_s == pytest.approx(10 - 2)
+
+
 def test_an_op_goes_to_the_change_that_spares_the_most_of_all() -> None:
     # Without padding both ops take a quarter; a fused kernel would spare all of one of them, and nothing of the other.
     padded = Avoidable(kind="padding", instead=Cost.of({"hbm": 25}), why="multiplies matrices that were padded")

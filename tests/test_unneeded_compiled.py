@@ -2,6 +2,7 @@
 
 import pytest
 
+from hlo_programs import BIASED
 from roofline.hlo.ir import equality
 from roofline.hlo.read import parse
 from roofline.hlo.unneeded import reviewed_program
@@ -419,3 +420,14 @@ ENTRY %main (w: bf16[2048,512], x: bf16[4096,512]) -> bf16[4096,2048] {{
     assert told.group == group
     if group:
         assert told.instead.known(matrix("bf16")) == pytest.approx(2 * 4096 * 2048 * 512, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "function", "told"), [("add", "tanh", ["h"]), ("add", "negate", ["h", "y"]), ("multiply", "tanh", ["h", "y"])]
+)
+def test_xla_adds_a_bias_in_a_kernel_of_its_own_in_bf16(change: str, function: str, told: list[str]) -> None:
+    # That kernel reads and writes 65536 × 256 elements of 2 bytes. tanh would move into the second product, which then gains little.
+    program = parse(BIASED.replace("add(", f"{change}(").replace("tanh(", f"{function}("))
+    wide = {op.name: one for op in reviewed_program(program, "gpu") for one in op.avoidable if one.kind == "wide-format"}
+    added = {name: one.besides.known(HBM) for name, one in wide.items()}
+    assert added == {name: 2 * 2 * 65536 * 256 if (name, change) == ("h", "add") else 0 for name in told}

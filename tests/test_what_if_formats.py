@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hlo_programs import BIASED
 from reviewed import of_shape
 from roofline import analyze
 from roofline.analysis.what_if import what_if
@@ -59,3 +60,12 @@ def test_products_of_fp32_run_in_the_unit_that_xla_takes_for_them(
     assert units == {"matrix/bf16" if after == "bfloat16" else "matrix/tf32" if precision == "default" else "matrix/fp32"}
     for one in (*units, "hbm"):
         assert changed[one] == pytest.approx(written[one], rel=0.01), one
+
+
+def test_a_bias_that_was_fused_into_a_product_gets_a_kernel_in_bf16(tmp_path: Path) -> None:
+    (tmp_path / "net.hlo").write_text(BIASED)
+    before, changed = (
+        amounts(one)["hbm"]
+        for one in (analyze(tmp_path / "net.hlo", machine=load("h200")), what_if(tmp_path / "net.hlo", "dtype bf16", "h200"))
+    )
+    assert changed == before / 2 + 2 * 2 * 65536 * 256  # it reads and writes the result in bf16

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from .cost import Amount, Cost
+from .cost import NOTHING, Amount, Cost
 from .ledger import Ledger
 from .operation import Operation
 
@@ -118,7 +118,7 @@ class Avoidable(Struct, frozen=True, kw_only=True):
     a clause for people, which starts with a verb: "multiplies by one-hot rows". ``unneeded`` is the class of work that the model did not
     need (``recomputed``, ``padded``, ``masked``, ``duplicated``, ``dense``, ``unused``, ``layout``, ``copied``, ``wide``), empty where the
     work is needed but written in a costly way. ``group`` is equal for avoidable work of one kind that the same change removes; ``factor``
-    is the executed work over the needed work.
+    is the executed work over the needed work. ``besides`` is the cost of one execution of kernels that would run in addition.
     """
 
     kind: str
@@ -127,6 +127,7 @@ class Avoidable(Struct, frozen=True, kw_only=True):
     unneeded: str = ""
     group: str = ""
     factor: float | None = None
+    besides: Cost = NOTHING
 
 
 class Array(Struct, frozen=True):

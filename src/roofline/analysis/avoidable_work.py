@@ -153,7 +153,8 @@ def _saved_s(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:
         return max(one.spent_s - floor / REACHABLE["hbm"], 0.0) if floor < SLOWED_BELOW * one.spent_s else 0.0
     if reason.group.startswith("fp64") and not any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts):
         return max(one.spent_s - floor / REACHABLE["vector"], 0.0)  # functions such as tanh and exp execute many more FLOP than are counted
-    return one.spent_s * max(1 - floor / one.floor_s, 0.0)
+    besides_s = minimum_s(reason.besides * one.op.count) / REACHABLE["hbm"] if reason.besides != NOTHING else 0.0
+    return max(one.spent_s * (1 - floor / one.floor_s) - besides_s, 0.0)
 
 
 def avoidable_draft(case: Case, op_times: OpTimes, clock: Clock, kinds: Kinds) -> FindingDraft:

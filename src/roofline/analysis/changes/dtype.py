@@ -2,19 +2,21 @@
 
 Products read their operands in the new format, and the kernels that produce them write it: a fused kernel in the same pass. The result of a
 library's product, or an argument that is not a weight, is converted by a kernel of its own. If a whole program changes to a 16-bit format,
-all its fp32 arrays change too (and to fp32 all its 16-bit arrays), so nothing is converted. A library's products of 8-bit floats need both
-operands with the contracted dimension last: XLA transposes any other operand, element by element.
+all its fp32 arrays change too (and to fp32 all its 16-bit arrays), so nothing is converted; in bf16 a bias that was fused into a product
+is added by a kernel of its own. A library's products of 8-bit floats need both operands with the contracted dimension last: XLA transposes
+any other operand, element by element.
 """
 
 from msgspec.structs import replace
 
-from ...cost import Cost
+from ...cost import NOTHING, Cost
 from ...dtypes import DType, wider
 from ...dtypes import dtype as named
 from ...errors import FormulaError
 from ...hlo.ir.module import HloModule
 from ...hlo.ir.shapes import Shape
 from ...hlo.price.contractions import unit_at
+from ...hlo.unneeded.fused_biases import bias_kernel
 from ...hlo.unneeded.kernels import Product as Found
 from ...hlo.unneeded.kernels import product_precision
 from ...hlo.unneeded.values import RENAMED, Value, Values
@@ -156,7 +158,20 @@ def _product(state: State, index: int, op: Op, old: Product, number: str, weight
     state.reformatted.add(index)
     if not whole:
         _change_producers(state, op, old, new)
+    elif number == "bf16":
+        _add_bias_kernel(state, op)
     return True
+
+
+def _add_bias_kernel(state: State, op: Op) -> None:
+    """Add the kernel for a bias that XLA fuses into an fp32 product alone."""
+    found, _, _ = _product_of(state, op)
+    module = state.module_of(op)
+    if found is None or module is None or (review := state.review(module)).pricer.platform != "gpu":
+        return
+    cost = bias_kernel(review.values, found)
+    if cost != NOTHING:
+        state.add(op, cost, Streamed(kind="fusion"), "add")
 
 
 def _cost(op: Op, old: Product, new: Product, share: float | None) -> Cost:

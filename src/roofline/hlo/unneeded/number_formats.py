@@ -10,6 +10,7 @@ from ...workload import Avoidable, source_line
 from ..ir.module import Computation
 from ..ir.shapes import Shape
 from ..price.contractions import default_unit
+from .fused_biases import FusedBiases
 from .kernels import Convolution, Kernels, Product
 from .values import LAYOUT, Value, Values
 
@@ -40,11 +41,13 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     units = {index: unit for index in multiplying if (unit := _wide_unit(kernels.costs[index], wide_formats)) is not None}
     is_exception = kernels.are_few(units)
     converts = "convert" in kernels.module.opcodes
+    biases = FusedBiases(kernels)
     widened_in: str | None = None
     for index, unit in units.items():
         found, cost = multiplying[index], kernels.costs[index]
         narrow = [_narrow(values, side) if converts else None for side in (found.left, found.right)]
         group = _double_group(kernels) if unit.kind == "fp64" and not all(narrow) else ""
+        besides = NOTHING
         if all(narrow):
             name = max((side.shape.number for side in narrow if side), key=lambda number: number.bits)
             into, why, needed = default_unit(name, platform), f"multiplies {name} operands in {unit.kind}", CLASS
@@ -64,11 +67,14 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 widened_in = _widened_in(kernels, [multiplying[each] for each in units]) if converts else ""
             group = "" if widened_in else SINGLE
             why = f"multiplies fp32 operands (in {unit.kind}){widened_in}, which take twice the bytes of bf16"
-            less = int(cost.known(HBM)) // 2
+            less, besides = int(cost.known(HBM)) // 2, biases.kernel_in_bf16(index)
             if group and platform == "gpu" and unit.kind == "fp32":
-                into, why, less, group = matrix("tf32"), "multiplies fp32 operands in full fp32, without tf32", 0, FULL
+                into, why, less, group, besides = matrix("tf32"), "multiplies fp32 operands in full fp32, without tf32", 0, FULL, NOTHING
+            elif biases.would_compute_functions(index, found):
+                continue
         wide.add(index)
-        yield index, Avoidable(kind=KIND, instead=_instead(cost, unit, into, less), why=why, unneeded=needed, group=group)
+        instead = _instead(cost, unit, into, less)
+        yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=needed, group=group, besides=besides)
     for index in widened:
         users = values.users(computation, index)
         if index in kernels.costs and users and all(user in wide for user in users):
