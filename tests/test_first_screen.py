@@ -48,6 +48,24 @@ def test_it_fits_the_terminal_and_100_columns(name: str, width: int) -> None:
     assert max(len(line) for line in text.splitlines()) <= min(width, 100)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "averaged", "said"),
+    [
+        ([2, 3, 1], 3, "3 complete steps of 1 s to 3 s"),
+        ([2, 3, 1], 2, "3 complete steps, 2 of them averaged (2 s to 3 s)"),  # nothing follows the last, so its idle time is unknown
+        ([2, 1], 1, "2 complete steps, 1 of them averaged"),
+        ([2], 1, "1 complete step"),
+    ],
+)
+def test_the_times_of_steps_are_those_that_are_averaged(seconds: list[int], averaged: int, said: str) -> None:
+    sample = rl.analyze("sample:train")
+    total, average = (next(point for point in sample.points if point.scope == scope) for scope in ("total", "average"))
+    steps = tuple(replace(sample.steps[0], step=n, time_s=time_s, followed=n < averaged) for n, time_s in enumerate(seconds))
+    points = (total, average, *(replace(average, scope="step", step=n, time_s=time_s) for n, time_s in enumerate(seconds)))
+    facts = dict(program_facts(replace(sample, steps=steps, points=points)))
+    assert facts["run"].split("; ")[1].startswith(said + ", 8")  # 878.7 µs recorded before the first
+
+
 def test_what_is_fine_is_said_only_of_ops_that_take_time() -> None:
     ops = tuple(OpInfo(id=n, rank=n, name=str(n), time_s=time, floor_s=time * 0.8) for n, time in enumerate((99.5, 0.5)))
     fine = tuple(Finding(kind=word, title=f"the {word}", message="", ops=(n,)) for n, word in enumerate(("products", "memory")))

@@ -1,11 +1,12 @@
 """Facts about the whole program besides its findings and ops, as labels and short sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from itertools import compress, count
 
 from ..columns.lazy_rows import column, take, unsorted
 from ..report import OpInfo, Point, Report
 from ..resource import bound_words
+from ..selection import averaged_steps
 from ..units import approximate, percent, plain, show
 from ..workload import PeakMemory
 from .op_table import known_flops
@@ -28,7 +29,7 @@ def program_facts(report: Report, feeds: bool = True, devices: int = 1) -> list[
     return [
         read,
         ("chip", machine_line(report, report.ops)),
-        ("run", _run(total, points, cover.before_steps_s)),
+        ("run", _run(total, points, {step.step for step in averaged_steps(report)}, cover.before_steps_s)),
         ("work", _work(main_point(report, feeds) or total, report.ops)),
         ("unneeded", _unneeded(total, report.ops)),
         ("memory", _memory(report.memory)),
@@ -61,24 +62,29 @@ def _op_times(ops: Sequence[OpInfo], devices: int) -> str:
     return "; ".join(filter(None, [means, overlap]))
 
 
-def _run(total: Point, points: Sequence[Point], before_s: float | None) -> str:
+def _run(total: Point, points: Sequence[Point], averaged: Set[int], before_s: float | None) -> str:
     """The time of the run, its busy share, and its steps."""
     if not total.time_s:
         return ""
     parts = [show(total.time_s, "s")]
     if total.busy_s is not None and total.busy_s < total.time_s:
         parts.append(f"busy {percent(total.busy_s / total.time_s)}")
-    return "; ".join(filter(None, [", ".join(parts), _steps(points, before_s)]))
+    return "; ".join(filter(None, [", ".join(parts), _steps(points, averaged, before_s)]))
 
 
-def _steps(points: Sequence[Point], before_s: float | None) -> str:
-    """The number of steps, their time, and the time before the first."""
-    steps = [point.time_s for point in points if point.scope == "step" and point.time_s is not None]
+def _steps(points: Sequence[Point], averaged: Set[int], before_s: float | None) -> str:
+    """The number of steps, the times of those that are averaged, and the time before the first."""
+    steps = [(point.step, point.time_s) for point in points if point.scope == "step" and point.time_s is not None]
     average = next((point for point in points if point.scope == "average"), None)
     if average is None or not steps:
         return ""
-    span = f" of {show(min(steps), 's')} to {show(max(steps), 's')}" if len(steps) > 1 else ""
-    parts = [f"{len(steps):,} complete step{'' if len(steps) == 1 else 's'}{span}"]
+    times = [time_s for step, time_s in steps if step in averaged]
+    span = f"{show(min(times), 's')} to {show(max(times), 's')}" if len(times) > 1 else ""
+    if len(times) == len(steps):
+        detail = f" of {span}" if span else ""
+    else:
+        detail = f", {len(times):,} of them averaged{f' ({span})' if span else ''}"
+    parts = [f"{len(steps):,} complete step{'' if len(steps) == 1 else 's'}{detail}"]
     if average.slowest_s is not None and average.slowest_s != average.time_s:
         parts.append(f"{show(average.slowest_s, 's')} on the slowest device")
     if before_s:
