@@ -339,3 +339,30 @@ def test_microbatches_are_not_recurrent() -> None:
 
     ops = ops_of(gradients, of_shape(1024, 1024), of_shape(64, 64, 1024))
     assert not [one for op in ops for one in op.avoidable if one.group == "carried"]
+
+
+def beams(how: str) -> Any:
+    """A cache of two layers, 64 beams and 512 positions, to which a loop adds a key of each beam; then it follows the beams."""
+
+    def step(cache: Any, token: Any) -> Any:
+        place, keys, order = token
+        if how == "updated in a loop":
+            cache = jax.lax.scan(lambda cache, layer: (cache.at[layer, :, place].set(keys), None), cache, jnp.arange(2))[0]
+        elif how != "shuffled":
+            cache = cache.at[:, :, place].set(keys)
+        if how == "new positions":
+            return jax.lax.dynamic_update_slice(cache, cache[:, :, 256:][:, order], (0, 0, 256, 0)), None
+        return cache[:, order], None
+
+    return lambda cache, keys, orders: jax.lax.scan(step, cache, (jnp.arange(8) + 256, keys, orders))[0]
+
+
+@pytest.mark.parametrize(("how", "told"), [("whole", True), ("updated in a loop", True), ("new positions", False), ("shuffled", False)])
+def test_a_cache_that_a_loop_reorders_in_every_iteration(how: str, told: bool) -> None:
+    args = of_shape(2, 64, 512, 128), of_shape(8, 64, 128), of_shape(8, 64, dtype="int32")
+    found = [(op, one) for op in ops_of(beams(how), *args) for one in op.avoidable if one.group == "reordered in a loop"]
+    assert bool(found) is told
+    for op, one in found:
+        assert one.why == "copies all of an array in every iteration of a loop to put its rows in another order"
+        saved = float(op.cost.known(HBM)) - 8 * float(one.instead.known(HBM))
+        assert saved == 8 * 2 * 2 * 64 * 512 * 128 * 2  # 8 iterations read and write all of it in bf16

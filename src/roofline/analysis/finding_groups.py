@@ -53,6 +53,15 @@ GROUPS = {
             "rows that all beams have in common, such as the prompt's, in an array of their own",
         ),
     ),
+    ("layout-copies", "reordered in a loop"): Kind(
+        "the arrays that a loop copies in full in every iteration to put their rows in another order",
+        "Leave the rows in place, and follow their order by index",
+        "copies arrays in full in every iteration of a loop to put their rows in another order",
+        levers=(
+            "for beams: reorder only the positions that were added since the prompt, whose keys and values all beams of a request share",
+            "or carry a table of the row of each beam and position, reorder that table, and gather by it where attention reads the cache",
+        ),
+    ),
     ("layout-copies", "activations"): Kind(
         "the activations that a scan over layers copies into stacked arrays, and out again",
         "Unroll the scan, so that activations stay where they are",

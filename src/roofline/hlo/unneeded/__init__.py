@@ -44,7 +44,7 @@ from .product_order import costly_orders
 from .program_arrays import exchanged, results_of
 from .rebuilt import rebuilt_arrays
 from .recomputed import recomputed
-from .reordered import reordered_arguments
+from .reordered import reordered_arrays
 from .repeated import repeated_operands
 from .repeated_rows import repeated_rows
 from .row_chains import Chain, row_chains
@@ -76,7 +76,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     selected_products,
     missing_donations,
     shifted_arguments,
-    reordered_arguments,
+    reordered_arrays,
     rebuilt_arrays,
     recomputed,
     stored_attention,
