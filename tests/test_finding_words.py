@@ -67,13 +67,12 @@ def test_the_levers_are_those_of_the_ops_with_most_of_the_saving(fields: dict[st
     assert said in " ".join(_of(report, "memory").levers)
 
 
-def test_slow_convolutions_are_advised_by_their_shape() -> None:
-    slow = an_op("conv", {"hbm": 1}, 20.0, category="convolution", label="convolution fp32[96,7,7,1]")  # at 0.5% of the roofline
-    few, depthwise, _ = _of(report_on(slow), "memory").levers
-    assert (few.partition(":")[0], depthwise.partition(":")[0]) == (
-        "where input channels are few",
-        "depthwise with windows of 7x7, channels last",
-    )
+@pytest.mark.parametrize(("number", "is_told"), [("fp32", True), ("bf16", False)])
+def test_slow_convolutions_are_advised_by_their_format(number: str, is_told: bool) -> None:
+    slow = an_op("conv", {"hbm": 1}, 20.0, category="convolution", label=f"convolution {number}[96,7,7,1]")  # at 0.5% of the roofline
+    levers = _of(report_on(slow), "memory").levers
+    assert "where input channels are few" in levers[0]
+    assert any("depthwise with windows of 7x7, channels last: gradients of the weights in bf16" in one for one in levers) is is_told
 
 
 def test_the_op_that_a_finding_names_is_one_that_its_advice_is_for() -> None:

@@ -76,13 +76,13 @@ def test_a_stencil_is_compared_with_elementwise_code() -> None:
     assert (found.kind, found.saving_s) == ("odd-sizes", pytest.approx(8.0))
 
 
-@pytest.mark.parametrize(("kind", "saving_s"), [("gpu", None), ("cpu", 4.0)])
-def test_integer_instructions_keep_a_gpu_from_streaming(kind: str, saving_s: float | None) -> None:
-    # 18 B take 1.8 s, 2 s at 90% of the bandwidth. On a GPU 30 integer operations take as long as 120 of the 20 FLOP/s: 6 s.
-    hashed = an_op("hash", {"hbm": 18, "vector/int32": 30}, 6.0)
+@pytest.mark.parametrize(("kind", "integers", "saving_s"), [("gpu", 30, None), ("gpu", 10, 4.0), ("cpu", 30, 4.0)])
+def test_integer_instructions_keep_a_gpu_from_streaming(kind: str, integers: int, saving_s: float | None) -> None:
+    # 18 B take 1.8 s, 2 s at 90% of the bandwidth. On a GPU 30 integer operations take as long as 120 of the 20 FLOP/s: 6 s; 10 take 2 s.
+    hashed = an_op("hash", {"hbm": 18, "vector/int32": integers}, 6.0, count=3)
     (found,) = report_on(hashed, machine=replace(toy(), kind=kind)).findings
     assert found.kind == "memory"
-    assert found.saving_s == (saving_s and pytest.approx(saving_s))
+    assert found.saving_s == (saving_s and pytest.approx(saving_s, rel=1e-5))  # less three launches
 
 
 def test_a_callback_that_a_cpu_runs_itself_is_told_as_one() -> None:

@@ -254,6 +254,27 @@ def test_an_8_bit_product_by_a_kernel_of_older_chips_wants_other_operands() -> N
     assert not causes([OpTime(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "8.6")
 
 
+@pytest.mark.parametrize(("number", "sizes", "said"), [("bf16", "27, 500", 8), ("fp32", "27", 4)])
+def test_sizes_that_newer_kernels_cannot_load_are_named(number: str, sizes: str, said: int) -> None:
+    product = Product(m=128, k=27, n=500, batch=8192, left=number, right=number, compute="bf16")
+    kernel = "cutlass_75_wmma_tensorop_bf16_s161616gemm_bf16_32x32_32x1_nt"
+    (found,) = causes([OpTime(0, Op(name="bmm", cost=Cost(), operation=product), 0.0, "memory")], (), [KernelUse(0, kernel, 0.0)], "9.0")
+    assert found.lever.startswith(f"pad sizes ({sizes}) to a multiple of {said}: ")
+
+
+@pytest.mark.parametrize(("functions", "is_told"), [(0, True), (4096 * 4096, True), (65536 * 4096, False)])
+def test_a_product_that_also_computes_functions_may_take_longer(functions: int, is_told: bool) -> None:
+    # The product moves 0.57 GB, and takes 0.14 ms longer than expected. In a kernel of its own a function of each element of the result
+    # would move 4 · 65536 · 4096 B = 1.07 GB, in 0.22 ms at least.
+    product = Product(m=65536, k=256, n=4096)
+    cost = Cost.of({"matrix/bf16": product.flops, "hbm": product.bytes, "vector/transcendental": functions})
+    expected = predict(product, cost, load("h200"), calibration_for(load("h200")).for_kernels())
+    assert expected is not None
+    op = Op(name="dot", cost=cost, time_s=2 * expected.time_s, operation=product, category="matmul")
+    report = assemble(Recording(workload=Workload((op,)), format="xspace"), load("h200"))
+    assert any(one.kind == "excess" for one in report.findings) is is_told
+
+
 def test_counters_may_say_why_an_op_is_slow() -> None:
     op = Op(name="dot", cost=Cost.of({"hbm": 100}), counters=Counters(cost=Cost.of({"hbm": 210})))
     (found,) = causes([OpTime(0, op, 0.0, "memory")], (), ())

@@ -6,12 +6,12 @@ from math import ceil
 
 from msgspec import Struct
 
-from ..operation import Product
+from ..operation import Product, width
 from ..resource import HBM
 from ..units import approximate
 from ..workload import KernelUse
 from .expected_times import is_calibrated
-from .finding_kinds import CLOCK, KERNEL, REUSE, TURN
+from .finding_kinds import CLOCK, KERNEL, PAD, REUSE, TURN
 from .kernel_tiles import generation_of, tile_of
 from .losses import COMPUTE
 from .op_times import OpTime
@@ -24,6 +24,7 @@ PADDED = 1.3  # times the elements of the result
 SMALL_TILE = 64 * 64
 MANY_TILES = 132 * 128 * 128  # elements of a result that keep every core busy with larger tiles
 EIGHT_BITS = ("int8", "fp8")
+LOADED = 16  # bytes of a row that kernels for newer chips load at once
 _WITHOUT_MATRIX_UNIT = r"(?i)simt|sgemm|gemv|gemmk1|_fp32_gemm"
 
 
@@ -83,10 +84,19 @@ def _kernel(worst: OpTime, names: Mapping[int, Sequence[str]], capability: str) 
             return VisibleCause(f"Its kernel, {short}, does not use the matrix unit.", KERNEL)
         if (made_for := generation_of(name)) and capability and made_for < int(capability.partition(".")[0]):
             sentence = f"Its kernel, {short}, is built for older chips, of compute capability {made_for}; this one has {capability}."
-            return VisibleCause(sentence, TURN if product.compute.startswith(EIGHT_BITS) else KERNEL)
+            return VisibleCause(sentence, _for_newer_kernels(product))
         if sentence := _tiles(product, name):
             return VisibleCause(sentence, KERNEL)
     return None
+
+
+def _for_newer_kernels(product: Product) -> str:
+    """What kernels for newer chips need of a product's operands."""
+    if product.compute.startswith(EIGHT_BITS):
+        return TURN
+    least = round(LOADED / max(width(product.left), width(product.right)))
+    odd = sorted({round(size) for size in (product.m, product.k, product.n) if size % least})
+    return PAD.format(least=least, sizes=", ".join(map(str, odd))) if odd else KERNEL
 
 
 def _tiles(product: Product, kernel: str) -> str:

@@ -30,6 +30,7 @@ KERNEL = "another kernel for the same op: autotuning, the vendor's library, oper
 FUSED = "another form of the computation, which the compiler fuses in another way: sum along the last dimension, or apart from what follows"
 COUNT = "count what it really moves: roofline analyze --counters FILE.csv"
 REUSE = "larger tiles, or another order of them, so that operands are read from cache"
+PAD = "pad sizes ({sizes}) to a multiple of {least}: faster kernels load 16 bytes at a time, which needs such rows"
 TURN = "store both operands with the contracted dimension last, as 8-bit kernels of the vendor's library need them"
 
 KINDS: dict[str, Kind] = {
@@ -316,6 +317,11 @@ FACTORISE_LESS = (
     "factorise less often (a preconditioner every 10 to 100 steps), or iterate with matmuls (Newton-Schulz for roots and inverses)",
     "the cheapest factorisation: Cholesky for symmetric matrices, solve instead of inv, eigh instead of svd",
 )
+# For convolutions of fp32. On an H200, of eight sizes tried in PyTorch and JAX, seven took 13 to 35 times as long as in bf16; windows of 3x3
+# and 5x5 do not.
+DEPTHWISE = (
+    "depthwise with windows of 7x7, channels last: gradients of the weights in bf16, for which cuDNN has faster kernels than for fp32"
+)
 # Levers where most of the saving is in ops of one category.
 LEVERS_BY_CATEGORY = {
     ("memory", "optimizer"): (
@@ -332,8 +338,6 @@ LEVERS_BY_CATEGORY = {
     ),
     ("memory", "convolution"): (
         "where input channels are few: pad them to a multiple of 8, or fold blocks of pixels into channels (space to depth)",
-        # On an H200, of eight sizes tried in PyTorch and JAX, seven took 13 to 35 times as long in fp32; windows of 3x3 and 5x5 do not.
-        "depthwise with windows of 7x7, channels last: gradients of the weights in bf16, for which cuDNN has faster kernels than for fp32",
         "one layout, channels last, in front of the convolution",
     ),
     ("memory", "sort"): (

@@ -13,7 +13,7 @@ from ..dtypes import dtype
 from ..report import Finding
 from ..resource import HBM
 from ..workload import Op, source_line
-from .finding_kinds import FEW_SUMS, LEVERS_BY_CATEGORY, NARROW_SUM, Kind
+from .finding_kinds import DEPTHWISE, FEW_SUMS, LEVERS_BY_CATEGORY, NARROW_SUM, Kind
 from .op_times import OpTimes
 from .program_clock import Clock, Saving
 
@@ -31,6 +31,7 @@ MATMULS, CONVOLUTIONS, ATTENTION = "matmuls", "convolutions", "attention kernels
 _ROWS = r"(?:index|gather|index_select|embedding) \d+x\d+[, ]"  # PyTorch's, by rows of a matrix
 _TOP_K = r"(?i)(gpu )?top.?k\b"
 _NARROW_SUM = r"scatter-add (bf16|fp16)\b"
+_FP32 = r"\bfp32\b"
 _SUMS = r"scatter-add (\w+)\[(\d+(?:,\d+)*)\]"
 MOST_SUMS, ROWS_EACH = 1_000, 64  # a scatter of at least so many times the bytes of its result, of at most so many rows, has few targets
 _GRAPH = r"## Call CompiledFxGraph (\w+) ##"
@@ -128,6 +129,8 @@ def fitting(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int], won: S
     if (name, most) == ("memory", "scatter"):
         return replace(kind, levers=replacements(op_times, mine[0])), mine
     levers = kind.compiled if most == COMPILED else LEVERS_BY_CATEGORY.get((name, most), ())
+    if (name, most) == ("memory", "convolution") and re.search(_FP32, op_times.words("label")[mine[0]]):
+        levers = (*levers, DEPTHWISE)
     return replace(kind, levers=levers or kind.levers), mine
 
 

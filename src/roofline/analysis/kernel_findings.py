@@ -10,24 +10,25 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..columns.lazy_rows import values_at
+from ..cost import Cost
 from ..machine import LATENCY
-from ..operation import Streamed
+from ..operation import Product, Streamed, width
 from ..placement import MinimumTimes
 from ..prediction import Prediction
 from ..report import Finding
-from ..resource import PCIE, named
+from ..resource import HBM, PCIE, TRANSCENDENTAL, named
 from ..units import percent
 from ..workload import AUTOTUNING, LOWER_BOUND, KernelUse, Op
 from .excess_causes import causes
 from .excess_findings import excess_findings
-from .expected_times import is_calibrated, slower_than_expected
+from .expected_times import SLOW, is_calibrated, slower_than_expected
 from .finding_kinds import FACTORISE_LESS, Kind, Kinds
 from .finding_words import LISTED, at_place, categories_of, fitting, replacements, subject, title_of, with_saving
 from .idle_time import Waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
-from .op_times import OpTimes
+from .op_times import OpTime, OpTimes
 from .program_clock import INHERENT, Clock, Saving
-from .reachable import GOOD, OF_CATEGORIES, OF_STREAMED, OTHERWISE, SEVERAL_KERNELS, SORT_LAUNCHES, reachable, slow_instructions
+from .reachable import GOOD, OF_CATEGORIES, OF_STREAMED, OTHERWISE, REACHABLE, SEVERAL_KERNELS, SORT_LAUNCHES, reachable, slow_instructions
 
 LINEAR_ALGEBRA = "linear algebra"  # factorisations and solves: their FLOP are those of matmuls, but their kernels are not
 CLOSE = 1.7  # times the expected time: a calibrated prediction with a lower upper bound is precise, and the finding excess uses it
@@ -79,7 +80,17 @@ class Limits(Struct, frozen=True):
 
     def instructions_s(self, op: Op) -> float:
         """The least time of an op's integer and transcendental instructions."""
-        return self.minimum_s(slow_instructions(op.cost) * op.count) if self.minimum_s is not None else 0.0
+        return self.minimum_s(slow_instructions(op.cost)) if self.minimum_s is not None else 0.0
+
+    def are_functions(self, one: OpTime, excess_s: float) -> bool:
+        """Whether a product takes longer than expected because its kernel also computes functions of its operands or its result, such as
+        tanh: a kernel of their own would read and write as many elements in that time.
+        """
+        functions, product = one.op.cost.known(TRANSCENDENTAL), one.op.operation
+        if not functions or not isinstance(product, Product) or self.minimum_s is None:
+            return False
+        apart = Cost.of({HBM: 2 * width(product.left) * functions})
+        return excess_s < SLOW * self.minimum_s(apart) / REACHABLE["hbm"]
 
 
 def kernel_findings(
@@ -95,6 +106,7 @@ def kernel_findings(
     """Time lost in ops without avoidable work, by cause, and between kernels."""
     predicted = [op_times[id] for id in ids if id in op_times.predicted] if op_times.predicted else []
     slow = slower_than_expected(predicted) if clock.measured else {}
+    slow = {id: excess for id, excess in slow.items() if not limits.are_functions(op_times[id], excess)}
     alike = (op_times.cause, op_times.unit, op_times.category, op_times.multiplies)
     kind_of = {one: _kind(*one) for one in {*zip(*alike, strict=True)}}
     kind_of_each = list(map(kind_of.__getitem__, zip(*alike, strict=True)))
