@@ -75,6 +75,11 @@ def test_slow_convolutions_are_advised_by_their_format(number: str, is_told: boo
     assert any("depthwise with windows of 7x7, channels last: gradients of the weights in bf16" in one for one in levers) is is_told
 
 
+def test_large_numbers_of_ops_are_grouped() -> None:
+    found = _of(report_on(*(an_op(f"copy.{place}", {"hbm": 1}, 1.0) for place in range(1_200))), "memory")
+    assert found.message.startswith("1,200 ops, the longest copy.0, are memory-bound")
+
+
 def test_the_op_that_a_finding_names_is_one_that_its_advice_is_for() -> None:
     # The copy is the longest op, but three sums have 45 of the 64 s that can be saved.
     copy = an_op("copy", {"hbm": 10}, 20.0, category="copy", label="copy bf16[8]")

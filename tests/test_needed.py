@@ -97,7 +97,7 @@ def test_the_gradient_of_a_one_hot_product_could_be_a_scatter() -> None:
 def test_factorisations_of_many_tiny_matrices_could_be_written_out(batch: int, order: int, told: bool) -> None:
     ops = ops_of(jnp.linalg.cholesky, of_shape(batch, order, order, dtype="float32"))
     found = [one for op in ops for one in op.avoidable if one.group == "tiny solves"]
-    assert [one.why for one in found] == ([f"factorises or solves {batch} matrices of 8×8 with a library"] if told else [])
+    assert [one.why for one in found] == ([f"factorises or solves {batch:,} matrices of 8×8 with a library"] if told else [])
 
 
 @pytest.mark.parametrize(("precision", "group", "into"), [("highest", "full fp32", "tf32"), (None, "fp32", "bf16")])

@@ -453,7 +453,7 @@ def test_a_sort_of_which_a_few_elements_are_used(tmp_path: Path, used: int, row:
     found = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "unused-results"]
     assert len(found) == told
     if told:
-        assert "sorts rows of 32768 elements, of which it uses 8" in found[0].message
+        assert "sorts rows of 32,768 elements, of which it uses 8" in found[0].message
         assert "torch.topk" in found[0].levers[0]
         assert (found[0].saving_per_step_s or 0) > 250e-6
 
@@ -476,5 +476,5 @@ def test_a_sort_of_all_words_to_choose_one(tmp_path: Path, picked: int, told: bo
     found = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "unused-results"]
     assert len(found) == told
     if told:
-        assert "sorts rows of 32768 elements, of which it picks 1:" in found[0].message
+        assert "sorts rows of 32,768 elements, of which it picks 1:" in found[0].message
         assert (found[0].saving_per_step_s or 0) > 700e-6, "of 900, with what was done to the sorted rows"

@@ -155,7 +155,7 @@ def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "
     deltas = [replace(row, share=part / whole) if whole and (part := _change(row, basis)) is not None else row for row in rows]
     untimed = sum(row.change_s is None for row in rows)
     if untimed and change is not None:
-        notes.append(f"{untimed} of {len(rows)} rows have no measured time on both sides and are not in the total change")
+        notes.append(f"{untimed:,} of {len(rows):,} rows have no measured time on both sides and are not in the total change")
     mine, theirs = _totals(before), _totals(after)
     notes += [f"{one.unknown:,} ops {when} have FLOP or bytes that are not known" for one, when in _sides(mine, theirs) if one.unknown]
     notes += [f"{differs}: {_AMOUNTS[per]}"] if differs else []

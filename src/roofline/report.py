@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from .errors import clean
-from .units import show
+from .units import number_of, show
 from .workload import NO_COVERAGE, Coverage, PeakMemory
 
 SCHEMA = "roofline.report/1"
@@ -518,4 +518,4 @@ class Report(Struct, frozen=True, kw_only=True):
     def heading(self) -> str:
         """What was analyzed, on which machine, and how many ops it has."""
         what = ", ".join(self.input.files) or self.input.format
-        return f"{what} on {self.machine.name}, {len(self.ops):,} op{'' if len(self.ops) == 1 else 's'}"
+        return f"{what} on {self.machine.name}, {number_of(len(self.ops), 'op')}"

@@ -289,3 +289,12 @@ def percent(fraction: float | None) -> str:
     if 0 < share < LEAST_PERCENT:
         return f"<{LEAST_PERCENT:.4f}%"
     return f"{share:,.0f}%" if share >= 9.95 or share == 0 else f"{share:.2g}%"
+
+
+def number_of(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> number_of(1, "op"), number_of(12345, "op")
+    ('1 op', '12,345 ops')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -136,7 +136,7 @@ def _merged(drafts: Iterable[Draft], placed: Callable[[int], Placed]) -> list[Fi
         savings = [draft.saving_s for draft in mine if draft.saving_s is not None]
         saving = sum(savings) if savings else None
         names = [short_name(placed(draft.id).op.name) for draft in mine[:LISTED]]
-        message = f"{len(mine)} ops {KINDS[kind].phrase}: {listed(names, len(mine))}."
+        message = f"{len(mine):,} ops {KINDS[kind].phrase}: {listed(names, len(mine))}."
         ops = tuple([draft.id for draft in mine])
         merged.append(Finding(kind=kind, message=message, ops=ops, saving_s=saving, levers=KINDS[kind].levers))
     return merged

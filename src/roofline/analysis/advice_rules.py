@@ -313,7 +313,7 @@ def unknown(program: Program) -> Finding | None:
     if total:
         message = f"Ops with {percent(spent / total)} of the measured time ({show(spent, 's')}) have no known cost: {names}."
     else:
-        message = f"The cost of {len(mine)} of {program.count} ops is not known: {names}."
+        message = f"The cost of {len(mine):,} of {program.count:,} ops is not known: {names}."
     return Finding(kind="unknown", message=message, ops=tuple(mine), levers=(*_recorded_by(program), *KINDS["unknown"].levers))
 
 
@@ -364,7 +364,7 @@ def unit_of(machine: Machine, resource: Resource) -> str | None:
 def listed(names: Sequence[str], count: int) -> str:
     """The first three names, and how many more of ``count`` there are."""
     if count > LISTED:
-        return f"{', '.join(names[:LISTED])} and {count - LISTED} more"
+        return f"{', '.join(names[:LISTED])} and {count - LISTED:,} more"
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 

@@ -56,7 +56,7 @@ def with_cache_hits(op: Op, placed: Placement) -> Op | None:
 
 def cache_hits_note(moved: Mapping[int, Op]) -> str:
     """The note on ops whose bytes are counted on a cache, by their ids."""
-    names = ", ".join([op.name for op in moved.values()][:3]) + (f" and {len(moved) - 3} more" if len(moved) > 3 else "")
+    names = ", ".join([op.name for op in moved.values()][:3]) + (f" and {len(moved) - 3:,} more" if len(moved) > 3 else "")
     its = "its" if len(moved) == 1 else "their"
     return f"{names}: faster than {HBM} allows, so {its} data came from a cache: {its} bytes count as cache traffic"
 

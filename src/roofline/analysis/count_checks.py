@@ -181,7 +181,7 @@ def _weighted_median(values: Sequence[tuple[float, float]]) -> float:
 
 def _named(ops: Sequence[OpInfo]) -> str:
     longest = sorted(ops, key=lambda op: -op.weight_s)
-    more = f" and {len(ops) - NAMED} more" if len(ops) > NAMED else ""
+    more = f" and {len(ops) - NAMED:,} more" if len(ops) > NAMED else ""
     return ", ".join(op.label or op.name for op in longest[:NAMED]) + more
 
 

@@ -213,7 +213,7 @@ def _finding(kind_name: str, saved: dict[int, tuple[float, str]], op_times: OpTi
     if saving.steps_s < clock.notable_s:
         return None
     kind = kinds[kind_name]
-    others = f" (the same in {len(worst) - 1} more)" if len(worst) > 1 else ""
+    others = f" (the same in {len(worst) - 1:,} more)" if len(worst) > 1 else ""
     observed = f"{at_place(op_times, worst)}{op_name(op_times.ops[worst[0]])} {saved[worst[0]][1]}{others}"
     message = f"{observed}: {clock.of(clock.spent(op_times, worst))}. {kind.change}: {clock.after(saving.steps_s)}."
     return with_saving(kind_name, kind, message, worst, saving, clock)

@@ -116,7 +116,9 @@ def _counted(op: Op, pairs: list[tuple[KernelUse, list[Launch]]]) -> Op:
         total=sum(costs, Cost()) if len(costs) == len(totals) else None,
         total_s=sum(times) if len(times) == len(totals) else None,
     )
-    return replace(op, counters=counters, counted=tuple(launches), notes=(*op.notes, f"counters: counted {len(launches)} of {of} launches"))
+    return replace(
+        op, counters=counters, counted=tuple(launches), notes=(*op.notes, f"counters: counted {len(launches):,} of {of:,} launches")
+    )
 
 
 def _total(launches: list[Launch], count: int) -> tuple[Cost | None, float | None]:
@@ -134,7 +136,7 @@ def _total(launches: list[Launch], count: int) -> tuple[Cost | None, float | Non
 def _notes(launches: Sequence[Launch], owners: list[int | None], ops: tuple[Op, ...], used: set[int]) -> list[str]:
     joined = sum(owner is not None for owner in owners)
     having = [op for op in ops if op.counters is not None]
-    notes = [f"counters: {joined} of {len(launches)} launches matched to {len(having)} of {len(used)} ops with kernels"]
+    notes = [f"counters: {joined:,} of {len(launches):,} launches matched to {len(having):,} of {len(used):,} ops with kernels"]
     lost = Counter(launch.name for launch, owner in zip(launches, owners, strict=True) if owner is None)
     if lost:
         notes.append(f"counters: not matched to any op: {_names(lost)}")
@@ -149,9 +151,9 @@ def _notes(launches: Sequence[Launch], owners: list[int | None], ops: tuple[Op, 
 
 def _names(counted: Counter[str]) -> str:
     """``a, b (3 times) and 4 more``."""
-    shown = [name if times == 1 else f"{name} ({times} times)" for name, times in counted.most_common(LISTED)]
+    shown = [name if times == 1 else f"{name} ({times:,} times)" for name, times in counted.most_common(LISTED)]
     more = len(counted) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
+    return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
 def scaled(recording: Recording) -> Recording:
@@ -183,4 +185,4 @@ def _scaled(op: Op) -> Op:
     whole = replace(counters, cost=counters.total, time_s=counters.total_s)
     if counters.launches == counters.of:
         return replace(op, counters=whole)
-    return replace(op, counters=whole, notes=(*op.notes, f"counters: scaled from {counters.launches} to {counters.of} launches"))
+    return replace(op, counters=whole, notes=(*op.notes, f"counters: scaled from {counters.launches:,} to {counters.of:,} launches"))

@@ -58,7 +58,7 @@ def _clock(op_times: Iterable[OpTime]) -> VisibleCause | None:
     slow = sum(seconds for ratio, seconds in ratios if ratio >= THROTTLED)
     if slow < NEARLY_ALL * whole:
         return None
-    sentence = f"So do nearly all of the {len(ratios)} compute-bound ops: the device's clock or power is probably limited."
+    sentence = f"So do nearly all of the {len(ratios):,} compute-bound ops: the device's clock or power is probably limited."
     return VisibleCause(sentence, CLOCK)
 
 

@@ -29,7 +29,7 @@ def excess_findings(
         ops = [one for one, _ in members]
         ids = [one.id for one in ops]
         kind = kinds["excess"]
-        worst = f"{op_name(ops[0].op)}{f' and {len(ops) - 1} more' if len(ops) > 1 else ''}"
+        worst = f"{op_name(ops[0].op)}{f' and {len(ops) - 1:,} more' if len(ops) > 1 else ''}"
         times = f"{approximate(ops[0].spent_s / (ops[0].spent_s - members[0][1]), 2)} times"
         excess = f"{at_place(op_times, ids)}{worst} {'take' if len(ops) > 1 else 'takes'} {times}"
         spent = clock.of(clock.spent(op_times, ids))

@@ -40,7 +40,7 @@ _GRAPH = r"## Call CompiledFxGraph (\w+) ##"
 def count_and_longest(op_times: OpTimes, ids: Sequence[int]) -> str:
     """How many ops, and the longest of them by its label."""
     longest = op_name(op_times.ops[max(ids, key=op_times.spent_s.__getitem__)])
-    return longest if len(ids) == 1 else f"{len(ids)} ops, the longest {longest}"
+    return longest if len(ids) == 1 else f"{len(ids):,} ops, the longest {longest}"
 
 
 def op_name(op: Op) -> str:
@@ -57,7 +57,7 @@ def subject(op_times: OpTimes, ids: Sequence[int], advised: Sequence[int] = ()) 
     if not advised or longest in advised:
         return f"{count_and_longest(op_times, ids)},"
     named = max(sorted(advised), key=op_times.spent_s.__getitem__)
-    return f"{len(ids)} ops, most of the saving in ops like {op_name(op_times.ops[named])},"
+    return f"{len(ids):,} ops, most of the saving in ops like {op_name(op_times.ops[named])},"
 
 
 def at_place(op_times: OpTimes, ids: Sequence[int]) -> str:

@@ -13,7 +13,7 @@ from ..machines import load
 from ..machines.local import MEASURED
 from ..report import CeilingInfo, MachineInfo, OpInfo, Report
 from ..resource import SCALE_UP, Resource
-from ..units import plain, show
+from ..units import number_of, plain, show
 from .acceptance import DISTRIBUTED, FORMATS, AcceptanceCheck, Problem, made_check
 
 APART = 0.02  # by how much a rate may differ from the datasheet's
@@ -63,7 +63,7 @@ def distributed_flip(report: Report) -> AcceptanceCheck:
     rates, chip = _rates(report.machine), _datasheet(report.machine)
     wide = next((name for name in WIDE if name in rates), None)
     link = next((one.resource for one in report.machine.ceilings if one.resource in SCALE_UP), None)
-    expected, saw = "exchanges with bytes on a link", f"{len(exchanges)} exchanges on {devices or 1} device{'s' if devices > 1 else ''}"
+    expected, saw = "exchanges with bytes on a link", f"{len(exchanges):,} exchanges on {number_of(devices or 1, 'device')}"
     if wide and link:
         flip = 2 * rates[wide] / rates[link]
         saw += f"; two chips are compute-bound from D = {plain(flip, 4)} ({link})"

@@ -59,7 +59,7 @@ def time_bounds(report: Report) -> AcceptanceCheck:
     if above:
         most = sorted(above, key=lambda op: -op.weight_s)
         part = sum(op.weight_s for op in above) / busy
-        notes.append(f"above their serial time: {len(above)} ops, {percent(part)} of the busy time: {_named(most)}")
+        notes.append(f"above their serial time: {len(above):,} ops, {percent(part)} of the busy time: {_named(most)}")
     return made_check(TIMES, expected, saw, problems, notes)
 
 
@@ -84,10 +84,10 @@ def _below(report: Report, timed: Sequence[OpInfo]) -> tuple[list[OpInfo], list[
     notes = []
     if estimated:
         notes.append(
-            f"{len(estimated)} ops are faster than the estimated rates of this CPU allow; run roofline measure: {_named(estimated)}"
+            f"{len(estimated):,} ops are faster than the estimated rates of this CPU allow; run roofline measure: {_named(estimated)}"
         )
     if cached:
-        notes.append(f"{len(cached)} ops are up to {percent(CACHED - 1)} faster than main memory allows; a cache can hold their data")
+        notes.append(f"{len(cached):,} ops are up to {percent(CACHED - 1)} faster than main memory allows; a cache can hold their data")
     return below, notes
 
 
@@ -200,17 +200,15 @@ def _devices(report: Report) -> Iterator[Problem]:
     working = {share.device for share in report.by_device}
     if listed and working and listed != working:
         yield Problem(
-            input="devices", message=f"{len(listed)} devices are listed, but ops ran on {len(working)}: the device count is wrong"
+            input="devices", message=f"{len(listed):,} devices are listed, but ops ran on {len(working):,}: the device count is wrong"
         )
         return
     total = report.total
     if listed and total and total.device_seconds and total.time_s and report.steps:
         count = total.device_seconds / total.time_s
         if abs(count - len(listed)) > 0.1 * len(listed):
-            message = (
-                f"{len(listed)} devices are listed, but the program has the device-seconds of {plain(count, 3)}: the device count is wrong"
-            )
-            yield Problem(input="devices", message=message)
+            ran = f"the program has the device-seconds of {plain(count, 3)}"
+            yield Problem(input="devices", message=f"{len(listed):,} devices are listed, but {ran}: the device count is wrong")
 
 
 def _step_name(report: Report, step: int) -> str:
@@ -218,5 +216,5 @@ def _step_name(report: Report, step: int) -> str:
 
 
 def _named(ops: Sequence[OpInfo]) -> str:
-    more = f" and {len(ops) - NAMED} more" if len(ops) > NAMED else ""
+    more = f" and {len(ops) - NAMED:,} more" if len(ops) > NAMED else ""
     return ", ".join(op.label or op.name for op in ops[:NAMED]) + more

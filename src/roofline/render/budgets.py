@@ -30,7 +30,7 @@ def _one(check: Check) -> str:
 def _row(part: OpPart, unit: str, compared: bool) -> list[str]:
     now = amount_text(part.amount, unit)
     if not compared:
-        return [f"{part.label} ({part.count} ops)" if part.count > 1 else part.label, now]
+        return [f"{part.label} ({part.count:,} ops)" if part.count > 1 else part.label, now]
     before = part.before or 0
     return [part.label, amount_text(before, unit) if before else "new", now if part.amount else "gone", change_text(part, unit)]
 
@@ -65,7 +65,7 @@ def check_text(one: Check) -> str:
     'launches <= 3: found 4, allowed at most 3'
     """
     ops = "" if one.holds or not one.ops else "; ops: " + ", ".join(_part_text(part, one) for part in one.ops[:MOST_CAUSES])
-    more = f" and {len(one.ops) - MOST_CAUSES} more" if ops and len(one.ops) > MOST_CAUSES else ""
+    more = f" and {len(one.ops) - MOST_CAUSES:,} more" if ops and len(one.ops) > MOST_CAUSES else ""
     why = "" if one.holds or not one.causes else "; why: " + "; ".join(one.causes)
     return f"{found_text(one)}{ops}{more}{why}"
 
@@ -81,7 +81,7 @@ def found_text(one: Check) -> str:
         text = f"{one.condition}: found {found}, allowed {_WORDS[one.operator]} {allowed}"
     if one.baseline is not None:
         text += f" (baseline {amount_text(one.baseline, one.unit)}{f', {one.baseline_file}' if one.baseline_file else ''})"
-    text += f", without unknown parts of {one.unknown} ops" if one.unknown else ""
+    text += f", without unknown parts of {one.unknown:,} ops" if one.unknown else ""
     return f"{text}; {one.why}" if one.why else text
 
 
@@ -97,7 +97,7 @@ def _distinct_values(one: Check) -> tuple[str, str]:
 
 def _part_text(part: OpPart, one: Check) -> str:
     if part.before is None:
-        among = f"{part.count} ops" if part.count > 1 and (one.ops_unit or part.amount != part.count) else ""
+        among = f"{part.count:,} ops" if part.count > 1 and (one.ops_unit or part.amount != part.count) else ""
         amount = "" if one.operator == "==" and one.unit == "" else amount_text(part.amount, one.ops_unit)
         detail = " in ".join(filter(None, (amount, among)))
         return f"{part.label} ({detail})" if detail else part.label

@@ -14,7 +14,7 @@ from ..cost import sum_or_unknown
 from ..machine import Ceiling, Machine
 from ..report import Amounts, MachineInfo, OpInfo, Point, Report
 from ..resource import HBM, Resource
-from ..units import percent
+from ..units import number_of, percent
 from ..workload import is_upper_bound
 from .geometry import Extent, Roof, extent_of, roof, title
 
@@ -71,12 +71,8 @@ class Chart(Struct, frozen=True, kw_only=True):
         shares = [f"{percent(share)} of {'it' if index else 'busy time'} {what}" for index, (what, share) in enumerate(self.covered)]
         sentences = [f"{'; '.join(shares)}."] if shares else []
         if self.left_out:
-            sentences.append(f"Not drawn: {', '.join(f'{_ops(number)} {why}' for why, number in self.left_out)}.")
+            sentences.append(f"Not drawn: {', '.join(number_of(number, 'op') + ' ' + why for why, number in self.left_out)}.")
         return " ".join(sentences)
-
-
-def _ops(number: int) -> str:
-    return f"{number:,} op{'' if number == 1 else 's'}"
 
 
 def chart(report: Report) -> Chart:

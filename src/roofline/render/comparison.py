@@ -10,7 +10,7 @@ from ..checking import Check
 from ..checking.report_changes import ReportChanges
 from ..comparison import TIME, Comparison, Delta, Figure, Side
 from ..cost import sum_or_unknown
-from ..units import percent, plain, show
+from ..units import number_of, percent, plain, show
 from .tables import Cell, Paper, facts, table
 from .text import notes_text
 
@@ -51,7 +51,7 @@ def _table(found: Comparison, paper: Paper, top: int) -> str:
     deltas = folded(some)
     headers, rows = _rows(found, deltas[:top])
     more = [f"… and {len(deltas) - top:,} more; show them with --top"] if len(deltas) > top else []
-    rest = [f"{same:,} op{'' if same == 1 else 's'} unchanged"] if same else []
+    rest = [f"{number_of(same, 'op')} unchanged"] if same else []
     return "\n".join([table(headers, rows, paper, left=2, elastic=0), *more, *rest])
 
 

@@ -7,7 +7,7 @@ from ..machine import Ceiling, Limit, Machine
 from ..machines import Card
 from ..machines.lint_problem import Problem
 from ..resource import SCALE_UP
-from ..units import plain, show
+from ..units import number_of, plain, show
 from .tables import PLAIN, Cell, Paper, facts, table
 from .text import notes_text
 
@@ -153,13 +153,9 @@ def _ridge_rows(machines: Sequence[Machine]) -> list[list[str]]:
 def lint_text(targets: Sequence[str], problems: Sequence["Problem"], paper: Paper = PLAIN) -> str:
     """What the linter found, worst first."""
     if not problems:
-        return f"{_count(len(targets), 'machine file')} checked: no problems"
+        return f"{number_of(len(targets), 'machine file')} checked: no problems"
     ordered = sorted(problems, key=lambda problem: problem.severity != "error")
     lines = [paper.paragraph(f"{problem.severity}: {problem.where}: {problem.message}", "", "    ") for problem in ordered]
     errors = sum(problem.severity == "error" for problem in problems)
-    found = f"{_count(errors, 'error')}, {_count(len(problems) - errors, 'warning')}"
-    return "\n".join([*lines, f"{_count(len(targets), 'machine file')} checked: {found}"])
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number:,} {word}{'' if number == 1 else 's'}"
+    found = f"{number_of(errors, 'error')}, {number_of(len(problems) - errors, 'warning')}"
+    return "\n".join([*lines, f"{number_of(len(targets), 'machine file')} checked: {found}"])

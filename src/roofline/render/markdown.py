@@ -62,7 +62,7 @@ def _findings(report: Report) -> str:
         lever = f" *{with_escapes(finding.levers[0])}*" if finding.levers else ""
         lines.append(f"{number}. {lead}{with_escapes(finding.message)}{lever}")
     parts = ["### What to do next", "\n".join(lines)] if lines else []
-    parts += [f"… and {len(shown) - FINDINGS} more in the JSON report"] if len(shown) > FINDINGS else []
+    parts += [f"… and {len(shown) - FINDINGS:,} more in the JSON report"] if len(shown) > FINDINGS else []
     return "\n\n".join([*parts, *([with_escapes(fine)] if fine else [])])
 
 

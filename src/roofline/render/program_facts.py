@@ -7,7 +7,7 @@ from ..columns.lazy_rows import column, take, unsorted
 from ..report import OpInfo, Point, Report
 from ..resource import bound_words
 from ..selection import averaged_steps
-from ..units import approximate, percent, plain, show
+from ..units import approximate, number_of, percent, plain, show
 from ..workload import PeakMemory
 from .op_table import known_flops
 from .time_bar import SHOWN, main_point
@@ -21,7 +21,7 @@ def program_facts(report: Report, feeds: bool = True, devices: int = 1) -> list[
     """The input, the chip, the run and its steps, work, memory, counters; a sentence is empty where it does not apply."""
     points = [point for point in report.points if point.infeed_outfeed == feeds] or list(report.points)
     what = ", ".join(report.input.files) or report.input.format
-    read = ("input", f"{what}, {len(report.ops):,} op{'' if len(report.ops) == 1 else 's'}")
+    read = ("input", f"{what}, {number_of(len(report.ops), 'op')}")
     if not points:
         return [read, ("chip", machine_line(report, report.ops))]
     total, cover = points[0], report.coverage
@@ -50,7 +50,7 @@ def machine_line(report: Report, ops: Sequence[OpInfo]) -> str:
 
 def _op_times(ops: Sequence[OpInfo], devices: int) -> str:
     """What the times of ops are, and whether they overlap."""
-    means = f"means over {devices} devices" if devices > 1 else ""
+    means = f"means over {devices:,} devices" if devices > 1 else ""
     times, selfs = (column(unsorted(ops), name) for name in ("time_s", "self_time_s"))
     pairs = zip(times, selfs, strict=True) if any(selfs) else ()
     known = [(whole, own) for whole, own in pairs if whole is not None and own is not None]
@@ -84,7 +84,7 @@ def _steps(points: Sequence[Point], averaged: Set[int], before_s: float | None) 
         detail = f" of {span}" if span else ""
     else:
         detail = f", {len(times):,} of them averaged{f' ({span})' if span else ''}"
-    parts = [f"{len(steps):,} complete step{'' if len(steps) == 1 else 's'}{detail}"]
+    parts = [f"{number_of(len(steps), 'complete step')}{detail}"]
     if average.slowest_s is not None and average.slowest_s != average.time_s:
         parts.append(f"{show(average.slowest_s, 's')} on the slowest device")
     if before_s:
@@ -165,7 +165,7 @@ def _at_peak(memory: PeakMemory | None) -> str:
     if not memory or not rows or memory.temporaries * 1000 < memory.peak_bytes:
         return ""
     scopes = [f"{row.scope or 'no scope'} {show(row.bytes, 'B')}" for row in rows[:AT_PEAK]]
-    scopes += [f"{len(rows) - AT_PEAK} more"] if len(rows) > AT_PEAK else []
+    scopes += [f"{len(rows) - AT_PEAK:,} more"] if len(rows) > AT_PEAK else []
     largest = next((one for one in memory.largest if one.kind == "temporary"), None)
     return ", ".join(scopes) + (f"; largest {largest.name} {largest.shape}, {show(largest.bytes, 'B')}" if largest else "")
 

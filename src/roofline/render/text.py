@@ -195,7 +195,7 @@ def findings_text(findings: Sequence[Finding], paper: Paper = PLAIN, *, levers: 
         blocks.append(paper.paragraph(": ".join(filter(None, [saving_text(finding), finding.message])), f"{number:>2}. ", "    "))
         blocks += [paper.paragraph(line, "    - ", "      ") for line in (predicted_text(finding), *finding.levers[:levers]) if line]
     if len(shown) > FINDINGS:
-        blocks.append(f"    … and {len(shown) - FINDINGS} more in --json")
+        blocks.append(f"    … and {len(shown) - FINDINGS:,} more in --json")
     return "\n".join(blocks) + (f"\n\n{paper.paragraph(fine)}" if fine else "")
 
 

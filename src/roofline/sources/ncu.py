@@ -211,7 +211,7 @@ def _shape_notes(launches: list[Launch]) -> tuple[str, ...]:
     shapes = dict.fromkeys((launch.grid, launch.block) for launch in launches if launch.grid)
     shown = [f"grid {_joined(grid)}" + (f" block {_joined(block)}" if block else "") for grid, block in list(shapes)[:MOST_GRIDS] if grid]
     more = len(shapes) - len(shown)
-    return (COUNTED + "; ".join(shown) + (f" and {more} more" if more else ""),) if shown else ()
+    return (COUNTED + "; ".join(shown) + (f" and {more:,} more" if more else ""),) if shown else ()
 
 
 def _joined(sizes: tuple[int, ...]) -> str:

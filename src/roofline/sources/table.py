@@ -107,7 +107,7 @@ def read(path: Path, target: Machine | None = None) -> Recording:
     notes = [f"ignored columns: {', '.join(ignored)}"] if ignored else []
     named = any(column.resource and column.resource.is_arithmetic for column in columns.values())
     if "flops" in fields and not named and (bare := _without_format(table)):
-        notes.append(f"{bare} of {count} rows have FLOP but no dtype; assuming {_DEFAULT_DTYPE}")
+        notes.append(f"{bare:,} of {count:,} rows have FLOP but no dtype; assuming {_DEFAULT_DTYPE}")
     ops: Sequence[Op] = read_ops
     if fields & {"step", "device"}:
         ops = _merge(read_ops)

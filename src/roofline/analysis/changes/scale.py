@@ -18,6 +18,7 @@ from ...hlo.unneeded.kernels import Product as Found
 from ...operation import Collective, Product
 from ...resource import SCALE_UP
 from ...sources.programs import most_memory
+from ...units import number_of
 from ...workload import RECORDED_ALLOCATIONS, PeakMemory
 from .change_words import Words
 from .single_rows import parts_of, split_product
@@ -56,7 +57,7 @@ def scale(state: State, words: Words) -> None:
             _scaled(state, program, same, times)
             others += 1
     if others:
-        state.notes.append(f"{name} of {others} other program{'s' if others > 1 else ''} in the same way")
+        state.notes.append(f"{name} of {number_of(others, 'other program')} in the same way")
     state.memory = None if dimension.is_dropped else _memory(state)
 
 
@@ -124,7 +125,7 @@ def shard(state: State, words: Words) -> None:
     for op, moved in sums:
         crossing = Fraction(2 * (devices - 1) * moved, devices * max(1, rated.count if (rated := state.after_machine.ceiling(link)) else 1))
         state.add(op, Cost.of({link: crossing}), Collective(kind="all-reduce", devices=devices, bytes=moved, link=link), "all-reduce")
-    state.notes.append(f"shard {name}={devices}: one of {devices} devices, {len(sums)} all-reduces over {link}, none overlapped")
+    state.notes.append(f"shard {name}={devices}: one of {devices} devices, {len(sums):,} all-reduces over {link}, none overlapped")
 
 
 def _sums(program: Program, dimension: Dimension, found: Found) -> bool:

@@ -203,7 +203,7 @@ def _users(case: _Case) -> Blocker | None:
     if len(case.readers) < 2:
         return None
     late = sum(reader.is_late for reader in case.value.readers)
-    return Blocker("multiple users", f"{len(case.readers)} kernels read it" + (f", {late} of them later" if late else ""))
+    return Blocker("multiple users", f"{len(case.readers):,} kernels read it" + (f", {late:,} of them later" if late else ""))
 
 
 _RULES: tuple[Rule, ...] = (

@@ -101,7 +101,7 @@ class Pricer:
             where = f"{instruction.dialect.where}: {instruction.dialect.place(instruction.place)}: {instruction.name}"
             raise SourceError(f"{where}: its attributes do not fit its operands ({error}); is the file damaged?") from None
         if (devices := even_share(instruction)) > 1:
-            note = f"an even share of {devices} devices is assumed"
+            note = f"an even share of {devices:,} devices is assumed"
             found = replace(found, cost=found.cost * Fraction(1, devices), notes=(*found.notes, note))
         if (found.cost.amounts or found.cost.unknown) and instruction.shape.is_dynamic:
             return replace(found, notes=(*found.notes, "dynamic dimensions are counted at their upper bound"))

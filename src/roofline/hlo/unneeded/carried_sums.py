@@ -33,7 +33,7 @@ def carried_sums(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         if found is None or found.depth > min(FEW_IN_LOOPS, found.rows, found.columns) or not loop.is_recurrent(found):
             continue
         multiplier = kernels.holding(found.made)
-        why = f"adds {show(found.made.shape.bytes, 'B')} of gradients to a sum for {found.depth} rows in each iteration of a loop"
+        why = f"adds {show(found.made.shape.bytes, 'B')} of gradients to a sum for {found.depth:,} rows in each iteration of a loop"
         if adder is not None and adder in kernels.costs and adder != multiplier:
             yield adder, Avoidable(kind=KIND, instead=NOTHING, why=why, group=GROUP)
         if multiplier is not None and multiplier in kernels.costs:

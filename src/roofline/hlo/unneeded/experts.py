@@ -26,11 +26,11 @@ def dense_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             spread = _spread(kernels, side, groups)
             if spread is not None:
                 bytes_less += (side.shape.bytes or 0) * (groups - 1) // groups
-                why = f"spreads rows over {groups} experts"
+                why = f"spreads rows over {groups:,} experts"
                 for place in {spread, *_layout_changes(kernels, side)} - {index}:
                     yield place, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=str(groups))
         amounts = {resource: amount / groups if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
-        instead, why = less_traffic(Cost.of(amounts), bytes_less), f"computes all {groups} experts for every token ({found})"
+        instead, why = less_traffic(Cost.of(amounts), bytes_less), f"computes all {groups:,} experts for every token ({found})"
         yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=str(groups), factor=groups)
 
 

@@ -60,7 +60,7 @@ def gated_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         amounts = {resource: amount / factor if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
         written = found.made.shape.bytes if found.made.shape.is_array else 0
         instead = less_traffic(Cost.of(amounts), written * (1 - 1 / factor))
-        why = f"computes all {one.groups} experts for every token ({found}), of which it uses {top}"
+        why = f"computes all {one.groups:,} experts for every token ({found}), of which it uses {top}"
         yield one.index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=str(one.groups), factor=factor)
 
 

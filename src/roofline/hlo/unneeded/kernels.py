@@ -58,7 +58,7 @@ class Product(Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         size = f"{self.rows}×{self.depth}×{self.columns}"
         whole = f"{self.batch}×({size})" if self.batch > 1 else size
-        return f"{whole} in {self.groups} groups" if self.groups else whole
+        return f"{whole} in {self.groups:,} groups" if self.groups else whole
 
 
 class Convolution(Struct, frozen=True):

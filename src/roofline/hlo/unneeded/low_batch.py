@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ...cost import Cost
 from ...resource import HBM
-from ...units import show
+from ...units import number_of, show
 from ...workload import Avoidable
 from ..ir.module import Computation
 from .kernels import Kernels, Product
@@ -44,7 +44,7 @@ def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             other = found.left if weights is found.right else found.right
             again = rows <= FEW_IN_LOOPS and loop is not None and loop.repeats(weights, other)
             if ((is_small and rows <= FEW_ROWS) or again) and _are_weights(kernels.values, weights, cost, loop if again else None):
-                why = f"reads {show(weights.shape.bytes, 'B')} of weights for {rows} row{'s' if rows > 1 else ''}"
+                why = f"reads {show(weights.shape.bytes, 'B')} of weights for {number_of(rows, 'row')}"
                 why += " in each iteration of a loop" if again else ""
                 reason = Avoidable(kind=KIND, instead=_shared(cost), why=why, group=LOOP if again else "")
                 yield index, reason
@@ -52,7 +52,7 @@ def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 break
         else:
             if loop is not None and found.depth <= FEW_IN_LOOPS and loop.sums(found, cost):
-                why = f"writes {show(found.made.shape.bytes, 'B')} of gradients for {found.depth} rows in each iteration of a loop"
+                why = f"writes {show(found.made.shape.bytes, 'B')} of gradients for {found.depth:,} rows in each iteration of a loop"
                 yield index, Avoidable(kind=KIND, instead=_shared(cost), why=why, group=LOOP)
 
     for index, reason in moved.items():

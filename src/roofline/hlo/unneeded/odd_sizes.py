@@ -89,5 +89,5 @@ def tiny_solves(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         dims = kernels.computation[instruction.operands[0]].shape.dims if instruction.operands else ()
         count, matrix = prod(dims[:-2]), dims[-2:]
         if matrix and max(matrix) <= _SMALL_ORDER and count >= _MANY_MATRICES:
-            why = f"factorises or solves {count} matrices of {matrix[0]}×{matrix[-1]} with a library"
+            why = f"factorises or solves {count:,} matrices of {matrix[0]}×{matrix[-1]} with a library"
             yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why, group=SOLVED)

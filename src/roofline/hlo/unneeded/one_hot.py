@@ -77,7 +77,7 @@ def compared_bins(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 continue
             elements, bins = many * made.shape.elements // made.shape.dims[hot], made.shape.dims[hot]
             instead = Cost.of({HBM: cost.known(HBM) + made.shape.bytes, vector("fp32"): elements})
-            why = f"compares each of {elements} elements with {bins} bins, where a scatter-add would do"
+            why = f"compares each of {elements:,} elements with {bins:,} bins, where a scatter-add would do"
             yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=BINS)
 
 

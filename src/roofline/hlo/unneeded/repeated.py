@@ -44,7 +44,7 @@ def repeated_operands(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             why = "repeats weights for every row under vmap, and multiplies without the matrix unit"
             yield index, Avoidable(kind=KIND, instead=instead, why=why, group=BRANCHES)
         elif difference is None:
-            why = f"reads an array {times} times because it is repeated for a matmul"
+            why = f"reads an array {times:,} times because it is repeated for a matmul"
             yield index, Avoidable(kind=KIND, instead=cost, why=why)
         else:
             unit = default_unit(difference.shape.number, kernels.platform)

@@ -94,7 +94,7 @@ def _instead(kernels: Kernels, index: int, kind: str, count: int, top: int = 1) 
     factor = count / top
     amounts = {resource: amount / factor if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
     instead = less_traffic(Cost.of(amounts), written * (1 - 1 / factor))
-    what = f"computes all {count} experts for every row" if kind == experts.KIND else f"computes {count} branches for every row"
+    what = f"computes all {count:,} experts for every row" if kind == experts.KIND else f"computes {count:,} branches for every row"
     unneeded = experts.CLASS if kind == experts.KIND else CLASS
     return Avoidable(kind=kind, instead=instead, why=f"{what}, of which it uses {top}", unneeded=unneeded, factor=factor)
 

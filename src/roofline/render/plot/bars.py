@@ -44,7 +44,7 @@ def time_bars(
         *([Entry(text="measured", colour=ink, marker="D")] if any(placed.time_s for _, placed in shown) else []),
     ]
     machines = sorted({placed.machine.name for _, placed in shown})
-    caption = f"Showing the first {_MOST_GROUPS} of {len(groups)} operations." if len(groups) > len(shown) else ""
+    caption = f"Showing the first {_MOST_GROUPS} of {len(groups):,} operations." if len(groups) > len(shown) else ""
     return sheet.finish(f"Time per unit on {', '.join(machines)}", legend=entries, caption=caption)
 
 

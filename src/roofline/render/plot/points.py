@@ -8,7 +8,7 @@ from ...errors import UsageError
 from ...fusing import Fusion
 from ...machine import Machine
 from ...resource import HBM
-from ...units import percent, plain, show
+from ...units import number_of, percent, plain, show
 from ..geometry import Extent, Roof, Spot, check_spots, extent_of, feasible, gain, roof, title
 from .captions import Entry
 from .frame import Axis
@@ -60,7 +60,7 @@ def _step(one: Roof, scenario: Fusion | tuple[str, float]) -> tuple[str, float, 
     count = len(scenario.kernels)
     if scenario.intensity is None or not scenario.intensity or scenario.attainable is None:
         raise UsageError("a chain without FLOP or with unknown traffic has no arithmetic intensity to draw")
-    return f"{count} kernel{'' if count == 1 else 's'}", scenario.intensity, scenario.attainable
+    return number_of(count, "kernel"), scenario.intensity, scenario.attainable
 
 
 def _fused_compute(machine: Machine | Roof, scenarios: Iterable[Fusion | tuple[str, float]]) -> str | None:
@@ -96,7 +96,7 @@ def prediction_and_measurement(
         _draw_gap(sheet, one, x, rate, colour)
     for name, x, rate in measured[:MOST_LABELS]:
         sheet.label(f"{short_name(name)}\nefficiency {percent(rate / one.at(x))}", x, rate, crowd=True)
-    caption = f"Only the first {MOST_LABELS} of {len(measured)} points are labelled." if len(measured) > MOST_LABELS else ""
+    caption = f"Only the first {MOST_LABELS} of {len(measured):,} points are labelled." if len(measured) > MOST_LABELS else ""
     entries = [
         Entry(text="attainable", colour=sheet.theme.ink, marker="o", filled=False),
         Entry(text="achieved", colour=colour, marker="o"),

@@ -11,7 +11,7 @@ from ...errors import UsageError
 from ...machine import Machine
 from ...placement import Corrections
 from ...resource import HBM, HOST
-from ...units import percent, plain, show
+from ...units import number_of, percent, plain, show
 from .. import geometry
 from ..geometry import Extent, Roof, check_spots, extent_of, feasible, rate_title, roof, title, zone
 from .captions import Entry
@@ -132,16 +132,12 @@ def rooflines(
         best = _draw_marks(sheet, x, drawn, colours, MARKERS[index % len(MARKERS)] if len(ops) <= len(MARKERS) else "o")
         if index < MOST_LABELS:
             sheet.label(f"{short_name(name)}\n{show(x, 'FLOP/B', 3)}", x, best, crowd=True)
-    caption = f"Only the first {MOST_LABELS} of {len(ops)} operations are labelled." if len(ops) > MOST_LABELS else ""
+    caption = f"Only the first {MOST_LABELS} of {len(ops):,} operations are labelled." if len(ops) > MOST_LABELS else ""
     names = f"{len(drawn)} rooflines" if len(drawn) > 1 else f"the roofline of {drawn[0].name}"
-    heading = f"{_count(len(ops), 'operation')} on {names}" if ops else names[0].upper() + names[1:]
+    heading = f"{number_of(len(ops), 'operation')} on {names}" if ops else names[0].upper() + names[1:]
     rings = "rings: ridge points (FLOP/B)"
     subtitle = f"marks: attainable rate; {rings}" if ops else rings
     return sheet.finish(heading, subtitle=subtitle, caption=caption)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _common_level(roofs: Sequence[Roof]) -> str:

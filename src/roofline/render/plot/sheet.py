@@ -258,7 +258,7 @@ class Sheet:
         instead = self._write_along()
         key, dropped = self._write_labels()
         if dropped:
-            caption = f"{caption} {dropped} more {'label does' if dropped == 1 else 'labels do'} not fit.".strip()
+            caption = f"{caption} {dropped:,} more {'label does' if dropped == 1 else 'labels do'} not fit.".strip()
         above = write_head(self.ax, self.theme, self.width, title, subtitle, [*legend, *instead])
         below = write_foot(self.ax, self.theme, self.width, caption, key)
         if self.owned:
@@ -321,7 +321,7 @@ class Sheet:
             company.append(asked)
         for first, *others in places.values():
             if others:
-                words = f"\nand {len(others)} more here"
+                words = f"\nand {len(others):,} more here"
                 kept[kept.index(first)] = replace(first, text=first.text + words, key=first.key + words)
         return kept
 

@@ -22,5 +22,5 @@ def with_captures(trace: Trace, files: list[Path]) -> list[str]:
             absorb(trace.columns, other.columns)
             used.append(file.name)
     if used:
-        notes.append(f"captures of graphs are from {used[0]}" + (f" and {len(used) - 1} more" if len(used) > 1 else ""))
+        notes.append(f"captures of graphs are from {used[0]}" + (f" and {len(used) - 1:,} more" if len(used) > 1 else ""))
     return notes

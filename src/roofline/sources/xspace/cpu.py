@@ -141,7 +141,7 @@ def _sharing_notes(devices: int) -> list[str]:
     if devices < 2:
         return []
     return [
-        f"{devices} devices share one CPU, and each is compared with the limits of the whole CPU: "
+        f"{devices:,} devices share one CPU, and each is compared with the limits of the whole CPU: "
         f"running together, each takes at least {devices} times its minimum, and the MFU of the CPU is {devices} times as high as shown"
     ]
 

@@ -223,19 +223,19 @@ class _Layout:
         """The nodes' instructions, and the checks that failed."""
         doubts, graph = [], self.graph
         if self.missing:
-            doubts.append(f"the host launched {graph.commands} commands, the schedule has {len(self.run)}")
+            doubts.append(f"the host launched {graph.commands:,} commands, the schedule has {len(self.run):,}")
         if self.wrong:
-            doubts.append(f"{self.wrong} of {self.checked} kernels do not match their instruction's name")
+            doubts.append(f"{self.wrong:,} of {self.checked:,} kernels do not match their instruction's name")
         if self.moved:
-            doubts.append(f"{self.moved} of {self.checked} kernels are not in schedule order and may be those of other instructions")
+            doubts.append(f"{self.moved:,} of {self.checked:,} kernels are not in schedule order and may be those of other instructions")
         if self.out_of_order > _OUT_OF_ORDER * self.children:
-            doubts.append(f"{self.out_of_order} of {self.children} library kernels ran out of schedule order")
+            doubts.append(f"{self.out_of_order:,} of {self.children:,} library kernels ran out of schedule order")
         if self.ambiguous:
             doubts.append("consecutive library calls have more kernels than calls")
         if self.alike:
             doubts.append("branches look alike, so the one that ran is unknown")
         if lost := len(graph.nodes) - len(self.places):
-            doubts.append(f"{lost} of {len(graph.nodes)} nodes match no instruction")
+            doubts.append(f"{lost:,} of {len(graph.nodes):,} nodes match no instruction")
         return Resolved(self.places, doubts)
 
     def _aligned(self, planned: list[Slot]) -> list[Slot]:

@@ -76,7 +76,7 @@ def _lost_names(devices: Sequence[DevicePart]) -> list[str]:
     """A note for each device with ops whose names were lost: in a plane, names follow the events."""
     counts = {device.plane: sum(NAME_LOST in subject.notes for subject in device.rows) for device in devices}
     return [
-        f"{plane}: the damaged file lost the op names of {count} of its kernels: shown by kernel name or event number, without cost"
+        f"{plane}: the damaged file lost the op names of {count:,} of its kernels: shown by kernel name or event number, without cost"
         for plane, count in counts.items()
         if count
     ]

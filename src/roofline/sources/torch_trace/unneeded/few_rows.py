@@ -6,7 +6,7 @@ from ....cost import Cost
 from ....dtypes import dtype
 from ....operation import Product
 from ....resource import HBM
-from ....units import show
+from ....units import number_of, show
 from ....workload import Avoidable
 from ..pricing import PricedOp
 from .recorded import PricedExecution, Recorded
@@ -43,5 +43,5 @@ def _reason(priced: PricedOp, product: Product) -> Avoidable | None:
     if weights < WEIGHTS_SHARE * float(cost.known(HBM)):
         return None
     shared = {resource: amount / FEW_ROWS if resource.measure == "B" else amount for resource, amount in cost.amounts}
-    why = f"reads {show(weights, 'B')} of weights for {rows} row{'s' if rows > 1 else ''}"
+    why = f"reads {show(weights, 'B')} of weights for {number_of(rows, 'row')}"
     return Avoidable(kind=KIND, instead=Cost.of(shared), why=why)

@@ -33,7 +33,7 @@ def sorted_parts(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidabl
         if not 0 < kept <= MOST_KEPT * rows.shape[-1]:
             continue
         read = min(float(rows.bytes or 0), moved_bytes(priced))
-        why = f"sorts rows of {rows.shape[-1]} elements, of which it {'picks' if picked else 'uses'} {kept}"
+        why = f"sorts rows of {rows.shape[-1]:,} elements, of which it {'picks' if picked else 'uses'} {kept:,}"
         yield held, _avoidable(held, read, why)
         for each in between:
             yield each, _avoidable(each, moved_bytes(each[1]) * kept / rows.shape[-1], why)
