@@ -431,3 +431,33 @@ def test_xla_adds_a_bias_in_a_kernel_of_its_own_in_bf16(change: str, function: s
     wide = {op.name: one for op in reviewed_program(program, "gpu") for one in op.avoidable if one.kind == "wide-format"}
     added = {name: one.besides.known(HBM) for name, one in wide.items()}
     assert added == {name: 2 * 2 * 65536 * 256 if (name, change) == ("h", "add") else 0 for name in told}
+
+
+@pytest.mark.parametrize(
+    ("asked", "reads", "said"),
+    [
+        ("jit(f)/transpose", "jit(f)/bqhd,bkhd->bhqk/dot_general", " by a transpose, for einsum 'bqhd,bkhd->bhqk' at model.py:7"),
+        ("jit(f)/bsd,dhe->bshe/dot_general", "jit(f)/dot_general", " from einsum 'bsd,dhe->bshe', for a matmul at model.py:7"),
+        ("jit(f)/while", "jit(f)/dot_general", " for a loop that carries it, for a matmul at model.py:7"),
+        ("", "", ", for a matmul at model.py:7"),
+    ],
+)
+def test_a_copy_that_changes_a_layout_says_which_and_for_whom(asked: str, reads: str, said: str) -> None:
+    program = f"""HloModule attention, is_scheduled=true
+
+%turned {{
+  %k = bf16[8,512,16,64]{{3,2,1,0}} parameter(0)
+  ROOT %t = bf16[8,16,64,512]{{3,2,1,0}} transpose(%k), dimensions={{0,2,3,1}}, metadata={{op_name="{asked}"}}
+}}
+
+ENTRY %main {{
+  %q = bf16[8,16,512,64]{{3,2,1,0}} parameter(0)
+  %x = bf16[8,512,16,64]{{3,2,1,0}} parameter(1)
+  %k = bf16[8,512,16,64]{{3,2,1,0}} negate(%x)
+  %keys = bf16[8,16,64,512]{{3,2,1,0}} fusion(%k), kind=kInput, calls=%turned
+  ROOT %s = bf16[8,16,512,512]{{3,2,1,0}} dot(%q, %keys), lhs_batch_dims={{0,1}}, rhs_batch_dims={{0,1}}, lhs_contracting_dims={{3}},
+      rhs_contracting_dims={{2}}, metadata={{op_name="{reads}" source_file="src/model.py" source_line=7}}
+}}
+"""
+    (copied,) = [one for one in found(program) if one.kind == "layout-copies"]
+    assert copied.why == f"moves arrays only to change their layout, such as [8,512,16,64] to [8,16,64,512]{said}"

@@ -12,6 +12,7 @@ from ...workload import Avoidable
 from ..ir.module import Computation, Instruction
 from ..ir.shapes import Shape
 from .kernels import Kernels
+from .layout_words import reordering
 from .values import Value
 
 KIND, CLASS = "layout-copies", "layout"
@@ -35,20 +36,22 @@ def layout_copies(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             continue
         parts = body.instructions if body is not None else (instruction,)
         within = body if body is not None else kernels.computation
-        reordered = max((one.shape.elements for one in parts if changes_order(within, one)), default=0)
-        if not reordered or 2 * reordered < instruction.shape.elements or cost.unknown:
+        moved = max((one for one in parts if changes_order(within, one)), key=lambda one: one.shape.elements, default=None)
+        if moved is None or 2 * (reordered := moved.shape.elements) < instruction.shape.elements or cost.unknown:
             continue
         only_moves = [resource for resource, _ in cost.amounts] == [HBM] and (
             body is None or kernels.values.opcodes(instruction) <= _ALLOWED
         )
+        how = reordering(kernels, index, within, moved)
+        why = f"{_WHY}, such as {how}" if how else _WHY
         if only_moves:
             found.add(index)
-            argument = _turned_argument(kernels, index)
-            why = f"changes the layout of arguments for matmuls in every call, such as {argument}" if argument else _WHY
+            if argument := _turned_argument(kernels, index):
+                why = f"changes the layout of arguments for matmuls in every call, such as {argument}{f', {how}' if how else ''}"
             yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=ARGUMENTS if argument else "")
         elif body is not None and (updated := _updated_bytes(body, reordered)):
             instead = less_traffic(cost, 2 * (instruction.shape.bytes - updated))
-            yield index, Avoidable(kind=KIND, instead=instead, why=_WHY, unneeded=CLASS)
+            yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS)
 
 
 def _turned_argument(kernels: Kernels, index: int) -> str:
