@@ -86,6 +86,29 @@ def test_the_heaviest_dot_comes_first_and_everything_is_in_sight() -> None:
     assert all(0 < side < 1 for dot in drawn.dots for side in drawn.extent.unit(dot.intensity, dot.rate))
 
 
+def test_a_tiny_op_far_away_is_beyond_the_axes_and_counted() -> None:
+    # 0.1 s of 100.1 s is below a quarter of 1%; its 1e-6 FLOP/B and 0.01 FLOP/s would stretch both axes.
+    large, tiny = _op("large", 100.0, matrix__bf16=7000, hbm=70), _op("tiny", 0.1, vector__fp32=1e-3, hbm=1e3)
+    drawn = _drawn(large, tiny)
+    assert [dot.name for dot in drawn.outside] == ["tiny"]
+    assert drawn.extent.left > 1e-3
+    assert drawn.extent.bottom > 0.01
+    assert drawn.caption == "At the edge: 1 op (0.1% of time) beyond the axes."
+    # With a third of the time it is what the chart is about.
+    assert _drawn(large, _op("tiny", 50.0, vector__fp32=1e-3, hbm=1e3)).outside == ()
+
+
+def test_some_time_very_far_from_every_ridge_is_beyond_the_axes_too() -> None:
+    # 1e-8 FLOP/B, eight decades left of the ridge: 5% of the time is left out, 20% is not.
+    for seconds, outside in ((5.0, ["scalar"]), (20.0, [])):
+        drawn = _drawn(_op("large", 100.0 - seconds, matrix__bf16=7000, hbm=70), _op("scalar", seconds, vector__fp32=1e-6, hbm=100))
+        assert [dot.name for dot in drawn.outside] == outside
+
+
+def test_axes_show_ops_that_take_no_time_where_none_takes_any() -> None:
+    assert _drawn(_op("far", None, vector__fp32=1e-3, hbm=1e3)).outside == ()
+
+
 def test_the_whole_program_is_a_dot_of_its_own() -> None:
     drawn = _drawn(_op("a", 2.0, matrix__bf16=50, hbm=10), _op("b", 3.0, matrix__bf16=50, hbm=10))
     assert isinstance(drawn.program, Dot)

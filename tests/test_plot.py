@@ -172,7 +172,9 @@ def _faults(ax: Axes, *, paper: bool = True) -> list[tuple[str, ...]]:
     boxes, marks, slack = _boxes(ax), _marks(ax), 0.5
     width, height = ax.figure.get_size_inches() * 72
     found = [(one, other) for (one, a), (other, b) in itertools.combinations(boxes, 2) if a.grown(-slack).overlaps(b)]
-    found += [(text, f"mark {x:.0f} {y:.0f}") for text, box in boxes for x, y, radius in marks if box.distance(x, y) < radius - slack]
+    on_dots = {text.get_text() for text in _texts(ax) if text.get_gid() == "on-dot"}
+    clear = [(text, box) for text, box in boxes if text not in on_dots]
+    found += [(text, f"mark {x:.0f} {y:.0f}") for text, box in clear for x, y, radius in marks if box.distance(x, y) < radius - slack]
     if paper:
         found += [(text, "paper") for text, box in boxes if not all(0 <= x <= width and 0 <= y <= height for x, y in box.corners)]
     return found
@@ -399,6 +401,36 @@ def test_the_chart_of_a_report_has_dots_a_strip_roofs_and_coverage() -> None:
     words = " ".join(text.get_text() for text in _texts(ax))
     assert "98% of busy time is matched to ops; 93% of it has a known cost" in words
     assert "memory-bound (hbm)" in words
+
+
+def _table(*ops: Op) -> Report:
+    return analyze(Recording(workload=Workload(ops), format="table"), V7X)
+
+
+def test_ops_beyond_the_axes_are_pointed_to_from_the_edge() -> None:
+    large = Op(name="large", time_s=1.0, cost=Cost.of({"matrix/bf16": 1e14, "hbm": 1e11}))
+    tiny = Op(name="tiny", time_s=1e-4, cost=Cost.of({"vector/fp32": 1.0, "hbm": 1e6}))
+    ax = plot.roofline_chart(_table(large, tiny))
+    (pointer,) = _lines(ax, "pointer")
+    ((x, y),) = _path(pointer)
+    low, high = ax.get_xlim()
+    assert low < x < low * (high / low) ** 0.05, "just inside the left edge"
+    assert ax.get_ylim()[0] < y
+    assert "At the edge: 1 op (0.01% of time) beyond the axes." in [text.get_text() for text in ax.texts]
+    assert _faults(ax) == []
+
+
+def test_crowded_ops_without_flop_are_numbered_once_a_name() -> None:
+    copies = [
+        Op(name=name, time_s=1e-3 * (1 + 0.001 * number), cost=Cost.of({"hbm": 5e9}))
+        for number in range(40)
+        for name in ("copy of weights", "copy of states")
+    ]
+    ax = plot.roofline_chart(_table(*copies))
+    (key,) = [text.get_text() for text in ax.texts if "copy of" in text.get_text()]
+    assert [line.split(": ")[0] for line in key.splitlines()] == ["1  copy of weights", "2  copy of states"]
+    assert all("40 ops, 50% of time" in line for line in key.splitlines())
+    assert _faults(ax) == []
 
 
 def test_areas_are_as_times() -> None:

@@ -2,11 +2,14 @@
 
 A dot is placed at its intensity over one memory level or link and at its achieved rate; without a measured time, at its attainable
 rate. An op whose cost is an upper bound is on its roofline where it would be above. Ops without FLOP cannot be shown on a logarithmic
-axis: they are in a strip next to it, by the fraction of bandwidth they reach.
+axis: they are in a strip next to it, by the fraction of bandwidth they reach. The axes leave out dots that are far away and take little
+time, which would squeeze the others; these are marked at the edge.
 """
 
+import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from msgspec import Struct
 
@@ -17,6 +20,11 @@ from ..resource import HBM, Resource
 from ..units import number_of, percent
 from ..workload import is_upper_bound
 from .geometry import Extent, Roof, extent_of, roof, title
+
+OUTSIDE = 0.01  # of the weight of all dots, at most, that the axes may leave out
+# Decades left of the lowest ridge and below the lowest peak from which dots are left out that make up few of the weight: scalar work on
+# large arrays has 1e-8 FLOP/B. The page has the same limits.
+FAR_LEFT, FAR_BELOW, FEW = 4, 6, 0.1
 
 
 class Dot(Struct, frozen=True, kw_only=True):
@@ -66,10 +74,18 @@ class Chart(Struct, frozen=True, kw_only=True):
         return self.dots + self.strip
 
     @property
+    def outside(self) -> tuple[Dot, ...]:
+        """The dots beyond the axes."""
+        return tuple(dot for dot in self.dots if not self.extent.holds(dot.intensity, dot.rate))
+
+    @property
     def caption(self) -> str:
-        """How much of busy time is matched to ops and has a known cost, and what is not drawn."""
+        """How much of busy time is matched to ops and has a known cost, what is beyond the axes, and what is not drawn."""
         shares = [f"{percent(share)} of {'it' if index else 'busy time'} {what}" for index, (what, share) in enumerate(self.covered)]
         sentences = [f"{'; '.join(shares)}."] if shares else []
+        if far := self.outside:
+            share = f" ({percent(_weight(far) / self.total)} of {'time' if self.timed else 'minimum time'})"
+            sentences.append(f"At the edge: {_ops(len(far))}{share if self.total else ''} beyond the axes.")
         if self.left_out:
             sentences.append(f"Not drawn: {', '.join(number_of(number, 'op') + ' ' + why for why, number in self.left_out)}.")
         return " ".join(sentences)
@@ -100,7 +116,7 @@ def chart(report: Report) -> Chart:
     dots.sort(key=lambda dot: -dot.weight)
     strip.sort(key=lambda dot: -dot.weight)
     program = next((found for point in report.points if (found := _program(point))), None)
-    shown = [(dot.intensity, dot.rate) for dot in (*dots, *([program] if program else []))]
+    shown = [(dot.intensity, dot.rate) for dot in (*_central(_near(dots, roofs)), *([program] if program else []))]
     return Chart(
         machine=report.machine.title or report.machine.name,
         roofs=roofs,
@@ -113,6 +129,35 @@ def chart(report: Report) -> Chart:
         covered=_covered(report),
         total=sum(op.weight_s for op in report.ops),
     )
+
+
+def _near(dots: Sequence[Dot], roofs: Sequence[Roof]) -> Sequence[Dot]:
+    """The dots without those very far from any ridge, unless these make up more than `FEW` of the weight."""
+    left, bottom = min(one.ridge for one in roofs) / 10**FAR_LEFT, min(one.peak for one in roofs) / 10**FAR_BELOW
+    near = [dot for dot in dots if dot.intensity >= left and dot.rate >= bottom]
+    return near if near and _weight(near) >= (1 - FEW) * _weight(dots) else dots
+
+
+def _weight(dots: Iterable[Dot]) -> float:
+    return sum(dot.weight for dot in dots)
+
+
+def _central(dots: Sequence[Dot]) -> list[Dot]:
+    """The dots without those farthest left, right, up and down that make up at most a quarter of `OUTSIDE` of the weight each."""
+    left, right = _middle([(dot.intensity, dot.weight) for dot in dots])
+    bottom, top = _middle([(dot.rate, dot.weight) for dot in dots])
+    return [dot for dot in dots if left <= dot.intensity <= right and bottom <= dot.rate <= top]
+
+
+def _middle(weighted: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The values between which all but a quarter of `OUTSIDE` of the weight on either side is."""
+    spare = OUTSIDE / 4 * sum(weight for _, weight in weighted)
+
+    def first(ordered: Iterable[tuple[float, float]], otherwise: float) -> float:
+        passed = accumulate(ordered, lambda before, one: (one[0], before[1] + one[1]))
+        return next((value for value, weight in passed if weight > spare), otherwise)
+
+    return first(sorted(weighted), -math.inf), first(sorted(weighted, reverse=True), math.inf)
 
 
 def _machine(info: MachineInfo) -> Machine:

@@ -58,6 +58,14 @@ class Extent(Struct, frozen=True, kw_only=True):
         """The position at these fractions of the chart's width and height."""
         return _between(across, self.left, self.right, self.x_log), _between(along, self.bottom, self.top, self.y_log)
 
+    def holds(self, x: float, y: float) -> bool:
+        """Whether a position is on the chart."""
+        return self.left <= x <= self.right and self.bottom <= y <= self.top
+
+    def nearest(self, x: float, y: float) -> Spot:
+        """The position on the chart that is nearest to this one."""
+        return min(max(x, self.left), self.right), min(max(y, self.bottom), self.top)
+
     def widened(self, share: float) -> "Extent":
         """The same chart extended to the right for labels: ``share`` of its new width is right of the old end."""
         return replace(self, right=_between(1 / (1 - share), self.left, self.right, self.x_log)) if share else self

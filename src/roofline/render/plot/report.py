@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ...report import Report
 from ...resource import HBM, bound_words
 from ...units import percent
-from ..boxes import Disc, Scene
+from ..boxes import Box, Disc, Scene
 from ..chart import Chart, Dot, StripDot, chart
 from ..geometry import Extent, Path, linear_ticks, rate_title, title
 from ..labels import Label, place_labels, swarm
@@ -28,6 +28,8 @@ _CROWD = 500  # dots that may hide a roof, which is then drawn over them
 LABEL = 40  # letters of an op's label next to its dot
 _STRIP, _GAP = 48.0, 10.0  # width of the strip, and of the space between it and the numbers of the axis
 _MOST_NUMBERED = 8
+_NUMBERED_FROM = 0.001  # of the time: ops in the strip that take less have no number
+_NUMBERED_ON = 4.5  # points: the radius of a dot that can hold its number
 _NEAR = 5.5  # points: a number farther from its dot could be read as its neighbour's
 
 
@@ -116,11 +118,16 @@ def _radii(dots: Sequence[Dot | StripDot], drawn: Chart) -> list[float]:
 
 
 def _draw_dots(sheet: Sheet, drawn: Chart, colours: Mapping[str | None, str]) -> None:
-    radii = _radii(drawn.dots, drawn)
-    if drawn.dots:
-        sheet.dots([(dot.intensity, dot.rate) for dot in drawn.dots], radii, [colours[dot.bound] for dot in drawn.dots])
-    for dot, radius in list(zip(drawn.dots, radii, strict=True))[:MOST_LABELS]:
-        sheet.label(_words(dot, drawn, LABEL), dot.intensity, dot.rate, radius=radius, key=_words(dot, drawn, 64), crowd=True)
+    radii = dict(zip(drawn.dots, _radii(drawn.dots, drawn), strict=True))
+    outside = set(drawn.outside)
+    inside = [dot for dot in drawn.dots if dot not in outside]
+    if inside:
+        sheet.dots([(dot.intensity, dot.rate) for dot in inside], [radii[dot] for dot in inside], [colours[dot.bound] for dot in inside])
+    for dot in drawn.outside:
+        sheet.pointer(dot.intensity, dot.rate, colours[dot.bound])
+    for dot in drawn.dots[:MOST_LABELS]:
+        x, y = drawn.extent.nearest(dot.intensity, dot.rate)
+        sheet.label(_words(dot, drawn, LABEL), x, y, radius=radii[dot], key=_words(dot, drawn, 64), crowd=True)
 
 
 def _words(dot: Dot, drawn: Chart, letters: int) -> str:
@@ -169,21 +176,58 @@ def _draw_strip(sheet: Sheet, drawn: Chart, colours: Mapping[str | None, str]) -
         c=[colours[dot.bound] for dot in drawn.strip], marker="o", alpha=0.85, linewidths=0.7, edgecolors=theme.background,
         zorder=5, clip_on=False, gid="strip-dots",
     )  # fmt: skip
-    _number_strip(sheet, strip, drawn.strip, list(zip(across, heights, radii, strict=True)), extent.unit(0.0, 1.0)[1] * sheet.height)
+    _number_strip(sheet, strip, drawn, list(zip(across, heights, radii, strict=True)), extent.unit(0.0, 1.0)[1] * sheet.height)
     return right + _STRIP + 8 + max(text_size(tick.label, SMALL)[0] for tick in ticks) + label - (sheet.numbers + 8 + label)
 
 
-def _number_strip(sheet: Sheet, strip: Axes, dots: Sequence[StripDot], marks: Sequence[tuple[float, float, float]], full: float) -> None:
-    """Number the heaviest dots of the strip, clear of the line of ``full`` bandwidth; their names are in the key."""
+def _number_strip(sheet: Sheet, strip: Axes, drawn: Chart, marks: Sequence[tuple[float, float, float]], full: float) -> None:
+    """Number the ops of the strip that take most of the time, those of one name once: next to a dot, clear of the line of ``full``
+    bandwidth, or on it if it is large. Their names are in the key."""
     top = ((0.0, full), (_STRIP, full))
     scene = Scene(width=_STRIP, height=sheet.height, discs=tuple(Disc(x, y, radius) for x, y, radius in marks), lines=(top,))
     size = text_size("0", SMALL)
-    labels = [Label("", x, y, size, radius) for x, y, radius in marks[:_MOST_NUMBERED]]
-    for place in place_labels(labels, scene, size).placed:
-        x, y, radius = marks[place.index]
-        if place.number is not None or place.box.distance(x, y) > radius + _NEAR:
-            continue
-        dot = dots[place.index]
-        number = sheet.number(f"{short_name(dot.name, 64)}: {percent(dot.share)} of {title(dot.unit) if dot.unit else 'its'} bandwidth")
-        x, y = place.box.x / _STRIP, place.box.y / sheet.height
-        strip.text(x, y, str(number), transform=strip.transAxes, ha="center", va="center", zorder=7, **text_style(sheet.theme.ink, SMALL))
+    groups = [group for group in _by_name(drawn.strip) if _weight(drawn.strip, group) >= _NUMBERED_FROM * drawn.total][:_MOST_NUMBERED]
+    labels = [Label("", *marks[first][:2], size, marks[first][2]) for first, *_ in groups]
+    beside = {place.index: place.box for place in place_labels(labels, scene, size).placed if place.number is None}
+    taken: list[Box] = list(beside.values())
+    for index, group in enumerate(groups):
+        x, y, radius = marks[group[0]]
+        box = beside.get(index)
+        if box is None or box.distance(x, y) > radius + _NEAR:
+            box = Box(x, y, *size)
+            if radius < _NUMBERED_ON or any(box.overlaps(other) for other in taken):
+                continue
+            taken.append(box)
+        strip.text(
+            box.x / _STRIP,
+            box.y / sheet.height,
+            str(sheet.number(_strip_words([drawn.strip[at] for at in group], drawn))),
+            transform=strip.transAxes,
+            ha="center",
+            va="center",
+            zorder=7,
+            path_effects=sheet.halo,
+            gid="beside-dot" if box is beside.get(index) else "on-dot",
+            **text_style(sheet.theme.ink, SMALL),
+        )
+
+
+def _weight(dots: Sequence[StripDot], group: Sequence[int]) -> float:
+    return sum(dots[index].weight for index in group)
+
+
+def _by_name(dots: Sequence[StripDot]) -> list[list[int]]:
+    """The numbers of the dots of each name, heaviest first; the name with most time first."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for index, dot in enumerate(dots):
+        groups.setdefault((dot.name, dot.unit), []).append(index)
+    return sorted(groups.values(), key=lambda group: -_weight(dots, group))
+
+
+def _strip_words(dots: Sequence[StripDot], drawn: Chart) -> str:
+    """The ops of one name in the strip: how many, their share of time, and the fraction of bandwidth they reach."""
+    shares = [percent(dot.share) for dot in sorted(dots, key=lambda dot: dot.share)]
+    reached = shares[0] if shares[0] == shares[-1] else f"{shares[0]} to {shares[-1]}"
+    of_time = f"{percent(sum(dot.weight for dot in dots) / drawn.total)} of time, " if drawn.timed and drawn.total else ""
+    many = f"{len(dots):,} ops, " if len(dots) > 1 else ""
+    return f"{short_name(dots[0].name, 52)}: {many}{of_time}{reached} of {title(dots[0].unit) if dots[0].unit else 'its'} bandwidth"

@@ -12,6 +12,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -23,6 +24,8 @@ from .frame import HEIGHT, POINTS, Axis, fit, own_axes, style_axes
 from .style import HAIR_WIDTH, ROOF_WIDTH, SMALL, Dash, Theme, cut, drawable, text_size, text_style, theme_named
 
 _MOST_ROOM = 0.42  # of the width, at most, for labels at the right ends of lines
+_HALO = 2.5  # points around letters, so that they are legible over dots and lines
+_ARROWHEAD = ((1.0, 0.0), (-1.0, 0.7), (-1.0, -0.7), (1.0, 0.0))  # along its direction and across
 
 
 class _MarkLabel(Struct, frozen=True):
@@ -69,6 +72,8 @@ class Sheet:
         self._ends: list[tuple[str, Spot]] = []
         self._key: list[str] = []
         self._drawn: dict[str, int] = {}
+        self._crowded = False
+        self.halo = [withStroke(linewidth=_HALO, foreground=self.theme.background)]
         self.numbers = style_axes(self.ax, self.theme, self.outer, extent.right, x, y)
 
     def spot(self, x: float, y: float) -> Spot:
@@ -137,7 +142,7 @@ class Sheet:
         colour: str,
         *,
         radius: float = 4.0,
-        marker: str = "o",
+        marker: str | Sequence[Spot] = "o",
         filled: bool = True,
         other: str | None = None,
         kind: str = "dot",
@@ -164,7 +169,8 @@ class Sheet:
         self.keep_clear(x, y, radius)
 
     def dots(self, spots: Sequence[Spot], radii: Sequence[float], colours: Sequence[str], *, z: float = 5) -> None:
-        """Draw very many round marks at once, each with its radius and colour."""
+        """Draw very many round marks at once, each with its radius and colour; labels then have halos."""
+        self._crowded = True
         xs, ys = zip(*spots, strict=True)
         areas = [(2 * radius) ** 2 for radius in radii]
         self.ax.scatter(
@@ -173,6 +179,14 @@ class Sheet:
         )  # fmt: skip
         for (x, y), radius in zip(spots, radii, strict=True):
             self.keep_clear(x, y, radius)
+
+    def pointer(self, x: float, y: float, colour: str, *, size: float = 4.0) -> None:
+        """Draw an arrowhead at the edge that points to a position beyond it."""
+        (far_x, far_y), edge = self.spot(x, y), self.spot(*self.inner.nearest(x, y))
+        angle = math.atan2(far_y - edge[1], far_x - edge[0])
+        cos, sin = math.cos(angle), math.sin(angle)
+        shape = [(along * cos - across * sin, along * sin + across * cos) for along, across in _ARROWHEAD]
+        self.dot(*self.place(edge[0] - size * cos, edge[1] - size * sin), colour, radius=size, marker=shape, kind="pointer")
 
     def keep_clear(self, x: float, y: float, radius: float) -> None:
         """Let labels avoid a round mark."""
@@ -352,6 +366,7 @@ class Sheet:
             multialignment=toward,
             bbox=self._backing(box),
             zorder=7,
+            path_effects=self.halo if self._crowded else None,
             gid=self._name("label"),
             **text_style(self.theme.ink, asked.size, asked.weight),
         )
@@ -370,6 +385,7 @@ class Sheet:
             va="center",
             bbox=self._backing(box),
             zorder=7,
+            path_effects=self.halo if self._crowded else None,
             gid=self._name("words"),
             **text_style(colour or self.theme.ink, size, weight),
         )
