@@ -90,6 +90,40 @@ def test_where_scripts_may_not_run_a_figure_and_a_table_stand_in() -> None:
     assert "jax_programs.py:109  mul bf16[32,2048,4096]" in cell.partition("<table>")[2]
 
 
+@pytest.mark.browser
+def test_the_figure_has_the_colours_of_the_editor(tmp_path: Path) -> None:
+    playwright = pytest.importorskip("playwright.sync_api")
+    from roofline.render.plot.style import DARK, LIGHT
+
+    cell = notebook.to_html(fusion(), CODE)
+    assert set(re.findall(r"(?<!, )#[0-9a-f]{6}", cell.partition("<table>")[0].partition("<svg")[2])) == set(), (
+        "a colour of one theme alone"
+    )
+    address = tmp_path / "cell.html"
+    for kind, theme in (("vscode-light", LIGHT), ("vscode-dark", DARK), ("vscode-high-contrast", DARK)):
+        address.write_text(f"<!doctype html><meta charset=utf-8><body class={kind}>{cell}", "utf-8")
+        paper = tuple(int(theme.background[at : at + 2], 16) for at in (1, 3, 5))
+        assert in_own_thread(lambda: _fill(playwright, _chromium(), address.as_uri(), "#patch_1 path")) == f"rgb{paper}"
+
+
+def _fill(playwright: Any, chromium: str, address: str, selector: str) -> str:
+    """The colour that an element of a page is filled with."""
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium)
+        page = browser.new_page()
+        page.goto(address)
+        found = page.locator(selector).first.evaluate("one => getComputedStyle(one).fill")
+        browser.close()
+    return str(found)
+
+
+def _chromium() -> str:
+    import shutil
+
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    return found or pytest.skip("no chromium")
+
+
 def test_a_machine_without_a_roof_still_has_a_table() -> None:
     cell = notebook.to_html(_report("op", machine=Machine.of("memory", {"hbm": 10})), CODE)
     assert "no chart: memory has no known compute rate" in cell
@@ -118,11 +152,7 @@ def test_a_value_imports_no_view_until_it_is_shown() -> None:
 @pytest.mark.browser
 def test_the_page_works_inside_its_frame(tmp_path: Path) -> None:
     playwright = pytest.importorskip("playwright.sync_api")
-    import shutil
-
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("no chromium")
+    chromium = _chromium()
     (tmp_path / "cell.html").write_text(f"<!doctype html><meta charset=utf-8><body>{notebook.to_html(fusion(), {})}", "utf-8")
     assert in_own_thread(lambda: _faults(playwright, chromium, (tmp_path / "cell.html").as_uri())) == []
 

@@ -1,7 +1,7 @@
 """Reports in notebooks: Jupyter, Colab and VS Code show a `Report` as its page, terminals as its table.
 
 The page runs in a sandboxed frame with its own origin, isolated from the notebook, and makes no network requests. VS Code does not allow
-scripts in frames of a notebook; there a figure and a table replace the page.
+scripts in frames of a notebook; there a figure and a table replace the page, in the colours of the editor's theme.
 """
 
 import html
@@ -26,6 +26,7 @@ MOST_OPS = 2000  # most ops of a page in a notebook, because notebooks are saved
 TABLE_OPS, LONGEST_NAME = 20, 80  # of the table that replaces the page
 HEIGHT_PX = 760
 _VS_CODE = ("VSCODE_PID", "VSCODE_CWD")  # set by VS Code for its kernels
+_DARK = ".vscode-dark, .vscode-high-contrast:not(.vscode-high-contrast-light)"  # classes of the document around an output cell of VS Code
 
 
 def bundle(report: Report, variables: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -91,7 +92,7 @@ def _static(report: Report) -> str:
 
 
 def _figure(report: Report) -> str:
-    """The chart as SVG, or the reason why the machine has no roofline."""
+    """The chart as SVG in the colours of a light or dark editor, or the reason why the machine has no roofline."""
     from ..render.plot import roofline_chart
     from ..render.plot import save as save_figure
 
@@ -101,7 +102,18 @@ def _figure(report: Report) -> str:
         except RooflineError as error:
             return f"<p>no chart: {html.escape(str(error))}</p>"
         drawn = path.read_text("utf-8")
-    return f"<div>{drawn[drawn.index('<svg') :]}</div>"
+    return _in_both_themes(drawn[drawn.index("<svg") :])
+
+
+def _in_both_themes(drawn: str) -> str:
+    """A drawing in the light theme whose colours are those of the dark theme where the document around it is dark."""
+    from ..render.plot.style import DARK, LIGHT
+
+    lights, darks = ((theme.background, theme.ink, theme.muted, theme.grid, *theme.series) for theme in (LIGHT, DARK))
+    for number, colour in enumerate(lights):
+        drawn = drawn.replace(colour.lower(), f"var(--roofline-{number}, {colour})")
+    rule = "; ".join(f"--roofline-{number}: {colour}" for number, colour in enumerate(darks))
+    return f"<style>:is({_DARK}) .roofline-figure {{ {rule} }}</style><div class='roofline-figure'>{drawn}</div>"
 
 
 def _row(tag: str, cells: Sequence[str | Cell]) -> str:
