@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { chipsOf } from "../../src/roofline/render/page/static/catalogue.js";
-import { chartModel, machineOf, programModel, roofLines, rowsOf } from "../../src/roofline/render/page/static/chart_model.js";
+import { captionIn, chartModel, machineOf, programModel, roofLines, rowsOf } from "../../src/roofline/render/page/static/chart_model.js";
 import { DEFAULTS } from "../../src/roofline/render/page/static/state.js";
 import { VOCABULARY } from "../../src/roofline/render/page/static/vocabulary.js";
 import { cases } from "./cases.mjs";
@@ -27,10 +27,20 @@ test("the chart of an untouched page is the figures' chart", () => {
     const whole = model.program.find((point) => point.scope === "total");
     close(whole ? [whole.x, whole.y] : null, chart.program ? [chart.program.intensity, chart.program.rate] : null, `${name} program`);
     close(model.leftOut, chart.left_out, `${name} left out`);
-    assert.equal(model.caption, caption);
+    // The page's window is a little tighter than the figure's, so that other ops may be beyond it.
+    assert.equal(model.caption, caption.replace(/ ?At the edge: .* beyond the axes\.$/, ""));
     assert.equal(model.timed, chart.timed);
     assert.equal(model.machine, chart.machine);
   }
+});
+
+test("ops beyond the first window are counted, until another one is chosen", () => {
+  const far = { ...odd, coverage: {}, ops: odd.ops.flatMap((op) => (op.flops && op.bytes.hbm && op.time_s ? [op] : [])).slice(0, 1) };
+  const [op] = far.ops;
+  far.ops.push({ ...op, id: 99, time_s: op.time_s / 1e4, self_time_s: op.time_s / 1e4, flops: op.flops / 1e20, work: Object.fromEntries(Object.entries(op.work).map(([name, amount]) => [name, amount / 1e20])) });
+  const model = chartModel(far, DEFAULTS);
+  assert.equal(captionIn(model, null), "At the edge: 1 op (0.01% of time) beyond the axes.");
+  assert.equal(captionIn(model, [1, 2, 3, 4]), "");
 });
 
 test("an op whose cost is an upper bound is not above its roof", () => {

@@ -41,6 +41,13 @@ test("names that look like markup stay text", () => {
   assert.ok(!text.includes("<script>") && text.includes("&lt;script&gt;") && !text.includes("\u0000"));
 });
 
+test("a long caption is wrapped within the drawing", () => {
+  const text = toSvg({ ...chartModel(cases("report")[0].report, DEFAULTS), caption: "word ".repeat(60).trim(), edge: "" }, { width: 960 });
+  const lines = [...text.matchAll(/<text[^>]*>((?:word ?)+)<\/text>/g)].map(([, words]) => words.length);
+  assert.equal(lines.reduce((sum, one) => sum + one + 1, 0), 300);
+  assert.ok(lines.length > 1 && lines.every((letters) => letters * 6.8 < 960));
+});
+
 test("an empty chart and a chart with arrows are drawn", () => {
   const { report } = cases("report").find(({ name }) => name.includes("odd"));
   wellFormed(toSvg(chartModel({ ...report, ops: [], points: [], by_step: [], by_device: [] }, DEFAULTS)));

@@ -80,14 +80,14 @@ class Chart(Struct, frozen=True, kw_only=True):
 
     @property
     def caption(self) -> str:
-        """How much of busy time is matched to ops and has a known cost, what is beyond the axes, and what is not drawn."""
+        """How much of busy time is matched to ops and has a known cost, what is not drawn, and what is beyond the axes."""
         shares = [f"{percent(share)} of {'it' if index else 'busy time'} {what}" for index, (what, share) in enumerate(self.covered)]
         sentences = [f"{'; '.join(shares)}."] if shares else []
-        if far := self.outside:
-            share = f" ({percent(_weight(far) / self.total)} of {'time' if self.timed else 'minimum time'})"
-            sentences.append(f"At the edge: {_ops(len(far))}{share if self.total else ''} beyond the axes.")
         if self.left_out:
             sentences.append(f"Not drawn: {', '.join(number_of(number, 'op') + ' ' + why for why, number in self.left_out)}.")
+        if far := self.outside:
+            share = f" ({percent(_weight(far) / self.total)} of {'time' if self.timed else 'minimum time'})"
+            sentences.append(f"At the edge: {number_of(len(far), 'op')}{share if self.total else ''} beyond the axes.")
         return " ".join(sentences)
 
 

@@ -12,6 +12,7 @@
  *     program                 points of the program at {x, y}
  *     arrows                  {from, to} spots of an op before and after, and the change of its time; `predicted` where a change was applied
  *     leftOut, caption        why ops are not drawn and how many, and that in words
+ *     edge                    how many ops are beyond the home window, in words
  *     home                    the window that the drawn dots of 99% of the time fit into
  *     reach                   the window that shows everything, as far as one can go
  */
@@ -67,8 +68,9 @@ export function chartModel(report, state, { rows, all, machine = ownMachine(repo
   const spots = every.filter((row) => row.flops && !reasonAgainst(row)).map(spotOf);
   const changed = predictedArrows(report.findings?.[state.whatif]?.predicted, drawn, state.level);
   const after = changed.map(({ to: [x, y], after: row }) => ({ x, y, row }));
+  const frame = framed(report, state, machine, every, [...spots, ...(state.group ? dots.map(({ x, y }) => [x, y]) : []), ...whole, ...[...after, ...twins].map(({ x, y }) => [x, y])], [...dots, ...twins, ...after], whole);
   return {
-    ...framed(report, state, machine, every, [...spots, ...(state.group ? dots.map(({ x, y }) => [x, y]) : []), ...whole, ...[...after, ...twins].map(({ x, y }) => [x, y])], [...dots, ...twins, ...after], whole),
+    ...frame,
     dots,
     strip,
     twins,
@@ -80,6 +82,7 @@ export function chartModel(report, state, { rows, all, machine = ownMachine(repo
     threshold: VOCABULARY.notable_change,
     leftOut,
     caption: captionOf(report.coverage, leftOut),
+    edge: edgeWords(dots, drawn, frame),
   };
 }
 
@@ -88,7 +91,7 @@ export function programModel(report, state, { all, machine = ownMachine(report) 
   const program = programOf(report, state, machine);
   const every = all ?? select(report, state, machine);
   const shown = program.filter((point) => state.scopes.includes(point.scope));
-  const nothing = { dots: [], strip: [], twins: [], arrows: [], leftOut: [], caption: "" };
+  const nothing = { dots: [], strip: [], twins: [], arrows: [], leftOut: [], caption: "", edge: "" };
   return { ...framed(report, state, machine, every, program.map(({ x, y }) => [x, y])), ...nothing, program: shown };
 }
 
@@ -283,6 +286,18 @@ function captionOf({ busy_s, attributed_s, priced_s }, leftOut) {
   const reasons = leftOut.map(([why, number]) => `${plain(number)} op${number === 1 ? "" : "s"} ${why}`);
   return [shares.length ? `${shares.join("; ")}.` : "", reasons.length ? `Not drawn: ${reasons.join(", ")}.` : ""].filter(Boolean).join(" ");
 }
+
+/** How many ops are beyond the window that the chart opens with, as arrows at its edge, and how much time they take; empty for none. */
+function edgeWords(dots, rows, { home: [left, right, bottom, top], timed }) {
+  const weight = (some) => some.reduce((sum, row) => sum + row.weight, 0);
+  const far = dots.filter(({ x, y }) => x < left || x > right || y < bottom || y > top).map(({ row }) => row);
+  if (!far.length) return "";
+  const share = weight(rows) ? ` (${percent(weight(far) / weight(rows))} of ${timed ? "time" : "minimum time"})` : "";
+  return `At the edge: ${plain(far.length)} op${far.length === 1 ? "" : "s"}${share} beyond the axes.`;
+}
+
+/** The words below a chart in a window, which is `null` for its home. */
+export const captionIn = ({ caption, edge }, window) => [caption, window ? "" : edge].filter(Boolean).join(" ");
 
 /** The visible roofs as lines inside a window: slants up to the highest peak in sight, peaks from the fastest memory in sight. */
 export function roofLines(model, window) {

@@ -74,10 +74,11 @@ function ledgerTable(ledger) {
 
 function several(rows) {
   const sum = totals(rows);
+  const run = sum.step_s === null ? "" : " in run";
   const figures = [
     ...(sum.step_s === null ? [] : [["Time per step", show(sum.step_s, "s"), ""]]),
-    [sum.step_s === null ? "Time" : "Time in run", show(sum.time_s, "s"), ""],
-    ["Minimum time", show(sum.floor_s, "s"), sum.lost_s === null ? "" : `${show(sum.lost_s, "s")} lost`],
+    [`Time${run}`, show(sum.time_s, "s"), ""],
+    [`Minimum time${run}`, show(sum.floor_s, "s"), sum.lost_s === null ? "" : `${show(sum.lost_s, "s")} lost`],
     ["Roofline efficiency", efficiencyText(sum), ""],
     ["Work", show(sum.flops, "FLOP"), ""],
     ["Executions", plain(sum.count), ""],

@@ -26,15 +26,16 @@ export function efficiencyText({ efficiency, upper }) {
 /** An op or group, or a point of the program, in full: [[word, figure, remark], …]; what is not known is left out. */
 export function facts(row) {
   const known = (value) => value !== null && value !== undefined;
+  const run = known(row.step_s) ? " in run" : ""; // beside a time per step the others say what they are of
   const found = [
     known(row.step_s) && ["Time per step", show(row.step_s, "s"), ""],
-    [known(row.step_s) ? "Time in run" : "Time", show(row.time_s, "s"), known(row.share) ? `${percent(row.share)} of total` : ""],
+    [`Time${run}`, show(row.time_s, "s"), known(row.share) ? `${percent(row.share)} of total` : ""],
     differs(row.self_time_s, row.time_s) && ["Self time", show(row.self_time_s, "s"), "excluding nested ops"],
     differs(row.slowest_s, row.time_s) && ["Slowest device", show(row.slowest_s, "s"), ""],
     differs(row.device_seconds, row.time_s) && ["Device-seconds", show(row.device_seconds, "s"), "summed over devices"],
     known(row.busy_s) && ["Busy", show(row.busy_s, "s"), row.time_s ? percent(row.busy_s / row.time_s) : ""],
-    ["Minimum time", show(row.floor_s, "s"), lostWords(row.lost_s)],
-    known(row.expected) && ["Expected time", show(row.expected.time_s, "s"), `${show(row.expected.low_s, "s")} to ${show(row.expected.high_s, "s")}`],
+    [`Minimum time${run}`, show(row.floor_s, "s"), lostWords(row.lost_s)],
+    known(row.expected) && [`Expected time${run}`, show(row.expected.time_s, "s"), `${show(row.expected.low_s, "s")} to ${show(row.expected.high_s, "s")}`],
     ["Roofline efficiency", efficiencyText(row), boundTitle(row.bound)],
     known(row.op_efficiency) && ["Per-op roofline", percent(row.op_efficiency), "of the measured time"],
     ["Achieved", show(row.rate, "FLOP/s"), row.attainable ? `of ${show(row.attainable, "FLOP/s")} attainable` : ""],

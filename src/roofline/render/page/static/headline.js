@@ -166,14 +166,14 @@ function figuresOf(report, { shown, totals, machine }, choice, fixed) {
   const found = [];
   if (time_s) {
     const busy = choice.parts.find(({ cause }) => cause === "idle");
-    found.push([choice.per ? "Time per step" : "Time", show(time_s, "s", 3), `${percent(1 - (busy?.seconds ?? 0) / time_s)} busy`, "time"]);
+    found.push([`Time${choice.per}`, show(time_s, "s", 3), `${percent(1 - (busy?.seconds ?? 0) / time_s)} busy`, "time"]);
     const some = hasUnknown(choice);
     const least_s = some ? floor_s || null : floor_s;
-    found.push(["Minimum time", show(least_s, "s", 3), least_s === null ? "" : some ? "of the ops that have one" : `${percent(floor_s / time_s)} of the time`, "floor"]);
+    found.push([`Minimum time${choice.per}`, show(least_s, "s", 3), least_s === null ? "" : some ? "of the ops that have one" : `${percent(floor_s / time_s)} of the time`, "floor"]);
   } else {
     const taken = point?.measured_s ?? point?.time_s;
     const measured = taken ? `measured: ${show(taken, "s", 3)}` : "no measured times";
-    found.push([choice.per ? "Minimum time per step" : "Minimum time", show(floor_s, "s", 3), measured, "floor"]);
+    found.push([`Minimum time${choice.per}`, show(floor_s, "s", 3), measured, "floor"]);
   }
   if (mfu !== null) found.push(["MFU", percent(mfu), "needed work", "mfu"]);
   if (hfu !== null) found.push(["HFU", percent(hfu), "work that ran", "hfu"]);

@@ -22,11 +22,11 @@ function marks({ dots, place, at, program }, most) {
 /** The name of each roof where there is room for it; returns round places {x, y, r} that cover these names. */
 export function drawRoofNames(context, chart, { theme, roofColour, font, moving }) {
   const { at, lines, place: { plot, narrow } } = chart;
-  const obstacles = marks(chart, NAMED);
+  const obstacles = marks(chart, CROWD);
   const boxes = [];
   context.font = `${narrow ? 11 : 12}px ${font}`;
   context.lineJoin = "round";
-  context.lineWidth = 3;
+  context.lineWidth = 4;
   context.strokeStyle = theme.background;
   const stretches = lines.map((line) => ({ id: line.id, ends: line.points.map(([x, y]) => [at.x.at(x), at.y.at(y)]) }));
   for (const { id, kind, label: text, points } of lines) {

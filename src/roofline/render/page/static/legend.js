@@ -1,5 +1,6 @@
 /** The legend below the chart: which colour is what; a click shows or hides that group where there is a filter for it. */
 
+import { captionIn } from "#page/chart_model.js";
 import { fill, h, named } from "#page/dom.js";
 import { percent } from "#page/units.js";
 import { VOCABULARY } from "#page/vocabulary.js";
@@ -14,7 +15,7 @@ export function legend({ store }) {
   return {
     root: h("div", { class: "under" }, list, caption),
     update: (state, { legend: groups, model }) => {
-      caption.textContent = model.caption ?? "";
+      caption.textContent = captionIn(model, state.window);
       const key = FILTER[state.colour];
       const chosen = key ? state[key] : [];
       const signs = signsOf(model);

@@ -1,6 +1,6 @@
 /** The chart as a standalone SVG: drawn by the same functions as on the screen, text as text, generic fonts, nothing fetched. */
 
-import { roofLines } from "#page/chart_model.js";
+import { captionIn, roofLines } from "#page/chart_model.js";
 import { assign, THEMES } from "#page/colours.js";
 import { shortName } from "#page/dom.js";
 import { efficiencyText } from "#page/facts.js";
@@ -10,7 +10,7 @@ import {
 } from "#page/paint.js";
 import { show } from "#page/units.js";
 
-const [LEFT, HEAD, ROW, LETTER] = [12, 44, 20, 6.8]; // pixels: the margin, title and caption, a line of the legend, an average letter
+const [LEFT, HEAD, LINE, ROW, LETTER] = [12, 44, 15, 20, 6.8]; // pixels: the margin, title and caption, a line of it and of the legend, an average letter
 const LETTERING = { "font-family": "system-ui, sans-serif", "font-size": 12, role: "img" };
 const [MOST_LEGEND, LONGEST_NAME] = [12, 30];
 
@@ -27,20 +27,33 @@ export function toSvg(model, options = {}) {
   const entries = legend.filter(({ group }) => drawn.some((mark) => (mark[colour] ?? "") === group)).slice(0, MOST_LEGEND);
   const rows = legendRows(entries, width - 2 * LEFT);
   const heading = title ?? `${drawn.length} operation${drawn.length === 1 ? "" : "s"} on ${model.machine}`;
-  const place = frame(width - LEFT, height - HEAD - (rows.length + 0.3) * ROW, model.strip.length > 0);
+  const caption = wrapped(captionIn(model, options.window), (width - 2 * LEFT) / LETTER);
+  const head = HEAD + Math.max(0, caption.length - 1) * LINE;
+  const place = frame(width - LEFT, height - head - (rows.length + 0.3) * ROW, model.strip.length > 0);
   return [
     `<svg xmlns="http://www.w3.org/2000/svg"${attributes({ width, height, viewBox: `0 0 ${width} ${height}`, ...LETTERING })}>`,
     element("title", {}, heading),
     element("rect", { width, height, fill: look.background }),
     element("text", { x: LEFT, y: 22, fill: look.ink, "font-size": 16, "font-weight": 600 }, heading),
-    element("text", { x: LEFT, y: 40, fill: look.muted }, model.caption),
-    `<g${attributes({ transform: `translate(${LEFT} ${HEAD})` })}>`,
+    ...caption.map((line, index) => element("text", { x: LEFT, y: 40 + index * LINE, fill: look.muted }, line)),
+    `<g${attributes({ transform: `translate(${LEFT} ${head})` })}>`,
     ...chartParts(model, window, place, look, { colourOf, roofColour }, new Set(selected), ids),
     "</g>",
     ...rows.flatMap((row, index) => row.map((entry) => legendEntry(entry, look, height - rows.length * ROW + index * ROW))),
     "</svg>",
     "",
   ].join("\n");
+}
+
+/** A text as lines of at most so many letters. */
+function wrapped(text, most) {
+  const lines = [];
+  for (const word of text.split(" ").filter(Boolean)) {
+    const longer = lines.length ? `${lines.at(-1)} ${word}` : word;
+    if (lines.length && longer.length <= most) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  return lines;
 }
 
 /** What the screen draws on its canvases, in the same order. */

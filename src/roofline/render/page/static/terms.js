@@ -5,9 +5,10 @@ import { VOCABULARY } from "#page/vocabulary.js";
 
 const MEANINGS = new Map(VOCABULARY.terms.map(([word, said]) => [word.toLowerCase(), said]));
 
-/** What a word of the page means, for a tooltip; `null` where the glossary does not have it. */
+/** What a word of the page means, for a tooltip, with or without what it is of; `null` where the glossary does not have it. */
 export function meaning(word) {
-  return MEANINGS.get(word.toLowerCase()) ?? null;
+  const said = word.toLowerCase();
+  return MEANINGS.get(said) ?? MEANINGS.get(said.replace(/ (in run|per step)$/, "")) ?? null;
 }
 
 /** A button that opens the glossary. */
