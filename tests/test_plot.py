@@ -433,6 +433,14 @@ def test_crowded_ops_without_flop_are_numbered_once_a_name() -> None:
     assert _faults(ax) == []
 
 
+def test_the_figure_of_a_prediction_says_so() -> None:
+    report = _report(4)
+    ax = plot.roofline_chart(replace(report, changes=("scale", "batch=x4")))
+    assert ax.get_ylabel() == "predicted rate (FLOP/s)"
+    assert "area: predicted time after scale batch=x4" in [text.get_text() for text in ax.texts]
+    assert plot.roofline_chart(report).get_ylabel() == "achieved rate (FLOP/s)"
+
+
 def test_areas_are_as_times() -> None:
     chip = toy()
     ops = tuple(Op(name=str(time), cost=Cost.of({"matrix/bf16": 50, "hbm": 10}), time_s=time) for time in (40.0, 10.0))

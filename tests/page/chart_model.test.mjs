@@ -3,6 +3,7 @@ import test from "node:test";
 
 import { chipsOf } from "../../src/roofline/render/page/static/catalogue.js";
 import { captionIn, chartModel, machineOf, programModel, roofLines, rowsOf } from "../../src/roofline/render/page/static/chart_model.js";
+import { axisTitles } from "../../src/roofline/render/page/static/paint.js";
 import { DEFAULTS } from "../../src/roofline/render/page/static/state.js";
 import { VOCABULARY } from "../../src/roofline/render/page/static/vocabulary.js";
 import { cases } from "./cases.mjs";
@@ -32,6 +33,11 @@ test("the chart of an untouched page is the figures' chart", () => {
     assert.equal(model.timed, chart.timed);
     assert.equal(model.machine, chart.machine);
   }
+});
+
+test("the chart of a prediction says so", () => {
+  const title = (changes) => axisTitles(chartModel({ ...odd, changes }, DEFAULTS)).yTitle;
+  assert.deepEqual([title([]), title(["scale", "batch=x4"])], ["Achieved FLOP/s", "Predicted FLOP/s"]);
 });
 
 test("ops beyond the first window are counted, until another one is chosen", () => {

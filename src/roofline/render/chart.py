@@ -64,6 +64,7 @@ class Chart(Struct, frozen=True, kw_only=True):
     strip: tuple[StripDot, ...] = ()
     program: Dot | None = None
     timed: bool = True
+    changes: tuple[str, ...] = ()  # the times are predicted for a program after these
     left_out: tuple[tuple[str, int], ...] = ()
     covered: tuple[tuple[str, float], ...] = ()
     total: float = 0.0
@@ -125,6 +126,7 @@ def chart(report: Report) -> Chart:
         strip=tuple(strip),
         program=program,
         timed=any(op.time_s for op in report.ops),
+        changes=report.changes,
         left_out=tuple(left_out.most_common()),
         covered=_covered(report),
         total=sum(op.weight_s for op in report.ops),

@@ -40,7 +40,8 @@ def roofline_chart(report: Report, *, theme: str = "light", ax: Axes | None = No
     """
     drawn = _labelled(chart(report), report)
     ends = [rate_title(one.compute, one.peak) for one in drawn.roofs]
-    rate = Axis(label="achieved rate (FLOP/s)" if drawn.timed else "attainable rate (FLOP/s)", dimension="FLOP/s")
+    which = "predicted" if drawn.changes else "achieved" if drawn.timed else "attainable"
+    rate = Axis(label=f"{which} rate (FLOP/s)", dimension="FLOP/s")
     sheet = Sheet(ax, theme, drawn.extent, intensity_axis(HBM.name), rate, ends=ends)
     _draw_roofs(sheet, drawn, ends)
     colours, entries = _colours(drawn, sheet.theme)
@@ -51,6 +52,8 @@ def roofline_chart(report: Report, *, theme: str = "light", ax: Axes | None = No
         entries.append(Entry(text="whole program", colour=sheet.theme.ink, marker="*"))
     left = _draw_strip(sheet, drawn, colours) if drawn.strip else 0.0
     what = "time" if drawn.timed else "minimum time (no measured times: every dot is at its attainable rate)"
+    if drawn.changes:
+        what = f"predicted time after {' '.join(drawn.changes)}"
     return sheet.finish(
         f"{_counted(count, len(report.ops))} on {drawn.machine}",
         subtitle=f"area: {what}",

@@ -253,6 +253,7 @@ const files = report.input.files ?? [];
 const fileName = (path) => path.split(/[\\/]/).pop() || path;
 const heading = document.title;
 const subtitle = [
+  report.changes?.length ? `predicted after ${report.changes.join(" ")}` : null,
   report.machine.title || report.machine.name,
   report.input.devices?.length > 1 ? `${report.input.devices.length} devices` : null,
   report.input.hosts?.length > 1 ? `${report.input.hosts.length} hosts` : null,

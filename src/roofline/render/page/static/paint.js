@@ -87,9 +87,9 @@ export function byWeight(dots) {
 }
 
 /** What the axes count. */
-export function axisTitles({ level, timed }) {
+export function axisTitles({ level, timed, predicted }) {
   const bytes = level === "bound" ? "each op's bottleneck" : title(level);
-  return { xTitle: `Arithmetic intensity (FLOP per byte of ${bytes})`, yTitle: `${timed ? "Achieved" : "Attainable"} FLOP/s` };
+  return { xTitle: `Arithmetic intensity (FLOP per byte of ${bytes})`, yTitle: `${predicted ? "Predicted" : timed ? "Achieved" : "Attainable"} FLOP/s` };
 }
 
 /** The highest share in the strip. */
