@@ -1,5 +1,7 @@
 """The live server: what it lists, what it shows, what it refuses, and that a large profile holds nobody up."""
 
+import gzip
+import html
 import json
 import os
 import shutil
@@ -374,7 +376,31 @@ def test_a_damaged_profile_is_one_line_on_its_page_and_in_its_json(tmp_path: Pat
         assert page.status_code == 422
         assert "Traceback" not in page.text
         assert 'role="alert"' in page.text
+        assert ("--salvage -o report.html" in page.text) == ("--salvage" in message)  # the server itself has no such option
         assert runs(server)["host.xplane.pb"]["state"] == "failed"
+
+
+def test_a_truncated_profile_shows_the_command_that_reads_the_rest(tmp_path: Path) -> None:
+    profile = tmp_path / "a host.xplane.pb"
+    profile.write_bytes(gzip.decompress(SCAN.read_bytes())[:200_000])
+    with client(profile) as server:
+        (row,) = runs(server).values()
+        assert "--salvage" in server.get(str(row["json"])).json()["error"]
+        shown = html.unescape(server.get(str(row["page"])).text)
+        assert f"roofline analyze '{profile}' --salvage -o report.html" in shown
+        assert "still being written" in shown
+
+
+def test_the_list_has_the_time_of_a_step_and_of_the_run(tmp_path: Path) -> None:
+    profile = tmp_path / "host.xplane.pb"
+    profile.write_bytes(gzip.decompress(SCAN.read_bytes()))
+    with client(profile) as server:
+        (row,) = runs(server).values()
+        report = server.get(str(row["json"])).json()
+        (after,) = runs(server).values()
+        step = next(point for point in report["points"] if point["scope"] == "average")
+        assert after["summary"]["step_s"] == step["time_s"] < after["summary"]["time_s"]  # type: ignore[index]
+        assert after["summary"]["step_efficiency"] == step["efficiency"]  # type: ignore[index]
 
 
 def test_a_file_that_went_away_is_gone_and_not_an_error_of_the_server(tmp_path: Path) -> None:

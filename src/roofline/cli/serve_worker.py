@@ -138,13 +138,17 @@ class _ProgressMessages:
 
 
 def _send_summary(report: Report) -> None:
-    total = next((point for point in report.points if point.scope == "total" and point.infeed_outfeed), None)
+    total, step = (
+        next((one for one in report.points if one.scope == scope and one.infeed_outfeed), None) for scope in ("total", "average")
+    )
     summary = {
         "device": ", ".join(dict.fromkeys(device.name for device in report.input.devices)) or None,
         "devices": len(report.input.devices),
         "machine": report.machine.name,
         "time_s": total.time_s if total else None,
         "efficiency": total.efficiency if total else None,
+        "step_s": step.time_s if step else None,
+        "step_efficiency": step.efficiency if step else None,
         "op_efficiency": total.op_efficiency if total else None,
         "ops": len(report.ops),
         "format": report.input.format,

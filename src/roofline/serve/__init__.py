@@ -13,6 +13,7 @@ here only sends bytes.
 import asyncio
 import re
 import secrets
+import shlex
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -93,7 +94,8 @@ class Site:
         if not job.outcome.done():
             return HTMLResponse(waiting_page(run.name, progress=job.progress, address=f"/run/{run.id}"))
         if job.error is not None:
-            return HTMLResponse(error_page(run.name, job.error, events=events, retry=f"/run/{run.id}/retry"), status_code=422)
+            page = error_page(run.name, job.error, events=events, retry=f"/run/{run.id}/retry", command=_remedy(run, job.error))
+            return HTMLResponse(page, status_code=422)
         return await self._page(run.name, f"/run/{run.id}.json", events, job.outcome.result().for_page)
 
     async def run_json(self, request: Request) -> Response:
@@ -333,6 +335,11 @@ def _state(job: Job | None) -> dict[str, object]:
 def _comparison_key(before: Run, after: Run) -> str:
     """The cache key of the comparison of two runs."""
     return f"{before.version}.{after.version}"
+
+
+def _remedy(run: Run, error: str) -> str:
+    """The command that reads what is intact of a damaged run, which the server does not."""
+    return f"roofline analyze {shlex.quote(str(run.path))} --salvage -o report.html" if "--salvage" in error else ""
 
 
 def _events(before: Run, after: Run) -> str:

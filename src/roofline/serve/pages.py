@@ -86,15 +86,21 @@ def waiting_page(title: str, *, progress: float | None, address: str) -> str:
     )
 
 
-def error_page(title: str, message: str, *, events: str = "", retry: str = "") -> str:
-    """An error in one line; with ``events`` the page reloads when its run changes, with ``retry`` on demand."""
+def error_page(title: str, message: str, *, events: str = "", retry: str = "", command: str = "") -> str:
+    """An error in one line; with ``events`` the page reloads when its run changes, with ``retry`` on demand; ``command`` helps further."""
+    after = "".join(
+        [
+            '<p class="quiet">A file that is still being written is read again when it changes.</p>' if events else "",
+            f'<p class="quiet">In a terminal: <code>{_text(command)}</code></p>' if command else "",
+        ]
+    )
     button = f'<p><button id="act" type="button" data-address="{_text(retry)}">Try again</button></p>' if retry else ""
     return _frame(
         f"{title} · roofline",
         f"""
 <header class="bar"><h1>{_text(title)}</h1><p><a href="/">all runs</a></p></header>
 <main id="waiting" data-events="{_text(events)}">
-<p role="alert" class="wrong">{_text(message)}</p>{button}
+<p role="alert" class="wrong">{_text(message)}</p>{after}{button}
 </main>""",
         script="live_wait.js",
     )
