@@ -183,7 +183,7 @@ function figuresOf(report, { shown, totals, machine }, choice, fixed) {
     const used = minimum ? null : point.utilization?.[point.bound];
     found.push(["Bound by", unit, [kind, used ? `${percent(used)} utilized` : ""].filter(Boolean).join(", "), "bound"]);
     const ridge = machine.bestMatrix ? machine.ridge(machine.bestMatrix.resource) : null;
-    found.push(["Arithmetic intensity", show(point.intensity, "FLOP/B"), `ridge point ${show(ridge, "FLOP/B")}`, "intensity"]);
+    found.push(["Arithmetic intensity", show(point.intensity, "FLOP/B"), ridge ? `ridge point ${show(ridge, "FLOP/B")}` : "", "intensity"]);
   }
   const rate = report.changes?.length ? "predicted" : "achieved";
   found.push(["Work", show(point?.flops ?? totals.flops, "FLOP"), point?.rate ? `${show(point.rate, "FLOP/s")} ${rate}` : "", "work"]);
