@@ -218,7 +218,7 @@ def test_a_packed_batch_of_unknown_lengths_costs_the_least_that_it_can(op: str, 
     assert not found.by_convention  # which has the lengths themselves
 
 
-@given(st.lists(st.integers(1, 50), min_size=1, max_size=8), st.integers(0, 30))
+@given(st.lists(st.integers(2, 50), min_size=1, max_size=8), st.integers(0, 30))  # of a single token the pair on the border counts whole
 def test_no_lengths_need_less_than_equal_ones_nor_more_than_the_longest(lengths: list[int], window: int) -> None:
     batch = PackedBatch(sequences=len(lengths), queries=sum(lengths), keys=sum(lengths), longest_queries=max(lengths))
 
@@ -704,6 +704,13 @@ def test_the_gradients_of_a_recurrent_network_are_two_such_passes() -> None:
         ("aten::_upsample_nearest_exact1d", (t(2, 3, 4), (8,)), 2 * (24 + 48)),
         ("aten::max_unpool2d", (t(1, 2, 2), t(1, 2, 2, of=INT64), (4, 4)), 2 * (4 + 16) + 32),
         ("aten::unique_consecutive", (t(5),), 10),
+        ("aten::equal", (t(5), t(5)), 20 + 1),  # one boolean is written
+        ("aten::isin", (t(5), t(3)), 16 + 5),
+        ("aten::searchsorted", (t(100), t(5)), 210 + 40),  # a 64-bit position for each value; the boundaries come first
+        ("aten::bucketize", (t(5), t(100)), 210 + 40),
+        ("aten::multinomial", (t(4, 50), 3), 400 + 8 * 12),
+        ("aten::histc", (t(50), 10), 100 + 20),
+        ("aten::nonzero_static", (t(4, 5), 3), 40 + 8 * 3 * 2),
         ("aten::index_reduce_", (t(4, 8), 0, t(2, of=INT64), t(2, 8)), 2 * 48 + 16),
         ("aten::_jagged_to_padded_dense_forward", (t(6, 8), (t(3, of=INT64),), (5,)), 2 * (48 + 80) + 24),
         ("aten::native_channel_shuffle", (t(2, 4, 3, 3), 2), 2 * 144),
@@ -782,6 +789,12 @@ def test_tensors_made_from_numbers_have_the_sizes_that_are_recorded(op: str, arg
 
 def test_only_calls_without_arguments_lack_shapes() -> None:
     assert price(Call("aten::relu")).missing == price(Call("aten::zeros")).missing == RECORD_SHAPES
+
+
+def test_a_nested_tensor_whose_sizes_are_not_recorded_is_named_as_the_reason() -> None:
+    found = price(Call("aten::native_layer_norm", args=(None, (256,), t(256), t(256), 1e-5)))  # the input has neither sizes nor a format
+    assert not found.is_priced
+    assert "nested tensors" in found.notes[0]
 
 
 def test_sparse_tensors_have_no_price() -> None:

@@ -565,8 +565,11 @@ def test_a_convolution_on_the_cpu_is_work_with_what_it_calls(tmp_path: Path) -> 
     assert not any("tf32" in note for op in report.ops for note in op.notes)
 
 
-def test_views_of_parts_are_no_work_of_a_cpu(tmp_path: Path) -> None:
+def test_views_and_questions_are_no_work_of_a_cpu(tmp_path: Path) -> None:
     trace = TorchTrace()
+    trace.op("aten::_conj", 120, 10, [(16, 192)], dtype="c10::complex<float>")
+    trace.op("aten::dropout", 140, 10, [(16, 192)], dtype="float", values=["0.", "True"])
+    trace.op("aten::cudnn_is_acceptable", 160, 10, [(16, 192)], dtype="float")
     trace.op("aten::unsafe_split", 0, 50, [(16, 192)], dtype="float", values=["64", "1"])
     trace.op("aten::unsafe_chunk", 60, 50, [(16, 192)], dtype="float", values=["3", "1"])
     trace.op("aten::mm", 200, 20, [(8, 4), (4, 2)])

@@ -309,7 +309,8 @@ def unknown(program: Program) -> Finding | None:
     spent = sum([program.times[id] or 0.0 for id in mine])
     if not mine or (total and spent < NOTABLE * total):
         return None
-    names = listed([short_name(program.names[id]) for id in mine[:LISTED]], len(mine))
+    distinct = [*dict.fromkeys(program.names[id] for id in mine)]
+    names = listed([*map(short_name, distinct[:LISTED])], len(distinct))
     if total:
         message = f"Ops with {percent(spent / total)} of the measured time ({show(spent, 's')}) have no known cost: {names}."
     else:

@@ -1,5 +1,6 @@
 """Reductions, scans, sorts and losses: the input read, the values written."""
 
+from collections.abc import Sequence
 from math import prod
 
 from ..dtypes import DType, dtype
@@ -12,6 +13,7 @@ from .traffic import format_name, pointwise_work, result, streamed, traffic
 SORT, SELECTION = "sort", "selection"
 REDUCTION = "reduction"
 INT64, BOOL = dtype("int64"), dtype("bool")
+DEFAULT_BINS = 100  # of torch.histc
 # By name: the kind of reduction with the same FLOP.
 _SUMS = {"sum": "sum", "nansum": "sum", "mean": "mean", "prod": "sum", "logsumexp": "sum", "trace": "sum", "count_nonzero": "sum"}
 _NORMS = {"norm": "norm", "linalg_vector_norm": "norm", "frobenius_norm": "norm"}
@@ -105,9 +107,8 @@ def sort(call: Call) -> Priced | None:
     return streamed(SORT, x, (x,), (values, Tensor((elements,), INT64)))
 
 
-@op("aten::nonzero", "aten::masked_select", "aten::unique", "aten::_unique2", "aten::unique_dim", "aten::bincount", "aten::histc")
-@op("aten::multinomial", "aten::searchsorted", "aten::bucketize", "aten::isin", "aten::equal", "aten::nonzero_static")
-@op("aten::unique_consecutive", "aten::unique_dim_consecutive", "aten::_unique", "aten::histogram")
+@op("aten::nonzero", "aten::masked_select", "aten::unique", "aten::_unique2", "aten::unique_dim", "aten::bincount", "aten::histogram")
+@op("aten::unique_consecutive", "aten::unique_dim_consecutive", "aten::_unique")
 def data_dependent(call: Call) -> Priced | None:
     """The input is read; the size of the results is recorded, or depends on data. Compilers do not fuse these; ``unique`` sorts."""
     x = call.all_tensors
@@ -121,6 +122,30 @@ def data_dependent(call: Call) -> Priced | None:
     return Priced(
         cost=traffic(x), category=category, dtype=format_name(x[0]), interval=bounds, notes=("the size of the result depends on the data",)
     )
+
+
+@op("aten::equal", "aten::isin", "aten::searchsorted", "aten::bucketize", "aten::multinomial", "aten::histc", "aten::nonzero_static")
+def selection(call: Call) -> Priced | None:
+    """The inputs are read, and the arguments give the size of the result. Compilers do not fuse these."""
+    x = call.all_tensors
+    return streamed(SELECTION, x[0], x, call.outputs or (_selected(call, x),)) if x else None
+
+
+def _selected(call: Call, x: Sequence[Tensor]) -> Tensor:
+    """The result of a selection from these tensors."""
+    name, shape = call.op.removeprefix("aten::"), x[0].shape
+    if name == "equal":
+        return Tensor((), BOOL)
+    if name == "isin":
+        return Tensor(shape, BOOL)
+    if name == "searchsorted":  # the boundaries come first
+        return Tensor(x[1].shape if len(x) > 1 else (), INT64)
+    if name == "bucketize":
+        return Tensor(shape, INT64)
+    count = max(int(call.number(1) or 0), 0)
+    if name == "histc":
+        return Tensor((count or DEFAULT_BINS,), x[0].dtype)
+    return Tensor((*shape[:-1], count) if name == "multinomial" else (count, len(shape)), INT64)
 
 
 @op("aten::nll_loss_forward", "aten::nll_loss2d_forward", "aten::nll_loss")

@@ -29,6 +29,7 @@ UserFunction = Callable[[Call], Cost | Ledger | Priced | None]
 
 _USERS: dict[str, UserFunction] = {}
 UNKNOWN = Priced(cost=None)
+NO_SIZES = "recordings do not have the sizes of one of its tensors, as of nested tensors without the jagged layout"
 SPARSE = "a sparse tensor: recordings do not tell how many elements it holds"
 
 
@@ -74,16 +75,17 @@ def price(call: Call) -> Priced:
     function = _own_function(call.op)
     if any(one.sparse for one in call.all_tensors):
         return Priced(cost=None, notes=(SPARSE,) if function else ())
+    notes: tuple[str, ...] = ()
     try:
         found = function(call) if function else None
     except NotRecorded:
-        found = None
+        found, notes = None, (NO_SIZES,)
     except FormulaError as misfit:
         return Priced(cost=None, notes=(str(misfit).removeprefix(f"{call.op}: "),))
     if found is None and call.kernels and all(kernel.kind != "kernel" for kernel in call.kernels):
         found = copied(call)  # an unknown operator that only copies
     if found is None:
-        return Priced(cost=None, missing=RECORD_SHAPES) if function and not call.args else UNKNOWN
+        return Priced(cost=None, missing=RECORD_SHAPES) if function and not call.args else Priced(cost=None, notes=notes)
     return found
 
 

@@ -25,8 +25,9 @@ from .pricing import COMPILED_CALL
 _NO_WORK = re.compile(
     r"aten::(?:empty\w*|new_empty\w*|resize_\w*|set_|as_strided_?|view|view_as|_unsafe_view|reshape|_reshape_alias|alias|t|transpose_?|permute"
     r"|expand|expand_as|slice|select|narrow|unsqueeze_?|squeeze_?|detach_?|unbind|(?:unsafe_)?(?:split\w*|chunk)|item|_local_scalar_dense|is_nonzero|to|lift_fresh"
-    r"|size|stride|result_type|can_cast|_has_\w*|unfold|movedim|flatten|unflatten|contiguous|linear|matmul|resolve_conj|resolve_neg|conj|mT|mH"
-    r"|numpy_T|adjoint|swapaxes|swapdims|diagonal|real|view_as_real|view_as_complex|broadcast_to|broadcast_tensors|_nnpack_available)"
+    r"|size|stride|result_type|can_cast|_has_\w*|unfold|movedim|flatten|unflatten|contiguous|linear|matmul|resolve_conj|resolve_neg|_?conj|mT|mH"
+    r"|numpy_T|adjoint|swapaxes|swapdims|diagonal|real|view_as_real|view_as_complex|broadcast_to|broadcast_tensors|dropout_?|_neg_view"
+    r"|_nnpack_available|cudnn_is_acceptable)"
     r"|detach_?|autograd::.*|\w+Backward\d*|torch::autograd::.*|ProfilerStep.*|Optimizer\..*|record_param_comms|enumerate\(.*"
     r"|TorchDynamo .*|Pregraph bytecode|AOTDispatcher .*|Torch-Compiled Region.*|CompiledFunction\w*|## Call .*"
 )
