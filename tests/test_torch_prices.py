@@ -425,6 +425,14 @@ def test_fused_adam_reads_four_lists_and_writes_three_and_one_more_with_amsgrad(
         assert (found.bytes(), found["vector/fp32"]) == (4 * 100 * moved, 1300)
 
 
+def test_a_fused_optimizer_of_the_cpu_updates_at_most_the_gradients_of_the_step() -> None:
+    found = priced("aten::_fused_adamw_", *(None,) * 6, kernels=launched("aten::_fused_adamw_"), extra={"accumulated": (100, 28)})
+    assert found.cost is not None
+    assert found.cost.bytes() == 7 * 4 * 128  # four lists are read, three written
+    assert found.notes == ("upper bound: all gradients that the step accumulates",)
+    assert priced("aten::_fused_adamw_", *(None,) * 6, kernels=launched("aten::_fused_adamw_")).cost is None
+
+
 @pytest.mark.parametrize(
     ("name", "held", "sent"),
     [

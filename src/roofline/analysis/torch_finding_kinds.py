@@ -25,7 +25,7 @@ TORCH_LEVERS: dict[str, tuple[str, ...]] = {
     "one-hot-product": ("nn.Embedding or F.embedding instead of one_hot(tokens) @ weight",),
     "dense-experts": ("sort tokens by expert and use a grouped matmul (torch._grouped_mm, a Triton or CUTLASS grouped kernel)",),
     "stored-attention": (
-        "F.scaled_dot_product_attention, which runs flash or cuDNN attention",
+        "F.scaled_dot_product_attention, which runs flash or cuDNN attention; in nn.MultiheadAttention it needs need_weights=False",
         "flash_attn, or FlexAttention for other masks",
     ),
     "masked-attention": ("is_causal=True instead of a mask tensor", "FlexAttention with a block mask"),

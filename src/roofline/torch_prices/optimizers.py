@@ -2,6 +2,7 @@
 
 A kernel of ``multi_tensor_apply`` takes chunks of 65,536 elements, one per block, so the sum of ceil(elements / 65,536) over the tensors
 is the sum of the grids. If the gradients accumulated in the step give the same sum, they are the list; else the grids are an upper bound.
+On the CPU, without grids, those gradients are the upper bound.
 The functor in a kernel's name gives the number of lists it reads: ``BinaryOpListAlphaFunctor<float, 2, 2, 0>`` reads two.
 """
 
@@ -21,7 +22,8 @@ from .traffic import UNFORMATTED, pointwise_work, streamed, traffic
 
 OPTIMIZER = "optimizer"
 CHUNK = 65_536
-UPPER = f"{UPPER_BOUND}the grid's blocks, 65,536 elements each"
+OF_GRID = f"{UPPER_BOUND}the grid's blocks, 65,536 elements each"
+OF_STEP = f"{UPPER_BOUND}all gradients that the step accumulates"
 FROM_GRADIENTS = "weights and state counted in the number format of the gradients"
 _APPLY = "multi_tensor_apply_kernel"
 _FUNCTOR = re.compile(r"(\w+)Functor<([\w:]+),\s*(\d+),\s*(\d+),\s*\d+>")
@@ -72,21 +74,22 @@ def _lists_read(call: Call) -> int | None:
     return None
 
 
-def elements_of(call: Call) -> tuple[int, bool] | None:
-    """How many elements a list that the trace dropped has, and whether that is exact; ``None`` if it is unknown."""
+def elements_of(call: Call) -> tuple[int, str] | None:
+    """How many elements a list that the trace dropped has, and a note unless that is exact; ``None`` if it is unknown."""
     grids = [kernel.grid[0] for kernel in call.kernels if _APPLY in kernel.name and kernel.grid]
-    if not grids:
-        return None
-    blocks = sum(grids)
     added = [int(one) for one in call.extra.get("accumulated", ())]
+    if not grids:
+        on_cpu = any(kernel.name == call.op for kernel in call.kernels)  # where an op is its own kernel
+        return (sum(added), OF_STEP) if on_cpu and added else None
+    blocks = sum(grids)
     if call.op == "aten::_foreach_add_" and call.number(1) == 1 and 0 < blocks <= len(added):
-        return blocks, True  # step counters, one element per tensor
+        return blocks, ""  # step counters, one element per tensor
     accumulated = _once(added, blocks)
     if accumulated and blocks == len(accumulated) and max(accumulated) > CHUNK:
-        return blocks, True  # values computed from the step counters, one element each too
+        return blocks, ""  # values computed from the step counters, one element each too
     if accumulated and blocks == sum(-(-one // CHUNK) for one in accumulated):
-        return sum(accumulated), True
-    return blocks * CHUNK, False
+        return sum(accumulated), ""
+    return blocks * CHUNK, OF_GRID
 
 
 def _once(accumulated: Sequence[int], blocks: int) -> Sequence[int]:
@@ -100,14 +103,14 @@ def _once(accumulated: Sequence[int], blocks: int) -> Sequence[int]:
 
 
 def _dropped(call: Call, number: DType | None, read: int, written: int, flops: int, transcendentals: int = 0) -> Priced | None:
-    """The price of a call whose lists the trace dropped: so many are ``read`` and ``written``, of as many elements as its grids show."""
+    """The price of a call whose lists the trace dropped: so many are ``read`` and ``written``, of as many elements as are known."""
     found = elements_of(call)
     if found is None:
         return Priced(cost=None, category=OPTIMIZER, missing=EXECUTION_TRACE) if call.args else None
-    elements, exact = found
+    elements, note = found
     each = Tensor((elements,), number)
     priced = streamed(OPTIMIZER, each, (each,) * read, (each,) * written, flops=flops, transcendentals=transcendentals)
-    return priced if exact else replace(priced, notes=(UPPER,), missing=EXECUTION_TRACE)
+    return replace(priced, notes=(note,), missing=EXECUTION_TRACE) if note else priced
 
 
 def _formatted(tensors: Iterable[Tensor], number: DType | None) -> list[Tensor]:
