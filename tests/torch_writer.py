@@ -80,7 +80,7 @@ class TorchTrace:
         event = {"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 100, "tid": MAIN, "ts": self.base + start}
         self.events.append({**event, "args": said})
 
-    def launch(self, start: float, name: str = "cudaLaunchKernel", dur: float = 1, thread: int = MAIN, **args: Any) -> int:
+    def launch(self, start: float, name: str = "cudaLaunchKernel", dur: float = 6.2, thread: int = MAIN, **args: Any) -> int:
         """A call of the runtime; its correlation id."""
         self._correlation += 1
         self.add("cuda_runtime", name, start, dur, 100, thread, {"cbid": 211, "correlation": self._correlation, **args})
