@@ -74,13 +74,19 @@ def test_what_is_fine_is_said_only_of_ops_that_take_time() -> None:
         fine_line(report)
         == "Only less work helps in the products (100% of op time, at 80% of the roofline): such kernels get no faster on this chip."
     )
-    both = replace(report, ops=tuple(replace(op, time_s=1.0, floor_s=0.5) for op in ops))
-    each = "(50% of op time, at 50% of the roofline)"
+    both = replace(report, ops=tuple(replace(op, time_s=1.0, floor_s=0.6) for op in ops))
+    each = "(50% of op time, at 60% of the roofline)"
     assert fine_line(both) == f"Only less work helps in the products {each} and the memory {each}: such kernels get no faster on this chip."
     small = replace(both, findings=(fine[0], replace(fine[1], kind="latency", title="the small ones")))
     assert fine_line(small) == (
         f"Only less work helps in the products {each}: such kernels get no faster on this chip. "
         f"Only fewer launches help the small ones {each}: fuse or batch them."
+    )
+    far = replace(both, ops=(ops[0], replace(ops[1], time_s=99.5, floor_s=59.0)))
+    assert fine_line(far) == (
+        "Only less work helps in the products (50% of op time, at 80% of the roofline): such kernels get no faster on this chip. "
+        "Only less work or other shapes help in the memory (50% of op time, at 59% of the roofline): kernels of their shapes get no faster "
+        "on this chip."
     )
 
 

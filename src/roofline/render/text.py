@@ -20,6 +20,7 @@ from .time_bar import WIDEST, bar_text, main_point, time_parts
 _FOLDED = re.compile(r" and [\d,]+ more$")  # in the name of ops that share a row
 OP_NOTES = 6  # notes on ops shown in a terminal
 FINE = 0.01  # of the time of all ops: kinds with less are not listed as fine
+FAR = 0.6  # of the roofline: kinds below that have shapes that do not suit the chip
 FINDINGS = 5  # shown in a terminal; the report has them all
 
 
@@ -224,24 +225,27 @@ def is_fine(finding: Finding) -> bool:
 
 
 def fine_line(report: Report) -> str:
-    """Kinds of ops that cannot run faster on this chip, in one line, and what helps: fewer kernels where launches take the time."""
+    """Kinds of ops that cannot run faster on this chip, in one line, and what helps: fewer kernels where launches take the time, other
+    shapes where theirs keep them far from the roofline.
+    """
     fine = [finding for finding in report.findings if is_fine(finding)]
     if not fine:
         return ""
     ids, weights, floors = (column(unsorted(report.ops), name) for name in ("id", "weight_s", "floor_s"))
     whole = fsum(weights)
-    large: list[str] = []
-    small: list[str] = []
+    near, far, small = list[str](), list[str](), list[str]()
     for finding in fine:
         mine = places_of(ids, finding.ops)
         spent = sum(values_at(weights, mine))
         if spent > FINE * whole:
-            reached = percent(sum(filter(None, values_at(floors, mine))) / spent)
-            kinds = small if finding.kind == LATENCY else large
-            kinds.append(f"{finding.title} ({percent(spent / whole)} of op time, at {reached} of the roofline)")
+            reached = sum(filter(None, values_at(floors, mine))) / spent
+            kinds = small if finding.kind == LATENCY else far if reached < FAR else near
+            kinds.append(f"{finding.title} ({percent(spent / whole)} of op time, at {percent(reached)} of the roofline)")
     lines = []
-    if large:
-        lines.append(f"Only less work helps in {_listed(large)}: such kernels get no faster on this chip.")
+    if near:
+        lines.append(f"Only less work helps in {_listed(near)}: such kernels get no faster on this chip.")
+    if far:
+        lines.append(f"Only less work or other shapes help in {_listed(far)}: kernels of their shapes get no faster on this chip.")
     if small:
         lines.append(f"Only fewer launches help {_listed(small)}: fuse or batch them.")
     return " ".join(lines)
