@@ -65,7 +65,7 @@ def test_the_same_work_as_in_xlas_own_conversion(name: str) -> None:
 def test_every_attribute_of_real_programs_can_be_read(name: str) -> None:
     program = module(f"{name}.stablehlo")
     for i in instructions(program):
-        assert len([i.attribute(attribute) for attribute in i.attributes]) == len(i.attributes)
+        assert None not in [i.attribute(attribute) for attribute in i.attributes]
 
 
 def test_a_while_carries_one_tuple_with_all_that_its_regions_use() -> None:

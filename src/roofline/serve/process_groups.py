@@ -15,7 +15,7 @@ _OWN = re.compile(r"^(?:RssAnon|RssShmem|VmSwap):\s*(\d+) kB", re.MULTILINE)  # 
 
 
 def memory_of_groups(leaders: set[int]) -> dict[int, int]:
-    """Bytes by the pid of the group's leader; empty where the system does not report it."""
+    """Bytes by the pid of the group's leader; 0 where the system does not report it."""
     if not leaders:
         return {}
     rows = _from_proc(leaders) if sys.platform == "linux" else _from_ps()
