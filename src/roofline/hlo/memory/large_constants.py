@@ -1,7 +1,7 @@
 """Large arrays that are constants of a program: ``jit`` compiles arrays into a program that its function closes over.
 
-Constants that a compiler computed are left out: they have the name of the operation that they are the result of, or their bytes or the
-differences of these compress well (a value repeated, an iota, a mask). Only serialized programs have the bytes; text leaves them out.
+Constants that a compiler computed are left out: they have the name of the operation that they are the result of, or their bytes compress
+well (a value repeated, an iota, a mask). Only serialized programs have the bytes; text leaves them out.
 """
 
 from zlib import compress
@@ -11,8 +11,7 @@ from ..ir.module import HloModule, Instruction
 
 LEAST, LEAST_EACH = parse("1 MB", "B"), parse("100 kB", "B")  # of all of a program, and of each
 SAMPLE = 4096  # bytes of a constant that are looked at
-DATA = 0.5  # compressed to no less than this share, bytes are data
-WIDEST = 8  # bytes of an element
+DATA = 0.5  # compressed to no less than this share, bytes are data (random numbers in fp32: 0.94; progressions: 0.2 to 0.36)
 LISTED = 3
 
 
@@ -39,10 +38,9 @@ def _is_large(one: Instruction) -> bool:
 
 
 def _is_data(raw: object) -> bool:
-    """Whether the bytes of a constant, in the middle of its instruction, are neither alike nor a progression."""
+    """Whether the bytes of a constant, in the middle of its instruction, do not compress well: those of masks and progressions do."""
     if not isinstance(raw, bytes):
         return False
     middle = len(raw) // 2
     sample = raw[middle : middle + SAMPLE]
-    differences = (bytes((after - before) % 256 for before, after in zip(sample, sample[by:], strict=False)) for by in range(1, WIDEST + 1))
-    return len(sample) == SAMPLE and all(len(compress(each)) >= DATA * len(each) for each in (sample, *differences))
+    return len(sample) == SAMPLE and len(compress(sample)) >= DATA * SAMPLE
