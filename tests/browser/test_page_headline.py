@@ -1,8 +1,11 @@
 """The first screen: the sentence, the time by cause, the device, and that all of it follows what is chosen."""
 
 import re
+import runpy
+from pathlib import Path
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Page, expect
 from reading import Opener, at, column, count, hover, report, state
 
@@ -14,6 +17,15 @@ def widths(page: Page) -> dict[str, float]:
             .map(part => [part.dataset.cause, parseFloat(part.style.width)]))"""
     )
     return found
+
+
+def test_the_picture_in_the_readme_is_of_this_page(show: Opener) -> None:
+    taking = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "page_picture.py"))
+    page = show("timeline", viewport={"width": taking["WIDTH"], "height": taking["HEIGHT"]})
+    with Image.open(taking["PICTURE"]) as picture:
+        kept = str(picture.info["headings"])
+    # The title differs: the picture is of the sample, which is the same profile.
+    assert taking["headings"](page).split(" | ")[1:] == kept.split(" | ")[1:], "take it again: python docs/page_picture.py"
 
 
 def test_the_first_screen_has_sentence_bar_device_and_chart_in_this_order(show: Opener) -> None:

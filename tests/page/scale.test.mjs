@@ -117,6 +117,15 @@ test("labels lie inside, apart from each other and off the dots", () => {
   }
 });
 
+test("a name whose dot is at the corner of the area, or overlapped by another, still has a place", () => {
+  const area = { x: 0, y: 0, w: 300, h: 200 };
+  const label = { text: "dot", x: 290, y: 10, r: 5, width: 60, height: 14 };
+  const blocked = [{ x: 278, y: 10, r: 8 }]; // at its left, where a name would fit best
+  const [placed] = placeLabels([label], area, blocked);
+  assert.deepEqual([placed.x + 60, placed.y], [295, 18]); // below, its right end at that of the dot
+  assert.equal(placeLabels([{ ...label, x: 150, y: 100 }], area, [{ x: 151, y: 100, r: 8 }]).length, 1);
+});
+
 test("a first window leaves out what is very far from any roof, as long as that is little of the time", () => {
   // The corner is at 10 FLOP/B; 1e-8 FLOP/B is nine decades to the left of it.
   const spots = (share) => [[1, 9, 1 - share], [20, 90, 1], [1e-8, 1e-7, share]];

@@ -296,11 +296,17 @@ export function placeLabels(labels, area, dots = [], most = Infinity) {
   return placed;
 }
 
-function spotsFor({ x, y, r, width: w, height: h }) {
+/** Places around a dot, the nearest first: beside one that others overlap only places a little farther are free. */
+function spotsFor(label) {
+  return [0, 5].flatMap((farther) => spotsAround({ ...label, r: label.r + farther }));
+}
+
+function spotsAround({ x, y, r, width: w, height: h }) {
   const slanted = r * Math.SQRT1_2 + GAP;
   return [
     [x + r + GAP, y - h / 2], [x - r - GAP - w, y - h / 2], [x - w / 2, y - r - GAP - h], [x - w / 2, y + r + GAP],
     [x + slanted, y - slanted - h], [x + slanted, y + slanted], [x - slanted - w, y - slanted - h], [x - slanted - w, y + slanted],
+    [x + r - w, y + r + GAP], [x + r - w, y - r - GAP - h], [x - r, y + r + GAP], [x - r, y - r - GAP - h],
   ].map(([left, top]) => ({ x: left, y: top, w, h }));
 }
 
