@@ -253,6 +253,21 @@ def test_operators_that_compute_on_the_host_prepare_the_input(tmp_path: Path, la
         assert "torch.randn(…, device='cuda')" in found.levers[0]
 
 
+def test_small_copies_to_the_device_that_wait_are_no_values_that_are_read_back(tmp_path: Path) -> None:
+    trace = TorchTrace()
+    for begin in trace.steps(3, 1000):
+        for at in range(begin, begin + 900, 30):
+            trace.op("aten::copy_", at + 2, 22, [(64,), (64,)])
+            trace.copy("HtoD (Pageable -> Device)", 128, launched=at + 5, ran=at + 13, took=1, call=7)
+            trace.launch(at + 13, "cudaStreamSynchronize", dur=7)
+        trace.product(begin + 910, 10, launched=begin + 912, ran=begin + 915, took=50)
+    found = next(one for one in report_on(trace, tmp_path).findings if one.saving_s)
+    assert found.kind == "idle-transfer"
+    assert found.title.startswith("the small copies to the device")
+    assert "copies to the device" in found.message
+    assert "torch.stack(samples).to(device)" in found.levers[0]
+
+
 def test_a_value_that_is_handled_on_the_host_and_sent_back_is_read_back(tmp_path: Path) -> None:
     trace = TorchTrace()
     for at in trace.steps(4, 10_000):
@@ -299,22 +314,31 @@ def test_a_host_that_would_be_ahead_of_the_device_shortens_the_gaps_after(tmp_pa
     assert (own > 0.6) == (not waits)
 
 
-@pytest.mark.parametrize(("launches", "reads", "first"), [(8, 6, "sync"), (60, 1, "dispatch")])
-def test_launches_between_reads_in_a_row_wait_for_the_reads(tmp_path: Path, launches: int, reads: int, first: str) -> None:
+@pytest.mark.parametrize(
+    ("launches", "reads", "took", "first"),
+    [
+        (8, 6, 55, "sync"),  # the device is slower than the host, which would get ahead but for the reads
+        (8, 6, 2, "dispatch"),  # the host is slower: without reads it would launch late too
+        (60, 1, 2, "dispatch"),
+    ],
+)
+def test_launches_between_reads_in_a_row_wait_for_the_reads(tmp_path: Path, launches: int, reads: int, took: int, first: str) -> None:
     # Each launch takes the host 50 µs; after some of them a value is read, as by .item() in every layer or x[mask] in a loop.
-    trace, at = TorchTrace(), 0.0
+    trace, at, done = TorchTrace(), 0.0, 0.0
     for step in range(4):
         begin = at
         for _ in range(reads):
             for _ in range(launches):
-                trace.product(at + 1, 48, launched=at + 45, ran=at + 48, took=2)
-                at += 50
-            trace.frame("model.py(3): check", at + 1, 38)
-            trace.op("aten::item", at + 2, 36, [()])
-            trace.op("aten::_local_scalar_dense", at + 3, 34, [()])
-            trace.copy("DtoH (Device -> Pageable)", 4, launched=at + 4, ran=at + 10, took=1)
-            trace.launch(at + 6, "cudaStreamSynchronize", dur=10)
-            at += 40
+                ran = max(done, at + 48)
+                trace.product(at + 1, 48, launched=at + 45, ran=ran, took=took)
+                at, done = at + 50, ran + took
+            copied = max(done, at + 10)
+            trace.frame("model.py(3): check", at + 1, copied - at + 28)
+            trace.op("aten::item", at + 2, copied - at + 26, [()])
+            trace.op("aten::_local_scalar_dense", at + 3, copied - at + 24, [()])
+            trace.copy("DtoH (Device -> Pageable)", 4, launched=at + 4, ran=copied, took=1)
+            trace.launch(at + 6, "cudaStreamSynchronize", dur=copied - at)
+            at, done = copied + 30, copied + 1
         trace.annotation(f"ProfilerStep#{step}", begin, at - begin - 1)
     findings = [one for one in report_on(trace, tmp_path).findings if one.saving_s and one.kind.startswith("idle")]
     assert findings[0].kind == f"idle-{first}"

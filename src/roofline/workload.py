@@ -391,10 +391,11 @@ IDLE_KINDS = ("input", "sync", "callback", "compile", "dispatch", "transfer", "d
 # Causes of idle time that may be known beyond its kind: the host reads the length of a boolean mask, allocates or frees device memory,
 # looks for NaN in gradients or in every result, calls an operator that waits, runs code that is not recorded, runs a graph break between
 # compiled parts, lets a library try its kernels, reads how often rows are repeated, computes an operator itself, copies data from the
-# device, passes its own arrays to a jitted function, which copies them, or reads a value by a call such as float().
+# device, passes its own arrays to a jitted function, which copies them, reads a value by a call such as float(), or sends small tensors to
+# the device one by one.
 BY_A_MASK, ALLOCATES, CHECKS_GRADIENTS, CHECKS_RESULTS, BY_AN_OPERATOR = "mask", "memory", "anomaly", "nans", "operator"
 UNSEEN, GRAPH_BREAK, TRIES_KERNELS, BY_REPEATS, COMPUTES = "unseen", "graph break", "trials", "repeats", "computes"
-FETCHES, PASSES_ARRAYS, READS_VALUES = "fetches", "arguments", "value"
+FETCHES, PASSES_ARRAYS, READS_VALUES, SENDS = "fetches", "arguments", "value", "sends"
 
 
 class IdleReason(Struct, frozen=True, kw_only=True):
@@ -406,7 +407,7 @@ class IdleReason(Struct, frozen=True, kw_only=True):
     time. ``by_step`` has gaps and device-seconds of each step, by the step in which a gap began. The profiler itself took about
     ``recording_s`` of it to record ``recorded`` events of the host; without it the gaps are that much shorter. ``cause`` is `BY_A_MASK`,
     `ALLOCATES`, `CHECKS_GRADIENTS`, `CHECKS_RESULTS`, `BY_AN_OPERATOR`, `UNSEEN`, `GRAPH_BREAK`, `TRIES_KERNELS`, `BY_REPEATS`,
-    `COMPUTES`, `FETCHES`, `PASSES_ARRAYS`, `READS_VALUES` or nothing.
+    `COMPUTES`, `FETCHES`, `PASSES_ARRAYS`, `READS_VALUES`, `SENDS` or nothing.
     """
 
     kind: str

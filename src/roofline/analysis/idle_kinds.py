@@ -102,6 +102,16 @@ BY_CAUSE = {
             "send narrower formats: uint8 images, int32 tokens",
         ),
     ),
+    # For idle-transfer where small tensors are sent, each from memory that is not pinned.
+    workload.SENDS: Kind(
+        "the small copies to the device, each of which the host waits for",
+        "Join them on the host, and copy once",
+        "the host moved data, in {activity}",
+        (
+            "torch.stack(samples).to(device), as a DataLoader's collate_fn does, instead of torch.stack([x.to(device) for x in samples])",
+            "pinned memory and non_blocking=True, with which the host does not wait; torch.tensor(values, device=…) for all values at once",
+        ),
+    ),
     # For idle-compile where a library times its kernels.
     workload.TRIES_KERNELS: Kind(
         "the autotuning of convolutions, which every new shape repeats",

@@ -69,7 +69,7 @@ SHARED = _words(
 )
 LOADING = r"(?i)load|batch|data|input|augment|preprocess|tokeni|sample|shuffle|collate|fetch|__next__|__getitem__"
 
-INSIDE, MASK, MEMORY, ANOMALY, NANS, OPERATOR = "inside", "mask", "memory", "anomaly", "nans", "operator"
+INSIDE, MASK, MEMORY, ANOMALY, NANS, OPERATOR, SENT = "inside", "mask", "memory", "anomaly", "nans", "operator", "sent"
 TRIALS = "trials of"  # how the detail of a compilation begins where a library times its kernels to choose one
 _NO_EVENT = r"(?!)"  # matches no name
 _FRAME = r"\$(?P<file>\S+\.py|<[^>]*>):(?P<line>\d+) (?P<function>.*)"
@@ -81,9 +81,10 @@ class Activity(Struct, frozen=True):
 
     ``kind`` is ``compile``, ``callback``, ``wait``, ``copy``, ``launch``, ``python``, or empty if no event shows it. ``detail`` is the
     function that was compiled; or how a value was read back (`MASK`: as a boolean index; `MEMORY`: no value was read, but memory was
-    allocated; `ANOMALY` in PyTorch, `NANS` in JAX: to look for NaN); or `INSIDE` if the function is the callback itself, `OPERATOR` if an
-    operator computes on the host. ``caller`` is the user's function, with its file and line, that called the model to which ``function``
-    belongs. ``program`` is the jitted function that was being called when the thread copied or launched.
+    allocated; `SENT`: data was sent to the device; `ANOMALY` in PyTorch, `NANS` in JAX: to look for NaN); or `INSIDE` if the function is
+    the callback itself, `OPERATOR` if an operator computes on the host. ``caller`` is the user's function, with its file and line, that
+    called the model to which ``function`` belongs. ``program`` is the jitted function that was being called when the thread copied or
+    launched.
     """
 
     kind: str = ""

@@ -26,16 +26,18 @@ from ..workload import (
     GRAPH_BREAK,
     PASSES_ARRAYS,
     READS_VALUES,
+    SENDS,
     TRIES_KERNELS,
     UNSEEN,
 )
-from .host_activity import ANOMALY, INSIDE, MASK, MEMORY, NANS, OPERATOR, READ_BACK, TRIALS, Activity, loads_data
+from .host_activity import ANOMALY, INSIDE, MASK, MEMORY, NANS, OPERATOR, READ_BACK, SENT, TRIALS, Activity, loads_data
 from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
 from .xspace.scan import gaps
 from .xspace.tables import Integers
 
 MOST_LOOKS, LEAST_LOOKS = 1_000, 200  # gaps examined on all devices of a file together, and on each; shorter gaps are grouped
 MOST_SAMPLES, SAMPLES_A_LOOK = 20, 2  # the most samples of one gap; and on average for each gap that may be examined
+PARTS = 10  # of a sample, if several reasons share a gap
 LEAST_SHARE = 0.2  # the share of a gap's samples that a reason needs to be listed
 LARGE_COPY = int(parse("64 KiB", "B"))  # a copy of at least this size is data, not an argument or a value that is read back
 SLOW_COPY_PS = round(parse("1 ns", "s") / parse("1 ps", "s"))  # per byte: the longest time of an unrecorded copy, staging included
@@ -54,7 +56,8 @@ class Gap(Struct):
     on the same line. ``copy`` is the larger of the copies between host and device on both sides of the gap, as a direction and bytes;
     ``fetched`` is whether the copy before the gap brought data to the host. ``silent`` is the time that the host spent in a function of the
     user that called nothing. ``recording`` is the time that the profiler took to record the ``recorded`` events of the host before the
-    gap's end. ``read`` is when the host next reads a value back, if it does so repeatedly.
+    gap's end. ``read`` is when the host next reads a value back, if it does so repeatedly. ``by_reads`` is the share of late launches after
+    a read that it causes: less than 1 if the host would launch late without reads too.
     """
 
     begin: int
@@ -72,6 +75,7 @@ class Gap(Struct):
     recording: int = 0
     recorded: int = 0
     read: int | None = None
+    by_reads: float = 1.0
     samples: Sequence[int] = ()
 
     @property
@@ -201,14 +205,31 @@ def _said(gap: Gap, threads: Threads, *, several: bool) -> list[IdleKey]:
     first = _kind(gap, seen[0], waited, threads, several=several)
     kinds = [first] * len(seen) if _alike(seen) else [_kind(gap, one, waited, threads, several=several) for one in seen]
     if gap.read is not None and "dispatch" in kinds:  # frequent reads keep the host from getting ahead of the device
-        kinds = ["sync" if kind == "dispatch" else kind for kind in kinds]
         waited = _seen(gap, threads, gap.read)
+        kinds = [_waiting(waited) if kind == "dispatch" else kind for kind in kinds]
+    if gap.by_reads < 1 and "sync" in kinds and _reads_value(waited):
+        seen, kinds = _split_reads(seen, kinds, gap.by_reads)
     if _alike(kinds):
         return [_key(kinds[0], gap, seen, waited, threads)] * len(kinds)
     counted = Counter(kinds).most_common()
     kept = [kind for kind, count in counted if count >= LEAST_SHARE * len(kinds)] or [counted[0][0]]
     keys = {kind: _key(kind, gap, [one for one, own in zip(seen, kinds, strict=True) if own == kind], waited, threads) for kind in kept}
     return [keys.get(kind, keys[kept[0]]) for kind in kinds]
+
+
+def _split_reads(seen: Sequence[Activity], kinds: Sequence[str], share: float) -> tuple[list[Activity], list[str]]:
+    """The samples of a gap, each in parts: of launches after a read, a share is attributed to the read."""
+    parts, split = list[Activity](), list[str]()
+    for one, kind in zip(seen, kinds, strict=True):
+        late = PARTS - round(share * PARTS) if kind == "sync" and one.kind in ("launch", "copy") else 0
+        parts += [one] * PARTS
+        split += [kind] * (PARTS - late) + ["dispatch"] * late
+    return parts, split
+
+
+def _reads_value(one: Activity) -> bool:
+    """Whether only a value is read: operators that read lengths, such as those of masks, launch late because of their own kernels too."""
+    return not one.callee and one.detail in ("", *READ_BACK.values())
 
 
 def _alike(values: Sequence[object]) -> bool:
@@ -263,7 +284,7 @@ def _kind(gap: Gap, seen: Activity, waited: Activity, threads: Threads, *, sever
     if since is not None and gap.before is not None and gap.before >= since and seen.kind == "launch":
         return "latency"  # kernels of one program are launched one by one
     if seen.kind == "wait" or (waited.kind == "wait" and _is_silent(seen)):
-        return "sync"
+        return _waiting(seen if seen.kind == "wait" else waited)
     if _is_silent(seen) and waited.kind == "launch" and gap.length <= 2 * WAKE_UP_PS:
         return "sync" if gap.silent >= SHORT_PS else "dispatch"  # a wait between two launches, or Python code before the next launch
     if seen.kind == "python" and seen.caller and waited.kind not in ("wait", "copy") and gap.length <= LONG_CODE_PS:
@@ -272,10 +293,15 @@ def _kind(gap: Gap, seen: Activity, waited: Activity, threads: Threads, *, sever
         fed = data and gap.copy[0] == "in" and not gap.fetched
         read = waited.kind == "wait" or (waited.kind == "copy" and (gap.copy[0] == "out" or gap.fetched))
         loads = loads_data(seen.function) and seen.function != waited.function  # a function that read a value is handling that
-        return "sync" if read and not fed and not loads else "input"
+        return _waiting(waited) if read and not fed and not loads else "input"
     if seen.kind in ("launch", "copy"):
-        return "sync" if waited.kind == "wait" else "dispatch"
-    return "sync" if waited.kind == "wait" else "input" if gap.line is not None or threads.driver is not None else "unknown"
+        return _waiting(waited) if waited.kind == "wait" else "dispatch"
+    return _waiting(waited) if waited.kind == "wait" else "input" if gap.line is not None or threads.driver is not None else "unknown"
+
+
+def _waiting(one: Activity) -> str:
+    """The kind of reason of a wait for the device: a copy to it, or a value that is read back."""
+    return "transfer" if one.detail == SENT else "sync"
 
 
 def _key(kind: str, gap: Gap, seen: Sequence[Activity], waited: Activity, threads: Threads) -> IdleKey:
@@ -284,7 +310,8 @@ def _key(kind: str, gap: Gap, seen: Sequence[Activity], waited: Activity, thread
         return IdleKey(kind, _ANYWHERE[kind])
     if kind == "latency" and (gap.launched is None or gap.launched <= gap.begin):
         return IdleKey(kind, "kernels that were already launched")
-    one = waited if kind == "sync" and waited.kind in ("wait", "copy") else _most(seen)
+    waits = waited.kind in ("wait", "copy") if kind == "sync" else waited.detail == SENT and kind == "transfer"
+    one = waited if waits else _most(seen)
     return IdleKey(kind, _WORDS[kind](one, gap, threads), one.location, _cause(kind, one, gap))
 
 
@@ -301,6 +328,8 @@ def _cause(kind: str, one: Activity, gap: Gap) -> str:
         return READS_VALUES if one.detail in READ_BACK.values() else ""
     if kind == "compile":
         return TRIES_KERNELS if one.detail.startswith(TRIALS) else ""
+    if kind == "transfer" and one.detail == SENT and gap.copy[1] < LARGE_COPY:
+        return SENDS
     if kind == "transfer" and gap.copy[0] == "in":
         return PASSES_ARRAYS if one.program else ""
     if kind == "transfer":
@@ -353,7 +382,7 @@ def _compile(one: Activity, gap: Gap, threads: Threads) -> str:
 
 
 def _transfer(one: Activity, gap: Gap, threads: Threads) -> str:
-    where = {"in": "to the device", "out": "from the device"}.get(gap.copy[0], "between host and device")
+    where = {"in": "to the device", "out": "from the device"}.get("in" if one.detail == SENT else gap.copy[0], "between host and device")
     passed = f" of host arrays that are passed to {one.program}" if one.program and gap.copy[0] == "in" else ""
     return f"copies {where}{passed}" + (f", called from {one.function}" if one.function else "")
 

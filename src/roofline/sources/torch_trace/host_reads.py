@@ -1,20 +1,28 @@
 """Values that the host reads back: the gaps of a device that they cause, in addition to the gap in which the host waits.
 
-After each read, a host that reads often, or that is faster than its device but waits once in a step, launches late for some time.
+After each read, a host that reads often, or that is faster than its device but waits once in a step, launches late for some time. A host
+that is slower than its device launches late anyway: without reads a step would be shorter only by the time that it waits in them.
+
+Copies to the device from memory that is not pinned wait for the device too.
 """
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from ..idle import Gap
 from ..parts import DevicePart
+from .arrays import Integers
+from .columns import MEMCPY, NONE
 from .host import Host, Launches
 from .linking import Work, used_launches
 from .recording_cost import launching_time
 from .rows import PS
 
+_TO_DEVICE, _TO_HOST = re.compile("HtoD|HostToDevice"), re.compile("DtoH|DeviceToHost")
 LEAST_IN_ROW, CLOSE = 4, 32  # LEAST_IN_ROW waits, each at most CLOSE launches after the last, keep the host from getting ahead
 DELAYED_LAUNCHES = 4  # launches that each read delays
 LEAD = 0.9  # a host that takes less than this share of the device's time gets ahead, unless it waits
@@ -35,37 +43,79 @@ def mark_reads(gaps: Iterable[Gap], work: Work, launches: Launches, waits: Colle
             gap.read = int(launches.end[places[after]] - 1) * PS
 
 
-def mark_lost_leads(
-    gaps: Iterable[Gap],
-    part: DevicePart,
-    host: Host,
-    launches: Launches,
-    names: Sequence[Any],
-    captured: Collection[int],
-    waits: Collection[int],
-) -> None:
+class Pace(Struct, frozen=True):
+    """The nanoseconds of the steps of a device but the last: in all, in which it was busy, in which the host waited for it to read values
+    back (``waited``), and in which the host neither waited nor recorded (``launching``). ``step`` is the length of one.
+    """
+
+    step: float
+    busy: int
+    waited: int
+    launching: int
+
+
+def pace_of(
+    part: DevicePart, host: Host, launches: Launches, names: Sequence[Any], captured: Collection[int], reads: Integers, sends: Integers
+) -> Pace | None:
+    """The pace of a device's steps and of the host; ``None`` without steps. ``reads`` and ``sends`` are the places of calls that wait."""
+    steps = sorted(part.steps.values(), key=lambda step: step.begin_ps)
+    if len(steps) < 2:
+        return None
+    begin, end = steps[0].begin_ps // PS, steps[-1].begin_ps // PS
+    waited, sent = (
+        int(np.clip(np.minimum(launches.end[places], end) - np.maximum(launches.start[places], begin), 0, None).sum())
+        for places in (reads, sends)
+    )
+    return Pace(
+        step=(end - begin) / (len(steps) - 1),
+        busy=sum(step.busy_ps for step in steps[:-1]) // PS,
+        waited=waited,
+        launching=launching_time(host, launches, names, captured, begin, end, waited + sent),
+    )
+
+
+def waiting_calls(
+    work: Work, launches: Launches, names: Sequence[Any], captured: Collection[int], waits: Collection[int]
+) -> tuple[Integers, Integers]:
+    """The places of calls in which the host waits: to read values back, and to send data, which follow directly on a copy to the device."""
+    mine = ~np.isin(launches.thread, list(captured))
+    copied = (work.kind == MEMCPY) & (work.launch != NONE)
+    to_device, to_host = (
+        work.launch[copied & np.isin(work.name, [number for number, name in enumerate(names) if way.search(str(name))])]
+        for way in (_TO_DEVICE, _TO_HOST)
+    )
+    waiting = np.isin(launches.name, list(waits))
+    after = to_device[to_device + 1 < len(waiting)] + 1
+    sends = after[waiting[after] & (launches.thread[after] == launches.thread[after - 1])]
+    is_read = waiting.copy()
+    is_read[to_host] = True
+    is_read[sends] = False
+    return np.flatnonzero(is_read & mine), np.sort(sends[mine[sends]])
+
+
+def mark_lost_leads(gaps: Iterable[Gap], pace: Pace, launches: Launches, waits: Collection[int], captured: Collection[int]) -> None:
     """Sets ``read`` of gaps that follow a wait for the device in the same step, if only waits keep the host from getting ahead.
 
     That is, if the host's time, without waiting and recording, is less than the device's.
     """
-    steps = sorted(part.steps.values(), key=lambda step: step.begin_ps)
     places = np.flatnonzero(np.isin(launches.name, list(waits)) & ~np.isin(launches.thread, list(captured)))
-    if len(steps) < 2 or not len(places):
+    if not len(places) or pace.launching > LEAD * pace.busy:
         return
-    begin, end = steps[0].begin_ps // PS, steps[-1].begin_ps // PS
-    places = places[np.argsort(launches.end[places], kind="stable")]
-    starts, ends = launches.start[places], launches.end[places]
-    waited = int(np.clip(np.minimum(ends, end) - np.maximum(starts, begin), 0, None).sum())
-    busy = sum(step.busy_ps for step in steps[:-1]) // PS
-    if launching_time(host, launches, names, captured, begin, end, waited) > LEAD * busy:
-        return
-    step = (end - begin) / (len(steps) - 1)
+    ends = np.sort(launches.end[places])
     for gap in gaps:
         if gap.launched is None or gap.read is not None:
             continue
         before = int(np.searchsorted(ends, gap.launched // PS, side="right")) - 1
-        if before >= 0 and gap.launched // PS - int(ends[before]) < step:
+        if before >= 0 and gap.launched // PS - int(ends[before]) < pace.step:
             gap.read = (int(ends[before]) - 1) * PS
+
+
+def mark_late_hosts(gaps: Iterable[Gap], pace: Pace) -> None:
+    """Sets ``by_reads`` of gaps, if the host is slower than the device without reads too: they take only the time that the host waits."""
+    late = pace.launching - pace.busy
+    if late > 0:
+        for gap in gaps:
+            gap.by_reads = pace.waited / (pace.waited + late)
 
 
 def _in_long_runs(between: Sequence[int]) -> list[bool]:

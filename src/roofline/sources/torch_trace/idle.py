@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...workload import GRAPH_BREAK
-from ..host_activity import ANOMALY, MASK, MEMORY, NOTHING, OPERATOR, TRIALS, WAITS, Activity, Frame, activity, loads_data
+from ..host_activity import ANOMALY, MASK, MEMORY, NOTHING, OPERATOR, SENT, TRIALS, WAITS, Activity, Frame, activity, loads_data
 from ..idle import LARGE_COPY, Gap, Idle, explained, gaps_between, unexplained
 from ..parts import DevicePart
 from .arrays import Integers, distinct
@@ -20,7 +20,7 @@ from .columns import ANNOTATION, MEMCPY, NONE, OP, PYTHON
 from .compilations import compiles
 from .context import BACKWARD, MODULE, users_line
 from .host import Host, Launches
-from .host_reads import mark_lost_leads, mark_reads
+from .host_reads import mark_late_hosts, mark_lost_leads, mark_reads, pace_of, waiting_calls
 from .linking import Work
 from .recording_cost import fit_recording, mark_recording, mark_recording_between
 from .rows import PS
@@ -90,6 +90,7 @@ def explain(
     if not len(launches.start) or not len(host.start):
         return [unexplained(gaps) for gaps in gaps_by_device]
     waits = [number for number in distinct(launches.name).tolist() if re.search(WAITS, str(names[number]))]
+    reads, sends = waiting_calls(work, launches, names, captured, waits)
     for one, gaps in zip(devices, gaps_by_device, strict=True):
         _neighbours(one.number, gaps, work, launches, names)
         if on_cpu:
@@ -100,8 +101,10 @@ def explain(
             fit_recording(gaps, sorted(step.begin_ps for step in one.part.steps.values()), unrecorded)
         if not on_cpu:
             mark_reads(gaps, work, launches, waits)
-            mark_lost_leads(gaps, one.part, host, launches, names, captured, waits)
-    threads = _Threads(host, launches, names, captured, on_cpu=on_cpu)
+            if (pace := pace_of(one.part, host, launches, names, captured, reads, sends)) is not None:
+                mark_lost_leads(gaps, pace, launches, waits, captured)
+                mark_late_hosts(gaps, pace)
+    threads = _Threads(host, launches, names, captured, on_cpu=on_cpu, sends=frozenset(sends.tolist()))
     return [explained(gaps, threads, several=len(devices) > 1) for gaps in gaps_by_device]
 
 
@@ -133,8 +136,12 @@ def _copy(work: Work, names: Sequence[Any], event: int) -> tuple[str, int]:
 class _Threads:
     """The activity of each host thread at an instant."""
 
-    def __init__(self, host: Host, launches: Launches, names: Sequence[Any], captured: Collection[int], *, on_cpu: bool) -> None:
+    def __init__(
+        self, host: Host, launches: Launches, names: Sequence[Any], captured: Collection[int], *, on_cpu: bool, sends: Collection[int]
+    ) -> None:
+        """``sends`` are the places of calls that wait for a copy to the device."""
         self._host, self._launches, self._names, self._captured, self._on_cpu = host, launches, names, captured, on_cpu
+        self._sends = sends
         self.with_frames = "with_stack=True"
         self.changed: Callable[[str], str] = lambda function: ""  # traces do not record which shapes caused a compilation
         self._known: dict[tuple[tuple[int, int], ...], Activity] = {}
@@ -167,6 +174,8 @@ class _Threads:
         found = self._known[stack]
         if found.kind != "compile" and (tried := self._tried(line, instant // PS)):
             return Activity("compile", found.function, found.location, detail=f"{TRIALS} kernels for {tried}")
+        if found.kind == "wait" and self._called_at(line, instant // PS) in self._sends:
+            return Activity("wait", found.function, found.location, detail=SENT)
         if found.kind != "compile" and self._detects_anomalies(stack):
             return Activity("wait", found.function, found.location, detail=ANOMALY)
         if found.kind in ("", "launch", "copy", "python") and self._allocates(stack):
@@ -266,11 +275,15 @@ class _Threads:
         kinds, names = self._host.kind.data, self._host.name.data
         found = [(kinds[one], names[one]) for one in self._open(line, instant)]
         found.reverse()
-        first, last = self._bounds[line]
-        called = bisect_right(self._launches.start.data, instant, first, last) - 1
-        if called >= first and self._launches.end[called] > instant:
+        if (called := self._called_at(line, instant)) != NONE:
             found.append((NONE, int(self._launches.name[called])))
         return tuple(found)
+
+    def _called_at(self, line: int, instant: int) -> int:
+        """The runtime call of a thread that is open at an instant."""
+        first, last = self._bounds[line]
+        called = bisect_right(self._launches.start.data, instant, first, last) - 1
+        return called if called >= first and self._launches.end[called] > instant else NONE
 
     def _activity(self, stack: tuple[tuple[int, int], ...]) -> Activity:
         words = [self._word(*one) for one in stack]
