@@ -458,6 +458,32 @@ def test_a_sort_of_which_a_few_elements_are_used(tmp_path: Path, used: int, row:
         assert (found[0].saving_per_step_s or 0) > 250e-6
 
 
+def test_a_matrix_that_the_step_made_is_no_weights(tmp_path: Path) -> None:
+    def weighted_sum(kernels: Kernels) -> None:  # of gradients of 64 samples, each an outer product
+        kernels.op("aten::bmm", [(64, 1024, 1), (64, 1, 1024)])
+        kernels.op("aten::bmm", [(1, 1024 * 1024, 64), (1, 64, 1)])
+
+    assert not findings_on(steps_of(weighted_sum), tmp_path, "low-batch")
+
+
+@pytest.mark.parametrize(("drawn", "told"), [(1, True), (32768, False)])
+def test_a_sort_of_all_words_to_draw_one(tmp_path: Path, drawn: int, told: bool) -> None:
+    def top_p(kernels: Kernels) -> None:
+        rows = (1024, 32768)
+        kernels.op("aten::sort", [rows], dtype="float", values=["-1", "True"])
+        kernels.op("aten::cumsum", [rows], dtype="float", values=["-1"])
+        kernels.op("aten::scatter", [rows] * 3, types=["bool", "long int", "bool"])
+        kernels.op("aten::masked_fill_", [rows] * 2, types=["float", "bool"])
+        kernels.op("aten::multinomial", [rows], dtype="float", values=[str(drawn), "False"])
+
+    found = findings_on(steps_of(top_p), tmp_path, "unused-results")
+    assert len(found) == told
+    if told:
+        assert found[0].title == "the sort of all words, to draw a few of them"
+        # A top-k reads what the sort reads, of 4 + 4 + 8 bytes that it moves; the other four ops are gone.
+        assert found[0].saving_per_step_s == pytest.approx(475e-6, rel=0.01)
+
+
 @pytest.mark.parametrize(("picked", "told"), [(1, True), (32768, False)])
 def test_a_sort_of_all_words_to_choose_one(tmp_path: Path, picked: int, told: bool) -> None:
     """Sampling sorts, normalises and adds up all words, and picks one of the sorted order."""

@@ -29,6 +29,16 @@ def test_a_softmax_between_batched_products_is_attention_that_stores_its_scores(
         assert len(mine[0].ops) == 4
 
 
+def test_attention_that_was_compiled_without_a_fused_kernel_stores_its_scores_too(tmp_path: Path) -> None:
+    def attention(kernels: Kernels) -> None:  # compiled products have their result as the last argument
+        kernels.op("aten::bmm", [(HEADS, LONG, DEPTH), (HEADS, DEPTH, LONG), (HEADS, LONG, LONG)])
+        kernels.op("triton_per_fused__softmax_add_mul_3", [SCORES, SCORES])
+        kernels.op("aten::bmm", [(HEADS, LONG, LONG), (HEADS, LONG, DEPTH), (HEADS, LONG, DEPTH)])
+
+    (found,) = findings_on(steps_of(attention), tmp_path, "stored-attention")
+    assert len(found.ops) == 3
+
+
 def test_a_softmax_of_logits_is_no_attention(tmp_path: Path) -> None:
     def loss(kernels: Kernels) -> None:
         kernels.op("aten::mm", [(8192, 1024), (1024, 32000)])

@@ -268,6 +268,14 @@ GROUPS = {
         "Select the largest, without sorting the rest",
         levers=("jax.lax.top_k(x, k) or torch.topk(x, k); jax.lax.approx_max_k where an approximate result is enough",),
     ),
+    ("unused-results", "sampled"): Kind(
+        "the sort of all words, to draw a few of them",
+        "Select the likeliest few hundred first, and draw from those",
+        levers=(
+            "values, words = logits.topk(256), top-p among these with logits.logsumexp(-1) as their sum, then words.gather(-1, drawn)",
+            "a sampling kernel that does not sort: top_p_sampling_from_probs of FlashInfer",
+        ),
+    ),
     ("unused-results", "quantile"): Kind(
         "the sort for a quantile",
         "Compute it from a sample of the elements, if an estimate is enough",

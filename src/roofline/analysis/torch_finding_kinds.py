@@ -103,7 +103,7 @@ TORCH_WORDS = {
     "unfused-chain": Kind(
         "the elementwise operators, each of which reads and writes memory",
         "Compile them, so that they fuse",
-        levers=("torch.compile(model), or torch.compile of the function that calls them", _OPTIMIZER),
+        levers=("torch.compile(model), or torch.compile of the function that calls them",),
     ),
 }
 # For programs whose kernels mostly run in graphs already.

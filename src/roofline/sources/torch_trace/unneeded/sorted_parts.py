@@ -2,7 +2,8 @@
 
 A slice of a sorted tensor has rows whose stride is the length of the sorted rows; an op that takes as many elements as were sorted may use
 all of them. But if a gather finally picks a few elements, as sampling among the likeliest words does, the ops on whole rows before it were
-also needed for these few only.
+also needed for these few only. So they were if a sample of a few is drawn from rows of that size: top-p sampling sorts all words, adds up
+their probabilities, and marks the likeliest in the order before the sort.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,10 +14,11 @@ from ....torch_prices import Tensor
 from ....workload import Avoidable
 from .recorded import PricedExecution, Recorded, all_tensors, moved_bytes, tensors_of
 
-KIND, CLASS, GROUP = "unused-results", "unused", "sorted"
+KIND, CLASS = "unused-results", "unused"
+GROUP, SAMPLED = "sorted", "sampled"  # groups
 AHEAD = 16  # executions after a sort in which its results are used
 MOST_KEPT = 1 / 4  # of a row: a top-k of more takes as long as a sort
-SORTS, GATHER = ("aten::sort", "aten::argsort"), "aten::gather"
+SORTS, GATHER, SAMPLE = ("aten::sort", "aten::argsort"), "aten::gather", "aten::multinomial"
 
 
 def sorted_parts(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
@@ -30,23 +32,24 @@ def sorted_parts(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidabl
         later = [held for held in after if held[0].mark == one.mark and held[1] is not priced]
         picked, between = _picked(rows, later)
         kept = picked or _kept(rows, later)
+        group = SAMPLED if any(held[1].name == SAMPLE for held in between) else GROUP
         if not 0 < kept <= MOST_KEPT * rows.shape[-1]:
             continue
         read = min(float(rows.bytes or 0), moved_bytes(priced))
         why = f"sorts rows of {rows.shape[-1]:,} elements, of which it {'picks' if picked else 'uses'} {kept:,}"
-        yield held, _avoidable(held, read, why)
+        yield held, _avoidable(held, read, why, group)
         for each in between:
-            yield each, _avoidable(each, moved_bytes(each[1]) * kept / rows.shape[-1], why)
+            yield each, _avoidable(each, moved_bytes(each[1]) * kept / rows.shape[-1], why, group)
 
 
-def _avoidable(held: PricedExecution, moved: float, why: str) -> Avoidable:
+def _avoidable(held: PricedExecution, moved: float, why: str, group: str) -> Avoidable:
     cost = held[1].priced.cost or Cost.of({})
     amounts = {resource: amount for resource, amount in cost.amounts if resource != HBM}
-    return Avoidable(kind=KIND, instead=Cost.of({**amounts, HBM: moved}), why=why, unneeded=CLASS, group=GROUP)
+    return Avoidable(kind=KIND, instead=Cost.of({**amounts, HBM: moved}), why=why, unneeded=CLASS, group=group)
 
 
 def _picked(rows: Tensor, after: Sequence[PricedExecution]) -> tuple[int, list[PricedExecution]]:
-    """How many elements of each sorted row a gather picks, and the ops on whole rows before it; 0 if there is no gather."""
+    """How many elements of each sorted row a gather or a sample picks, and the ops on whole rows until then; 0 if neither does."""
     between: list[PricedExecution] = []
     for held in after:
         tensors = tensors_of(held[1])
@@ -54,6 +57,8 @@ def _picked(rows: Tensor, after: Sequence[PricedExecution]) -> tuple[int, list[P
             return tensors[1].shape[-1], between
         if any(tensor.elements == rows.elements for tensor in tensors):
             between.append(held)
+            if held[1].name == SAMPLE:
+                return (count if isinstance(count := held[1].args[1], int) else 0), between
     return 0, []
 
 

@@ -10,7 +10,7 @@ from ....resource import HBM
 from ....torch_prices import Tensor
 from ....workload import Avoidable
 from ..pricing import PricedOp
-from .recorded import PricedExecution, tensors_of
+from .recorded import PricedExecution, factors_of, tensors_of
 
 KIND, MASKED = "stored-attention", "masked-attention"
 NEAR = 12  # executions between a softmax and its products
@@ -65,10 +65,10 @@ def _all_scores(ordered: Sequence[PricedExecution]) -> Iterator[Scores]:
 
 def _result(priced: PricedOp) -> tuple[int, ...]:
     """The shape of a batched product's result; empty for other ops."""
-    operands = [one for one in tensors_of(priced) if len(one.shape) >= 3]
-    if priced.priced.category != _PRODUCT or len(operands) < 2:
+    factors = factors_of(priced)
+    if factors is None or any(len(one.shape) < 3 for one in factors):
         return ()
-    left, right = operands[-2:]
+    left, right = factors
     return (*left.shape[:-1], right.shape[-1])
 
 
