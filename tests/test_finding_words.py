@@ -8,7 +8,8 @@ import pytest
 from roofline import analyze
 from roofline.analysis import finding_groups, finding_kinds, idle_kinds, torch_finding_kinds
 from roofline.analysis.finding_kinds import Kind
-from roofline.cost import NOTHING
+from roofline.cost import NOTHING, Cost
+from roofline.operation import Convolution, Streamed
 from roofline.report import Finding, Report
 from roofline.workload import UNSEEN, Array, Avoidable, IdleReason
 from test_findings import an_op, report_on
@@ -67,12 +68,32 @@ def test_the_levers_are_those_of_the_ops_with_most_of_the_saving(fields: dict[st
     assert said in " ".join(_of(report, "memory").levers)
 
 
-@pytest.mark.parametrize(("number", "is_told"), [("fp32", True), ("bf16", False)])
-def test_slow_convolutions_are_advised_by_their_format(number: str, is_told: bool) -> None:
-    slow = an_op("conv", {"hbm": 1}, 20.0, category="convolution", label=f"convolution {number}[96,7,7,1]")  # at 0.5% of the roofline
-    levers = _of(report_on(slow), "memory").levers
-    assert "where input channels are few" in levers[0]
-    assert any("depthwise with windows of 7x7, channels last: gradients of the weights in bf16" in one for one in levers) is is_told
+@pytest.mark.parametrize(
+    ("label", "groups", "first"),
+    [
+        ("convolution bf16[96,7,7,3]", 1, "where input channels are few"),
+        ("convolution bf16[1,7,7,96]", 96, "a kernel of its own"),
+        ("convolution fp32[1,7,7,96]", 96, "with windows of 7x7, channels last: gradients of the weights in bf16"),
+    ],
+)
+def test_slow_convolutions_are_advised_by_their_channels_and_format(label: str, groups: int, first: str) -> None:
+    made = Convolution(batch=8, features=96, pairs=49, groups=groups)
+    slow = an_op("conv", {"hbm": 1}, 20.0, category="convolution", label=label, operation=made)  # at 0.5% of the roofline
+    assert _of(report_on(slow), "memory").levers[0].startswith(first)
+
+
+@pytest.mark.parametrize(
+    ("scattered", "said"), [("scatter-add fp32[8,8]", "keep scatter-adds"), ("scatter-add int32[8]", "Use bf16, in which")]
+)
+def test_sums_by_index_are_not_advised_to_be_in_bf16(scattered: str, said: str) -> None:
+    narrow = Avoidable(kind="wide-format", instead=Cost.of({"hbm": 50}), why="multiplies fp32 operands", group="fp32")
+    ops = an_op("dot", {"hbm": 100}, 20.0, avoidable=(narrow,)), an_op("sum", {"hbm": 100}, 11.0, label=scattered, category="scatter")
+    assert said in _of(report_on(*ops), "wide-format").message
+
+
+def test_fused_kernels_that_gather_are_advised_on_their_rows() -> None:
+    slow = an_op("fusion.1", {"hbm": 1}, 20.0, category="loop fusion", label="concatenate bf16[8]", operation=Streamed(kind="gathered"))
+    assert "gather whole rows" in _of(report_on(slow), "memory").levers[0]
 
 
 def test_large_numbers_of_ops_are_grouped() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from reviewed import of_shape, ops_of
+from roofline.cost import NOTHING
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read import parse
@@ -366,3 +367,20 @@ def test_a_cache_that_a_loop_reorders_in_every_iteration(how: str, told: bool) -
         assert one.why == "copies all of an array in every iteration of a loop to put its rows in another order"
         saved = float(op.cost.known(HBM)) - 8 * float(one.instead.known(HBM))
         assert saved == 8 * 2 * 2 * 64 * 512 * 128 * 2  # 8 iterations read and write all of it in bf16
+
+
+@pytest.mark.parametrize(("layers", "told"), [(6, True), (200, False)])
+def test_what_a_scan_over_few_layers_computes_again_could_be_stored_if_it_were_unrolled(layers: int, told: bool) -> None:
+    def layer(x: Any, w: Any) -> Any:
+        return x + jax.nn.gelu(x @ w[0]) @ w[1].T, None
+
+    def loss(weights: Any, x: Any) -> Any:
+        return jax.lax.scan(jax.checkpoint(layer), x, weights)[0].astype("float32").sum()
+
+    ops = ops_of(jax.grad(loss), of_shape(layers, 2, 1024, 4096), of_shape(8192, 1024))
+    again = [op for op in ops if any(one.kind == "recomputation" for one in op.avoidable)]
+    assert any(op.cost.known("matrix/bf16") for op in again)
+    for op in again:
+        in_the_scan, *unrolled = [one for one in op.avoidable if one.kind == "recomputation"]
+        assert in_the_scan.instead.known(HBM)  # stored and read again
+        assert [(one.group, one.instead, one.unneeded) for one in unrolled] == ([("loop", NOTHING, "")] if told else [])

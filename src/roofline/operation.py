@@ -60,7 +60,7 @@ class Convolution(Struct, frozen=True, kw_only=True, tag="convolution"):
 
     ``features`` is input channels of a group times output channels; ``pairs`` is the number of pairs of an output position and a filter tap
     whose input is not padding. ``bytes`` counts its arrays once each, without inputs that a stride skips; ``None`` where the kernel
-    contains other ops too.
+    contains other ops too. ``groups`` is the number of groups of channels, as many as input channels where it is depthwise.
     """
 
     batch: Amount
@@ -68,6 +68,7 @@ class Convolution(Struct, frozen=True, kw_only=True, tag="convolution"):
     pairs: Amount
     bytes: Amount | None = None
     compute: str = "bf16"
+    groups: int = 1
 
     @property
     def flops(self) -> float:

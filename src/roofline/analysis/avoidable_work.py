@@ -11,7 +11,7 @@ from ..placement import Corrections, MinimumTimes
 from ..units import plain
 from ..workload import Avoidable, Recording
 from .finding_drafts import FindingDraft, StepSaving
-from .finding_groups import GROUPS
+from .finding_groups import BESIDE_SUMS, GROUPS, IN_FP32
 from .finding_kinds import Kinds
 from .finding_words import at_place, count_and_longest
 from .losses import MEMORY
@@ -32,6 +32,8 @@ ELEMENTWISE = ("tiny", "stencil", "tiny solves")  # groups of odd sizes for whic
 TRANSFORMS, GOOD_LENGTHS = ("transforms", "lengths"), 0.3  # on an H200, transforms of lengths that are powers of 2 reach 33% to 70%
 SLOWED_BELOW = 0.6  # of the roof: a faster product is not slowed down by its sizes
 
+SUM_IN_FP32 = "scatter-add fp32"  # in the label of a kernel that adds rows by index
+
 Savings = Mapping[tuple[str, str], tuple[float, Avoidable]]  # the seconds of an op that each kind and group of reason would save
 
 
@@ -49,11 +51,12 @@ class Case(Struct):
     def is_worth_a_line(self, clock: Clock) -> bool:
         """Whether the saving is large enough to show.
 
-        The threshold is higher for layouts that the compiler or a backward pass changes by itself, and for stacked weights and activations:
-        a loop compiles faster than its layers one by one.
+        The threshold is higher for layouts that the compiler or a backward pass changes by itself, for stacked weights and activations, and
+        for what a loop recomputes: a loop compiles faster than its layers one by one.
         """
         is_asked = any(one.op.location and one.op.phase != "backward" for one, _, _ in self.ops)
         is_usual = self.kind == "layout-copies" and (self.group in ("stacked", "activations") or not is_asked)
+        is_usual |= (self.kind, self.group) == ("recomputation", "loop")
         return self.saving(clock).steps_s >= clock.of_parts(INHERENT if is_usual else NOTABLE)
 
 
@@ -160,6 +163,8 @@ def _saved_s(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:
 def avoidable_draft(case: Case, op_times: OpTimes, clock: Clock, kinds: Kinds) -> FindingDraft:
     """A finding about work that could be avoided."""
     kind = {**TORCH_GROUPS, **GROUPS}.get((case.kind, case.group), kinds[case.kind])
+    if kind is IN_FP32 and any(SUM_IN_FP32 in label for label in op_times.words("label")):
+        kind = BESIDE_SUMS
     case.ops.sort(key=lambda entry: -entry[1])
     ids = [one.id for one, _, _ in case.ops]
     reason = next((reason for _, _, reason in case.ops if reason and reason.factor), case.ops[0][2])

@@ -317,11 +317,10 @@ FACTORISE_LESS = (
     "factorise less often (a preconditioner every 10 to 100 steps), or iterate with matmuls (Newton-Schulz for roots and inverses)",
     "the cheapest factorisation: Cholesky for symmetric matrices, solve instead of inv, eigh instead of svd",
 )
-# For convolutions of fp32. On an H200, of eight sizes tried in PyTorch and JAX, seven took 13 to 35 times as long as in bf16; windows of
-# 3x3 and 5x5 do not.
-DEPTHWISE = (
-    "depthwise with windows of 7x7, channels last: gradients of the weights in bf16, for which cuDNN has faster kernels than for fp32"
-)
+# For depthwise convolutions, the first in fp32: on an H200, of eight sizes tried in PyTorch and JAX, seven took 13 to 35 times as long as
+# in bf16; windows of 3x3 and 5x5 do not.
+DEPTHWISE_FP32 = "with windows of 7x7, channels last: gradients of the weights in bf16, for which cuDNN has faster kernels than for fp32"
+DEPTHWISE = ("a kernel of its own (Pallas, Triton): the library's kernels for many groups of channels run far below the bandwidth",)
 # Levers where most of the saving is in ops of one category.
 LEVERS_BY_CATEGORY = {
     ("memory", "optimizer"): (

@@ -15,6 +15,7 @@ from ..workload import Recording
 from .changes import change
 from .changes.changed_times import Changed, bounds
 from .changes.state import State
+from .finding_groups import UNROLLED
 from .finding_kinds import ASKED
 from .op_times import share_in_steps
 from .program_clock import clock_of
@@ -24,7 +25,7 @@ def with_predictions(
     findings: tuple[Finding, ...], recording: Recording, points: Sequence[Point], machine: Machine, calibration: Calibration
 ) -> tuple[Finding, ...]:
     """Findings with the predicted effect of the recommended change, for profiles of chips with a calibration."""
-    asked = {ASKED[finding.kind] for finding in findings if finding.kind in ASKED and finding.saving_s}
+    asked = {words for finding in findings if finding.saving_s and (words := _asked(finding))}
     if not asked or not calibration.families or not points:
         return findings
     clock = clock_of(points, recording.steps)
@@ -53,7 +54,12 @@ def with_predictions(
                 high_s=time_s + high / clock.parts,
                 ops=tuple(_predicted(index, new) for index, new in sorted(changed.items())),
             )
-    return tuple(replace(one, predicted=found.get(ASKED.get(one.kind, ""))) for one in findings)
+    return tuple(replace(one, predicted=found.get(_asked(one))) for one in findings)
+
+
+def _asked(finding: Finding) -> str:
+    """The change that a finding recommends, as arguments of ``whatif``; empty if no change is all that it recommends."""
+    return "" if finding.title == UNROLLED.title else ASKED.get(finding.kind, "")
 
 
 def _programs(recording: Recording, machine: Machine) -> dict[str, HloModule]:

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from ..columns.lazy_rows import values_at
 from ..dtypes import dtype
+from ..operation import GATHERED, Convolution, Operation, Streamed
 from ..report import Finding
 from ..resource import HBM
 from ..workload import Op, source_line
-from .finding_kinds import DEPTHWISE, FEW_SUMS, LEVERS_BY_CATEGORY, NARROW_SUM, Kind
+from .finding_kinds import DEPTHWISE, DEPTHWISE_FP32, FEW_SUMS, LEVERS_BY_CATEGORY, NARROW_SUM, Kind
 from .op_times import OpTimes
 from .program_clock import Clock, Saving
 
@@ -31,6 +32,7 @@ MATMULS, CONVOLUTIONS, ATTENTION = "matmuls", "convolutions", "attention kernels
 _ROWS = r"(?:index|gather|index_select|embedding) \d+x\d+[, ]"  # PyTorch's, by rows of a matrix
 _TOP_K = r"(?i)(gpu )?top.?k\b"
 _NARROW_SUM = r"scatter-add (bf16|fp16)\b"
+MANY_GROUPS = 16  # of channels of a convolution
 _FP32 = r"\bfp32\b"
 _SUMS = r"scatter-add (\w+)\[(\d+(?:,\d+)*)\]"
 MOST_SUMS, ROWS_EACH = 1_000, 64  # a scatter of at least so many times the bytes of its result, of at most so many rows, has few targets
@@ -128,9 +130,11 @@ def fitting(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int], won: S
     mine = [id for (_, id), category in zip(tried, categories, strict=True) if category == most]
     if (name, most) == ("memory", "scatter"):
         return replace(kind, levers=replacements(op_times, mine[0])), mine
+    if most == COMPILED and _is_gathered(op_times.operations[mine[0]]):
+        most = "gather"
     levers = kind.compiled if most == COMPILED else LEVERS_BY_CATEGORY.get((name, most), ())
-    if (name, most) == ("memory", "convolution") and re.search(_FP32, op_times.words("label")[mine[0]]):
-        levers = (*levers, DEPTHWISE)
+    if (name, most) == ("memory", "convolution") and _is_depthwise(op_times, mine[0]):
+        levers = (*((DEPTHWISE_FP32,) if re.search(_FP32, op_times.words("label")[mine[0]]) else ()), *DEPTHWISE)
     return replace(kind, levers=levers or kind.levers), mine
 
 
@@ -159,6 +163,17 @@ def _adds_to_few(op: Op, what: str) -> bool:
     rows, *others = map(int, found[2].split(","))
     result = rows * prod(others) * dtype(found[1]).bits / 8
     return rows <= MOST_SUMS and op.cost.known(HBM) >= ROWS_EACH * result * max(op.count, 1)
+
+
+def _is_depthwise(op_times: OpTimes, id: int) -> bool:
+    """Whether a convolution of a compiled program has many groups of channels."""
+    operation = op_times.operations[id]
+    return isinstance(operation, Convolution) and operation.groups >= MANY_GROUPS
+
+
+def _is_gathered(operation: Operation | None) -> bool:
+    """Whether a compiler's kernel reads its elements at places that it looks up."""
+    return isinstance(operation, Streamed) and operation.kind == GATHERED
 
 
 def categories_of(op_times: OpTimes, ids: Sequence[int]) -> list[str]:

@@ -296,14 +296,19 @@ def _is_split(kernels: Kernels, place: int) -> bool:
 
 
 def _apply(kernels: Kernels) -> dict[int, tuple[Avoidable, ...]]:
-    found: dict[int, list[Avoidable]] = {}
-    for rule in RULES:
+    """The avoidable work of kernels. Of one kind it is that of the first rule; one rule may name several groups of a kind."""
+    found: dict[int, list[tuple[int, Avoidable]]] = {}
+    for number, rule in enumerate(RULES):
         try:
             for index, avoidable in rule(kernels):
                 held = found.setdefault(index, [])
-                known = any(one.kind == avoidable.kind or (one.unneeded and avoidable.unneeded) for one in held)
-                if index in kernels.costs and not known:
-                    held.append(avoidable)
+                if index in kernels.costs and not any(_excludes(one, avoidable, number == by) for by, one in held):
+                    held.append((number, avoidable))
         except (SourceError, FormulaError):
             continue  # a damaged attribute: pricing the instruction reports it
-    return {index: tuple(avoidables) for index, avoidables in found.items() if avoidables}
+    return {index: tuple([one for _, one in held]) for index, held in found.items() if held}
+
+
+def _excludes(one: Avoidable, other: Avoidable, is_same_rule: bool) -> bool:
+    is_same = one.kind == other.kind and (not is_same_rule or one.group == other.group)
+    return is_same or bool(one.unneeded and other.unneeded)

@@ -155,7 +155,8 @@ def _convolution(kernels: Kernels, instruction: Instruction, cost: Cost) -> Conv
     except (Misfit, SourceError, FormulaError, IndexError, ValueError):
         return None
     moved = cost.known(HBM) if alone and HBM not in cost.unknown else None
-    return Convolution(batch=batch, features=features, pairs=pairs, bytes=moved, compute=compute)
+    groups = made.feature_group_count
+    return Convolution(batch=batch, features=features, pairs=pairs, bytes=moved, compute=compute, groups=groups)
 
 
 def _attention(kernels: Kernels, instruction: Instruction) -> Attention | None:

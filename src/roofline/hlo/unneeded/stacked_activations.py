@@ -18,12 +18,12 @@ from ..price.elementwise import ELEMENTWISE
 from ..price.types import Site
 from .kernels import Kernels
 from .layout import KIND
+from .recomputed import MOST_TRIPS
 from .stacked_arguments import CLASS
 from .unused_in_loops import fillers, writer_of
 from .values import Value, Values
 
 GROUP = "activations"
-MOST_TRIPS = 100  # of a loop that can be unrolled: one over layers, not over positions or time
 WHY = "copies activations into stacked arrays in a loop, and out of them in the backward loop"
 _NAMES = frozenset(("bitcast", "reshape"))
 _COPIES = _NAMES | {"parameter", "dynamic-update-slice", "dynamic-slice"}
