@@ -437,7 +437,7 @@ def test_the_figure_of_a_prediction_says_so() -> None:
     report = _report(4)
     ax = plot.roofline_chart(replace(report, changes=("scale", "batch=x4")))
     assert ax.get_ylabel() == "predicted rate (FLOP/s)"
-    assert "area: predicted time after scale batch=x4" in [text.get_text() for text in ax.texts]
+    assert "dot area: predicted time after scale batch=x4" in [text.get_text() for text in ax.texts]
     assert plot.roofline_chart(report).get_ylabel() == "achieved rate (FLOP/s)"
 
 

@@ -56,7 +56,7 @@ def roofline_chart(report: Report, *, theme: str = "light", ax: Axes | None = No
         what = f"predicted time after {' '.join(drawn.changes)}"
     return sheet.finish(
         f"{_counted(count, len(report.ops))} on {drawn.machine}",
-        subtitle=f"area: {what}",
+        subtitle=f"dot area: {what}",
         legend=entries,
         caption=drawn.caption,
         left=left,
