@@ -101,6 +101,19 @@ def test_large_numbers_of_ops_are_grouped() -> None:
     assert found.message.startswith("1,200 ops, the longest copy.0, are memory-bound")
 
 
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        ("convolution_backward 32x512x500, 32x512x500, 512x1x31 bf16", "causal_conv1d"),
+        ("_conv_depthwise2d 64x192x56x56, 192x1x3x3, 192 fp32", "channels last and a 16-bit format"),
+        ("conv2d 64x1x28x28, 32x1x3x3 fp32", "where input channels are few"),
+    ],
+)
+def test_slow_depthwise_convolutions_are_not_advised_to_have_more_channels(label: str, said: str) -> None:
+    slow = an_op("conv", {"hbm": 1}, 20.0, category="convolution", label=label)  # at 0.5% of the roofline
+    assert said in _of(report_on(slow), "memory").levers[0]
+
+
 def test_the_op_that_a_finding_names_is_one_that_its_advice_is_for() -> None:
     # The copy is the longest op, but three sums have 45 of the 64 s that can be saved.
     copy = an_op("copy", {"hbm": 10}, 20.0, category="copy", label="copy bf16[8]")

@@ -499,6 +499,39 @@ def test_batch_norms_between_convolutions_that_convert_would_be_faster_with_chan
 
 
 @pytest.mark.parametrize(
+    ("window", "strides", "dtype", "is_told"),
+    [
+        ((7, 7), (192 * 56 * 56, 56 * 56, 56, 1), "c10::BFloat16", True),
+        ((7, 7), (192 * 56 * 56, 1, 192 * 56, 192), "c10::BFloat16", False),  # channels last
+        ((7, 7), (192 * 56 * 56, 56 * 56, 56, 1), "float", False),
+        ((3, 3), (192 * 56 * 56, 56 * 56, 56, 1), "c10::BFloat16", False),
+        ((1, 31), (192 * 56 * 56, 56 * 56, 56, 1), "c10::BFloat16", False),  # along one axis
+    ],
+)
+def test_depthwise_convolutions_with_large_windows_are_faster_with_channels_last(
+    tmp_path: Path, window: tuple[int, int], strides: tuple[int, ...], dtype: str, is_told: bool
+) -> None:
+    def convolve(kernels: Kernels) -> None:
+        shapes = [(64, 192, 56, 56), (192, 1, *window)]
+        args = {
+            "Input Dims": [*map(list, shapes), [], [192], [], [], []],
+            "Input Strides": [list(strides), [1, 1, 1, 1], [], [1], [], [], []],
+        }
+        types = [dtype, dtype, "ScalarList", dtype, *["ScalarList"] * 3]
+        values = ["", "", str(list(window)), "", "[1, 1]", "[3, 3]", "[1, 1]"]
+        for _ in range(10):
+            said = {**args, "Input type": types, "Concrete Inputs": values}
+            kernels.trace.add("cpu_op", "aten::_conv_depthwise2d", kernels.at, 5, 100, 1, said)
+            kernels.run("conv_depthwise2d_forward_kernel")
+
+    found = findings_on(steps_of(convolve), tmp_path, "layout-copies")
+    assert bool(found) == is_told
+    if found:
+        assert found[0].saving_per_step_s == pytest.approx(750e-6, rel=0.01)
+        assert "memory_format=torch.channels_last" in found[0].levers[0]
+
+
+@pytest.mark.parametrize(
     ("name", "image", "is_told"),
     [
         ("aten::native_batch_norm", (32, 64, 56, 56), True),

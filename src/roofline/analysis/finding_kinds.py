@@ -335,6 +335,8 @@ LEVERS_BY_CATEGORY = {
         "for sums along the first dimension (bias gradients), which keep few units busy: sum along the last, or multiply by ones",
         "fuse neighbours, so that intermediates never reach memory",
     ),
+    ("memory", "depthwise convolution"): ("channels last and a 16-bit format, for which cuDNN has kernels",),
+    ("memory", "depthwise convolution along one axis"): ("a kernel for that, such as causal_conv1d for windows of two to four",),
     ("memory", "convolution"): (
         "where input channels are few: pad them to a multiple of 8, or fold blocks of pixels into channels (space to depth)",
         "one layout, channels last, in front of the convolution",

@@ -36,6 +36,7 @@ MANY_GROUPS = 16  # of channels of a convolution
 _FP32 = r"\bfp32\b"
 _SUMS = r"scatter-add (\w+)\[(\d+(?:,\d+)*)\]"
 MOST_SUMS, ROWS_EACH = 1_000, 64  # a scatter of at least so many times the bytes of its result, of at most so many rows, has few targets
+_SHAPE = r"\d+(?:x\d+){2,}"
 _GRAPH = r"## Call CompiledFxGraph (\w+) ##"
 
 
@@ -192,11 +193,24 @@ def _category(category: str, label: str) -> str:
         return "top-k"
     if category == "gather" and re.match(_ROWS, what):
         return "gather of rows"
+    if category == "convolution" and (axes := _depthwise_axes(what)):
+        return "depthwise convolution" if axes > 1 else "depthwise convolution along one axis"
     if what.startswith("triton_tem_"):
         return "flex attention" if "flex_attention" in what else "template"
     if category.endswith(COMPILED):
         return "reduction" if what.startswith(SUM) else COMPILED
     return category
+
+
+def _depthwise_axes(what: str) -> int:
+    """The axes of the windows of a depthwise convolution in PyTorch's label: it has several channels, and weights for one each; else 0.
+
+    >>> _depthwise_axes("convolution_backward 32x512x500, 32x512x500, 512x1x31 bf16"), _depthwise_axes("conv2d 64x1x28x28, 32x1x3x3 fp32")
+    (1, 0)
+    """
+    shapes = [[*map(int, found.split("x"))] for found in re.findall(_SHAPE, what)]
+    is_depthwise = len(shapes) > 1 and shapes[-2][1] > 1 == shapes[-1][1]
+    return sum(side > 1 for side in shapes[-1][2:]) if is_depthwise else 0
 
 
 def title_of(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int]) -> str:

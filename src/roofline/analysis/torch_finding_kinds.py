@@ -168,6 +168,11 @@ TORCH_GROUPS = {
         "Keep channels last everywhere",
         levers=("model.to(memory_format=torch.channels_last), and the same for its input: convolutions, norms and pools then keep it",),
     ),
+    ("layout-copies", "depthwise"): Kind(
+        "the depthwise convolutions with channels first, which a slow kernel computes",
+        "Keep channels last everywhere",
+        levers=("model.to(memory_format=torch.channels_last), and the same for its input: depthwise convolutions then run in cuDNN",),
+    ),
     ("repeated-operand", "mask"): Kind(
         "the attention mask, which is stored several times over",
         "Let attention read it once, as a mask that broadcasts",
