@@ -516,20 +516,25 @@ def test_products_of_templates_are_told_to_try_the_library(tmp_path: Path) -> No
         ("aten::cudnn_convolution", [(1, 3, 32, 32), (8, 3, 3, 3)], 10, "torch.stack(samples)"),
         ("aten::cudnn_convolution", [(1, 3, 32, 32), (8, 3, 3, 3)], 4, "reduce-overhead"),
         ("aten::cudnn_convolution", [(2, 3, 32, 32), (8, 3, 3, 3)], 10, "reduce-overhead"),
+        ("aten::addmm", [(64,), (1, 64), (64, 64)], 40, "torch.stack(samples)"),
+        ("aten::addmm", [(64,), (1, 64), (64, 64)], 20, "reduce-overhead"),  # equal layers
+        ("aten::mul", [(64, 64), (64, 64)], 120, "one call for a tensor of all of them"),
+        ("aten::mul", [(64, 64), (64, 64)], 60, "reduce-overhead"),
     ],
 )
 def test_loops_around_cells_and_samples_are_told_to_call_once(
     tmp_path: Path, name: str, sizes: list[tuple[int, ...]], calls: int, said: str
 ) -> None:
     trace = TorchTrace()
-    for begin in trace.steps(4, 2000):
-        trace.frame("train.py(5): main", begin, 1999)
-        for at in range(begin + 10, begin + 10 + 150 * calls, 150):
+    for begin in trace.steps(4, 150 * calls + 400):
+        trace.frame("train.py(5): main", begin, 150 * calls + 399)
+        end = begin + 10 + 150 * calls
+        for at in range(begin + 10, end, 150):
             trace.op(name, at, 100, sizes, sequence_number=1)
             trace.run("kernel", launched=at + 90, start=at + 95, dur=5)
-        trace.op(f"{NODE}Backward0", begin + 1700, 100, thread=BACKWARD, sequence_number=1)
-        trace.op("aten::mul", begin + 1710, 80, [(8,), (8,)], thread=BACKWARD)
-        trace.run("kernel", launched=begin + 1780, start=begin + 1785, dur=5, thread=BACKWARD)
+        trace.op(f"{NODE}Backward0", end + 50, 100, thread=BACKWARD, sequence_number=1)
+        trace.op("aten::mul", end + 60, 80, [(8,), (8,)], thread=BACKWARD)
+        trace.run("kernel", launched=end + 130, start=end + 135, dur=5, thread=BACKWARD)
     found = finding(analyze(trace.write(tmp_path / "t.json"), "h200"), "idle-dispatch")
     assert said in found.levers[0]
 

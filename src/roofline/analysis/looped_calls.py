@@ -1,5 +1,5 @@
-"""Loops in Python around calls that one call could replace: a recurrent cell per time step, a network per sample of a batch, or the
-update of each parameter.
+"""Loops in Python around calls that one call could replace: a recurrent cell per time step, a network per sample of a batch, the update of
+each parameter, or any few operators again and again.
 """
 
 import re
@@ -14,7 +14,10 @@ from .op_times import OpTimes
 
 LEAST_CALLS = 8  # in a step
 CELLS = frozenset(("aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_gru_cell", "aten::lstm_cell", "aten::gru_cell"))
+MANY_ROWS = 32  # calls of a matmul of one row: fewer may be equal layers
 _ONE_SAMPLE = re.compile(r"\S+ 1x\d+x\d+x\d+")  # a convolution's input: one image
+_ONE_ROW = re.compile(r"(?:addmm \d+, |mm )1x\d+, ")
+MANY_CALLS, FEW_OPS, MOST_LAUNCHES = 100, 8, 0.8  # at most so many ops, each called so often, have this share of all launches of a step
 _UPDATE, _SEVERAL = ".step", re.compile("_foreach_|_fused_")  # the scope of an optimizer's ops, and those on several parameters at once
 LEAST_UPDATES = 0.3  # of all launches
 _LAUNCHING = "the host was launching kernels one by one, in {activity}"
@@ -31,6 +34,15 @@ BY_SAMPLE = Kind(
     _LAUNCHING,
     ("model(torch.stack(samples)) in place of [model(sample) for sample in samples]; torch.func.vmap for functions of one sample",),
 )
+BY_ITERATION = Kind(
+    "the loop that calls the same few operators again and again, so that the host launches their kernels one by one",
+    "Compute all iterations with operators on whole tensors, or in one kernel with the loop inside",
+    _LAUNCHING,
+    (
+        "iterations that do not depend on each other: one call for a tensor of all of them; running sums and products: cumsum, cumprod",
+        "where each needs the one before: a scan in Triton; torch.compile unrolls the loop, so that it takes long to compile",
+    ),
+)
 
 
 def with_optimizer(kind: Kind, op_times: OpTimes, ids: Sequence[int]) -> Kind:
@@ -46,14 +58,22 @@ def with_optimizer(kind: Kind, op_times: OpTimes, ids: Sequence[int]) -> Kind:
 
 
 def loop_around(op_times: OpTimes, ids: Sequence[int], steps: int) -> Kind | None:
-    """The loop that a step has around cells, or in training around convolutions of one image; ``None`` if it has neither."""
+    """The loop that a step has around cells, in training around convolutions or matmuls of one sample, or around any few operators;
+    ``None`` if it has none.
+    """
     names, phases, labels = op_times.words("name"), op_times.words("phase"), op_times.words("label")
     if any(names[id] in CELLS and _calls(op_times, id, steps) for id in ids):
         return BY_TIME
     convolutions = [id for id in ids if op_times.category[id] == "convolution" and phases[id] == "forward"]
     looped = [id for id in convolutions if _ONE_SAMPLE.match(labels[id].rpartition("  ")[2]) and _calls(op_times, id, steps)]
-    return BY_SAMPLE if looped and 2 * len(looped) > len(convolutions) else None
+    rows = [id for id in ids if phases[id] == "forward" and _ONE_ROW.match(labels[id].rpartition("  ")[2])]
+    by_row = any(_calls(op_times, id, steps, MANY_ROWS) for id in rows)
+    if by_row or (looped and 2 * len(looped) > len(convolutions)):
+        return BY_SAMPLE
+    repeated = [id for id in ids if _calls(op_times, id, steps, MANY_CALLS)]
+    mine, every = (sum(values_at(op_times.launches, those)) for those in (repeated, ids))
+    return BY_ITERATION if 0 < len(repeated) <= FEW_OPS and mine >= MOST_LAUNCHES * every else None
 
 
-def _calls(op_times: OpTimes, id: int, steps: int) -> bool:
-    return op_times.ops[id].count >= LEAST_CALLS * max(steps, 1)
+def _calls(op_times: OpTimes, id: int, steps: int, least: int = LEAST_CALLS) -> bool:
+    return op_times.ops[id].count >= least * max(steps, 1)
