@@ -484,6 +484,16 @@ def test_small_kernels_get_advice_on_loops_only_where_a_loop_runs_most_of_them(l
     assert any("lax.scan" in lever for lever in finding.levers) == (looped_s > 5e-6)
 
 
+def test_small_matmuls_that_run_one_by_one_save_what_a_batched_one_does_not_take() -> None:
+    reason = Avoidable(kind="low-batch", instead=Cost.of({"matrix/bf16": 1}), group="one by one", why="runs 8 matmuls one by one")
+    small = [an_op(f"dot.{n}", {"matrix/bf16": 85e-6}, 5e-6, avoidable=(reason,), category="matmul") for n in range(8)]
+    large = [an_op(f"dot.{n}", {"matrix/bf16": 85.0}, 1.5, avoidable=(reason,), category="matmul") for n in range(8)]
+    finding = report_on(*small).findings[0]
+    # 85 µFLOP take 0.85 µs at the toy's 100 FLOP/s, and 1 µs at the 85% that good products reach.
+    assert (finding.kind, finding.saving_s) == ("low-batch", pytest.approx(8 * 4e-6, rel=0.1))
+    assert "low-batch" not in {one.kind for one in report_on(*large).findings}
+
+
 @pytest.mark.parametrize("kernels", [100, 101])
 def test_small_kernels_get_advice_on_loops_only_where_an_iteration_has_few_of_them(kernels: int) -> None:
     (finding,) = report_on(*[an_op(f"mul.{place}", {"hbm": 1e-9}, 5e-6, in_loop=True) for place in range(kernels)]).findings

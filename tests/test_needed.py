@@ -1013,6 +1013,28 @@ def test_gradients_of_single_rows_are_no_groups_with_room() -> None:
     assert {one.kind for op in ops for one in op.avoidable if op.category == "matmul"} == {"unused-results"}
 
 
+@pytest.mark.parametrize(("members", "told"), [(7, 0), (8, 16)])
+def test_products_of_one_shape_that_run_one_by_one(members: int, told: int) -> None:
+    def ensemble(x: Any, weights: Any) -> Any:
+        return sum(jnp.tanh(jnp.tanh(x @ first) @ second) for first, second in weights)
+
+    weights = [(of_shape(256, 256), of_shape(256, 256)) for _ in range(members)]
+    found = [one for op in ops_of(ensemble, of_shape(512, 256), weights) for one in op.avoidable if one.group == "one by one"]
+    assert len(found) == told
+    assert all(one.why.startswith("runs 8 matmuls of one shape one by one") for one in found)
+
+
+def test_layers_after_each_other_are_not_run_one_by_one_in_vain() -> None:
+    def layers(x: Any, weights: Any) -> Any:
+        for weight in weights:
+            x = jnp.tanh(x @ weight)
+        return x
+
+    ops = ops_of(layers, of_shape(512, 256), [of_shape(256, 256)] * 16)
+    assert sum(op.category == "matmul" for op in ops) == 16
+    assert not [one for op in ops for one in op.avoidable if one.group == "one by one"]
+
+
 def test_a_little_padding_pays() -> None:
     def aligned(x: Any, w: Any) -> Any:
         return jnp.pad(x, ((0, 0), (0, 47))) @ jnp.pad(w, ((0, 47), (0, 0)))

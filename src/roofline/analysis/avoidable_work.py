@@ -27,7 +27,7 @@ EXTRA_OPS = ("recomputation", "duplicated-work", "missing-donation")  # reasons 
 CALLBACK = "idle-callback"
 # On a CPU a callback is an op of its own, not time in which the device waits.
 CALLED_BACK = Avoidable(kind=CALLBACK, instead=NOTHING, why="calls back to the host, outside compiled code")
-ODD_SIZES = "odd-sizes"
+ODD_SIZES, ONE_BY_ONE = "odd-sizes", "one by one"
 ELEMENTWISE = ("tiny", "stencil", "tiny solves")  # groups of odd sizes for which elementwise code would move the same bytes
 TRANSFORMS, GOOD_LENGTHS = ("transforms", "lengths"), 0.3  # on an H200, transforms of lengths that are powers of 2 reach 33% to 70%
 SLOWED_BELOW = 0.6  # of the roof: a faster product is not slowed down by its sizes
@@ -95,11 +95,16 @@ def avoidable_cases(
             if machine.kind == "cpu":
                 reasons = [reason for reason in reasons if reason.kind != ODD_SIZES]
             if one.cause == LATENCY:
-                reasons = [reason for reason in reasons if reason is CALLED_BACK or (launched_singly and reason.instead == NOTHING)]
+                reasons = [reason for reason in reasons if _helps_small(reason, launched_singly)]
             mine = known[same] = _savings(one, reasons, minimum_s)
         if mine:
             options.append((one, mine))
     return _by_reason(options)
+
+
+def _helps_small(reason: Avoidable, launched_singly: bool) -> bool:
+    """Whether a reason saves time of an op with less work than a launch takes: it is not run at all, or one kernel for many."""
+    return reason is CALLED_BACK or reason.group == ONE_BY_ONE or (launched_singly and reason.instead == NOTHING)
 
 
 def _savings(one: OpTime, reasons: Sequence[Avoidable], minimum_s: MinimumTimes) -> Savings:
@@ -149,6 +154,8 @@ def _saved_s(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:
         good = reachable(one.op.category, one.unit) if reason.group else REACHABLE["matrix"]
         good = REACHABLE["hbm"] if reason.group in ELEMENTWISE else GOOD_LENGTHS if reason.group in TRANSFORMS else good
         return max(one.spent_s - one.floor_s / good, 0.0) if one.floor_s < SLOWED_BELOW * one.spent_s else 0.0
+    if reason.group == ONE_BY_ONE:
+        return max(one.spent_s - one.floor_s / reachable(one.op.category, one.unit), 0.0) if one.cause == LATENCY else 0.0
     if reason.kind == "low-batch" and one.cause != MEMORY:
         return 0.0
     floor = minimum_s(reason.instead if one.op.count == 1 else reason.instead * one.op.count)

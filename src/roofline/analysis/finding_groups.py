@@ -270,6 +270,14 @@ GROUPS = {
             "larger microbatches, and fewer of them",
         ),
     ),
+    ("low-batch", "one by one"): Kind(
+        "the small matmuls of one shape that run one by one, though none needs another's result",
+        "Run them as one batched matmul",
+        levers=(
+            "stack their operands: jax.vmap over members, heads or towers, or jnp.einsum('ebd,edf->ebf', x, w), instead of a Python loop",
+            "rows that are multiplied by the same weights: one matmul of all rows",
+        ),
+    ),
     ("low-batch", "carried"): Kind(
         "the gradients of weights that a loop adds up in every iteration",
         "Store their factors in every iteration, and multiply once after the loop",

@@ -39,6 +39,7 @@ from .odd_sizes import large_windows, odd_sizes, tiny_products, tiny_solves
 from .one_hot import compared_bins, one_hot_products
 from .operations import operation
 from .padded import padding, room_for_groups
+from .parallel_products import parallel_products
 from .pooled_windows import pooled_windows
 from .product_order import costly_orders
 from .program_arrays import exchanged, results_of
@@ -105,6 +106,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     carried_sums,
     large_windows,
     tiny_products,
+    parallel_products,
     tiny_solves,
     odd_sizes,
     odd_transforms,
