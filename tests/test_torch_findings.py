@@ -151,7 +151,8 @@ def test_weights_that_an_optimizer_updates_have_to_be_cast_again(tmp_path: Path)
                 trace.op("aten::mm", at + 10 * place + 6, 3, [rows, weight[::-1]], strides=[(4096, 1), (1, 4096)])
                 trace.run("gemm", launched=at + 10 * place + 7, start=at + 300, dur=100)
 
-    found = finding(steps_of(layer, tmp_path), "wide-format", "inputs of matmuls and norms")
+    (found,) = [one for one in steps_of(layer, tmp_path).findings if one.kind == "wide-format"]
+    assert "inputs of matmuls and norms" in found.message
     assert len(found.ops) == 1, "the cast of the rows alone, not of the weight and its gradient"
     assert found.saving_per_step_s == pytest.approx(100e-6, rel=0.01)
 
@@ -204,7 +205,7 @@ def test_casts_to_fp32_before_norms_are_autocasts_where_weights_are_cast(tmp_pat
 def test_advice_about_pytorch_speaks_of_pytorch() -> None:
     assert kinds_for("xspace") is KINDS
     words = re.compile(r"\bjax|jnp\.|\blax\.|\bjit|Pallas|astype|preferred_element_type")
-    for name, kind in kinds_for("torch").items():
+    for name, kind in (*kinds_for("torch").items(), *kinds_for("torch", on_cpu=True).items(), *TORCH_GROUPS.items()):
         assert not [lever for lever in (*kind.levers, *kind.looped) if words.search(lever)], name
     assert set(kinds_for("torch")) == set(KINDS)
 
