@@ -21,7 +21,8 @@ from ...prediction import Prediction
 from ...workload import Coverage, Op, Recording, Share, StepsOnDevice, Workload
 from .changed_steps import changed_pairs, changed_steps, in_one_graph, longer, only_launching, own_s
 
-DECAY = 0.85  # weight of the model's measured error, per doubling of an op
+# Weight of the model's measured error, per doubling of an op (52 pairs of recordings on an H200 are off by 4.8%, with 0.5 or 1 by 5%).
+DECAY = 0.85
 STREAMS = ("pointwise", "row-wise", "")  # families of streaming kernels, whose error comes from their access pattern
 STREAMED = (0.75, 1.4)  # bounds of a streaming kernel that was measured in another size (XLA's on H200: 0.8 to 1.35 for 90% of 172)
 SMALL = 0.25  # an op is small if its launch floor is a larger share of its time before
