@@ -388,6 +388,22 @@ def test_a_sheet_of_paper_has_room_for_every_table(show: Opener, name: str) -> N
     expect(at(page, "folded")).to_be_hidden()
 
 
+@pytest.mark.parametrize("name", ["timeline", "compare"])
+def test_no_heading_ends_a_sheet(show: Opener, name: str) -> None:
+    page = show(name)
+    on_paper(page)
+    # Sheets keep a heading with the first line of a plain block; with a flex box or a grid only if that is never broken.
+    alone = page.evaluate(
+        """() => [...document.querySelectorAll('h2, h3, h4')].filter(one => one.checkVisibility()).filter(one => {
+            const head = one.closest('.table-head, .timeline-head') ?? one;
+            const display = (box) => box ? getComputedStyle(box).display : 'block';
+            const apart = (box) => ['flex', 'grid'].includes(display(box)) && getComputedStyle(box).breakInside !== 'avoid';
+            return getComputedStyle(head).breakAfter !== 'avoid' || apart(head.parentElement) || apart(head.nextElementSibling);
+        }).map(one => one.innerText)"""
+    )
+    assert alone == []
+
+
 def test_both_runs_are_on_paper_whatever_the_tab(show: Opener) -> None:
     for tab in ("ops", "program", "compare"):
         page = show("slower", f"tab={tab}")
