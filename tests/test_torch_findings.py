@@ -521,6 +521,7 @@ def test_products_of_templates_are_told_to_try_the_library(tmp_path: Path) -> No
         ("aten::addmm", [(64,), (1, 64), (64, 64)], 20, "reduce-overhead"),  # equal layers
         ("aten::mul", [(64, 64), (64, 64)], 120, "one call for a tensor of all of them"),
         ("aten::mul", [(64, 64), (64, 64)], 60, "reduce-overhead"),
+        ("aten::mul", [], 120, "reduce-overhead"),  # shapes were not recorded, so that calls of all sizes are one op
     ],
 )
 def test_loops_around_cells_and_samples_are_told_to_call_once(

@@ -17,6 +17,7 @@ CELLS = frozenset(("aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_gru_cell", 
 MANY_ROWS = 32  # calls of a matmul of one row: fewer may be equal layers
 _ONE_SAMPLE = re.compile(r"\S+ 1x\d+x\d+x\d+")  # a convolution's input: one image
 _ONE_ROW = re.compile(r"(?:addmm \d+, |mm )1x\d+, ")
+_SIZED = re.compile(r" \d")
 MANY_CALLS, FEW_OPS, MOST_LAUNCHES = 100, 8, 0.8  # at most so many ops, each called so often, have this share of all launches of a step
 _UPDATE, _SEVERAL = ".step", re.compile("_foreach_|_fused_")  # the scope of an optimizer's ops, and those on several parameters at once
 LEAST_UPDATES = 0.3  # of all launches
@@ -71,6 +72,8 @@ def loop_around(op_times: OpTimes, ids: Sequence[int], steps: int) -> Kind | Non
     if by_row or (looped and 2 * len(looped) > len(convolutions)):
         return BY_SAMPLE
     repeated = [id for id in ids if _calls(op_times, id, steps, MANY_CALLS)]
+    if not all(_SIZED.search(labels[id]) for id in repeated):  # without shapes, calls of all sizes are one op
+        return None
     mine, every = (sum(values_at(op_times.launches, those)) for those in (repeated, ids))
     return BY_ITERATION if 0 < len(repeated) <= FEW_OPS and mine >= MOST_LAUNCHES * every else None
 
