@@ -202,6 +202,15 @@ def test_casts_to_fp32_before_norms_are_autocasts_where_weights_are_cast(tmp_pat
     assert not found or found[0].saving_per_step_s == pytest.approx(225e-6, rel=0.05), "with half of the launches"
 
 
+def test_compiled_programs_are_not_told_to_compile() -> None:
+    eager, compiled, replayed = (
+        kinds_for("torch", **said)["idle-dispatch"].change for said in ({}, {"compiled": True}, {"replayed": True})
+    )
+    assert "compiling the model" in eager
+    assert "compiling" not in compiled + replayed
+    assert "Replay the compiled code as a graph" in compiled
+
+
 def test_advice_about_pytorch_speaks_of_pytorch() -> None:
     assert kinds_for("xspace") is KINDS
     words = re.compile(r"\bjax|jnp\.|\blax\.|\bjit|Pallas|astype|preferred_element_type")

@@ -29,6 +29,7 @@ from .removed_launches import with_removed_launches
 from .torch_finding_kinds import kinds_for
 
 CALLBACK, GRAPH_REPLAY = "host callback", "graph replay"
+COMPILED_GRAPH = "## Call CompiledFxGraph"  # the prefix of a compiled graph's name in PyTorch's traces
 FEW_PROGRAMS = 2  # least number of programs in a step that could be compiled together
 
 
@@ -40,7 +41,8 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
         ids = [id for id in ids if clock.share(id)]
     if (share := clock.exposed(op_times, ids)) < 1:
         op_times = op_times.exposed(share)
-    kinds = kinds_for(recording.format, on_cpu=recording.is_on_host, replayed=_is_replayed(op_times, ids))
+    replayed, compiled = _is_replayed(op_times, ids), _is_compiled(op_times, ids)
+    kinds = kinds_for(recording.format, on_cpu=recording.is_on_host, replayed=replayed, compiled=compiled)
     if kinds is not KINDS and not recording.is_on_host:
         launching = loop_around(op_times, ids, len(recording.steps)) or kinds["idle-dispatch"]
         kinds = {**kinds, "idle-dispatch": with_optimizer(launching, op_times, ids)}
@@ -82,6 +84,13 @@ def _counted(
     mine = set(ids)
     good = Good(MinimumTimes(machine, corrections), machine.launch_latency_s)
     return counted_findings(op_times, [id for id in having if id in mine], good, clock, kinds)
+
+
+def _is_compiled(op_times: OpTimes, ids: Sequence[int]) -> bool:
+    """Whether compiled graphs of PyTorch launch most kernels."""
+    modules = op_times.words("module")
+    launches = [(op_times.launches[id], modules[id].startswith(COMPILED_GRAPH)) for id in ids] if any(modules) else []
+    return 2 * sum(count for count, is_compiled in launches if is_compiled) > sum(count for count, _ in launches)
 
 
 def _is_replayed(op_times: OpTimes, ids: Sequence[int]) -> bool:

@@ -116,6 +116,10 @@ REPLAYED = Kind(
         "larger batches; compiled functions with fewer arguments, which the host checks before every replay",
     ),
 )
+# For programs that are compiled, but not replayed.
+LAUNCHED_BY_COMPILED = replace(
+    TORCH_WORDS["idle-dispatch"], change="Replay the compiled code as a graph, which launches all kernels at once"
+)
 # For the ops of one group within a kind.
 TORCH_GROUPS = {
     ("unfused-chain", "optimizer"): Kind(
@@ -271,15 +275,15 @@ TORCH_GROUPS = {
 }
 
 
-def kinds_for(format: str, *, on_cpu: bool = False, replayed: bool = False) -> dict[str, Kind]:
+def kinds_for(format: str, *, on_cpu: bool = False, replayed: bool = False, compiled: bool = False) -> dict[str, Kind]:
     """The kinds of findings in the terms of the recording's framework; for PyTorch on a CPU, without kernels and launches.
 
-    ``replayed`` is whether most of the work is replayed in graphs.
+    ``replayed`` is whether most of the work is replayed in graphs, ``compiled`` whether compiled code launches most kernels.
     """
     if format != "torch":
         return KINDS
     levers = {**TORCH_LEVERS, **TORCH_CPU_LEVERS} if on_cpu else TORCH_LEVERS
-    compiled = {} if on_cpu else TORCH_COMPILED
-    kinds = {name: replace(KINDS[name], levers=mine, compiled=compiled.get(name, ()), looped=()) for name, mine in levers.items()}
-    dispatch = {"idle-dispatch": REPLAYED} if replayed else {}
+    of_inductor = {} if on_cpu else TORCH_COMPILED
+    kinds = {name: replace(KINDS[name], levers=mine, compiled=of_inductor.get(name, ()), looped=()) for name, mine in levers.items()}
+    dispatch = {"idle-dispatch": REPLAYED if replayed else LAUNCHED_BY_COMPILED} if replayed or compiled else {}
     return {**KINDS, **kinds, **TORCH_WORDS, **dispatch, **(TORCH_CPU_WORDS if on_cpu else {})}
