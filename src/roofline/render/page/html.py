@@ -26,7 +26,7 @@ _MARK = re.compile(r"<!--\{(\w+)\}-->")
 _UNSAFE = re.compile(r"(?![\x00-\x1f\ud800-\udfff])" + UNSAFE)
 # Comments that take whole lines, which is how ours are written.
 _COMMENT = re.compile(r"^[ \t]*(?:/\*\*.*?\*/|//[^\n]*)[ \t]*\n", re.MULTILINE | re.DOTALL)
-_INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
+_INDENT = re.compile(r"^\s+", re.MULTILINE)  # and empty lines
 # What a data URL may hold as it is. Not < (it could end the element), nor % and # (they mean something in a URL), nor line ends.
 _PLAIN = " !\"$&'()*+,-./:;=>?@[\\]^_`{|}~"
 _CLOSED = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data: blob:; "
