@@ -315,14 +315,16 @@ def test_a_host_that_would_be_ahead_of_the_device_shortens_the_gaps_after(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("launches", "reads", "took", "first"),
+    ("launches", "reads", "took", "wait", "first"),
     [
-        (8, 6, 55, "sync"),  # the device is slower than the host, which would get ahead but for the reads
-        (8, 6, 2, "dispatch"),  # the host is slower: without reads it would launch late too
-        (60, 1, 2, "dispatch"),
+        (8, 6, 55, 10, "sync"),  # the device is slower than the host, which would get ahead but for the reads
+        (8, 6, 2, 100, "dispatch"),  # the host is slower: without reads it would launch late too
+        (60, 1, 2, 10, "dispatch"),
     ],
 )
-def test_launches_between_reads_in_a_row_wait_for_the_reads(tmp_path: Path, launches: int, reads: int, took: int, first: str) -> None:
+def test_launches_between_reads_in_a_row_wait_for_the_reads(
+    tmp_path: Path, launches: int, reads: int, took: int, wait: int, first: str
+) -> None:
     # Each launch takes the host 50 µs; after some of them a value is read, as by .item() in every layer or x[mask] in a loop.
     trace, at, done = TorchTrace(), 0.0, 0.0
     for step in range(4):
@@ -332,7 +334,7 @@ def test_launches_between_reads_in_a_row_wait_for_the_reads(tmp_path: Path, laun
                 ran = max(done, at + 48)
                 trace.product(at + 1, 48, launched=at + 45, ran=ran, took=took)
                 at, done = at + 50, ran + took
-            copied = max(done, at + 10)
+            copied = max(done, at + wait)
             trace.frame("model.py(3): check", at + 1, copied - at + 28)
             trace.op("aten::item", at + 2, copied - at + 26, [()])
             trace.op("aten::_local_scalar_dense", at + 3, copied - at + 24, [()])
@@ -343,6 +345,7 @@ def test_launches_between_reads_in_a_row_wait_for_the_reads(tmp_path: Path, laun
     findings = [one for one in report_on(trace, tmp_path).findings if one.saving_s and one.kind.startswith("idle")]
     assert findings[0].kind == f"idle-{first}"
     assert ("check, which calls item() on a device value (model.py:3)" in findings[0].message) == (first == "sync")
+    assert ("Values are read back in every step (model.py:3)" in findings[0].message) == (first == "dispatch" and reads > 1)
 
 
 def test_launches_in_a_model_name_who_called_it(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def idle_findings(
 
     ``one_program`` is whether a step is one program; ``callbacks`` are the source lines that call back to the host.
     """
+    idle, is_torch = list(idle), kinds is not KINDS
     if one_program:
         kinds = {**kinds, DISPATCH: ONE_PROGRAM}
     by_kind: dict[str, list[Waiting]] = {}
@@ -70,7 +71,17 @@ def idle_findings(
         found.append(
             FindingDraft(kind=name, title=kind.title, observations=observations, change=kind.change, levers=kind.levers, saved=saved)
         )
-    return found
+    return _with_reads(found, idle, clock) if is_torch else found
+
+
+def _with_reads(found: Sequence[FindingDraft], idle: Iterable[Waiting], clock: Clock) -> list[FindingDraft]:
+    """The findings; that on launches names the values that are read back in every step, if several are."""
+    reads = [one for one in idle if f"idle-{one.reason.kind}" == SYNC and one.reason.cause == READS_VALUES]
+    if _gaps_per_step(reads, clock) < SEVERAL_READS:
+        return list(found)
+    where = f" ({_lines(reads)})" if any(one.reason.location for one in reads) else ""
+    note = f"Values are read back in every step{where}: a graph cannot contain that, so remove it first."
+    return [replace(one, observations=(*one.observations, note)) if one.kind == DISPATCH and one.saved else one for one in found]
 
 
 def with_autotuning(found: Sequence[FindingDraft], op_times: OpTimes, ids: Sequence[int], clock: Clock) -> list[FindingDraft]:
