@@ -44,8 +44,8 @@ def mark_reads(gaps: Iterable[Gap], work: Work, launches: Launches, waits: Colle
 
 
 class Pace(Struct, frozen=True):
-    """The nanoseconds of the steps of a device but the last: in all, in which it was busy, in which the host waited for it to read values
-    back (``waited``), and in which the host neither waited nor recorded (``launching``). ``step`` is the length of one.
+    """The pace of a device's steps, without the last, in nanoseconds: the mean length of a ``step``, and of all of them the time in which
+    the device was ``busy``, in which the host ``waited`` for it to read values back, and in which it neither waited nor recorded.
     """
 
     step: float
