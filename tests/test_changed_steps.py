@@ -7,7 +7,8 @@ from roofline import analyze
 from roofline.analysis.changes.changed_steps import host_bounds, launching_bounds
 from roofline.analysis.changes.changed_times import Changed, applied
 from roofline.analysis.changes.host_pace import pace_of, paced
-from roofline.analysis.what_if import _point, _Uncertainty
+from roofline.analysis.changes.outcome import Uncertainty
+from roofline.analysis.what_if import _point
 from roofline.cost import Cost
 from roofline.machines import load
 from roofline.report import Point
@@ -100,7 +101,7 @@ def test_a_device_that_waits_for_a_faster_host_does_so_at_the_beginning_of_a_ste
 
 def test_a_step_is_as_short_as_device_and_host_may_be_together() -> None:
     # Ops of 24 ms may be 4 ms shorter or 6 ms longer; the step has a quarter of them.
-    doubt = _Uncertainty(ops_s=24 * MS, low_s=4 * MS, high_s=6 * MS, again=0.0, host_s=0.0, gone_s=0.0, launched=None, hotter=0.0)
+    doubt = Uncertainty(ops_s=24 * MS, low_s=4 * MS, high_s=6 * MS, again=0.0, host_s=0.0, gone_s=0.0, launched=None, hotter=0.0)
     point = Point(scope="average", infeed_outfeed=True, time_s=8 * MS, busy_s=6 * MS)
     old = analyze(recording(), load("h200"))
     device, both = (_point(point, old, replace(doubt, launched=(host, 0.0))).expected for host in (0.0, 2 * MS))

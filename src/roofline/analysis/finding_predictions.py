@@ -13,7 +13,8 @@ from ..resource import HBM
 from ..sources.embedded import programs_behind
 from ..workload import Recording
 from .changes import change
-from .changes.changed_times import Changed, bounds
+from .changes.changed_times import Changed
+from .changes.outcome import outcome
 from .changes.state import State
 from .finding_groups import UNROLLED
 from .finding_kinds import ASKED
@@ -36,24 +37,26 @@ def with_predictions(
     for words in asked:
         state = State(recording, dict(programs), machine, calibration)
         change(state, words.split())
-        changed = state.changed()
+        done = outcome(state, recording)
         ops = recording.workload.ops
-        shares = {index: share_in_steps(ops[index], clock.steps) if clock.per else 1.0 for index in changed}
-        before = sum((ops[index].time_s or 0.0) * shares[index] for index in changed)
-        after = sum(new.time_s * shares[index] for index, new in changed.items())
-        parts = [(new, shares[index]) for index, new in changed.items()]
-        low, high = bounds((new.family, new.time_s * part, new.low_s * part, new.high_s * part) for new, part in parts)
-        unchanged_s = max(clock.each_s - before / clock.parts, 0.0)
-        time_s = unchanged_s + after / clock.parts
-        if changed and after < before:
-            found[words] = Predicted(
-                change=words,
-                before_s=clock.each_s,
-                time_s=time_s,
-                low_s=max(time_s - low / clock.parts, unchanged_s),
-                high_s=time_s + high / clock.parts,
-                ops=tuple(_predicted(index, new) for index, new in sorted(changed.items())),
-            )
+        every = (*ops, *done.after.workload.ops[len(ops) :])  # those of the program, then the kernels that the change adds
+        shares = {index: share_in_steps(every[index], clock.steps) if clock.per else 1.0 for index in done.changed}
+        own = sorted(index for index in done.changed if index < len(ops))
+        saved = sum((ops[index].time_s or 0.0) * shares[index] for index in own)
+        saved -= sum(new.time_s * shares[index] for index, new in done.changed.items())
+        if not own or saved <= 0:
+            continue
+        time_s = clock.each_s - saved / clock.parts
+        busy_s = (clock.busy_s - saved) / clock.parts if clock.busy_s is not None else time_s
+        low_s, high_s = done.uncertainty.around(time_s, busy_s, 1 if clock.per else 0)
+        found[words] = Predicted(
+            change=words,
+            before_s=clock.each_s,
+            time_s=time_s,
+            low_s=low_s,
+            high_s=high_s,
+            ops=tuple(_predicted(index, done.changed[index]) for index in own),
+        )
     return tuple(replace(one, predicted=found.get(_asked(one))) for one in findings)
 
 

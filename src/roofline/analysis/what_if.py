@@ -1,10 +1,9 @@
 """What if: a report on a program as it is predicted to run after changes, in the schema of every other report."""
 
-from collections.abc import Callable, Mapping, Sequence
-from math import hypot, inf
+from collections.abc import Callable, Sequence
+from math import inf
 from pathlib import Path
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ..cost import NOTHING
@@ -17,12 +16,12 @@ from ..report import Expected, OpInfo, Point, Report
 from ..sources import read
 from ..sources.embedded import programs_behind
 from ..units import plain, rounded, show
-from ..workload import Op, Recording, Workload
+from ..workload import Recording, Workload
 from . import assemble
 from .advice_rules import listed
 from .changes import change
-from .changes.changed_steps import FIRST_WAIT_S, host_bounds, host_wait_s, launching_bounds
-from .changes.changed_times import MEASURED, Changed, applied, bounds, changed_op, slowed
+from .changes.changed_times import Changed
+from .changes.outcome import Uncertainty, outcome
 from .changes.state import State
 from .expected_times import predict_op
 from .memory import out_of_memory
@@ -40,13 +39,10 @@ CANDIDATES = (
 )
 GRAPH = "graph"
 WORTH = 0.01  # of the time: changes that save less are not listed
-REMAINS = 0.1  # of removed idle time: the most that may remain, because a graph has to be launched too
 NEAR = 0.1  # of a time: smaller differences are shown in percent
 UNCHANGED_SHARE = 5e-4
-REPEATS = 0.03  # of the device's time in a step: variation between recordings of a recompiled program
 SAME = "unchanged"
 WITHIN_UNCERTAINTY = ", within the uncertainty of the prediction"
-UNCHANGED = "measured"  # prediction family of unchanged ops
 EVIDENCE = "measured times of ops that stay, and predictions of those that change, anchored on their measured times"
 
 
@@ -141,43 +137,25 @@ def timed(recording: Recording, machine: Machine) -> Recording:
 
 
 def _report(state: State, before: Recording, words: Sequence[str]) -> Report:
-    changed = state.changed()
-    added = _added(state, changed)
-    extra = tuple(op for op, _ in added)
-    after = applied(before, changed, extra, no_idle=state.no_idle, one_graph=state.one_graph)
-    first = len(before.workload)
-    changed |= {first + place: new for place, (_, new) in enumerate(added)}
-    report = assemble(replace(after, kernels=(), memory=state.memory), state.after_machine)
+    done = outcome(state, before)
+    report = assemble(replace(done.after, kernels=(), memory=state.memory), state.after_machine)
     old = assemble(replace(before, kernels=()), state.machine)
     was = {op.id: op for op in old.ops}
-    ops = tuple(_op(op, was.get(op.id), changed.get(op.id)) for op in report.ops)
+    ops = tuple(_op(op, was.get(op.id), done.changed.get(op.id)) for op in report.ops)
     steps = {step.step: step.time_s for step in old.steps}
     too_much = out_of_memory(report.memory, state.after_machine)
     notes = tuple(dict.fromkeys((*([too_much.message] if too_much else ()), *report.input.notes, *state.notes)))
-    launched = None if state.one_graph else launching_bounds(before, after) if state.no_idle else host_bounds(before, after)
-    idle_before, idle_after = (sum(one.time_s for one in each.idle) for each in (before, after))
-    low_s, high_s = _op_bounds(after.workload.ops, changed)
-    uncertainty = _Uncertainty(
-        ops_s=sum(op.time_s or 0.0 for op in after.workload.ops),
-        low_s=low_s,
-        high_s=high_s,
-        again=REPEATS if changed else 0.0,
-        host_s=host_wait_s(before),
-        gone_s=REMAINS * (idle_before - idle_after) / max(len(before.steps) * len(before.devices), 1),
-        launched=launched,
-        hotter=slowed(before, after),
-    )
-    done = replace(
+    found = replace(
         report,
-        points=tuple(_point(point, old, uncertainty) for point in report.points),
+        points=tuple(_point(point, old, done.uncertainty) for point in report.points),
         ops=ops,
         steps=tuple(replace(step, before_s=steps.get(step.step)) for step in report.steps),
         changes=tuple(words),
         input=replace(report.input, notes=notes),
         findings=(),
     )
-    host_notes = _host_note(done, launched, state.no_idle)
-    return replace(done, summary=_summary(done), input=replace(done.input, notes=(*host_notes, *done.input.notes)))
+    host_notes = _host_note(found, done.uncertainty.launched, state.no_idle)
+    return replace(found, summary=_summary(found), input=replace(found.input, notes=(*host_notes, *found.input.notes)))
 
 
 def _host_note(report: Report, launched: tuple[float, float] | None, no_idle: bool) -> tuple[str, ...]:
@@ -192,46 +170,6 @@ def _host_note(report: Report, launched: tuple[float, float] | None, no_idle: bo
     return ()
 
 
-def _added(state: State, changed: Mapping[int, Changed]) -> list[tuple[Op, Changed]]:
-    """The kernels that changes added, each with the shares of steps and devices of the op that it runs with (``runs_with``)."""
-    found = []
-    for each in state.added:
-        runs_with = each.runs_with
-        cost = each.cost * runs_with.count if each.like is None else state.ops[each.like].cost
-        op = replace(
-            runs_with,
-            name=each.name,
-            label=f"{runs_with.label.partition('  ')[0]}  {each.word} for {runs_with.name}",
-            cost=cost,
-            operation=each.operation,
-            category=each.word,
-            kernels=runs_with.count,
-            avoidable=(),
-            counters=None,
-        )
-        predicted = predict_op(op, state.after_machine, state.after_calibration)
-        time_s = each.time_s if each.time_s is not None else predicted.time_s if predicted else None
-        if time_s and runs_with.time_s and each.like is not None and (new := changed.get(each.like)) is not None:
-            time_s *= new.time_s / runs_with.time_s
-        if time_s is None or not runs_with.time_s:
-            continue
-        low, high = (share * time_s for share in each.bounds)
-        if predicted and each.time_s is None:
-            low, high = predicted.low_s * each.bounds[0], predicted.high_s * each.bounds[1]
-        new = Changed(
-            time_s=time_s,
-            low_s=low,
-            high_s=high,
-            cost=cost,
-            operation=each.operation,
-            family=each.word if each.time_s is not None else f"added {predicted.family if predicted else ''}",
-            terms=predicted.terms if predicted else {},
-            evidence=predicted.evidence if predicted else "",
-        )
-        found.append((replace(changed_op(op, new), self_time_s=time_s), new))
-    return found
-
-
 def _op(op: OpInfo, was: OpInfo | None, new: Changed | None) -> OpInfo:
     """An op with its time before, and its prediction where it changed."""
     seconds = was.time_s if was else 0.0
@@ -244,50 +182,7 @@ def _op(op: OpInfo, was: OpInfo | None, new: Changed | None) -> OpInfo:
     return replace(op, before_s=seconds, expected=expected, inherent_s=None, excess_s=None)
 
 
-class _Uncertainty(Struct, frozen=True, kw_only=True):
-    """What the bounds of a predicted time are made of.
-
-    ``low_s`` and ``high_s`` are those of the ``ops_s`` seconds of all ops. ``again`` is the share of its time by which a run differs from
-    the next. ``host_s`` are the seconds per step that the device waited for the host, which may become less or more; of the ``gone_s``
-    seconds of idle time, some may remain. ``launched``, where known, bounds how much shorter or longer a step may be because of launches;
-    it is shorter only if the device is fast enough, so both bounds add up. A ``hotter`` chip may be slower by that share, which is
-    systematic and so added to the bound.
-    """
-
-    ops_s: float
-    low_s: float
-    high_s: float
-    again: float
-    host_s: float
-    gone_s: float
-    launched: tuple[float, float] | None
-    hotter: float
-
-    def around(self, time_s: float, busy_s: float, steps: int) -> tuple[float, float]:
-        """The bounds of a time, which includes waiting for the host in so many steps."""
-        share, again_s = busy_s / self.ops_s if self.ops_s else 0.0, self.again * busy_s
-        low, high = hypot(self.low_s * share, again_s), hypot(self.high_s * share, again_s)
-        if steps and self.launched:
-            low, high = low + self.launched[0] * steps, hypot(high, self.launched[1] * steps, self.gone_s * steps)
-        elif steps:
-            waits = min(self.host_s * steps, max(time_s - busy_s, 0.0))
-            low, high = hypot(low, waits), hypot(high, waits, (self.gone_s + FIRST_WAIT_S) * steps)
-        return time_s - low, time_s + high + self.hotter * busy_s
-
-
-def _op_bounds(ops: Sequence[Op], changed: Mapping[int, Changed]) -> tuple[float, float]:
-    """Bounds of the time of all ops together; an op that does not change is as uncertain as its measurement."""
-    parts = []
-    for id, op in enumerate(ops):
-        time_s, new = op.time_s or 0.0, changed.get(id)
-        if new:
-            parts.append((new.family, new.time_s, new.low_s, new.high_s))
-        else:
-            parts.append((UNCHANGED, time_s, time_s * (1 - MEASURED), time_s * (1 + MEASURED)))
-    return bounds(parts)
-
-
-def _point(point: Point, old: Report, uncertainty: _Uncertainty) -> Point:
+def _point(point: Point, old: Report, uncertainty: Uncertainty) -> Point:
     """A point with its time before, and bounds of its predicted time."""
     same = [one for one in old.points if (one.scope, one.step, one.infeed_outfeed) == (point.scope, point.step, point.infeed_outfeed)]
     before = same[0].time_s if same else None
