@@ -22,7 +22,7 @@ from ..workload import AUTOTUNING, LOWER_BOUND, KernelUse, Op
 from .excess_causes import causes
 from .excess_findings import excess_findings
 from .expected_times import SLOW, is_calibrated, slower_than_expected
-from .finding_kinds import FACTORISE_LESS, Kind, Kinds
+from .finding_kinds import FACTORISE_LESS, Kinds
 from .finding_words import LISTED, at_place, categories_of, fitting, replacements, subject, title_of, with_saving
 from .idle_time import Waiting
 from .losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
@@ -244,10 +244,10 @@ def _merged(
     kinds: Kinds,
 ) -> Finding | None:
     """One finding for ops that lose time to the same cause, each with the seconds that can be saved."""
+    if not clock.measured:
+        return _without_times(kind_name, op_times, ids, clock, kinds)
     kind = replace(kinds[kind_name], title=title_of(kind_name, kinds[kind_name], op_times, ids))
     spent, floor = _spent_and_floor(op_times, ids, clock)
-    if not clock.measured:
-        return _without_times(kind_name, kind, op_times, ids, spent, clock) if spent >= clock.notable_s else None
     gap_s = between.seconds if between is not None else 0.0
     if spent + gap_s - floor < clock.notable_s:
         return None
@@ -275,12 +275,16 @@ def _merged(
     return with_saving(kind_name, kind, f"{loss} {kind.change}: {then}.{_less_certain(op_times, worst[0])}", worst, saving, clock)
 
 
-def _without_times(kind_name: str, kind: Kind, op_times: OpTimes, ids: list[int], minimum_s: float, clock: Clock) -> Finding:
+def _without_times(kind_name: str, op_times: OpTimes, ids: list[int], clock: Clock, kinds: Kinds) -> Finding | None:
     """The same for a program that was not run, by the minimum time of its ops."""
+    minimum_s, _ = _spent_and_floor(op_times, ids, clock)
+    if minimum_s < clock.notable_s:
+        return None
     longest = _most_first(ids, values_at(op_times.spent_s, ids))
     place = at_place(op_times, longest[:LISTED])
     message = f"{place}{subject(op_times, longest)} {_predicate(longest, kind_name)}: minimum time {clock.of(minimum_s)} in total."
-    return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(longest), levers=kind.levers)
+    title = title_of(kind_name, kinds[kind_name], op_times, ids)
+    return Finding(kind=kind_name, title=title, message=message, ops=tuple(longest), levers=kinds[kind_name].levers)
 
 
 def _less_certain(op_times: OpTimes, id: int) -> str:
