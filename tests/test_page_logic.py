@@ -196,7 +196,7 @@ def test_the_vectors_are_what_python_says() -> None:
 def test_the_catalogue_on_the_page_is_small_and_has_every_ceiling() -> None:
     machines = [view for one in catalogue() for view in ([one] if one.devices == 1 else [one, one.per_device()])]
     made = catalogue_json(describe(one) for one in machines)
-    assert len(made) < 70_000  # bytes, for 115 chips: a page is 400 KB beside its data
+    assert len(made) < 70_000  # bytes: a page is 400 KB beside its data
     packed = json.loads(made)
     found = {one["name"]: one for one in packed["chips"]}
     assert set(found) == {one.name for one in machines}
