@@ -32,7 +32,7 @@ OVERLAP = 1.75  # exponent: 1 adds traffic and instructions, ∞ takes the longe
 # Per core and clock: special functions, other operations, and elements to which a small array (a mask, a gain) is applied row by row; and
 # the exponent of their overlap with traffic. Fitted on XLA's kernels on H200, 51 that work by rows and 55 that do not (errors of 7% and
 # 4%; 8% and 4% for kernels of programs that were left out of the fit). With constants fitted without its program, the time of a fused
-# chain is off by 6% on average over 25 pairs of eleven programs, from 18% too short (RMSNorm with SiLU) to 15% too long (softmax).
+# chain is off by 6% on average over 25 pairs of eleven programs, from 19% too short (RMSNorm with SiLU) to 15% too long (softmax).
 FUNCTIONS, OPERATIONS, APPLIED, COUNTED_OVERLAP = 6.0, 86.0, 8.6, 3.0
 SMALL_ARRAY = 0.01  # of a kernel's bytes: a smaller array is applied to every row
 AS_FAST = (1.0, 0.8, 1.25)  # time over the time of its traffic, and bounds as shares of it
