@@ -160,6 +160,8 @@ def test_a_comparison_takes_what_a_program_does_not_say(capsys: Capture, tmp_pat
         assert says in capsys.readouterr().err
     assert main(["compare", SAMPLE, SAMPLE, "--link", "dcn"]) == 2
     assert "apply to programs" in capsys.readouterr().err
+    assert main(["compare", str(tmp_path / "lost.hlo"), SAMPLE, "--link", "dcn"]) == 1
+    assert "lost.hlo: no such file" in capsys.readouterr().err
     assert main(["analyze", "sample:train", "--trips", "while=3"]) == 2
     assert "apply to one program" in capsys.readouterr().err
 

@@ -185,6 +185,16 @@ def test_axe_finds_nothing_on_the_list(watch: Watch, server: httpx.Client, schem
     assert violations(home(watch, server, color_scheme=scheme), scheme) == []
 
 
+def test_numbers_in_names_are_sorted_as_numbers(watch: Watch, tmp_path: Path) -> None:
+    for number in (10, 2, 1):
+        (tmp_path / f"run_{number}.csv").write_text(TABLE)
+    with client(tmp_path) as server:
+        page = home(watch, server)
+        page.get_by_role("button", name="Run", exact=True).click()
+        assert names(page) == ["run_1.csv", "run_2.csv", "run_10.csv"]
+        watch.close()
+
+
 def test_the_list_fits_a_phone(watch: Watch, server: httpx.Client) -> None:
     page = home(watch, server, viewport={"width": 360, "height": 700})
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 360

@@ -16,7 +16,7 @@ from ..checking import Check
 from ..checking.quantities import main_point
 from ..checking.report_changes import ReportChanges, Trend, report_changes, trend
 from ..comparison import Delta, compare
-from ..errors import MachineError, UsageError
+from ..errors import MachineError, SourceError, UsageError
 from ..machine import Machine
 from ..machines.catalogue import catalogue_card
 from ..render.budgets import checks_text
@@ -213,6 +213,9 @@ def _check_program_options(args: argparse.Namespace) -> None:
     if not names_program_option(args):
         return
     named = [Path(name) for name in dict.fromkeys(args.files) if _is_program(name)]
+    missing = [name for name in args.files if not (is_remote(name) or is_sample(name) or is_pipe(name) or os.path.exists(name))]
+    if missing:
+        raise SourceError(f"{missing[0]}: no such file")
     if not named:
         raise UsageError(f"{NEEDS_PROGRAM} programs (HLO or StableHLO), and none of these is one")
     if args.trips:

@@ -49,6 +49,9 @@ function valueOf(run, key) {
   return key in run ? run[key] : (run.summary?.[key] ?? null);
 }
 
+/** The order of two names, in which run_2 comes before run_10. */
+const byName = (one, other) => one.localeCompare(other, "en", { numeric: true });
+
 /** The runs that pass the filter, in order; what is unknown comes last either way. */
 function shownRuns() {
   const words = part("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -58,7 +61,7 @@ function shownRuns() {
   return passing.sort((one, other) => {
     const [a, b] = [valueOf(one, view.sort), valueOf(other, view.sort)];
     if (a === null || b === null) return (a === null) - (b === null);
-    return sign * (a < b ? -1 : a > b ? 1 : 0);
+    return sign * (typeof a === "string" ? byName(a, b) : a - b) || byName(one.name, other.name);
   });
 }
 
