@@ -479,7 +479,7 @@ def test_a_sort_of_all_words_to_draw_one(tmp_path: Path, drawn: int, told: bool)
     found = findings_on(steps_of(top_p), tmp_path, "unused-results")
     assert len(found) == told
     if told:
-        assert found[0].title == "the sort of all words, to draw a few of them"
+        assert found[0].title == "the sort of the whole vocabulary, to sample one token"
         # A top-k reads what the sort reads, of 4 + 4 + 8 bytes that it moves; the other four ops are gone.
         assert found[0].saving_per_step_s == pytest.approx(475e-6, rel=0.01)
 

@@ -93,10 +93,10 @@ GROUPS = {
         levers=("a list of weights, one array per layer, and a Python loop over the layers, which takes longer to compile than a scan",),
     ),
     ("padding", "groups"): Kind(
-        "the room for more rows than the groups of a matmul have",
-        "Give each group less room",
+        "the capacity of experts, which is far above the tokens that they get",
+        "Lower the capacity",
         levers=(
-            "a capacity factor of 1.25: room for 1.25 times the tokens over the experts",
+            "a capacity factor of 1.25: 1.25 times the tokens over the experts, for each expert",
             "a grouped matmul without padding: rows sorted by expert and jax.lax.ragged_dot, or megablox",
         ),
     ),
@@ -292,10 +292,10 @@ GROUPS = {
         levers=("jax.lax.top_k(x, k) or torch.topk(x, k); jax.lax.approx_max_k where an approximate result is enough",),
     ),
     ("unused-results", "sampled"): Kind(
-        "the sort of all words, to draw a few of them",
-        "Select the likeliest few hundred first, and draw from those",
+        "the sort of the whole vocabulary, to sample one token",
+        "Select the few hundred likeliest tokens first, and sample from those",
         levers=(
-            "values, words = logits.topk(256), top-p among these with logits.logsumexp(-1) as their sum, then words.gather(-1, drawn)",
+            "values, tokens = logits.topk(256), top-p among these with logits.logsumexp(-1) as their sum, then tokens.gather(-1, sampled)",
             "a sampling kernel that does not sort: top_p_sampling_from_probs of FlashInfer",
         ),
     ),

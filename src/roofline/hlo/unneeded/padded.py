@@ -48,15 +48,15 @@ def room_for_groups(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for index, (left, right) in axes.items():
         room = [one for one in rooms[index] if one.share in filled]
         if room:
-            where = f" (made in {source_line(room[0].location)})" if room[0].location else ""
-            why, instead = f"multiplies groups that have more room than rows{where}", _without(kernels, index, left, right, _SPARE)
+            where = f" (set in {source_line(room[0].location)})" if room[0].location else ""
+            why, instead = f"computes experts with a capacity far above their tokens{where}", _without(kernels, index, left, right, _SPARE)
             yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=_GROUPS, factor=1 / room[0].share)
     others = dict(_padded_arrays(kernels, seen, rooms=True))
     for scatter in kernels.parts_with("scatter"):
         shares = {one.share for one in padded_axes(kernels.values, scatter, seen).values() if one.is_room} & filled
         others.update(dict.fromkeys(fillers(kernels, scatter), min(shares)) if shares else ())
     for index, needed in others.items():
-        instead, why = kernels.costs[index] * min(_SPARE * needed, 1.0), "works on groups that have more room than rows"
+        instead, why = kernels.costs[index] * min(_SPARE * needed, 1.0), "computes experts with a capacity far above their tokens"
         yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=_GROUPS)
 
 
