@@ -99,6 +99,14 @@ def test_a_device_that_waits_for_a_faster_host_does_so_at_the_beginning_of_a_ste
     assert paced(pace, [8 * MS] * 2, [4 * MS] * 2) == pytest.approx([4.2 * MS, 4 * MS])  # the wait stays, and does not grow
 
 
+def test_a_host_whose_lead_grows_by_more_than_a_step_takes_no_negative_time() -> None:
+    steps = [Step(key=key, time_s=MS, span_s=MS, busy_s=MS, lead_s=lead, launching_s=MS) for key, lead in enumerate((MS, 2 * MS, 9 * MS))]
+    pace = pace_of(tuple(steps), {})
+    assert pace is not None
+    assert all(each >= 0 for each in pace.next_s)
+    assert paced(pace, [MS] * 3, [MS] * 3) == pytest.approx([MS] * 3)
+
+
 def test_a_step_is_as_short_as_device_and_host_may_be_together() -> None:
     # Ops of 24 ms may be 4 ms shorter or 6 ms longer; the step has a quarter of them.
     doubt = Uncertainty(ops_s=24 * MS, low_s=4 * MS, high_s=6 * MS, again=0.0, host_s=0.0, gone_s=0.0, launched=None, hotter=0.0)

@@ -257,7 +257,7 @@ def test_a_cache_that_is_shifted_to_append_to_it(tmp_path: Path, rolled: tuple[i
         assert mine[0].saving_per_step_s == pytest.approx(200e-6, rel=0.01)
         predicted = mine[0].predicted
         assert predicted is not None
-        assert predicted.low_s == pytest.approx(predicted.before_s - 200e-6), "the rest of the step stays"
+        assert 0.97 * (predicted.before_s - 200e-6) < predicted.low_s < predicted.time_s, "the rest of the step stays, within its variation"
 
 
 @pytest.mark.parametrize(("pool", "is_told"), [((4096, 16, 8, 64), True), ((4096, 8192), False)])

@@ -117,7 +117,7 @@ def test_wrong_counts_of_convolutions_are_found(factor: Callable[[Resource], flo
     sizes = [op.operation for op in clean.workload]
     # 56 x 56 outputs with 3 x 3 taps meet (3 x 56 - 2)^2 inputs; 16 channels of a group make 128; then 28 x 28 outputs with one tap each.
     assert sizes == [
-        Convolution(batch=32, features=16 * 128, pairs=166**2, bytes=2 * (32 * 56 * 56 * 192 + 9 * 16 * 128)),
+        Convolution(batch=32, features=16 * 128, pairs=166**2, bytes=2 * (32 * 56 * 56 * 192 + 9 * 16 * 128), groups=4),
         Convolution(batch=32, features=128 * 256, pairs=28**2, bytes=2 * (32 * 28 * 28 * 384 + 128 * 256)),
     ]
     assert input_ not in wrong(rl.validate(assemble(clean, machine)))

@@ -61,7 +61,7 @@ def pace_of(steps: Sequence[Step], waits_s: Mapping[int, float], of: Callable[[S
     for (one, lead), (_, after) in pairwise(zip(steps, leads, strict=True)):
         waits = waits_s.get(one.key, 0.0) > 0
         keeps = after > BEHIND * (one.busy_s or 0.0) and after - lead < AHEAD * (one.time_s or 0.0)
-        periods.append((one.time_s or 0.0) + lead - after if waits or not keeps else None)
+        periods.append(max((one.time_s or 0.0) + lead - after, 0.0) if waits or not keeps else None)
     free = [each for each in periods[1:] if each is not None] or [each for each in periods[:1] if each is not None]
     period = of(free) * (_warm_up(steps, periods.index(min(free))) if of is min else 1.0) if free else 0.0
     first = period if periods[0] is None else periods[0]

@@ -176,10 +176,11 @@ class _EventCounts:
 def _slowness(launches: Launches, names: Sequence[Any]) -> float:
     """How long a host takes for what a usual one does in a unit of time, from the time that it takes to launch kernels; 1 if unknown."""
     mine = np.isin(launches.name, [number for number, name in enumerate(names) if _LAUNCH.fullmatch(str(name))])
-    if int(mine.sum()) < LEAST_LAUNCHES:
+    took = np.sort(launches.end[mine] - launches.start[mine])
+    if len(took) < LEAST_LAUNCHES:
         return 1.0
-    took = np.percentile(launches.end[mine] - launches.start[mine], 25)
-    return float(np.clip((took - AT_ONCE_NS) / USUAL_NS, *SLOWNESS))
+    lower_quartile = int(took[len(took) // 4])
+    return min(max((lower_quartile - AT_ONCE_NS) / USUAL_NS, SLOWNESS[0]), SLOWNESS[1])
 
 
 def _during(starts: Integers, ends: Integers, instants: Integers) -> Flags:
