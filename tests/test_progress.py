@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -52,14 +53,14 @@ def test_long_work_shows_how_far_it_is_and_leaves_nothing() -> None:
 
 
 def test_work_that_never_tells_shows_how_long_it_lasts() -> None:
-    screen = Terminal("0 s")
+    screen = Terminal(" s")
     with progress("pricing program.hlo", screen, quiet_s=0):
         assert screen.drawn.wait(60)
-    assert shown(screen)[1].startswith("pricing program.hlo  0 s")
+    assert re.match(r"pricing program\.hlo  \d+ s *$", shown(screen)[1])
 
 
 def test_work_that_fails_leaves_nothing_either() -> None:
-    screen = Terminal("0 s")
+    screen = Terminal(" s")
 
     def work() -> None:
         with progress("reading", screen, quiet_s=0):

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from live import HELD_BACK, client, process, runs, until
+from live import HELD_BACK, PATIENCE_S, client, process, runs, until
 from roofline.serve import connections
 
 IDLE_S = 0.3
@@ -18,7 +18,7 @@ IDLE_S = 0.3
 
 @contextmanager
 def connected(server: httpx.Client, sent: bytes = b"") -> Iterator[socket.socket]:
-    with socket.create_connection((str(server.base_url.host), int(server.base_url.port or 0)), timeout=20) as made:
+    with socket.create_connection((str(server.base_url.host), int(server.base_url.port or 0)), timeout=PATIENCE_S) as made:
         made.sendall(sent)
         yield made
 
@@ -63,7 +63,10 @@ def test_an_answer_that_is_waited_for_is_not_idle(tmp_path: Path) -> None:
             assert made.recv(64).startswith(b"HTTP/1.1 200")
 
 
-def test_an_answer_that_nobody_takes_is_dropped(tmp_path: Path) -> None:
+def test_an_answer_that_nobody_takes_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = list[object]()
+    end = connections.Connection.connection_lost
+    monkeypatch.setattr(connections.Connection, "connection_lost", lambda self, error: lost.append(self) or end(self, error))
     # Ten megabytes, more than the system holds for a connection.
     (tmp_path / "ops.csv").write_text("name,time,flops,bytes\n")
     large = "import sys; sys.stdin.readline(); print('x' * 10_000_000)"
@@ -71,7 +74,7 @@ def test_an_answer_that_nobody_takes_is_dropped(tmp_path: Path) -> None:
         (row,) = runs(server).values()
         host = f"127.0.0.1:{server.base_url.port}"
         with connected(server, f"GET {row['json']} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()) as made:
-            time.sleep(6 * IDLE_S)
+            until(lambda: len(lost) == 2, "both dropped: that which asked for the list, and this one")
             taken = 0
             try:
                 while piece := made.recv(1 << 20):
@@ -85,7 +88,7 @@ def test_when_there_are_too_many_the_longest_idle_makes_room(tmp_path: Path) -> 
     with client(tmp_path, most=5) as server, ExitStack() as stack:
         made = [stack.enter_context(connected(server)) for _ in range(20)]
         for _ in range(5):
-            assert httpx.get(f"{server.base_url}/index.json", timeout=20).status_code == 200
+            assert httpx.get(f"{server.base_url}/index.json", timeout=PATIENCE_S).status_code == 200
         assert is_dropped(made[0])
 
 
@@ -111,11 +114,11 @@ def test_at_the_limit_of_descriptors_it_waits_and_logs_nothing(tmp_path: Path) -
         url = httpx.URL(home)
         with ExitStack() as stack:
             for _ in range(60):
-                stack.enter_context(socket.create_connection((url.host, int(url.port or 0)), timeout=20))
+                stack.enter_context(socket.create_connection((url.host, int(url.port or 0)), timeout=PATIENCE_S))
             time.sleep(0.5)
-        until(lambda: httpx.get(f"{home}/favicon.ico", timeout=20).status_code == 200, "served")
+        until(lambda: httpx.get(f"{home}/favicon.ico", timeout=PATIENCE_S).status_code == 200, "served")
         made.terminate()
-        _, talk = made.communicate(timeout=60)
+        _, talk = made.communicate(timeout=PATIENCE_S)
         assert talk == ""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from live import WORKER, until
+from live import PATIENCE_S, WORKER, until
 from roofline.serve import jobs as jobs_module
 from roofline.serve import process_groups, workers
 from roofline.serve.jobs import Jobs
@@ -38,7 +38,7 @@ def test_what_was_asked_for_longest_ago_makes_room() -> None:
     jobs = Jobs(talking("print('x' * 9)"), room=25)
     made = [a_run(name) for name in "abcd"]
     for run in made:
-        assert jobs.report(run).outcome.result(20).body == b"x" * 9 + b"\n"
+        assert jobs.report(run).outcome.result(PATIENCE_S).body == b"x" * 9 + b"\n"
     assert [run.id for run in made if jobs.known(run.version)] == ["c", "d"]
     jobs.close()
 
@@ -55,20 +55,20 @@ def test_one_version_is_read_once() -> None:
 def test_a_reader_that_dies_spoils_only_its_own_run() -> None:
     program = "import os, signal\nif request['path'] == 'bad': os.kill(os.getpid(), signal.SIGKILL)\nprint('fine')"
     jobs = Jobs(talking(program))
-    assert "SIGKILL" in (jobs.report(a_run("bad")).outcome.result(20).error or "")
-    assert jobs.report(a_run("good")).outcome.result(20).body == b"fine\n"
+    assert "SIGKILL" in (jobs.report(a_run("bad")).outcome.result(PATIENCE_S).error or "")
+    assert jobs.report(a_run("good")).outcome.result(PATIENCE_S).body == b"fine\n"
     jobs.close()
 
 
 def test_a_reader_that_raises_gives_its_last_line() -> None:
     jobs = Jobs(talking("raise SystemExit('roofline: host.pb: it is broken')"))
-    assert jobs.report(a_run("a")).outcome.result(20).error == "host.pb: it is broken"
+    assert jobs.report(a_run("a")).outcome.result(PATIENCE_S).error == "host.pb: it is broken"
     jobs.close()
 
 
 def test_a_reader_that_cannot_start_is_an_error_too() -> None:
     jobs = Jobs(["/nowhere/python"])
-    assert "cannot start the worker" in (jobs.report(a_run("a")).outcome.result(20).error or "")
+    assert "cannot start the worker" in (jobs.report(a_run("a")).outcome.result(PATIENCE_S).error or "")
     jobs.close()
 
 
@@ -87,14 +87,14 @@ def test_failures_too_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(jobs_module, "MOST_JOBS", 2)
     jobs = Jobs(talking("raise SystemExit('no')"))
     for name in "abcd":
-        assert jobs.report(a_run(name)).outcome.result(20).error
+        assert jobs.report(a_run(name)).outcome.result(PATIENCE_S).error
     assert sum(jobs.known(a_run(name).version) is not None for name in "abcd") <= 2
     jobs.close()
 
 
 def test_a_job_that_takes_too_long_is_stopped() -> None:
     jobs = Jobs(talking(SLEEP), limits=Limits(time_s=0.2))
-    assert jobs.report(a_run("a")).outcome.result(20).error == "took longer than 0.2 s; raise the limit with --job-time"
+    assert jobs.report(a_run("a")).outcome.result(PATIENCE_S).error == "took longer than 0.2 s; raise the limit with --job-time"
     jobs.close()
 
 
@@ -104,7 +104,7 @@ def test_a_job_that_takes_too_much_memory_is_told_so(tmp_path: Path) -> None:
     path.write_text("name,time,flops,bytes\n" + "a,1 ms,1,1\n" * 100_000)
     jobs = Jobs(WORKER, limits=Limits(memory=40 * 2**20))
     run = Run(id="a", name="a", path=path, kind="table", files=(path,), stamps=((0, 0),))
-    assert jobs.report(run).outcome.result(60).error == "needs more than 41.94 MB of memory; raise the limit with --job-memory"
+    assert jobs.report(run).outcome.result(PATIENCE_S).error == "needs more than 41.94 MB of memory; raise the limit with --job-memory"
     jobs.close()
 
 
@@ -135,7 +135,7 @@ def test_a_job_is_cancelled_whether_it_has_begun_or_not(monkeypatch: pytest.Monk
     waiting = jobs.report(a_run("b"))
     for job in (waiting, running):
         jobs.cancel(job.key)
-        assert job.outcome.result(20).error == "cancelled"
+        assert job.outcome.result(PATIENCE_S).error == "cancelled"
     assert waiting.progress is None
     jobs.close()
 
@@ -153,8 +153,8 @@ def test_a_job_is_dropped_when_its_file_goes_away(tmp_path: Path, monkeypatch: p
     for file, job in zip(files[::-1], (waiting, running), strict=True):
         file.unlink()
         if job is running:
-            assert job.outcome.result(20).error == f"{file}: no longer exists; reload the list of runs"
-    assert waiting.outcome.result(20).error == f"{files[1]}: no longer exists; reload the list of runs"
+            assert job.outcome.result(PATIENCE_S).error == f"{file}: no longer exists; reload the list of runs"
+    assert waiting.outcome.result(PATIENCE_S).error == f"{files[1]}: no longer exists; reload the list of runs"
     jobs.close()
 
 
@@ -166,8 +166,8 @@ def test_a_new_version_takes_the_place_of_the_one_being_read(tmp_path: Path) -> 
     until(lambda: old.progress == 0.5, "being read")
     path.write_text("more")
     new = jobs.report(Run(id="a", name="a", path=path, kind="table", files=(path,), stamps=((1, 4),)))
-    assert new.outcome.result(20).body == b"new\n"
-    assert old.outcome.result(20).error == jobs_module.CHANGED
+    assert new.outcome.result(PATIENCE_S).body == b"new\n"
+    assert old.outcome.result(PATIENCE_S).error == jobs_module.CHANGED
     jobs.close()
 
 
@@ -177,14 +177,14 @@ def test_a_job_is_tried_again_after_its_worker_died(tmp_path: Path) -> None:
         "if not mark.exists():\n    mark.touch()\n    os.kill(os.getpid(), signal.SIGTERM)\nprint('fine')"
     )
     jobs = Jobs(talking(program))
-    assert jobs.report(a_run("a")).outcome.result(20).body == b"fine\n"
+    assert jobs.report(a_run("a")).outcome.result(PATIENCE_S).body == b"fine\n"
     jobs.close()
 
 
 def test_a_failure_is_kept_until_it_is_to_be_tried_again() -> None:
     jobs = Jobs(talking("raise SystemExit('no')"))
     failed = jobs.report(a_run("a"))
-    assert failed.outcome.result(20).error
+    assert failed.outcome.result(PATIENCE_S).error
     assert jobs.report(a_run("a")) is failed
     jobs.forget_failure(failed.key)
     assert jobs.report(a_run("a")) is not failed
@@ -200,7 +200,7 @@ def test_slow_files_never_block_the_next(monkeypatch: pytest.MonkeyPatch, bad: i
     jobs = Jobs(talking(BAD_SLEEPS))
     slow = [jobs.report(a_run(f"bad{number}")) for number in range(bad)]
     for number in range(2):
-        assert jobs.report(a_run(f"good{number}")).outcome.result(60).body == b"fine\n"
+        assert jobs.report(a_run(f"good{number}")).outcome.result(PATIENCE_S).body == b"fine\n"
     assert not any(job.outcome.done() for job in slow)
     assert sum(job.process is not None for job in slow) <= 2
     jobs.close()
@@ -211,16 +211,19 @@ def test_of_new_files_the_smallest_comes_first(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(workers, "SLICE_S", 0.1)
     monkeypatch.setattr(workers, "ASLEEP", 8.0)
     monkeypatch.setattr(workers, "TICK_S", 0.01)
-    log = tmp_path / "begun"
-    jobs = Jobs(talking(f"with open({str(log)!r}, 'a') as log: log.write(request['path'] + ' ')\n{BAD_SLEEPS}"))
+    begun, start = list[str](), workers.Workers._start
+    monkeypatch.setattr(workers.Workers, "_start", lambda self, job: begun.append(job.request["path"]) or start(self, job))
+    jobs = Jobs(talking(BAD_SLEEPS))
     for number in range(2):
         jobs.report(a_run(f"bad{number}"))
-    until(lambda: log.exists() and len(log.read_text().split()) == 2, "both places to be taken")
-    for number in range(2, 9):
-        jobs.report(a_run(f"bad{number}", tmp_path, size=1_000))
-    small = jobs.report(a_run("good", tmp_path, size=10))
-    assert small.outcome.result(60).body == b"fine\n"
-    assert log.read_text().split().index("good") <= 3  # one of the larger may have begun before it was asked for
+    until(lambda: {"bad0", "bad1"} <= {*begun}, "both places to be taken")
+    with jobs._workers._changed:  # none begins before all are asked for
+        before = len(begun)
+        for number in range(2, 9):
+            jobs.report(a_run(f"bad{number}", tmp_path, size=1_000))
+        small = jobs.report(a_run("good", tmp_path, size=10))
+    assert small.outcome.result(PATIENCE_S).body == b"fine\n"
+    assert next(name for name in begun[before:] if name not in ("bad0", "bad1")) == "good"
     jobs.close()
 
 
@@ -260,7 +263,7 @@ def test_a_slow_job_goes_on_beside_new_ones_and_gives_way(monkeypatch: pytest.Mo
     slow = jobs.report(a_run("bad"))
     until(lambda: slow.slow, "taken for slow")
     for number in range(3):
-        assert jobs.report(a_run(f"good{number}")).outcome.result(30).body == b"fine\n"
+        assert jobs.report(a_run(f"good{number}")).outcome.result(PATIENCE_S).body == b"fine\n"
     assert slow.times_stopped == 0  # it was never stopped
     assert slow.process is not None
     assert os.getpriority(os.PRIO_PROCESS, slow.process.pid) == workers.LOWEST_PRIORITY
@@ -271,7 +274,7 @@ def test_slow_jobs_that_nobody_waits_for_are_not_stopped(monkeypatch: pytest.Mon
     monkeypatch.setattr(workers, "SLICE_S", 0.05)
     jobs = Jobs(talking("import time\ntime.sleep(1)\nprint('fine')"))
     both = [jobs.report(a_run(name)) for name in "ab"]
-    assert [job.outcome.result(60).body for job in both] == [b"fine\n"] * 2
+    assert [job.outcome.result(PATIENCE_S).body for job in both] == [b"fine\n"] * 2
     assert [job.times_stopped for job in both] == [0, 0]
     jobs.close()
 
@@ -281,13 +284,13 @@ def test_a_job_that_made_room_begins_again_and_ends(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(workers, "SLICE_S", 0.1)
     jobs = Jobs(talking("import time\ntime.sleep(0.5)\nprint('fine')"))
     made = [jobs.report(a_run(name)) for name in "abc"]
-    assert [job.outcome.result(60).body for job in made] == [b"fine\n"] * 3
+    assert [job.outcome.result(PATIENCE_S).body for job in made] == [b"fine\n"] * 3
     jobs.close()
 
 
 def test_words_that_look_like_a_summary_do_not_end_the_listening() -> None:
     jobs = Jobs(talking("print('summary {not JSON}\\n' + 'x' * 200_000 + '\\nit is broken', file=sys.stderr)\nsys.exit(1)"))
-    assert jobs.report(a_run("a")).outcome.result(20).error == "it is broken"
+    assert jobs.report(a_run("a")).outcome.result(PATIENCE_S).error == "it is broken"
     jobs.close()
 
 
@@ -322,7 +325,7 @@ def test_a_worker_dies_with_its_server(tmp_path: Path, by_system: bool) -> None:
     assert _alive(worker)
     server.kill()
     server.communicate()
-    until(lambda: not _alive(worker), "dead", seconds=20)
+    until(lambda: not _alive(worker), "dead")
 
 
 def _alive(pid: int) -> bool:

@@ -348,7 +348,7 @@ def test_work_beside_that_is_interrupted_stops_the_reading(monkeypatch: pytest.M
 def test_every_core_reads_while_this_thread_does_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "THREAD_BYTES", 1)
     both, waited = threading.Event(), list[bool]()
-    together = threading.Barrier(2, action=both.set, timeout=10)
+    together = threading.Barrier(2, action=both.set, timeout=120)
     read = reading._Reader.read
 
     def read_together(reader: reading._Reader, part: reading.Part) -> None:
@@ -359,7 +359,7 @@ def test_every_core_reads_while_this_thread_does_other_work(monkeypatch: pytest.
     lines = [Line(f"Stream #{i}", [Event("k", 0, 12)]) for i in range(2)]
     with open_bytes(space([Plane("/device:GPU:0", lines)]), "toy") as opened:
         requests = [TotalsOf(line=line) for line in opened.planes[0].lines]
-        found = read_totals(opened, requests, threads=2, meanwhile=lambda: waited.append(both.wait(5)))
+        found = read_totals(opened, requests, threads=2, meanwhile=lambda: waited.append(both.wait(120)))
     assert waited == [True]
     assert [list(table.count) for table in found] == [[1], [1]]
 
