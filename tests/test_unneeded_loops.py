@@ -331,6 +331,58 @@ def test_a_recurrent_loop_with_many_rows_may_add_up_its_gradients(rows: int) -> 
     assert not [one for op in recurrent_gradients(rows) for one in op.avoidable if one.group == "carried"]
 
 
+@pytest.mark.parametrize(("before", "groups"), [(False, {"carried": 1, "loop": 3}), (True, {"carried": 1})])
+def test_gradients_of_inputs_that_a_loop_multiplies_belong_to_the_product_before_it(before: bool, groups: dict[str, int]) -> None:
+    def loss(w: Any, inputs: Any, xs: Any) -> Any:
+        rows = xs @ inputs if before else xs
+        last, _ = jax.lax.scan(lambda h, x: (jnp.tanh(h @ w + (x if before else x @ inputs)), None), jnp.zeros_like(xs[0]), rows)
+        return last.astype("float32").sum()
+
+    weights, xs = of_shape(1024, 1024), of_shape(64, 64, 1024)
+    ops = ops_of(jax.grad(loss, (0, 1, 2)), weights, weights, xs)
+    multiplied = [op for op in ops if op.cost.known("matrix/bf16")]
+    told = [one for op in multiplied for one in op.avoidable if one.kind == "low-batch"]
+    # The products of inputs and weights, the gradients of these weights, and the gradients of the inputs.
+    assert {name: [one.group for one in told].count(name) for name in {one.group for one in told}} == groups
+
+
+@pytest.mark.parametrize("fed_back", [False, True])
+def test_a_product_for_stacked_results_alone_belongs_after_the_loop(fed_back: bool) -> None:
+    def outputs(w: Any, head: Any, xs: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            h = jnp.tanh(h @ w + x)
+            y = h @ head
+            return (y if fed_back else h), y
+
+        return jax.lax.scan(step, jnp.zeros_like(xs[0]), xs)[1]
+
+    ops = ops_of(outputs, of_shape(1024, 1024), of_shape(1024, 1024), of_shape(64, 64, 1024))
+    told = [one for op in ops for one in op.avoidable if one.kind == "low-batch" and op.cost.known("matrix/bf16")]
+    assert len(told) == (not fed_back)
+
+
+@pytest.mark.parametrize(
+    ("returned", "new", "count"),
+    [("cache", 1, 2), ("cache", 32, 0), ("row", 1, 0)],
+)
+def test_a_carried_array_that_is_stacked_in_full_although_little_of_it_changes(returned: str, new: int, count: int) -> None:
+    def generate(x: Any, cache: Any) -> Any:
+        def token(state: Any, at: Any) -> Any:
+            x, cache = state
+            row = jnp.tanh(x)
+            cache = jax.lax.dynamic_update_slice(cache, jnp.broadcast_to(row, (new, 4096)), (at, 0))
+            x = x + cache.sum(0)
+            return (x, cache), cache if returned == "cache" else row
+
+        return jax.lax.scan(token, (x, cache), jnp.arange(16))
+
+    ops = ops_of(generate, of_shape(4096), of_shape(256, 4096))
+    told = [op for op in ops for one in op.avoidable if one.group == "every state" and one.instead.known(HBM) < 100]
+    # Sixteen copies of the cache are read and written, and their stack is filled before the loop.
+    assert len(told) == count
+    assert sum(float(op.cost.known(HBM)) for op in told) == pytest.approx((2 + 1) * 16 * 256 * 4096 * 2 if told else 0, rel=0.01)
+
+
 def test_microbatches_are_not_recurrent() -> None:
     def gradients(w: Any, xs: Any) -> Any:
         def one(total: Any, x: Any) -> Any:

@@ -76,6 +76,16 @@ GROUPS = {
             "rows that all beams have in common, such as the prompt's, in an array of their own, which is never reordered",
         ),
     ),
+    ("layout-copies", "every state"): Kind(
+        "the array that a loop copies in full in every iteration, although it changes a small part of it",
+        "Return what is new in each iteration, or the last state alone",
+        "copies an array in full in every iteration of a loop that changes a small part of it",
+        levers=(
+            "leave the array out of what the body of lax.scan returns for each iteration: (state, token), not (state, (token, cache)); the "
+            "final state has it",
+            "for its history: return the rows that the iteration writes, not the array",
+        ),
+    ),
     ("recomputation", "loop"): UNROLLED,
     ("layout-copies", "activations"): Kind(
         "the activations that a scan over layers copies into stacked arrays, and out again",
@@ -266,7 +276,7 @@ GROUPS = {
         "Multiply the rows of several iterations at once (eight times as many take about as long)",
         levers=(
             "compute what does not depend on the loop's state in one matmul before it: xs @ w for all iterations, then lax.scan over its "
-            "rows",
+            "rows; and what only its stacked results need in one after it",
             "larger microbatches, and fewer of them",
         ),
     ),

@@ -56,6 +56,7 @@ from .shuffles import shuffles
 from .sorted_parts import sorted_parts
 from .stacked_activations import stacked_activations
 from .stacked_arguments import stacked_arguments
+from .stacked_states import stacked_states
 from .stored_repeats import stored_repeats
 from .summed_products import summed_products
 from .tile_padding import padded_tiles
@@ -79,6 +80,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     shifted_arguments,
     reordered_arrays,
     rebuilt_arrays,
+    stacked_states,
     recomputed,
     stored_attention,
     wide_products,

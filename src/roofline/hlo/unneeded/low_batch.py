@@ -14,6 +14,7 @@ from ...units import number_of, show
 from ...workload import Avoidable
 from ..ir.module import Computation
 from .kernels import Kernels, Product
+from .unused_in_loops import only_for, writer_of
 from .values import LAYOUT, RENAMED, Value, Values
 
 KIND = "low-batch"
@@ -35,6 +36,7 @@ def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     loop = Loop.around(kernels)
     few = [index for index, found in kernels.products.items() if min(found.rows, found.columns) <= FEW_ROWS]
     is_small = not kernels.are_few(few)
+    stacked = _only_stacked(kernels) if loop is not None else frozenset()
     moved: dict[int, Avoidable] = {}  # the kernels that copy the weights of such a product
     for index, found in kernels.products.items():
         if found.is_of_vectors or (found.batch > 1 and not is_split(kernels, index, found.batch)):
@@ -42,7 +44,9 @@ def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         cost = kernels.costs[index]
         for weights, rows in ((found.right, found.rows), (found.left, found.columns)):
             other = found.left if weights is found.right else found.right
-            again = rows <= FEW_IN_LOOPS and loop is not None and loop.repeats(weights, other)
+            again = (
+                rows <= FEW_IN_LOOPS and loop is not None and (loop.repeats(weights, other) or (index in stacked and loop.keeps(weights)))
+            )
             if ((is_small and rows <= FEW_ROWS) or again) and _are_weights(kernels.values, weights, cost, loop if again else None):
                 why = f"reads {show(weights.shape.bytes, 'B')} of weights for {number_of(rows, 'row')}"
                 why += " in each iteration of a loop" if again else ""
@@ -57,6 +61,13 @@ def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 
     for index, reason in moved.items():
         yield index, replace(reason, instead=_shared(kernels.costs[index]))
+
+
+def _only_stacked(kernels: Kernels) -> frozenset[int]:
+    """The kernels of a loop's body for results alone that it stacks, one slice per iteration: no later iteration waits for them."""
+    body = kernels.computation
+    writers = [writer_of(kernels.values, body, part) for part in range(len(body.root_instruction.operands))]
+    return frozenset([index for writer in writers if writer is not None for index in only_for(kernels, body, writer)])
 
 
 def _copies(kernels: Kernels, weights: Value) -> Iterator[int]:
@@ -102,6 +113,12 @@ class Loop(Struct, frozen=True):
         """Whether every iteration reads the same weights, and computes its rows without the results of other iterations."""
         return not self._parts(weights) & self.changing and bool(self._parts(weights)) and not self._parts(rows) & self.changing
 
+    def keeps(self, weights: Value) -> bool:
+        """Whether weights are a part of the state that no iteration changes, not a slice of one."""
+        made = self.values.origin(weights)
+        is_state = made.computation is self.body and made.opcode == "get-tuple-element"
+        return is_state and made.instruction.operands[0] == self.body.parameters[0] and made.instruction.integer("index") in self.same
+
     def sums(self, found: Product, cost: Cost) -> bool:
         """Whether most bytes of a product are its result, which is summed over independent iterations."""
         made = found.made.shape.bytes if found.made.shape.is_array else 0
@@ -111,6 +128,10 @@ class Loop(Struct, frozen=True):
     def is_recurrent(self, found: Product) -> bool:
         """Whether a product depends on the results of other iterations."""
         return bool((self._parts(found.left) | self._parts(found.right)) & self.changing)
+
+    def reads(self, value: Value, place: int) -> bool:
+        """Whether a value is computed from a part of the state."""
+        return place in self._parts(value)
 
     def _parts(self, value: Value) -> set[int]:
         """The parts of the state that a value is computed from; all of them if the search is cut short."""

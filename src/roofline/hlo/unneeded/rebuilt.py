@@ -15,8 +15,8 @@ from .kernels import Kernels
 from .values import LAYOUT, Value, Values
 
 GROUP = "rebuilt"
-_MOST_NEW = 1 / 16  # of a slice: the largest part that counts as small
-_WRITTEN = {"dynamic-update-slice": 1, "scatter": 2}  # opcode that updates its first operand -> the operand with the new values
+MOST_NEW = 1 / 16  # of a slice: the largest part that counts as small
+WRITTEN = {"dynamic-update-slice": 1, "scatter": 2}  # opcode that updates its first operand -> the operand with the new values
 _PASSED = LAYOUT | {"convert"}
 _MOVES = frozenset(
     (*LAYOUT, "parameter", "constant", "broadcast", "slice", "dynamic-slice", "concatenate", "pad", "tuple", "get-tuple-element", "convert")
@@ -58,23 +58,23 @@ def _replaced(values: Values, loop: Computation, written: Value) -> tuple[int, i
     outer = values.origin(written, _PASSED)
     if outer.opcode != "dynamic-update-slice":
         return None
-    new = _carried(loop, values.origin(values.operand(outer, 0), _PASSED))
+    new = carried_part(loop, values.origin(values.operand(outer, 0), _PASSED))
     slice_ = values.operand(outer, 1)
     inner = values.origin(slice_, _PASSED | {"broadcast"})
-    if new is None or inner.opcode not in _WRITTEN or inner.shape.elements != slice_.shape.elements:
+    if new is None or inner.opcode not in WRITTEN or inner.shape.elements != slice_.shape.elements:
         return None
     part = values.origin(values.operand(inner, 0), _PASSED)
     if part.opcode != "dynamic-slice":
         return None
     source = values.operand(part, 0)
-    old = _carried(loop, values.origin(source, _PASSED))
-    share = values.operand(inner, _WRITTEN[inner.opcode]).shape.elements / max(inner.shape.elements, 1)
-    if old is None or old == new or source.shape.elements != outer.shape.elements or share > _MOST_NEW:
+    old = carried_part(loop, values.origin(source, _PASSED))
+    share = values.operand(inner, WRITTEN[inner.opcode]).shape.elements / max(inner.shape.elements, 1)
+    if old is None or old == new or source.shape.elements != outer.shape.elements or share > MOST_NEW:
         return None
     return new, old, share
 
 
-def _carried(loop: Computation, value: Value) -> int | None:
+def carried_part(loop: Computation, value: Value) -> int | None:
     """The index of a value in the loop's state."""
     instruction = value.instruction
     if value.computation is not loop or instruction.opcode != "get-tuple-element" or not instruction.operands:

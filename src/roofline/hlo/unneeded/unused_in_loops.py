@@ -29,7 +29,7 @@ def unused_in_loops(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             for body in bodies:
                 if (writer := writer_of(kernels.values, body, part)) is None:
                     continue
-                for index in fillers(kernels, loop, part) if kernels.are_in_entry else _only_for(kernels, body, writer):
+                for index in fillers(kernels, loop, part) if kernels.are_in_entry else only_for(kernels, body, writer):
                     why = f"computes results in a loop of which {percent(used)} are used"
                     yield index, Avoidable(kind=KIND, instead=kernels.costs[index] * used, why=why, unneeded=CLASS, factor=1 / used)
 
@@ -64,7 +64,7 @@ def writer_of(values: Values, body: Computation, part: int) -> int | None:
     return next((place for place, one in enumerate(body.instructions) if one is writer), None)
 
 
-def _only_for(kernels: Kernels, body: Computation, writer: int) -> Iterator[int]:
+def only_for(kernels: Kernels, body: Computation, writer: int) -> Iterator[int]:
     """The kernels of a body whose results are only used by ``writer``, that one included."""
     mine = {writer}
     for place in range(len(body.instructions) - 1, -1, -1):
