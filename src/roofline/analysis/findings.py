@@ -5,7 +5,7 @@ They come by the seconds that a change saves: avoided work, or the distance to w
 have no saving and come by the time of their ops. Ops of one kind are merged before small savings are left out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from msgspec.structs import replace
 
@@ -17,7 +17,7 @@ from ..report import Finding
 from ..workload import Recording
 from .avoidable_work import avoidable_cases, avoidable_draft, worth_a_line
 from .awaited_copies import COPIES, with_their_copies
-from .finding_kinds import KINDS, Kind
+from .finding_kinds import Kind
 from .idle_findings import idle_findings, with_autotuning
 from .idle_time import waiting
 from .kernel_findings import RECORDED_GAPS, KernelGaps, Limits, kernel_findings
@@ -26,7 +26,7 @@ from .op_times import OpTimes, share_in_steps
 from .program_chains import programs_per_step
 from .program_clock import Clock
 from .removed_launches import with_removed_launches
-from .torch_finding_kinds import kinds_for
+from .torch_finding_kinds import TORCH, kinds_for
 
 CALLBACK, GRAPH_REPLAY = "host callback", "graph replay"
 COMPILED_GRAPH = "## Call CompiledFxGraph"  # the prefix of a compiled graph's name in PyTorch's traces
@@ -35,41 +35,72 @@ FEW_PROGRAMS = 2  # least number of programs in a step that could be compiled to
 
 def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: Clock, corrections: Corrections = IDEAL) -> list[Finding]:
     """The findings with savings: avoidable work, idle time, and the distance to what good kernels reach."""
-    ids: Sequence[int] = range(len(op_times))
-    if clock.per:
-        clock = replace(clock, shares={id: share_in_steps(op, clock.steps) for id, op in enumerate(op_times.ops)})
-        ids = [id for id in ids if clock.share(id)]
+    clock, ids = _in_averaged_steps(op_times, clock)
     if (share := clock.exposed(op_times, ids)) < 1:
         op_times = op_times.exposed(share)
-    replayed, compiled = _is_replayed(op_times, ids), _is_compiled(op_times, ids)
-    kinds = kinds_for(recording.format, on_cpu=recording.is_on_host, replayed=replayed, compiled=compiled)
-    if kinds is not KINDS and not recording.is_on_host:
-        launching = loop_around(op_times, ids, len(recording.steps)) or kinds["idle-dispatch"]
-        kinds = {**kinds, "idle-dispatch": with_optimizer(launching, op_times, ids)}
+    kinds = _kinds(op_times, ids, recording)
     idle = waiting(recording, clock.parts)
-    is_few = bool(clock.per) and kinds is KINDS and programs_per_step(take(op_times.ops, ids), len(recording.steps)) < FEW_PROGRAMS
-    waits = idle_findings(idle, clock, kinds, one_program=is_few, callbacks=_callbacks(op_times, ids))
+    waits = idle_findings(
+        idle, clock, kinds, one_program=_is_one_program(op_times, ids, recording, clock), callbacks=_callbacks(op_times, ids)
+    )
     if not machine.ceilings:  # no op has a minimum time, so none has a saving
         return [one.finding(clock) for one in waits]
-    cases = avoidable_cases(op_times, ids, recording, machine, corrections, launched_singly=kinds is not KINDS)
-    kept = worth_a_line(cases, clock)
-    taken = {one.id for case in kept for one, _, _ in case.ops}
-    found = [*(avoidable_draft(case, op_times, clock, kinds) for case in kept), *waits]
+    # An op is in one finding: first for avoidable work, then for what counters show, then for the speed of its kernel.
+    cases = avoidable_cases(op_times, ids, recording, machine, corrections, launched_singly=recording.format == TORCH)
+    cases = worth_a_line(cases, clock)
+    found = [*(avoidable_draft(case, op_times, clock, kinds) for case in cases), *waits]
     found = with_autotuning(found, op_times, ids, clock)
-    left = [id for id in ids if id not in taken] if taken else ids
+    left = _without(ids, {one.id for case in cases for one, _, _ in case.ops})
     counted = _counted(op_times, left, machine, corrections, clock, kinds)
-    explained = {id for one in counted for id in one.ops}
-    left = [id for id in left if id not in explained] if explained else left
-    slowed = RECORDED_GAPS if recording.format == "xspace" and machine.kind == "gpu" else 0.0
-    between = KernelGaps.of(idle, op_times, ids, clock, slowed)
+    left = _without(left, {id for one in counted for id in one.ops})
+    gaps = KernelGaps.of(idle, op_times, ids, clock, _profiler_share(recording, machine))
     limits = Limits(machine.launch_latency_s, MinimumTimes(machine, corrections) if machine.kind == "gpu" else None)
-    kernels = kernel_findings(op_times, left, clock, between, limits, kinds, recording.kernels, capability_of(machine))
+    kernels = kernel_findings(op_times, left, clock, gaps, limits, kinds, recording.kernels, capability_of(machine))
     copies = next((one for one in kernels if one.kind == COPIES and one.saving_s), None)
     if (joined := with_their_copies(found, copies, idle, op_times, clock)) is not None:
         found, kernels = joined, [one for one in kernels if one is not copies]
-    if kinds is not KINDS and not recording.is_on_host:
+    if _is_launched_singly(recording):
         found = with_removed_launches(found, op_times, ids, clock)
     return [*(one.finding(clock) for one in found), *counted, *kernels]
+
+
+def _in_averaged_steps(op_times: OpTimes, clock: Clock) -> tuple[Clock, Sequence[int]]:
+    """The clock with each op's share in the averaged steps, and the ids of the ops that run in them; without steps, of all ops."""
+    if not clock.per:
+        return clock, range(len(op_times))
+    clock = replace(clock, shares={id: share_in_steps(op, clock.steps) for id, op in enumerate(op_times.ops)})
+    return clock, [id for id in range(len(op_times)) if clock.share(id)]
+
+
+def _kinds(op_times: OpTimes, ids: Sequence[int], recording: Recording) -> dict[str, Kind]:
+    """The kinds of findings in the terms of the program's framework, and of how it launches its kernels."""
+    replayed, compiled = _is_replayed(op_times, ids), _is_compiled(op_times, ids)
+    kinds = kinds_for(recording.format, on_cpu=recording.is_on_host, replayed=replayed, compiled=compiled)
+    if not _is_launched_singly(recording):
+        return kinds
+    launching = loop_around(op_times, ids, len(recording.steps)) or kinds["idle-dispatch"]
+    return {**kinds, "idle-dispatch": with_optimizer(launching, op_times, ids)}
+
+
+def _is_launched_singly(recording: Recording) -> bool:
+    """Whether the host launches kernels one by one: PyTorch, on an accelerator."""
+    return recording.format == TORCH and not recording.is_on_host
+
+
+def _is_one_program(op_times: OpTimes, ids: Sequence[int], recording: Recording, clock: Clock) -> bool:
+    """Whether a step is one XLA program, so that none could be compiled together."""
+    has_programs = bool(clock.per) and recording.format != TORCH
+    return has_programs and programs_per_step(take(op_times.ops, ids), len(recording.steps)) < FEW_PROGRAMS
+
+
+def _profiler_share(recording: Recording, machine: Machine) -> float:
+    """The share of the gaps between kernels that is the profiler's overhead."""
+    return RECORDED_GAPS if recording.format == "xspace" and machine.kind == "gpu" else 0.0
+
+
+def _without(ids: Sequence[int], explained: Set[int]) -> Sequence[int]:
+    """The ids of ops that no finding explains yet."""
+    return [id for id in ids if id not in explained] if explained else ids
 
 
 def _counted(

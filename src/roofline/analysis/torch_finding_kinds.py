@@ -4,6 +4,8 @@ from msgspec.structs import replace
 
 from .finding_kinds import KINDS, Kind
 
+TORCH = "torch"  # the format of recordings of PyTorch's profiler
+
 _GRAPHS = "torch.compile(model, mode='reduce-overhead'), or CUDA graphs, which launch all kernels of a step at once"
 _OPTIMIZER = "an optimizer with fused=True, or foreach=True, which updates all parameters in a few kernels"
 _SENT_AHEAD = "DataLoader(pin_memory=True) and .to(device, non_blocking=True)"
@@ -280,7 +282,7 @@ def kinds_for(format: str, *, on_cpu: bool = False, replayed: bool = False, comp
 
     ``replayed`` is whether most of the work is replayed in graphs, ``compiled`` whether compiled code launches most kernels.
     """
-    if format != "torch":
+    if format != TORCH:
         return KINDS
     levers = {**TORCH_LEVERS, **TORCH_CPU_LEVERS} if on_cpu else TORCH_LEVERS
     of_inductor = {} if on_cpu else TORCH_COMPILED
