@@ -124,24 +124,20 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         recording = replace(recording, workload=Workload(with_shared_work(recording.workload.ops)))
     machine = with_dispatch(believed(machine, recording.workload.ops), recording)
     lowered = corrections.lower(machine)
-    predicted = _predictions(recording, lowered, calibration)
     placed = PlacedOps(recording.workload.ops, machine, corrections)
-    op_times = _op_times(placed, machine, corrections, predicted)
+    op_times = _op_times(placed, machine, corrections, _predictions(recording, lowered, calibration))
     ops = rows_of(placed, op_times)
     made = points(recording, op_times, machine, corrections)
     devices = tuple(DeviceInfo(id=device.id, name=device.name, host=device.host) for device in recording.devices)
-    by_step, by_device, by_both = (_of_ops(recording, name) for name in ("by_step", "by_device", "by_step_and_device"))
-    step_shares = tuple([StepShare(op=id, step=one.key, count=one.count, time_s=one.time_s) for id, one in by_step])
-    device_shares = tuple([DeviceShare(op=id, device=one.key, count=one.count, time_s=one.time_s) for id, one in by_device])
-    memory = with_capacity(recording.memory, machine)
-    advice = _findings(_advice(recording, placed, op_times, made, machine, corrections), ops, device_shares, devices)
-    has_average = not recording.steps or any(point.scope == "average" for point in made)  # otherwise savings refer to the whole run
-    averaged = step_shares if has_average else ()
-    findings = with_wall_clock(advice, placed.time_s, averaged, len(devices) or len({share.device for share in device_shares}))
-    too_much = out_of_memory(memory, machine)
-    findings = unknown_first(_with_predictions(findings, recording, made, lowered, calibration), made)
-    findings = (too_much, *findings) if too_much else findings
-    described = describe(lowered)
+    step_shares, device_shares = _step_shares(recording), _device_shares(recording)
+    memory, described = with_capacity(recording.memory, machine), describe(lowered)
+    found = _advice(recording, placed, op_times, made, machine, corrections)
+    found = _with_straggler(found, ops, device_shares, devices)
+    findings = _with_wall_clock(found, placed, made, recording, step_shares, device_shares)
+    findings = _with_predictions(findings, recording, made, lowered, calibration)
+    findings = unknown_first(findings, made)
+    if (too_much := out_of_memory(memory, machine)) is not None:
+        findings = (too_much, *findings)
     return Report(
         input=_input(recording, devices, placed),
         machine=described,
@@ -151,9 +147,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         steps=_steps(recording),
         by_step=step_shares,
         by_device=device_shares,
-        by_step_and_device=tuple(
-            StepDeviceShare(op=id, device=part.device, steps=part.steps, counts=part.counts, times_s=part.times_s) for id, part in by_both
-        ),
+        by_step_and_device=_step_device_shares(recording),
         idle=_idle(recording),
         findings=findings,
         memory=memory,
@@ -180,6 +174,24 @@ def _steps(recording: Recording) -> tuple[StepInfo, ...]:
     """The steps of a recording, as a report has them."""
     fields = [asdict(step) for step in recording.steps]
     return tuple(StepInfo(step=each.pop("key"), **each) for each in fields)
+
+
+def _step_shares(recording: Recording) -> tuple[StepShare, ...]:
+    """The executions and the time of each op in each step."""
+    parts = _of_ops(recording, "by_step")
+    return tuple([StepShare(op=id, step=one.key, count=one.count, time_s=one.time_s) for id, one in parts])
+
+
+def _device_shares(recording: Recording) -> tuple[DeviceShare, ...]:
+    """The executions and the time of each op on each device."""
+    parts = _of_ops(recording, "by_device")
+    return tuple([DeviceShare(op=id, device=one.key, count=one.count, time_s=one.time_s) for id, one in parts])
+
+
+def _step_device_shares(recording: Recording) -> tuple[StepDeviceShare, ...]:
+    """The executions and the times of each op on each device, by step."""
+    parts = _of_ops(recording, "by_step_and_device")
+    return tuple([StepDeviceShare(op=id, device=one.device, steps=one.steps, counts=one.counts, times_s=one.times_s) for id, one in parts])
 
 
 def _of_ops(recording: Recording, name: str) -> Iterable[tuple[int, Any]]:
@@ -284,17 +296,26 @@ def _advice(
     return [*doubts(program, placed.doubts(), placed.__getitem__), *diagnose(op_times, recording, machine, clock, corrections)]
 
 
-def _findings(
-    found: Sequence[Finding],
-    ops: Sequence[OpInfo],
-    shares: tuple[DeviceShare, ...],
-    devices: tuple[DeviceInfo, ...],
+def _with_straggler(
+    found: Sequence[Finding], ops: Sequence[OpInfo], shares: tuple[DeviceShare, ...], devices: tuple[DeviceInfo, ...]
 ) -> Sequence[Finding]:
     """The findings, with that about a straggler among the devices added."""
-    if len(devices) < 2:
-        return found
-    slow = straggler(ops, shares, devices)
+    slow = straggler(ops, shares, devices) if len(devices) > 1 else None
     return [*found, slow] if slow else found
+
+
+def _with_wall_clock(
+    found: Sequence[Finding],
+    placed: PlacedOps,
+    made: Sequence[Point],
+    recording: Recording,
+    step_shares: tuple[StepShare, ...],
+    device_shares: tuple[DeviceShare, ...],
+) -> tuple[Finding, ...]:
+    """The findings with their savings over the run, and per step if steps were averaged."""
+    has_average = not recording.steps or any(point.scope == "average" for point in made)
+    devices = len(recording.devices) or len({share.device for share in device_shares})
+    return with_wall_clock(found, placed.time_s, step_shares if has_average else (), devices)
 
 
 def price(

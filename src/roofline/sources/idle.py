@@ -43,6 +43,7 @@ LARGE_COPY = int(parse("64 KiB", "B"))  # a copy of at least this size is data, 
 SLOW_COPY_PS = round(parse("1 ns", "s") / parse("1 ps", "s"))  # per byte: the longest time of an unrecorded copy, staging included
 SHORT_PS = round(parse("20 us", "s") / parse("1 ps", "s"))  # a gap up to this long before work that was already launched is launch latency
 WAKE_UP_PS = round(parse("200 us", "s") / parse("1 ps", "s"))  # the longest time until a thread that waited for the device continues
+_IN_RUNTIME = ("wait", "copy", "launch")  # kinds of activity inside the framework's runtime
 LONG_CODE_PS = round(parse("1 ms", "s") / parse("1 ps", "s"))  # code of a module that takes longer does more than to launch
 _INSTALLED = ("/site-packages/", "/dist-packages/", "/lib/python")
 Reasons = dict[IdleKey, IdleTally]
@@ -268,35 +269,56 @@ def _seen(gap: Gap, threads: Threads, instant: int) -> Activity:
 
 
 def _kind(gap: Gap, seen: Activity, waited: Activity, threads: Threads, *, several: bool) -> str:
-    """The kind of reason of one sample of a gap."""
+    """The kind of reason of one sample of a gap: that of the first rule that applies."""
     if seen.kind in ("compile", "callback"):
         return seen.kind
     if gap.launched is not None and gap.launched <= gap.begin:
         return "device" if several and gap.length > SHORT_PS else "latency"
     if waited.kind == "callback" and seen.kind != "python":
         return "callback"  # the launching thread was busy with it, and so launches late
-    if waited.detail == NANS and seen.kind in ("wait", "copy", "launch"):
+    if waited.detail == NANS and seen.kind in _IN_RUNTIME:
         return "sync"  # the check copies results, and keeps the host from launching ahead
-    data = gap.copy[1] >= LARGE_COPY
-    if data and (seen.kind in ("wait", "copy", "launch") or (not seen.kind and gap.length <= gap.copy[1] * SLOW_COPY_PS)):
+    if _is_transfer(gap, seen):
         return "transfer"
-    since = threads.running_since(gap.line, gap.launched)
-    if since is not None and gap.before is not None and gap.before >= since and seen.kind == "launch":
+    if seen.kind == "launch" and _is_within_program(gap, threads):
         return "latency"  # kernels of one program are launched one by one
-    if seen.kind == "wait" or (waited.kind == "wait" and _is_silent(seen)):
-        return _waiting(seen if seen.kind == "wait" else waited)
+    if seen.kind == "wait":
+        return _waiting(seen)
+    if _is_silent(seen) and waited.kind == "wait":
+        return _waiting(waited)
     if _is_silent(seen) and waited.kind == "launch" and gap.length <= 2 * WAKE_UP_PS:
         return "sync" if gap.silent >= SHORT_PS else "dispatch"  # a wait between two launches, or Python code before the next launch
     if seen.kind == "python" and seen.caller and waited.kind not in ("wait", "copy") and gap.length <= LONG_CODE_PS:
         return "dispatch"  # code of a module, between its launches
     if seen.kind == "python" or (not seen.kind and not threads.has_frames):
-        fed = data and gap.copy[0] == "in" and not gap.fetched
-        read = waited.kind == "wait" or (waited.kind == "copy" and (gap.copy[0] == "out" or gap.fetched))
-        loads = loads_data(seen.function) and seen.function != waited.function  # a function that read a value is handling that
-        return _waiting(waited) if read and not fed and not loads else "input"
+        return _waiting(waited) if _handles_value(gap, seen, waited) else "input"
+    if waited.kind == "wait":
+        return _waiting(waited)
     if seen.kind in ("launch", "copy"):
-        return _waiting(waited) if waited.kind == "wait" else "dispatch"
-    return _waiting(waited) if waited.kind == "wait" else "input" if gap.line is not None or threads.driver is not None else "unknown"
+        return "dispatch"
+    return "input" if gap.line is not None or threads.driver is not None else "unknown"
+
+
+def _is_transfer(gap: Gap, seen: Activity) -> bool:
+    """Whether a large copy takes the gap: the host is in the runtime, or nothing is recorded of it for as long as the copy may take."""
+    if gap.copy[1] < LARGE_COPY:
+        return False
+    return seen.kind in _IN_RUNTIME or (not seen.kind and gap.length <= gap.copy[1] * SLOW_COPY_PS)
+
+
+def _is_within_program(gap: Gap, threads: Threads) -> bool:
+    """Whether the work before and after the gap is of one run of a program."""
+    since = threads.running_since(gap.line, gap.launched)
+    return since is not None and gap.before is not None and gap.before >= since
+
+
+def _handles_value(gap: Gap, seen: Activity, waited: Activity) -> bool:
+    """Whether the host's code handles a value that it read from the device before, not data that it loads or sends."""
+    if gap.copy[1] >= LARGE_COPY and gap.copy[0] == "in" and not gap.fetched:
+        return False
+    if loads_data(seen.function) and seen.function != waited.function:  # a function that read a value is handling that
+        return False
+    return waited.kind == "wait" or (waited.kind == "copy" and (gap.copy[0] == "out" or gap.fetched))
 
 
 def _waiting(one: Activity) -> str:

@@ -46,40 +46,74 @@ class Pace(Struct, frozen=True, kw_only=True):
     tail: tuple[float, ...]
 
 
+class _Launched(Struct, frozen=True):
+    """A step whose launches are known, and whether the device waited for them."""
+
+    lead_s: float
+    launching_s: float
+    span_s: float
+    busy_s: float
+    time_s: float
+    waits: bool
+
+    @classmethod
+    def of(cls, step: Step, waits_s: Mapping[int, float]) -> "_Launched | None":
+        if step.lead_s is None or step.launching_s is None or not step.span_s or not step.busy_s or not step.time_s:
+            return None
+        return cls(step.lead_s, step.launching_s, step.span_s, step.busy_s, step.time_s, waits_s.get(step.key, 0.0) > 0)
+
+    def next_s(self, following: "_Launched") -> float | None:
+        """The host's time from this step's first launch to the next step's; ``None`` if it waited for the device in between."""
+        is_behind = following.lead_s > BEHIND * self.busy_s and following.lead_s - self.lead_s < AHEAD * self.time_s
+        return None if is_behind and not self.waits else max(self.time_s + self.lead_s - following.lead_s, 0.0)
+
+    def after_launches(self) -> tuple[float, float] | None:
+        """The device's time after the step's last launch, fixed seconds and a share of the step's work; ``None`` if it did not wait."""
+        if not self.waits:
+            return None
+        after = self.span_s + self.lead_s - self.launching_s
+        if self.launching_s < self.busy_s:  # the host was faster, so the device waited at the beginning of the step, before all work
+            return after - self.busy_s, 1.0
+        return max(after - self.busy_s, 0.0), min(max(after / self.busy_s, 0.0), 1.0)
+
+
 def pace_of(steps: Sequence[Step], waits_s: Mapping[int, float], of: Callable[[Sequence[float]], float] = min) -> Pace | None:
     """The host's pace in measured steps; ``None`` where launches are not known.
 
     ``waits_s`` is how long the device waited for launches, by step key. The steps after the first are summarized with ``of``: their minimum
     or median.
     """
-    launched = [one for one in steps if one.lead_s is not None and one.launching_s is not None and one.span_s and one.busy_s and one.time_s]
+    launched = [one for one in (_Launched.of(step, waits_s) for step in steps) if one is not None]
     if len(launched) < 2 or len(launched) < len(steps):
         return None
-    leads = [one.lead_s or 0.0 for one in steps]
-    latency = min(leads)
-    periods = list[float | None]()
-    for (one, lead), (_, after) in pairwise(zip(steps, leads, strict=True)):
-        waits = waits_s.get(one.key, 0.0) > 0
-        keeps = after > BEHIND * (one.busy_s or 0.0) and after - lead < AHEAD * (one.time_s or 0.0)
-        periods.append(max((one.time_s or 0.0) + lead - after, 0.0) if waits or not keeps else None)
-    free = [each for each in periods[1:] if each is not None] or [each for each in periods[:1] if each is not None]
-    period = of(free) * (_warm_up(steps, periods.index(min(free))) if of is min else 1.0) if free else 0.0
-    first = period if periods[0] is None else periods[0]
-    if of is min and first > FIRST_STEP * period:
-        first = (first * FIRST_STEP * period) ** 0.5
-    found = [_after_launches(one) if waits_s.get(one.key, 0.0) > 0 else None for one in steps]
+    later = len(steps) - 1
+    first_s, period_s = _periods(launched, of)
+    found = [one.after_launches() for one in launched]
     rest = [each for each in found[1:] if each] or [each for each in found[:1] if each] or [(0.0, 0.0)]
     usual = of([delay for delay, _ in rest]), median(tail for _, tail in rest)
-    chosen = [found[0] or usual, *[usual] * (len(steps) - 1)]
-    launching = [one.launching_s or 0.0 for one in steps]
+    after_launches = [found[0] or usual, *[usual] * later]
     return Pace(
-        ahead_s=leads[0],
-        latency_s=latency,
-        next_s=(first, *[period] * (len(steps) - 1)),
-        launching_s=(launching[0], *[of(launching[1:])] * (len(steps) - 1)),
-        delay_s=tuple(delay for delay, _ in chosen),
-        tail=tuple(tail for _, tail in chosen),
+        ahead_s=launched[0].lead_s,
+        latency_s=min(one.lead_s for one in launched),
+        next_s=(first_s, *[period_s] * later),
+        launching_s=(launched[0].launching_s, *[of([one.launching_s for one in launched[1:]])] * later),
+        delay_s=tuple(delay for delay, _ in after_launches),
+        tail=tuple(tail for _, tail in after_launches),
     )
+
+
+def _periods(steps: Sequence[_Launched], of: Callable[[Sequence[float]], float]) -> tuple[float, float]:
+    """The host's time from one step's first launch to the next step's: for the first step, and for later ones."""
+    periods = [one.next_s(following) for one, following in pairwise(steps)]
+    known = [each for each in periods[1:] if each is not None] or [each for each in periods[:1] if each is not None]
+    if not known:
+        return 0.0, 0.0
+    if of is not min:
+        period = of(known)
+        return period if periods[0] is None else periods[0], period
+    period = min(known) * _warm_up(steps, periods.index(min(known)))
+    first = period if periods[0] is None else periods[0]
+    return (first * FIRST_STEP * period) ** 0.5 if first > FIRST_STEP * period else first, period
 
 
 def recovery(steps: Sequence[Step]) -> float:
@@ -88,18 +122,10 @@ def recovery(steps: Sequence[Step]) -> float:
     return min(USUAL_CALL_S / median(calls), 1.0) ** (1 - REMAINING) if calls else 1.0
 
 
-def _warm_up(steps: Sequence[Step], fastest: int) -> float:
+def _warm_up(steps: Sequence[_Launched], fastest: int) -> float:
     """The launching time of the last step over that of the fastest step, at most 1: a host that still warms up gets faster."""
-    there, last = steps[fastest].launching_s or 0.0, steps[-1].launching_s or 0.0
+    there, last = steps[fastest].launching_s, steps[-1].launching_s
     return min(last / there, 1.0) if there else 1.0
-
-
-def _after_launches(step: Step) -> tuple[float, float]:
-    """The device's time after the last launch of a step in which it waited: fixed seconds, and a share of the step's work."""
-    busy, after = step.busy_s or 0.0, (step.span_s or 0.0) + (step.lead_s or 0.0) - (step.launching_s or 0.0)
-    if (step.launching_s or 0.0) < busy:  # the host was faster, so the device waited at the beginning of the step, before all work
-        return after - busy, 1.0
-    return max(after - busy, 0.0), min(max(after / busy, 0.0), 1.0) if busy else 0.0
 
 
 def paced(pace: Pace, before_s: Sequence[float], busy_s: Sequence[float], slower: float = 1.0) -> list[float]:
