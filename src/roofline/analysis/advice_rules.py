@@ -19,8 +19,8 @@ from ..units import percent, plain, rounded, show
 from ..workload import UNPRICED, Op, is_upper_bound
 from .advice_kinds import CLOSE, FAR, FAR_BELOW, KINDS
 
-NEAR_RIDGE = 1.25
-SERIAL_BAND = 0.1  # a time within this of the serial time means that nothing overlaps
+NEAR_RIDGE = 1.25  # of the shorter of compute and memory time: if the longer is at most this, the op is near the ridge (a choice)
+SERIAL_BAND = 0.1  # a time within this share of the serial time means that nothing overlaps (a choice)
 NOTABLE = 0.01  # of the program's time: ops with less are not shown for a middling efficiency or an unknown cost
 LISTED = 3  # op names listed in a finding about many ops
 WORTHWHILE = 2  # low-batch is reported only if the rows of a compute-bound product take at most this many times as long

@@ -22,7 +22,7 @@ from .program_clock import INHERENT, NOTABLE, Clock, Saving
 from .reachable import REACHABLE, reachable
 from .torch_finding_kinds import TORCH_GROUPS
 
-NEARLY = 0.6  # of the largest saving that any reason has for an op
+NEARLY = 0.6  # of the largest saving that any reason has for an op: the reason that saves more of the whole program wins (a choice)
 EXTRA_OPS = ("recomputation", "duplicated-work", "missing-donation")  # reasons without which the op would not run at all
 CALLBACK = "idle-callback"
 # On a CPU a callback is an op of its own, not time in which the device waits.
@@ -30,7 +30,7 @@ CALLED_BACK = Avoidable(kind=CALLBACK, instead=NOTHING, why="calls back to the h
 ODD_SIZES, ONE_BY_ONE = "odd-sizes", "one by one"
 ELEMENTWISE = ("tiny", "stencil", "tiny solves")  # groups of odd sizes for which elementwise code would move the same bytes
 TRANSFORMS, GOOD_LENGTHS = ("transforms", "lengths"), 0.3  # on an H200, transforms of lengths that are powers of 2 reach 33% to 70%
-SLOWED_BELOW = 0.6  # of the roof: a faster product is not slowed down by its sizes
+SLOWED_BELOW = 0.6  # of the roof: a faster product is not slowed down by its sizes (as `GOOD` in `reachable`)
 
 SUM_IN_FP32 = "scatter-add fp32"  # in the label of a kernel that adds rows by index
 

@@ -16,13 +16,14 @@ from .kernel_tiles import generation_of, tile_of
 from .losses import COMPUTE
 from .op_times import OpTime
 
+# The thresholds are choices: a cause is named only if it explains much of an excess, which begins at 1.85 times the expected time.
 THROTTLED = 1.5  # times the expected time: if nearly all ops take longer, the clock is low
 ENOUGH = 3  # compute-bound ops needed to distinguish a low clock from a slow kernel
 NEARLY_ALL = 0.8  # of the time of compute-bound ops
 MOVED = 1.3  # times the modelled bytes
 PADDED = 1.3  # times the elements of the result
-SMALL_TILE = 64 * 64
-MANY_TILES = 132 * 128 * 128  # elements of a result that keep every core busy with larger tiles
+SMALL_TILE = 64 * 64  # elements of a result; libraries use 128 x 128 and more for large products
+MANY_TILES = 132 * 128 * 128  # elements of a result that keep every core of an H100 busy with such tiles
 EIGHT_BITS = ("int8", "fp8")
 LOADED = 16  # bytes of a row that kernels for newer chips load at once
 _WITHOUT_MATRIX_UNIT = r"(?i)simt|sgemm|gemv|gemmk1|_fp32_gemm"

@@ -16,7 +16,7 @@ from .idle_time import Waiting
 from .op_times import OpTimes
 from .program_clock import NOTABLE, Clock, Saving
 
-GOOD_PART = 0.1  # of the longest idle time: further source lines with this much are named too
+GOOD_PART = 0.1  # of the longest idle time: further source lines with this much are named too (a choice)
 DISPATCH, CALLBACK, COMPILE, SYNC, TRANSFER = "idle-dispatch", "idle-callback", "idle-compile", "idle-sync", "idle-transfer"
 SEVERAL_READS = 4  # gaps of a step in which values are read: one or two may be a loss and its norm
 # Overhead of JAX's profiler per launch of a program: eight launch-bound programs took 60 to 100 µs longer than without it.

@@ -12,7 +12,8 @@ from ..units import percent
 from .finding_kinds import Kind
 from .op_times import OpTimes
 
-LEAST_CALLS = 8  # in a step
+# The thresholds are choices: a model has fewer equal layers, or other ops between them.
+LEAST_CALLS = 8  # of a cell, or a convolution of one image, in a step
 CELLS = frozenset(("aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_gru_cell", "aten::lstm_cell", "aten::gru_cell"))
 MANY_ROWS = 32  # calls of a matmul of one row: fewer may be equal layers
 _ONE_SAMPLE = re.compile(r"\S+ 1x\d+x\d+x\d+")  # a convolution's input: one image
@@ -20,7 +21,7 @@ _ONE_ROW = re.compile(r"(?:addmm \d+, |mm )1x\d+, ")
 _SIZED = re.compile(r" \d")
 MANY_CALLS, FEW_OPS, MOST_LAUNCHES = 100, 8, 0.8  # at most so many ops, each called so often, have this share of all launches of a step
 _UPDATE, _SEVERAL = ".step", re.compile("_foreach_|_fused_")  # the scope of an optimizer's ops, and those on several parameters at once
-LEAST_UPDATES = 0.3  # of all launches
+LEAST_UPDATES = 0.3  # of all launches (a choice: fusing fewer saves little)
 _LAUNCHING = "the host was launching kernels one by one, in {activity}"
 
 BY_TIME = Kind(

@@ -12,8 +12,9 @@ from ..workload import Step
 from .idle_time import averaged
 from .op_times import OpTimes
 
-NOTABLE = 0.01  # of the time: smaller savings are not shown
-# Share of the time below which a loss is inherent: small kernels between large ones, layouts that the compiler changes for a product.
+NOTABLE = 0.01  # of the time: smaller savings are not shown (a choice: steps vary by as much)
+# Share of the time below which a loss is inherent: small kernels between large ones, layouts that the compiler changes for a product (a
+# choice: healthy programs lose that much to them).
 INHERENT = 0.05
 
 

@@ -16,7 +16,7 @@ from ..resource import SCALE_UP, Resource
 from ..units import number_of, plain, show
 from .acceptance import DISTRIBUTED, FORMATS, AcceptanceCheck, Problem, made_check
 
-APART = 0.02  # by how much a rate may differ from the datasheet's
+APART = 0.02  # by how much a rate may differ from the datasheet's (a choice: datasheets round to two or three digits)
 WORDS = (
     "all-reduce",
     "all-gather",

@@ -20,6 +20,7 @@ from ..units import percent, plain
 from .advice_kinds import KINDS
 
 KIND = "straggler"
+# Choices: lower thresholds would report devices that are slow by chance.
 SLOWER = 1.05  # times the median: smaller differences are noise
 CONSISTENT = 0.75  # of the op time: a straggler is slower in at least this share
 WAITS_LESS = 0.75  # of the median wait in collectives: a device that waits less arrived late

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from ..report import DeviceInfo, Finding, MachineInfo, Point
 from ..units import approximate, percent, rounded, show
 
-NOTABLE = 0.01
-CAUSES = 3
+NOTABLE = 0.01  # of the time: a smaller loss is left out (a choice, as for findings)
+CAUSES = 3  # causes of lost time that the sentence names
 WORDS = {
     "memory": "memory",
     "compute": "compute",

@@ -11,9 +11,10 @@ from ..report import OpInfo, Report
 from ..units import percent, plain, show
 from .acceptance import TIMES, AcceptanceCheck, Problem, made_check
 
+# The thresholds are choices, as `docs/validate.md` gives them: wrong figures are off by far more, right ones by less.
 BELOW, BELOW_SHARE = 0.98, 0.01  # of an op's minimum time; of the busy time that faster ops may take
-LONGEST = 3.0  # times the serial time, for the whole program
-SUSTAINED = 0.75  # of the rates
+LONGEST = 3.0  # times the serial time: a program that is busy for longer has wrong times
+SUSTAINED = 0.75  # of the rates, in the serial time
 CACHED = 1.1  # times the memory's rate: faster ops are explained by a cache that can hold their data
 CACHES = ("l2", "l3", "slc", "infinity_cache")
 MISSING = 0.001  # of the time of a profile's ops that may be missing in the report
@@ -22,9 +23,9 @@ STEP_APART, CPU_STEP_APART = 1.25, 1.5  # allowed factor between steps' ratios o
 FITS = 0.005  # largest difference of the ratios for steps in the right order
 SWAPPED, MOST_SWAPPED, TIMES_APART = 0.001, 0.01, 4  # for swapped steps: least differences, and least factor over those in the right order
 COLD = 1.5  # times the later steps: a longer first step ran cold
-THOUSAND = (500.0, 2000.0)
+THOUSAND = (500.0, 2000.0)  # factors that are taken for a wrong unit of time
 ALMOST_ALL, UNEXPLAINED = 0.9, 100.0  # of the busy time; times faster than allowed, which neither a cache nor a wrong count explains
-NAMED = 3
+NAMED = 3  # ops in a message
 
 
 def time_bounds(report: Report) -> AcceptanceCheck:

@@ -25,12 +25,16 @@ from .changed_steps import changed_pairs, changed_steps, in_one_graph, longer, o
 DECAY = 0.85
 STREAMS = ("pointwise", "row-wise", "")  # families of streaming kernels, whose error comes from their access pattern
 STREAMED = (0.75, 1.4)  # bounds of a streaming kernel that was measured in another size (XLA's on H200: 0.8 to 1.35 for 90% of 172)
-SMALL = 0.25  # an op is small if its launch floor is a larger share of its time before
-LEAST_WIDTH = 0.3  # share of the bounds' width, in logarithms, that remains for an op that changes but keeps its expected time
-MEASURED = 0.02  # relative repeatability of a measured time
-OTHER_UNIT = 0.4  # weight of a product's measured error for the product in another number format, which runs other kernels and layouts
+SMALL = 0.25  # an op is small if its launch floor is a larger share of its time before (a choice)
+# Share of the bounds' width, in logarithms, that remains for an op that changes but keeps its expected time. A choice: the ±20% of matmuls
+# become ±6%, the spread between libraries on one chip.
+LEAST_WIDTH = 0.3
+MEASURED = 0.02  # relative repeatability of a measured time (a choice; it bounds the time of ops that do not change)
+# Weight of a product's measured error for the product in another number format, which runs other kernels. A choice between 0, as if kernels
+# had nothing in common, and 1, as if the slowness came from the shape alone.
+OTHER_UNIT = 0.4
 HELD = 0.15  # how much slower back-to-back matmuls are, at the chip's power limit, than others (H200: 688 of 820 TFLOP/s in bf16)
-REFORMATTED = 1.4  # factor on the width of the bounds, in logarithms, of an op in another number format
+REFORMATTED = 1.4  # factor on the width of the bounds, in logarithms, of an op in another format (a choice: about √2, two errors)
 
 
 class Changed(Struct, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ FLOATS = ("bf16", "fp16", "fp32", "tf32")  # formats that a whole program can be
 NARROW = 8  # bits of formats that need the contracted dimension last
 BY_ELEMENT, FAR_BELOW = ("gather", "scatter"), 0.6  # categories, and the share of the bandwidth below which it does not bound them
 CUTS = frozenset(("dynamic-slice", "slice"))
-COMPILED = 0.5  # least share of the products compiled by XLA that go to a library in these formats; only a library needs transposes
+COMPILED = 0.5  # least share of the products compiled by XLA that go to a library in these formats, which needs transposes (a choice)
 
 
 def dtype(state: State, words: Words) -> None:

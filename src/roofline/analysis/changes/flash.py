@@ -20,7 +20,7 @@ from .state import State
 from .traced_dimensions import JOINED
 
 PRODUCTS_PER_KERNEL = {"forward": 2, "again": 2, "backward": 4}  # "again": the forward pass, recomputed
-UNSEEN = 0.1  # of the time of ops removed from a trace: the most that further removed ops take, which a trace does not show
+UNSEEN = 0.1  # of the time of ops removed from a trace: the most that further removed ops take, which it does not show (a choice)
 
 
 def kernel(state: State, words: Words) -> None:

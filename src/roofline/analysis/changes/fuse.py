@@ -34,14 +34,15 @@ OVERLAP = 1.75  # exponent: 1 adds traffic and instructions, ∞ takes the longe
 # 4%; 8% and 4% for kernels of programs that were left out of the fit). With constants fitted without its program, the time of a fused
 # chain is off by 6% on average over 25 pairs of eleven programs, from 19% too short (RMSNorm with SiLU) to 15% too long (softmax).
 FUNCTIONS, OPERATIONS, APPLIED, COUNTED_OVERLAP = 6.0, 86.0, 8.6, 3.0
-SMALL_ARRAY = 0.01  # of a kernel's bytes: a smaller array is applied to every row
+SMALL_ARRAY = 0.01  # of a kernel's bytes: a smaller array is applied to every row (a choice: a mask or a gain has one row of hundreds)
 AS_FAST = (1.0, 0.8, 1.25)  # time over the time of its traffic, and bounds as shares of it
 # The same for a kernel that needs no, one or two sums of a row before it can write the row: a norm, a softmax (XLA's on H200: 1.2 to 1.9,
 # 1.3 to 2.8)
 ROWS_HELD = (AS_FAST, (1.5, 0.75, 1.35), (2.3, 0.57, 1.35))
-SLOWER = 0.95  # of the rate of parts without special functions: a slower part is limited by its special functions
-FAR_SLOWER = 0.7  # the same for a part without special functions: limited by index computation for each element, as in reversed order
-QUICK_S = 1e-5  # a part with shorter executions is slow because of its launch
+# Choices that decide by which term a slow part counts, compared with the rate of parts without special functions: a slower part with them
+# is limited by them, a far slower part without them by index computation for each element, as in reversed order.
+SLOWER, FAR_SLOWER = 0.95, 0.7
+QUICK_S = 1e-5  # a part with shorter executions is slow because of its launch (a choice: a few launch floors)
 SAME = 2  # external inputs of equal shape that are counted at most: the first, and one that several parts read
 STREAMS = ("elementwise", "loop fusion")  # categories of elementwise parts
 

@@ -21,10 +21,11 @@ from msgspec import Struct
 
 from ...workload import Step
 
-BEHIND = 0.1  # of a step's work: if more than this remains when the next step is launched, the device has not waited
-AHEAD = 0.05  # of a step: a host that does not wait gets ahead of a busy device by at least this much per step
+# How a host that waits for the device is told from one that is ahead of it, both choices: of a step's work, more than this remains when the
+# next step is launched, so that the device has not waited; and a host that does not wait gets ahead by at least this share of each step.
+BEHIND, AHEAD = 0.1, 0.05
 FIRST_STEP = 1.85  # host time of the first step of a recording over that of later steps (1.5 to 2.3)
-HOST_VARIATION = 2.5  # factor by which hosts are slower or faster to launch the same program in another recording
+HOST_VARIATION = 2.5  # factor by which hosts are slower or faster to launch a program in another recording (PyTorch: half to twice as long)
 HOST_VARIATION_XLA = 1.7  # the same for XLA programs (four decoders, in 5 or 6 recordings each on H200: up to 1.9 between any two)
 USUAL_CALL_S = 7e-6  # duration of a profiled launch call (PyTorch on hosts of H200s: about 5 to 11 µs in 70 recordings)
 REMAINING = 0.5  # part of a host's slowdown, in logarithms, that recurs in another recording (0.7 right after, less in another run)

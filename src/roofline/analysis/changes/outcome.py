@@ -12,8 +12,8 @@ from .changed_steps import FIRST_WAIT_S, host_bounds, host_wait_s, launching_bou
 from .changed_times import MEASURED, Changed, applied, bounds, changed_op, slowed
 from .state import State
 
-REMAINS = 0.1  # of removed idle time: the most that may remain, because a graph has to be launched too
-REPEATS = 0.03  # of the device's time in a step: variation between recordings of a recompiled program
+REMAINS = 0.1  # of removed idle time: the most that may remain, because a graph has to be launched too (a choice)
+REPEATS = 0.03  # of the device's time in a step: variation between recordings of a recompiled program (a choice)
 UNCHANGED = "measured"  # prediction family of unchanged ops
 
 

@@ -22,7 +22,8 @@ from .state import State
 # Bounds of recomputation, as shares of the forward time: compilers fuse it with the gradients, or differently than in the forward pass, and
 # more matmuls may bring the chip to its power limit (on H200 it took 1.0, 1.2 and 1.3 times as long as the ops that it repeats).
 AGAIN = (0.7, 1.3)
-FUSED_CHAIN = (0.6, 1.7)  # bounds of a chain that becomes one kernel because no intermediate value is stored for the gradients
+# Bounds of a chain that becomes one kernel because no intermediate value is stored for the gradients: a choice, and 2.4 / `ROWS_AT_ONCE`.
+FUSED_CHAIN = (0.6, 1.7)
 ROWS_AT_ONCE = 1.4  # time over the time of its traffic: one kernel for a softmax waits for whole rows (XLA's on H200: 1.3 to 2.4)
 LAYER = 2  # products of a layer, at least
 
