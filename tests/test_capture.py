@@ -144,7 +144,7 @@ def test_an_order_to_stop_ends_the_program_and_the_report_follows(tmp_path: Path
         else:
             process.send_signal(number)  # an order to stop reaches the command, which passes it on
         try:
-            process.communicate(timeout=240)
+            process.communicate(timeout=200)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             raise
