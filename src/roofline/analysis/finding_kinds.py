@@ -258,7 +258,7 @@ KINDS: dict[str, Kind] = {
         ),
     ),
     "scattered-access": Kind(
-        "the kernels whose threads access memory far apart",
+        "the kernels whose threads access addresses far apart",
         "Let neighbouring threads access neighbouring addresses",
         levers=("transpose tiles in shared memory, or in the layout before", "one array per field, not an array of structs"),
     ),
@@ -276,7 +276,7 @@ KINDS: dict[str, Kind] = {
         ),
     ),
     "local-arrays": Kind(
-        "the arrays of threads that lie in local memory",
+        "the per-thread arrays in local memory",
         "Keep them in registers or shared memory",
         levers=("index them by constants: unroll the loops over them", "keep them in shared memory"),
     ),
@@ -403,7 +403,7 @@ LEVERS_BY_CATEGORY = {
 NARROW_SUM = "scatter-add in fp32, and convert the sum: 16-bit numbers are added one at a time, and take several times as long"
 
 # For a scatter that adds many rows to few: on an H200, XLA adds 131,072 rows of 256 bf16 to 64 in 93 ms; a matmul takes less than 0.1 ms.
-FEW_SUMS = "a matmul with one-hot rows where many rows are added to few, which wait for each other: jax.nn.one_hot(ids, n, axis=0) @ x"
+FEW_SUMS = "a matmul with one-hot rows where many rows are added to a few, one after the other: jax.nn.one_hot(ids, n, axis=0) @ x"
 
 # The ``roofline whatif`` change that a kind of finding recommends.
 ASKED = {

@@ -35,7 +35,7 @@ _NARROW_SUM = r"scatter-add (bf16|fp16)\b"
 MANY_GROUPS = 16  # of channels of a convolution: fewer run in kernels for dense ones (a choice)
 _FP32 = r"\bfp32\b"
 _SUMS = r"scatter-add (\w+)\[(\d+(?:,\d+)*)\]"
-MOST_SUMS, ROWS_EACH = 1_000, 64  # a scatter of at least so many times the bytes of its result, of at most so many rows, has few targets
+MOST_SUMS, ROWS_EACH = 1_000, 64  # a scatter that adds many rows to few: most rows of its result, least bytes over those of its result
 _SHAPE = r"\d+(?:x\d+){2,}"
 _GRAPH = r"## Call CompiledFxGraph (\w+) ##"
 

@@ -258,7 +258,7 @@ TORCH_GROUPS = {
         "the cache that is dequantized before attention reads it",
         "Let attention read it as it is, in a kernel for quantized caches, or keep it in bf16 if it fits",
         levers=(
-            "attention over an fp8 or int8 cache of FlashInfer, FlashAttention 3 or vLLM; without those, a cache in bf16 takes less time",
+            "attention kernels for an fp8 or int8 cache (FlashInfer, FlashAttention 3, vLLM); without one, a cache in bf16 takes less time",
         ),
     ),
     ("wide-format", "casts"): Kind(
