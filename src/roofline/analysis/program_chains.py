@@ -5,15 +5,14 @@ programs without products) would be one kernel in one program, which reads the f
 the exchanged bytes of n − 1 are saved.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import compress
 
 from ..columns.lazy_rows import column, take
 from ..cost import Cost
 from ..resource import HBM
 from ..units import plain
-from ..workload import Avoidable, Op, source_line
+from ..workload import Array, Avoidable, Op, source_line
 from .finding_words import LISTED
 from .losses import MEMORY
 from .op_times import OpTime, OpTimes
@@ -30,14 +29,19 @@ def programs_per_step(ops: Sequence[Op], steps: int) -> float:
     return sum(runs.values()) / max(steps, 1)
 
 
+def passed_arrays(ops: Iterable[Op]) -> set[Array]:
+    """The arrays that one op gives and another takes."""
+    ops = list(ops)
+    return {array for op in ops for array in op.gives} & {array for op in ops for array in op.takes}
+
+
 def unfused_chains(op_times: OpTimes, ids: Sequence[int], steps: int) -> list[tuple[OpTime, Avoidable]]:
     """The ops that exchange arrays with other programs, each with its cost in one program; ``steps`` is the number of steps."""
     ops = take(op_times.ops, ids)
     exchanging = list(compress(ids, column(ops, "takes")))
     candidates = [one for one in map(op_times.__getitem__, exchanging) if one.op.gives and one.cause == MEMORY]
-    given = Counter(array for one in candidates for array in one.op.gives)
-    taken = Counter(array for one in candidates for array in one.op.takes)
-    linked = [one for one in candidates if any(array in given for array in one.op.takes) or any(array in taken for array in one.op.gives)]
+    passed = passed_arrays(one.op for one in candidates)
+    linked = [one for one in candidates if passed.intersection((*one.op.takes, *one.op.gives))]
     executions = programs_per_step([one.op for one in linked], steps)
     if executions < 2:
         return []
@@ -47,8 +51,7 @@ def unfused_chains(op_times: OpTimes, ids: Sequence[int], steps: int) -> list[tu
     why += f", called at {', '.join(list(callers)[:LISTED])}" if callers else ""
     found = []
     for one in linked:
-        read = {array for array in one.op.takes if array in given}
-        written = {array for array in one.op.gives if array in taken}
+        read, written = passed.intersection(one.op.takes), passed.intersection(one.op.gives)
         exchanged = sum(array.bytes for array in read) + sum(array.bytes for array in written)
         each = {resource: amount / one.op.count for resource, amount in one.op.cost.amounts}
         each[HBM] = max(each.get(HBM, 0) - exchanged * avoided, 0)

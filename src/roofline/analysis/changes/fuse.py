@@ -25,6 +25,7 @@ from ...operation import Streamed, width
 from ...prediction.terms import joined
 from ...resource import HBM, TRANSCENDENTAL
 from ...workload import Op
+from ..program_chains import passed_arrays
 from .change_words import Words
 from .state import State
 
@@ -52,20 +53,15 @@ Indexed = list[tuple[int, Op]]  # ops with their indices
 def fuse(state: State, words: Words) -> None:
     """Fuse the chains of programs without products, and those of kernels inside programs."""
     scope = words.need()
-    chosen = [
-        (index, op)
-        for index, op in state
-        if op.time_s and op.cost != NOTHING and (scope == "all" or scope in op.scope or scope in op.label or scope in op.module)
-    ]
+    chosen = [(index, op) for index, op in state if op.time_s and op.cost != NOTHING and _is_chosen(op, scope)]
     inside = chains_inside(state, chosen)
     for ops, chain in inside:
         moved = float(chain.moved)
         _fused(state, ops, moved, fused_s(state, ops, moved), ROWS_HELD[min(chain.sums, len(ROWS_HELD) - 1)])
     fused = {index for ops, _ in inside for index, _ in ops}
     exchanging = [(index, op) for index, op in chosen if op.takes and op.gives and index not in fused]
-    given = Counter(array for _, op in exchanging for array in op.gives)
-    taken = Counter(array for _, op in exchanging for array in op.takes)
-    linked = [one for one in exchanging if any(array in given for array in one[1].takes) or any(array in taken for array in one[1].gives)]
+    passed = passed_arrays(op for _, op in exchanging)
+    linked = [(index, op) for index, op in exchanging if passed.intersection((*op.takes, *op.gives))]
     if len(linked) >= 2:
         moved = compulsory_bytes([op for _, op in linked])
         _fused(state, linked, moved, program_s(state, linked, moved), AS_FAST)
@@ -73,6 +69,11 @@ def fuse(state: State, words: Words) -> None:
         known = bool(state.programs) or any(op.takes or op.gives for _, op in state)
         why = "no two kernels that could be one pass arrays to each other" if known else "the recording does not say which arrays ops share"
         state.notes.append(f"fuse {scope}: {why}")
+
+
+def _is_chosen(op: Op, scope: str) -> bool:
+    """Whether the word after ``fuse`` means an op."""
+    return scope == "all" or scope in op.scope or scope in op.label or scope in op.module
 
 
 def chains_inside(state: State, chosen: Indexed) -> list[tuple[Indexed, Chain]]:
