@@ -484,14 +484,22 @@ def test_small_kernels_get_advice_on_loops_only_where_a_loop_runs_most_of_them(l
     assert any("lax.scan" in lever for lever in finding.levers) == (looped_s > 5e-6)
 
 
-def test_small_matmuls_that_run_one_by_one_save_what_a_batched_one_does_not_take() -> None:
-    reason = Avoidable(kind="low-batch", instead=Cost.of({"matrix/bf16": 1}), group="one by one", why="runs 8 matmuls one by one")
-    small = [an_op(f"dot.{n}", {"matrix/bf16": 85e-6}, 5e-6, avoidable=(reason,), category="matmul") for n in range(8)]
-    large = [an_op(f"dot.{n}", {"matrix/bf16": 85.0}, 1.5, avoidable=(reason,), category="matmul") for n in range(8)]
-    finding = report_on(*small).findings[0]
+@pytest.mark.parametrize("group", ["one by one", "loop", "carried"])
+def test_small_matmuls_that_one_could_do_together_save_what_that_one_does_not_take(group: str) -> None:
+    def matmuls(flops: float, time_s: float) -> list[Op]:
+        reason = Avoidable(kind="low-batch", instead=Cost.of({"matrix/bf16": flops}), group=group, why="runs 8 matmuls")
+        return [an_op(f"dot.{n}", {"matrix/bf16": flops}, time_s, avoidable=(reason,), category="matmul") for n in range(8)]
+
+    finding = report_on(*matmuls(85e-6, 5e-6)).findings[0]
     # 85 µFLOP take 0.85 µs at the toy's 100 FLOP/s, and 1 µs at the 85% that good products reach.
     assert (finding.kind, finding.saving_s) == ("low-batch", pytest.approx(8 * 4e-6, rel=0.1))
-    assert "low-batch" not in {one.kind for one in report_on(*large).findings}
+    assert "low-batch" not in {one.kind for one in report_on(*matmuls(85.0, 1.5)).findings}
+
+
+def test_small_matmuls_of_few_rows_outside_of_loops_are_latency_bound() -> None:
+    reason = Avoidable(kind="low-batch", instead=Cost.of({"matrix/bf16": 85e-6}), why="reads weights for a row")
+    (finding,) = report_on(*[an_op(f"dot.{n}", {"matrix/bf16": 85e-6}, 5e-6, avoidable=(reason,)) for n in range(8)]).findings
+    assert finding.kind == "latency"
 
 
 @pytest.mark.parametrize("kernels", [100, 101])

@@ -27,7 +27,10 @@ EXTRA_OPS = ("recomputation", "duplicated-work", "missing-donation")  # reasons 
 CALLBACK = "idle-callback"
 # On a CPU a callback is an op of its own, not time in which the device waits.
 CALLED_BACK = Avoidable(kind=CALLBACK, instead=NOTHING, why="calls back to the host, outside compiled code")
-ODD_SIZES, ONE_BY_ONE = "odd-sizes", "one by one"
+ODD_SIZES, LOW_BATCH, ONE_BY_ONE = "odd-sizes", "low-batch", "one by one"
+# Groups of products that one kernel could do together, however short each is. On an H200 a GRU of 768 units over 200 steps takes 19.9 ms,
+# with the products of its inputs before the loop 14.3 ms (told: 4.4 ms saved).
+MANY_IN_ONE = (ONE_BY_ONE, "loop", "carried")
 ELEMENTWISE = ("tiny", "stencil", "tiny solves")  # groups of odd sizes for which elementwise code would move the same bytes
 TRANSFORMS, GOOD_LENGTHS = ("transforms", "lengths"), 0.3  # on an H200, transforms of lengths that are powers of 2 reach 33% to 70%
 SLOWED_BELOW = 0.6  # of the roof: a faster product is not slowed down by its sizes (as `GOOD` in `reachable`)
@@ -104,7 +107,11 @@ def avoidable_cases(
 
 def _helps_small(reason: Avoidable, launched_singly: bool) -> bool:
     """Whether a reason saves time of an op with less work than a launch takes: it is not run at all, or one kernel for many."""
-    return reason is CALLED_BACK or reason.group == ONE_BY_ONE or (launched_singly and reason.instead == NOTHING)
+    return reason is CALLED_BACK or _is_many_in_one(reason) or (launched_singly and reason.instead == NOTHING)
+
+
+def _is_many_in_one(reason: Avoidable) -> bool:
+    return reason.kind == LOW_BATCH and reason.group in MANY_IN_ONE
 
 
 def _savings(one: OpTime, reasons: Sequence[Avoidable], minimum_s: MinimumTimes) -> Savings:
@@ -154,11 +161,11 @@ def _saved_s(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:
         good = reachable(one.op.category, one.unit) if reason.group else REACHABLE["matrix"]
         good = REACHABLE["hbm"] if reason.group in ELEMENTWISE else GOOD_LENGTHS if reason.group in TRANSFORMS else good
         return max(one.spent_s - one.floor_s / good, 0.0) if one.floor_s < SLOWED_BELOW * one.spent_s else 0.0
-    if reason.group == ONE_BY_ONE:
-        return max(one.spent_s - one.floor_s / reachable(one.op.category, one.unit), 0.0) if one.cause == LATENCY else 0.0
-    if reason.kind == "low-batch" and one.cause != MEMORY:
-        return 0.0
     floor = minimum_s(reason.instead if one.op.count == 1 else reason.instead * one.op.count)
+    if _is_many_in_one(reason) and one.cause == LATENCY:
+        return max(one.spent_s - floor / reachable(one.op.category, one.unit), 0.0)
+    if reason.group == ONE_BY_ONE or (reason.kind == LOW_BATCH and one.cause != MEMORY):
+        return 0.0
     if reason.kind == "repeated-operand" and reason.group in ("", "pairs", "branches"):
         return max(one.spent_s - floor / REACHABLE["hbm"], 0.0) if floor < SLOWED_BELOW * one.spent_s else 0.0
     if reason.group.startswith("fp64") and not any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts):
