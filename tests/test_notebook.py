@@ -3,6 +3,8 @@
 import html
 import json
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from browser.programs import PATIENCE_MS, chromium
 from own_thread import in_own_thread
 from roofline.analysis import analyze
 from roofline.cost import Cost
@@ -99,29 +102,39 @@ def test_the_figure_has_the_colours_of_the_editor(tmp_path: Path) -> None:
     assert set(re.findall(r"(?<!, )#[0-9a-f]{6}", cell.partition("<table>")[0].partition("<svg")[2])) == set(), (
         "a colour of one theme alone"
     )
-    address = tmp_path / "cell.html"
+    expected = {}
     for kind, theme in (("vscode-light", LIGHT), ("vscode-dark", DARK), ("vscode-high-contrast", DARK)):
-        address.write_text(f"<!doctype html><meta charset=utf-8><body class={kind}>{cell}", "utf-8")
-        paper = tuple(int(theme.background[at : at + 2], 16) for at in (1, 3, 5))
-        assert in_own_thread(lambda: _fill(playwright, _chromium(), address.as_uri(), "#patch_1 path")) == f"rgb{paper}"
+        file = tmp_path / f"{kind}.html"
+        file.write_text(f"<!doctype html><meta charset=utf-8><body class={kind}>{cell}", "utf-8")
+        expected[file.as_uri()] = f"rgb{tuple(int(theme.background[at : at + 2], 16) for at in (1, 3, 5))}"
+    browser = _chromium()
+    assert in_own_thread(lambda: _fills(playwright, browser, expected, "#patch_1 path")) == expected
 
 
-def _fill(playwright: Any, chromium: str, address: str, selector: str) -> str:
-    """The colour that an element of a page is filled with."""
+@contextmanager
+def _page(playwright: Any, chromium: str) -> Iterator[Any]:
+    """A page of a browser."""
     with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=chromium)
+        browser = started.chromium.launch(executable_path=chromium, timeout=PATIENCE_MS)
         page = browser.new_page()
-        page.goto(address)
-        found = page.locator(selector).first.evaluate("one => getComputedStyle(one).fill")
+        page.set_default_timeout(PATIENCE_MS)
+        yield page
         browser.close()
-    return str(found)
+
+
+def _fills(playwright: Any, chromium: str, addresses: Iterable[str], selector: str) -> dict[str, str]:
+    """The colour that an element is filled with, by the page's address."""
+    found = {}
+    with _page(playwright, chromium) as page:
+        for address in addresses:
+            page.goto(address)
+            found[address] = str(page.locator(selector).first.evaluate("one => getComputedStyle(one).fill"))
+    return found
 
 
 def _chromium() -> str:
-    import shutil
-
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    return found or pytest.skip("no chromium")
+    found = in_own_thread(chromium)
+    return str(found or pytest.skip("no chromium"))
 
 
 def test_a_machine_without_a_roof_still_has_a_table() -> None:
@@ -152,17 +165,15 @@ def test_a_value_imports_no_view_until_it_is_shown() -> None:
 @pytest.mark.browser
 def test_the_page_works_inside_its_frame(tmp_path: Path) -> None:
     playwright = pytest.importorskip("playwright.sync_api")
-    chromium = _chromium()
+    browser = _chromium()
     (tmp_path / "cell.html").write_text(f"<!doctype html><meta charset=utf-8><body>{notebook.to_html(fusion(), {})}", "utf-8")
-    assert in_own_thread(lambda: _faults(playwright, chromium, (tmp_path / "cell.html").as_uri())) == []
+    assert in_own_thread(lambda: _faults(playwright, browser, (tmp_path / "cell.html").as_uri())) == []
 
 
 def _faults(playwright: Any, chromium: str, address: str) -> list[str]:
     """What a browser complains about while the page is opened and a choice is made in it."""
     faults: list[str] = []
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=chromium)
-        page = browser.new_page()
+    with _page(playwright, chromium) as page:
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
         page.goto(address)
@@ -170,5 +181,4 @@ def _faults(playwright: Any, chromium: str, address: str) -> list[str]:
         frame.get_by_text("loop_multiply_fusion").first.wait_for()
         frame.get_by_text("Program", exact=True).first.click()  # a choice that a page of its own would note in its address
         page.wait_for_timeout(400)
-        browser.close()
     return faults

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from browser.programs import NO_NODE, node
 from page_vectors import AMOUNTS, FILE, FILTERS, LAUNCHES, LEVELS, RATES, RESOURCES, TIMES, placed, text
 from roofline.analysis import analyze, describe
 from roofline.analysis.losses import CAUSES as LOSSES
@@ -166,10 +166,7 @@ def _found() -> list[dict[str, Any]]:
 
 
 def _node() -> str:
-    found = shutil.which("node")
-    if found is None:
-        pytest.fail("node is not on the path; the page's modules are tested with it: install Node.js 20 or newer (apt install nodejs)")
-    return found
+    return node() or pytest.fail(NO_NODE)
 
 
 @pytest.mark.parametrize("name", TESTS)

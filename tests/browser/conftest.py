@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from material import PAGES, made
 from playwright.sync_api import Page, sync_playwright
-from programs import NO_CHROMIUM, chromium
+from programs import NO_CHROMIUM, PATIENCE_MS, chromium
 from reading import settled
 from watching import Tabs, Watch
 
@@ -31,7 +31,7 @@ def tabs() -> Iterator[Tabs]:
     assert path, NO_CHROMIUM
     with sync_playwright() as playwright:
         # Tests may run as root in a container, where Chromium's own sandbox cannot work.
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"], timeout=PATIENCE_MS)
         yield Tabs(browser)
         browser.close()
 

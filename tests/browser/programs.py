@@ -13,7 +13,8 @@ from pathlib import Path
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 NODE = ("node", "nodejs")
 NO_CHROMIUM = "no Chromium: install one (apt-get install chromium, or playwright install chromium), or name it in ROOFLINE_CHROMIUM"
-NO_NODE = "no Node: install it (apt-get install nodejs)"
+NO_NODE = "no Node: install version 20 or newer (apt-get install nodejs)"
+PATIENCE_MS = 120_000  # with a browser: a busy machine is slow, not wrong
 
 
 def chromium() -> str | None:

@@ -5,8 +5,8 @@ import re
 from typing import Any
 
 from playwright.sync_api import Browser, Page, expect
+from programs import PATIENCE_MS
 
-PATIENCE_MS = 60_000  # a busy machine is slow, not wrong
 expect.set_options(timeout=PATIENCE_MS)
 MOST_TABS = 4  # of a worker; of those with options of their own, such as phones, one
 LOCAL = re.compile(r"(file:|data:|blob:|about:|http://127\.0\.0\.1:\d+/)")
