@@ -11,6 +11,8 @@ SOURCES := pyproject.toml setup.py $(wildcard src/roofline/*/*.[ch] src/roofline
 EXTRAS := --extra cluster --extra jax --extra mcp --extra parquet --extra remote --extra serve
 # What requirements/install.py is told: --strict for the versions listed there or nothing.
 INSTALL :=
+# At most 8 processes: a container may be allowed only a few of the cores that it sees, and each process grows to 1 GB.
+TESTS := -m pytest -q -n auto --maxprocesses=8 --durations=15
 COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate
 
 .venv/installed: $(SOURCES) requirements/run.txt
@@ -37,15 +39,15 @@ test: .venv/tested
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q -n auto -m "not slow" --ignore=tests/browser/test_page_whole.py
+	$(BIN)/python $(TESTS) -m "not slow" --ignore=tests/browser/test_page_whole.py
 
 # Every test, with those that make test leaves out: some five minutes more.
 test-all: .venv/tested
-	$(BIN)/python -m pytest -q -n auto
+	$(BIN)/python $(TESTS)
 
 # Every view of every kind of page in a browser: some two minutes more.
 test-page: .venv/tested
-	$(BIN)/python -m pytest -q -n auto tests/browser
+	$(BIN)/python $(TESTS) tests/browser
 
 format: .venv/tested
 	$(BIN)/ruff format .
@@ -57,7 +59,7 @@ test-lowest:
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.venv-lowest/bin/uv pip compile --quiet --no-emit-index-url --resolution lowest-direct $(EXTRAS) pyproject.toml -o .venv-lowest/lowest.txt
 	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest/bin/python --constraint .venv-lowest/lowest.txt -e ".[test]"
-	.venv-lowest/bin/python -m pytest -q -n auto -o filterwarnings=default --ignore=tests/browser --ignore=tests/sanitize tests
+	.venv-lowest/bin/python $(TESTS) -o filterwarnings=default --ignore=tests/browser --ignore=tests/sanitize tests
 
 # New versions, with their hashes, for the demo and the tests.
 requirements: .venv/tested

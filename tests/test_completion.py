@@ -73,7 +73,7 @@ def run_in(name: str, script: str, environment: dict[str, str]) -> list[str]:
     if sys.platform == "win32" or shutil.which(name) is None:
         pytest.skip(f"no {name}")
     words = {"bash": ["bash", "--norc", "-u"], "zsh": ["zsh", "-f"], "fish": ["fish", "--no-config"]}[name]
-    run = subprocess.run([*words, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
+    run = subprocess.run([*words, "-c", script], env=environment, capture_output=True, text=True)
     assert run.stderr == ""
     return run.stdout.splitlines()
 

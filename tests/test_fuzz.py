@@ -54,7 +54,7 @@ for number in range(int(first), int(end)):
     monkeypatch.setattr(fuzz_jobs, "RANGE", 30)
     monkeypatch.setattr(fuzz_jobs, "LISTEN_S", 0.01)
     path = tmp_path / "state.json"
-    for seconds in (1.5, 60):
+    for seconds in (1.5, 250):
         state = fuzz_jobs.State(0, 200, path)
         fuzz_jobs.run(state, [sys.executable, "-c", worker], str, 4, seconds)
     assert (state.left, state.taken) == ([], [])
