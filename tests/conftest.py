@@ -27,6 +27,15 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _no_proxy_to_servers_of_tests() -> Iterator[None]:
+    """A computer that reaches the network through a proxy reaches itself directly."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("NO_PROXY", "no_proxy"):
+            patch.setenv(name, "127.0.0.1,localhost")
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _limits_of_its_own() -> Iterator[None]:
     """Options that a test parses set the limits of the process, which the next one must not find."""
