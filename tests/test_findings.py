@@ -165,8 +165,8 @@ def test_scatters_are_told_beside_other_ops_that_could_be_faster() -> None:
     assert "replace the scatter" in " ".join(told.levers)
 
 
-@pytest.mark.parametrize(("kind", "reach"), [("gathered", 0.25), ("interleaved", 0.12)])
-def test_what_takes_elements_from_elsewhere_reaches_less(kind: str, reach: float) -> None:
+@pytest.mark.parametrize(("kind", "reach"), [("gathered", 0.25), ("interleaved", 0.12), ("complex", 0.22)])
+def test_what_takes_elements_from_elsewhere_or_computes_complex_numbers_reaches_less(kind: str, reach: float) -> None:
     (finding,) = report_on(an_op("fusion", {"hbm": 10}, 20.0, operation=Streamed(kind=kind))).findings
     assert finding.saving_s == pytest.approx(20 - 1 / reach, rel=1e-3)
 

@@ -14,7 +14,7 @@ from roofline.hlo.unneeded.low_batch import FEW_IN_LOOPS, FEW_ROWS
 from roofline.hlo.unneeded.one_hot import LONG
 from roofline.hlo.unneeded.stacked_activations import MOST_TRIPS
 from roofline.hlo.unneeded.unused import MOST_USED
-from roofline.operation import INTERLEAVED
+from roofline.operation import COMPLEX, INTERLEAVED
 from roofline.sources.torch_trace.unneeded.dense_gradients import LEAST_ROWS
 from roofline.sources.torch_trace.unneeded.passed_messages import COMPILED_SHARE
 
@@ -35,6 +35,7 @@ THRESHOLDS = [
     ("memory", f"| fused optimizers | {REACHED['optimizer']:.0%} |"),
     ("memory", f"| {REACHED['pointwise fusion']:.0%}, or {REACHED['reduction fusion']:.0%} if they reduce |"),
     ("memory", f"| gathers, alone or fused with their consumers | {REACHED['gather']:.0%} |"),
+    ("memory", f"with complex numbers | {reachable.OF_STREAMED[COMPLEX]:.0%} |"),
     ("memory", f"(associative scans) | {reachable.OF_STREAMED[INTERLEAVED]:.0%} |"),
     ("memory", f"| pooling and its gradient | {REACHED['pooling']:.0%} |"),
     ("memory", f"| memory-bound convolutions | {reachable.OF_BOUND_CATEGORIES['convolution', 'hbm']:.0%} |"),

@@ -6,6 +6,7 @@ from hlo_programs import BIASED
 from roofline.hlo.ir import equality
 from roofline.hlo.read import parse
 from roofline.hlo.unneeded import reviewed_program
+from roofline.operation import Streamed
 from roofline.resource import HBM, matrix
 from roofline.workload import Avoidable
 
@@ -461,3 +462,86 @@ ENTRY %main {{
 """
     (copied,) = [one for one in found(program) if one.kind == "layout-copies"]
     assert copied.why == f"moves arrays only to change their layout, such as [8,512,16,64] to [8,16,64,512]{said}"
+
+
+FP32_LAYERS = """HloModule layers
+%plus (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %sum = f32[] add(%a, %b)
+}
+ENTRY %main (x: f32[4096,1024], v: f32[1024,1024], w: f32[1024,1024], ids: s32[4096,1]) -> f32[4096,1024] {
+  %x = f32[4096,1024]{1,0} parameter(0)
+  %v = f32[1024,1024]{1,0} parameter(1)
+  %w = f32[1024,1024]{1,0} parameter(2)
+  %ids = s32[4096,1]{1,0} parameter(3)
+  %zero = f32[] constant(0)
+  %zeros = f32[4096,1024]{1,0} broadcast(%zero), dimensions={}
+  %before = f32[4096,1024]{1,0} negate(%x)
+  %first = f32[4096,1024]{1,0} dot(%before, %v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %between = f32[4096,1024]{1,0} BETWEEN
+  %second = f32[4096,1024]{1,0} dot(%between, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %last = f32[4096,1024]{1,0} add(%second, %x)
+}
+"""
+SUMMED = "scatter(%zeros, %ids, %first), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+SUMMED += "index_vector_dim=1, to_apply=%plus"
+
+
+def test_kernels_between_matmuls_of_fp32_numbers_move_half_the_bytes_in_bf16() -> None:
+    program = parse(FP32_LAYERS.replace("BETWEEN", "tanh(%first)"))
+    ops = {op.name: (op, one) for op in reviewed_program(program, "gpu") for one in op.avoidable if one.group == "fp32"}
+    array = 4 * 4096 * 1024
+    spared = {name: op.cost.known(HBM) - one.instead.known(HBM) for name, (op, one) in ops.items() if "dot" not in op.category}
+    # The argument and the result of the program stay fp32.
+    assert {name: spared[name] for name in ("before", "between", "last")} == {"before": array / 2, "between": array, "last": array / 2}
+
+
+def test_sums_of_rows_by_index_between_matmuls_keep_the_arrays_in_fp32() -> None:
+    ops = reviewed_program(parse(FP32_LAYERS.replace("BETWEEN", SUMMED)), "gpu")
+    told = {op.name: op.cost.known(HBM) - one.instead.known(HBM) for op in ops for one in op.avoidable if one.group == "fp32"}
+    assert told == {"first": 0, "second": 0}
+
+
+def test_slices_that_a_product_concatenates_are_copied_out_of_stacked_weights() -> None:
+    program = """HloModule decoder
+%cut (p: bf16[4,2048,1024]) -> bf16[1,2048,1024] {
+  %p = bf16[4,2048,1024]{2,1,0} parameter(0)
+  ROOT %slice = bf16[1,2048,1024]{2,1,0} slice(%p), slice={[1:2], [0:2048], [0:1024]}
+}
+%multiplied (x: bf16[16,2048], a: bf16[2048,1024], b: bf16[2048,1024]) -> bf16[16,2048] {
+  %x = bf16[16,2048]{1,0} parameter(0)
+  %a = bf16[2048,1024]{1,0} parameter(1)
+  %b = bf16[2048,1024]{1,0} parameter(2)
+  %both = bf16[2048,2048]{1,0} concatenate(%a, %b), dimensions={1}
+  ROOT %dot = bf16[16,2048]{1,0} dot(%x, %both), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+ENTRY %main (q: bf16[4,2048,1024], k: bf16[4,2048,1024], x: bf16[16,2048]) -> bf16[16,2048] {
+  %q = bf16[4,2048,1024]{2,1,0} parameter(0)
+  %k = bf16[4,2048,1024]{2,1,0} parameter(1)
+  %x = bf16[16,2048]{1,0} parameter(2)
+  %wrapped_slice = bf16[1,2048,1024]{2,1,0} fusion(%q), kind=kLoop, calls=%cut
+  %wrapped_slice.1 = bf16[1,2048,1024]{2,1,0} fusion(%k), kind=kLoop, calls=%cut
+  %a = bf16[2048,1024]{1,0} bitcast(%wrapped_slice)
+  %b = bf16[2048,1024]{1,0} bitcast(%wrapped_slice.1)
+  ROOT %y = bf16[16,2048]{1,0} fusion(%x, %a, %b), kind=kCustom, calls=%multiplied
+}
+"""
+    assert [op.name for op in reviewed_program(parse(program), "gpu") for one in op.avoidable if one.group == "stacked"] == [
+        "wrapped_slice",
+        "wrapped_slice.1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "change", "kind"), [("c64", "multiply", "complex"), ("f32", "multiply", "fusion"), ("c64", "copy", "fusion")]
+)
+def test_kernels_that_compute_with_complex_numbers_are_told_apart(dtype: str, change: str, kind: str) -> None:
+    program = f"""HloModule spectra
+ENTRY %main (x: {dtype}[512,512], y: {dtype}[512,512]) -> {dtype}[512,512] {{
+  %x = {dtype}[512,512]{{1,0}} parameter(0)
+  %y = {dtype}[512,512]{{1,0}} parameter(1)
+  ROOT %made = {dtype}[512,512]{{1,0}} {change}({"%x, %y" if change == "multiply" else "%x"})
+}}
+"""
+    assert [op.operation for op in reviewed_program(parse(program), "gpu")] == [Streamed(kind=kind)]

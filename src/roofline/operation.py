@@ -114,7 +114,7 @@ class RowWise(Struct, frozen=True, kw_only=True, tag="row-wise"):
     kind: str = ""
 
 
-GATHERED, INTERLEAVED = "gathered", "interleaved"
+GATHERED, INTERLEAVED, COMPLEX = "gathered", "interleaved", "complex"
 BYTE_TRANSPOSE = "byte transpose"  # of elements of 8 bits, one by one
 
 
@@ -122,7 +122,7 @@ class Streamed(Struct, frozen=True, kw_only=True, tag="streamed"):
     """A kernel that reads elements, computes or moves each of them, and writes them. ``kind`` is ``transpose``, a compiler's ``fusion``, …
 
     An ``interleaved`` one computes each element from other positions of several arrays and reads many of them repeatedly; a ``gathered``
-    one looks up rows first.
+    one looks up rows first; a ``complex`` one computes with complex numbers.
 
     ``elements`` is their number, where the kernel handles them one by one; ``narrowed`` is how many of them it converts to 8-bit floats.
     """

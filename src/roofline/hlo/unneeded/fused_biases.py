@@ -15,14 +15,14 @@ _BF16_BYTES = 2
 
 
 class FusedBiases:
-    """The products of a computation that add a bias in their own kernel."""
+    """The products of a computation that add a bias in their own kernel; ``functions`` are those that also compute functions of the sum."""
 
     def __init__(self, kernels: Kernels) -> None:
         self._values = kernels.values
         self._kernels = kernels
         products = kernels.products.items() if kernels.platform == "gpu" else ()
         self._added = {index: cost for index, found in products if (cost := bias_kernel(kernels.values, found)) != NOTHING}
-        self._functions = {index for index in self._added if TRANSCENDENTALS & kernels.values.opcodes(kernels.computation[index])}
+        self.functions = {index for index in self._added if TRANSCENDENTALS & kernels.values.opcodes(kernels.computation[index])}
 
     def kernel_in_bf16(self, index: int) -> Cost:
         """The cost of the kernel that would add the bias of a product in bf16; nothing without a bias."""
@@ -30,10 +30,10 @@ class FusedBiases:
 
     def would_compute_functions(self, index: int, found: Product | Convolution) -> bool:
         """Whether a product without a function of its own would compute, in bf16, that of a product whose result it reads."""
-        if not self._functions or index in self._functions:
+        if not self.functions or index in self.functions:
             return False
         makers = [self._kernels.holding(self._values.origin(side)) for side in (found.left, found.right)]
-        return any(maker in self._functions for maker in makers)
+        return any(maker in self.functions for maker in makers)
 
 
 def bias_kernel(values: Values, found: Product) -> Cost:

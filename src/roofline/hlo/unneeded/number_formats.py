@@ -13,6 +13,7 @@ from ..price.contractions import default_unit
 from .fused_biases import FusedBiases
 from .kernels import Convolution, Kernels, Product
 from .values import LAYOUT, Value, Values
+from .wide_neighbours import WideArrays
 
 KIND, CLASS = "wide-format", "wide"
 DOUBLE, SINGLE = "fp64", "fp32"  # groups of kernels whose operands have these formats in the program itself
@@ -35,6 +36,7 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """
     values, computation, platform = kernels.values, kernels.computation, kernels.platform
     wide: set[int] = set()
+    single: set[int] = set()
     widened: dict[int, None] = {}
     multiplying: dict[int, Product | Convolution] = {**kernels.convolutions, **kernels.products}
     wide_formats = _WIDE if platform in _ACCELERATORS else ("fp64",)  # a CPU multiplies fp32 as fast as bf16
@@ -43,6 +45,7 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     converts = "convert" in kernels.module.opcodes
     biases = FusedBiases(kernels)
     widened_in: str | None = None
+    stay_wide: bool | None = None
     for index, unit in units.items():
         found, cost = multiplying[index], kernels.costs[index]
         narrow = [_narrow(values, side) if converts else None for side in (found.left, found.right)]
@@ -67,14 +70,20 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 widened_in = _widened_in(kernels, [multiplying[each] for each in units]) if converts else ""
             group = "" if widened_in else SINGLE
             why = f"multiplies fp32 operands (in {unit.kind}){widened_in}, which take twice the bytes of bf16"
-            less, besides = int(cost.known(HBM)) // 2, biases.kernel_in_bf16(index)
+            if stay_wide is None:
+                stay_wide = WideArrays.around(kernels, units).are_added
+            less, besides = 0 if stay_wide else int(cost.known(HBM)) // 2, biases.kernel_in_bf16(index)
             if group and platform == "gpu" and unit.kind == "fp32":
                 into, why, less, group, besides = matrix("tf32"), "multiplies fp32 operands in full fp32, without tf32", 0, FULL, NOTHING
             elif biases.would_compute_functions(index, found):
                 continue
         wide.add(index)
+        if group == SINGLE:
+            single.add(index)
         instead = _instead(cost, unit, into, less)
         yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=needed, group=group, besides=besides)
+    for index, instead in WideArrays.around(kernels, single).neighbours(biases.functions):
+        yield index, Avoidable(kind=KIND, instead=instead, why="moves fp32 numbers between matmuls", group=SINGLE)
     for index in widened:
         users = values.users(computation, index)
         if index in kernels.costs and users and all(user in wide for user in users):

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ...cost import Cost
 from ...errors import FormulaError, SourceError
-from ...operation import BYTE_TRANSPOSE, GATHERED, INTERLEAVED, Attention, Collective, Convolution, Operation, Product, Streamed
+from ...operation import BYTE_TRANSPOSE, COMPLEX, GATHERED, INTERLEAVED, Attention, Collective, Convolution, Operation, Product, Streamed
 from ...resource import HBM
 from ..ir.module import Computation, Instruction
 from ..ir.shapes import Shape
@@ -14,6 +14,7 @@ from ..price.calls.fmha import attention_of
 from ..price.calls.traffic import Misfit
 from ..price.collectives import group_size
 from ..price.contractions import convolution_sizes
+from ..price.elementwise import ELEMENTWISE
 from ..price.types import Site
 from .kernels import DOTS, Kernels
 from .kernels import Product as Found
@@ -51,7 +52,8 @@ def operation(kernels: Kernels, index: int, cost: Cost) -> Operation | None:
     if moved := _transposed_bytes(kernels, instruction):
         return Streamed(kind=BYTE_TRANSPOSE, elements=moved)
     body = kernels.values.body(instruction)
-    kind = INTERLEAVED if _interleaves(body or (instruction,)) else "fusion"
+    parts = body or (instruction,)
+    kind = INTERLEAVED if _interleaves(parts) else COMPLEX if _computes_complex_numbers(parts) else "fusion"
     return Streamed(kind=kind, narrowed=_narrowed(instruction, body))
 
 
@@ -100,6 +102,12 @@ def _interleaves(parts: Iterable[Instruction]) -> bool:
         if one.opcode == "slice" and any(side.stride > 1 for side in one.slices):
             halves.add(one.shape.elements)
     return len(halves) > 1
+
+
+def _computes_complex_numbers(parts: Iterable[Instruction]) -> bool:
+    """Whether a kernel computes with complex numbers, other than to move them."""
+    computing = (one for one in parts if one.opcode in ELEMENTWISE or one.opcode == "reduce")
+    return any(leaf.is_array and leaf.number.name.startswith("complex") for one in computing for leaf in one.shape.leaves)
 
 
 def _product(found: Found, cost: Cost) -> Product:
