@@ -477,6 +477,7 @@ ENTRY %main (x: f32[4096,1024], v: f32[1024,1024], w: f32[1024,1024], ids: s32[4
   %ids = s32[4096,1]{1,0} parameter(3)
   %zero = f32[] constant(0)
   %zeros = f32[4096,1024]{1,0} broadcast(%zero), dimensions={}
+  %some = f32[2048]{0} broadcast(%zero), dimensions={}
   %before = f32[4096,1024]{1,0} negate(%x)
   %first = f32[4096,1024]{1,0} dot(%before, %v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   %between = f32[4096,1024]{1,0} BETWEEN
@@ -484,6 +485,8 @@ ENTRY %main (x: f32[4096,1024], v: f32[1024,1024], w: f32[1024,1024], ids: s32[4
   ROOT %last = f32[4096,1024]{1,0} add(%second, %x)
 }
 """
+PICKED = "scatter(%first, %ids, %some), update_window_dims={}, inserted_window_dims={0,1}, scatter_dims_to_operand_dims={0,1}, "
+PICKED += "index_vector_dim=1, to_apply=%plus"
 SUMMED = "scatter(%zeros, %ids, %first), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
 SUMMED += "index_vector_dim=1, to_apply=%plus"
 
@@ -497,10 +500,12 @@ def test_kernels_between_matmuls_of_fp32_numbers_move_half_the_bytes_in_bf16() -
     assert {name: spared[name] for name in ("before", "between", "last")} == {"before": array / 2, "between": array, "last": array / 2}
 
 
-def test_sums_of_rows_by_index_between_matmuls_keep_the_arrays_in_fp32() -> None:
-    ops = reviewed_program(parse(FP32_LAYERS.replace("BETWEEN", SUMMED)), "gpu")
-    told = {op.name: op.cost.known(HBM) - one.instead.known(HBM) for op in ops for one in op.avoidable if one.group == "fp32"}
-    assert told == {"first": 0, "second": 0}
+@pytest.mark.parametrize(("between", "told"), [(SUMMED, {"first": False, "second": False}), (PICKED, {"first": True, "second": True})])
+def test_sums_of_rows_by_index_between_matmuls_keep_the_arrays_in_fp32(between: str, told: dict[str, bool]) -> None:
+    program = FP32_LAYERS.replace("BETWEEN", between).replace("s32[4096,1]", "s32[2048,2]" if between == PICKED else "s32[4096,1]")
+    ops = {op.name: (op, one) for op in reviewed_program(parse(program), "gpu") for one in op.avoidable if one.group == "fp32"}
+    assert {name: one.instead.known(HBM) < op.cost.known(HBM) for name, (op, one) in ops.items() if op.category == "matmul"} == told
+    assert ("last" in ops) == told["first"]
 
 
 def test_slices_that_a_product_concatenates_are_copied_out_of_stacked_weights() -> None:
