@@ -18,6 +18,7 @@ EVENTS = {"traceEvents": [{"name": "k", "ph": "X", "ts": 1, "dur": 2, "pid": 0, 
         ("chrome.json", json.dumps(EVENTS).encode(), "a Chrome trace,"),
         ("chrome.json", json.dumps(EVENTS["traceEvents"]).encode(), "a Chrome trace,"),
         ("host.trace.json", json.dumps(EVENTS).encode(), "a Chrome trace of a JAX or TensorFlow profile"),
+        ("host_1.2.pt.trace.json", json.dumps(EVENTS).encode(), "a Chrome trace, .* record with torch.profiler"),
         ("t.pftrace", b"\x0a\x04\x08\x01\x10\x02", "a Perfetto trace"),
         ("run.nsys-rep", b"\x01\x02", "an Nsight Systems report"),
         (
@@ -47,6 +48,48 @@ def test_the_error_says_what_a_file_is(tmp_path: Path, name: str, data: bytes, w
         with pytest.raises(SourceError, match=f"{name}.*: {what}") as caught:
             read(path)
         assert "\n" not in str(caught.value)
+
+
+TORCH = (
+    b'{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}], "traceEvents": [{"ph": "X", "cat": "cpu_op", "ts": 1}]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (b'{"traceEvents": [', "truncated before the first event of a trace; the copy is incomplete: copy it again"),
+        (b'{"displayTimeUnit": "ms", "traceEvents"', "truncated before the first event of a trace"),
+        (b'{"traceEvents": []}', "a trace without events; record it again"),
+        (TORCH[:10], "not JSON"),  # nothing in it is of a trace
+        (TORCH[:22], "truncated before its first event; the copy is incomplete: copy it again"),
+        (TORCH[:70], "truncated before its first event; the copy is incomplete: copy it again"),
+        (TORCH[: TORCH.index(b"Events")], "truncated before its first event"),
+        (TORCH[: TORCH.index(b"{", 80)], "truncated between two events; .* --salvage"),
+        (TORCH[: TORCH.index(b"_op")], "truncated in the middle of an event; .* --salvage"),
+        (TORCH[:-1], "truncated"),
+        (b'{"schemaVersion": 1, "rows": []}', "no traceEvents in this file; name a trace of the PyTorch profiler"),
+    ],
+)
+def test_a_truncated_trace_is_called_truncated(tmp_path: Path, data: bytes, what: str) -> None:
+    for path, content in ((tmp_path / "a.pt.trace.json", data), (tmp_path / "a.pt.trace.json.gz", gzip.compress(data))):
+        path.write_bytes(content)
+        with pytest.raises(SourceError, match=f"json.*: {what}"):
+            read(path)
+
+
+@pytest.mark.parametrize("size", [5, 12, 20, 60, -1])
+def test_a_truncated_gzip_file_is_called_truncated(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "a.pt.trace.json.gz"
+    path.write_bytes(gzip.compress(TORCH)[:size])
+    with pytest.raises(SourceError, match=r"truncated: the gzipped data end too early; the copy is incomplete"):
+        read(path)
+
+
+def test_a_gzip_file_of_nothing_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(b""))
+    with pytest.raises(SourceError, match="the file is empty"):
+        read(tmp_path / "a.json.gz")
 
 
 def test_a_folder_says_what_is_in_it(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ..errors import RooflineError, SourceError, UsageError
 from ..files.input_limits import limits
 from ..workload import Recording
-from .files import files_of, head_of, local_file, profiles_in, traces_in
+from .files import all_of, files_of, head_of, local_file, profiles_in, traces_in
 from .remote import Progress, is_remote
 from .samples import is_sample
 from .target import Target
@@ -79,6 +79,7 @@ def find(path: Path | str) -> Source:
         return PROFILE if profiles_in(path) else TRACE if traces_in(path) else PROGRAM
     head = head_of(path)
     if not head:
+        all_of(path)  # raises an error if the file is gzipped and truncated
         raise SourceError(f"{path}: the file is empty")
     for source in SOURCES:
         if source is TABLE:

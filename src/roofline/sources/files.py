@@ -175,5 +175,7 @@ def _opened(path: Path | str) -> Iterator[None]:
         raise SourceError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise SourceError(f"{path}: is a folder; name a file in it") from None
-    except (OSError, EOFError, zlib.error) as error:
+    except EOFError:
+        raise SourceError(f"{path}: truncated: the gzipped data end too early; the copy is incomplete") from None
+    except (OSError, zlib.error) as error:
         raise SourceError(f"{path}: cannot read: {error}") from None

@@ -8,6 +8,7 @@ from ..errors import SourceError
 from .files import files_below, head_of
 
 PROFILE = "record with jax.profiler and name its .xplane.pb file"
+TRACE = "record with torch.profiler and name its trace, or with jax.profiler and name its .xplane.pb file"
 BESIDE = "name the .xplane.pb file in the same folder"
 COUNTERS = "collect counters with: ncu --set full --csv --page raw"
 UNPACK = "unpack it with: {} FILE; only gzip is read directly"
@@ -27,6 +28,8 @@ _MAGIC = (
 )
 # XLA itself dumps HLO as its own text or as binary protobufs; some of its tools write text protobufs.
 _TEXT_PROTOBUF = re.compile(rb"(?:\s|#.*\n)*(?:(hlo_module\s*\{)|(hlo\s*\{)|name:\s*\"[^\"]*\"\s+(?:entry_computation_|computations\s*\{))")
+# Without an event, a trace does not show which profiler wrote it.
+_NO_EVENTS = re.compile(rb'\s*+\{[^{}\[\]]*"traceEvents"\s*+:?\s*+(?:\[\s*+(?:\{\s*+)?)?(?P<closed>\][^{}\[\]]*+\}\s*+)?\Z')
 _SUFFIXES = {
     ".nsys-rep": ("an Nsight Systems report", COUNTERS),
     ".qdrep": ("an Nsight Systems report", COUNTERS),
@@ -55,14 +58,19 @@ def recognise(head: bytes, name: str) -> tuple[str, str]:
     if head.startswith(b"\x80") and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
         return "a Python pickle", ""
     if head.lstrip()[:1] in (b"{", b"[") and (b'"traceEvents"' in head or re.search(rb'"ph"\s*:\s*"[A-Za-z]"', head)):
-        if b'"highres-ticks"' in head or plain.endswith(".trace.json") or "perfetto_trace" in plain:
+        of_jax = plain.endswith(".trace.json") and not plain.endswith(".pt.trace.json")  # the latter is torch.profiler's name
+        if b'"highres-ticks"' in head or of_jax or "perfetto_trace" in plain:
             return "a Chrome trace of a JAX or TensorFlow profile", BESIDE
-        return "a Chrome trace", PROFILE
+        return "a Chrome trace", TRACE
     return "", ""
 
 
 def check(head: bytes, path: Path | str) -> None:
-    """Raises a `SourceError` for a file of a known but unsupported format."""
+    """Raises a `SourceError` for a file of a known but unsupported format, and for a trace without events."""
+    if found := _NO_EVENTS.match(head):
+        if found["closed"]:
+            raise SourceError(f"{path}: a trace without events; record it again, with the program's steps between start and stop")
+        raise SourceError(f"{path}: truncated before the first event of a trace; the copy is incomplete: copy it again, or record it again")
     what, advice = recognise(head, str(path))
     if what:
         raise SourceError(f"{path}: {what}, which roofline does not read{f'; {advice}' if advice else ''}")

@@ -134,6 +134,8 @@ class Chunks:
                 return buffer[found.end() :]
             if len(buffer) > MOST_HEAD_BYTES:
                 break
+        if len(buffer) <= MOST_HEAD_BYTES and not _is_json(buffer):
+            raise SourceError(f"{self._name}: truncated before its first event; the copy is incomplete: copy it again, or record it again")
         raise SourceError(f"{self._name}: no traceEvents in this file; name a trace of the PyTorch profiler")
 
     def _head(self, text: bytes) -> Head:
@@ -196,6 +198,14 @@ class Chunks:
             if (value := getattr(rest, name)) is not None:
                 setattr(self.head, name, value)
         return self._decode(bytes(rest.events))
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 def _last_cut(text: bytearray) -> int | None:
