@@ -273,9 +273,56 @@ def test_a_batch_norm_that_trains_reads_its_input_twice_fused_or_not(tmp_path: P
         trace.run("norm", launched=at + 2, start=at + 20, dur=100)
         trace.op("aten::relu", at + 10, 5, [image])
         trace.run("elementwise", launched=at + 11, start=at + 220, dur=100)
+        trace.op("torch::autograd::AccumulateGrad", at + 16, 1, [(256,)])  # it trains
 
     # relu reads nothing then and writes for both; the norm writes nothing, and reads once more where it trains.
     assert finding(steps_of(layer, tmp_path), "unfused-chain").saving_per_step_s == pytest.approx((spared - 50) * 1e-6, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("image", "tensors", "trains", "backward", "told"),
+    [
+        ((64, 256, 56, 56), 5, "True", False, True),
+        ((64, 256, 56, 56), 5, "False", False, False),
+        ((64, 256, 56, 56), 5, "True", True, False),
+        ((64, 256, 56, 56), 3, "True", False, False),  # without stored statistics
+        ((1, 64 * 256, 56, 56), 5, "True", False, False),  # an instance norm
+    ],
+)
+def test_batch_norms_in_training_mode_where_nothing_is_trained(
+    tmp_path: Path, image: tuple[int, ...], tensors: int, trains: str, backward: bool, told: bool
+) -> None:
+    def evaluate(trace: TorchTrace, at: float) -> None:
+        shapes = [image, *[image[1:2]] * (tensors - 1)]
+        trace.op("aten::native_batch_norm", at + 1, 5, [*shapes, *[()] * (5 - tensors)], values=[trains, "0.1", "1e-5"], sequence_number=1)
+        trace.run("norm", launched=at + 2, start=at + 20, dur=600)
+        if backward:
+            trace.op("autograd::engine::evaluate_function: NativeBatchNormBackward0", at + 20, 8, thread=2, sequence_number=1)
+            trace.op("aten::mm", at + 21, 5, [WIDE, WIDE], thread=2)
+            trace.run("gemm", launched=at + 22, start=at + 640, dur=200, thread=2)
+
+    found = [one for one in steps_of(evaluate, tmp_path).findings if one.kind == "unused-results"]
+    assert bool(found) == told
+    for one in found:
+        assert one.title == "the batch norms in training mode, in a program that trains nothing"
+        assert "model.eval()" in one.levers[0]
+        # 51.4 million values, each read and written in 2 bytes, at half of 4.8 TB/s.
+        assert one.saving_per_step_s == pytest.approx(600e-6 - 4 * 64 * 256 * 56**2 / 2.4e12, rel=0.02)
+
+
+@pytest.mark.parametrize(("name", "spared"), [("aten::roll", 100), ("aten::flip", 100), ("aten::sort", 0)])
+def test_what_only_rearranges_elements_fuses_with_what_computes_them(tmp_path: Path, name: str, spared: int) -> None:
+    def shift(trace: TorchTrace, at: float) -> None:
+        trace.op("aten::relu", at + 1, 5, [WIDE])
+        trace.run("elementwise", launched=at + 2, start=at + 20, dur=100)
+        trace.op(name, at + 10, 5, [WIDE], values=["[3]", "[0]"])
+        trace.run("roll_cuda_kernel", launched=at + 11, start=at + 220, dur=100)
+        trace.op("aten::mm", at + 21, 5, [WIDE, WIDE])
+        trace.run("gemm", launched=at + 22, start=at + 420, dur=300)
+
+    # relu writes nothing then, and the other reads nothing: half of each.
+    found = [one for one in steps_of(shift, tmp_path).findings if one.kind == "unfused-chain"]
+    assert sum(one.saving_per_step_s or 0 for one in found) == pytest.approx(spared * 1e-6, rel=0.02)
 
 
 def test_the_optimizer_has_words_of_its_own(tmp_path: Path) -> None:
@@ -596,7 +643,13 @@ def test_a_program_that_replays_graphs_is_not_told_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "said"), [(16384, ""), (2 * 8009, "16018, which has the prime factor 8009"), (16381, "16381, which is a prime")]
+    ("length", "said"),
+    [
+        (16384, ""),
+        (16383, "16383, which has the prime factor 127"),
+        (2 * 8009, "16018, which has the prime factor 8009"),
+        (16381, "16381, which is a prime"),
+    ],
 )
 def test_transforms_of_lengths_with_a_large_prime_factor(tmp_path: Path, length: int, said: str) -> None:
     def back(trace: TorchTrace, at: float) -> None:

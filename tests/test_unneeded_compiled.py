@@ -119,7 +119,7 @@ ENTRY %main (x: f32[64,{length}], h: f32[64,{length}]) -> f32[64,{length}] {{
 
 
 @pytest.mark.parametrize(
-    ("length", "said"), [(16384, ""), (127 * 128, ""), (16381, "which is a prime"), (131 * 128, "the prime factor 131")]
+    ("length", "said"), [(16384, ""), (2 * 3 * 5 * 7, ""), (16381, "which is a prime"), (11 * 128, "the prime factor 11")]
 )
 def test_lengths_of_transforms_with_a_large_prime_factor(length: int, said: str) -> None:
     told = [one.why for one in transformed(length, "real") if one.kind == "odd-sizes"]

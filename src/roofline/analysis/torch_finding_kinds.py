@@ -220,6 +220,14 @@ TORCH_GROUPS = {
             "loss(generated.detach()) where the loss does not train what generated it, as a discriminator's does not train the generator",
         ),
     ),
+    ("unused-results", "statistics"): Kind(
+        "the batch norms in training mode, in a program that trains nothing",
+        "Evaluate with the stored mean and variance",
+        levers=(
+            "model.eval() before the steps, which changes the results to those of the trained model; torch.inference_mode() around them",
+            "then torch.compile, which fuses the norms with their neighbours",
+        ),
+    ),
     ("duplicated-work", "gradients"): Kind(
         "the backward pass that runs twice through the same ops",
         "Run it once, for the sum of the losses; or detach what one of the losses does not train",

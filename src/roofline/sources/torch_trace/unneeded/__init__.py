@@ -35,6 +35,7 @@ from .reordered_caches import reordered_caches
 from .second_passes import repeated_pass
 from .sorted_parts import sorted_parts
 from .stored_repeats import stored_masks, stored_repeats
+from .train_mode import unused_statistics
 from .unfolded_patches import unfolded_patches
 from .unfused import spared_bytes, unfused
 from .unused_results import unused_results
@@ -63,7 +64,7 @@ BY_SHAPE: Rules = (
     unfolded_patches,
 )
 # Those that need all of a step: what it accumulates and updates, and that nothing outside uses its results.
-BY_STEP: Rules = (unused_results, merged_factors, unused_gradients, zeroed_gradients, dense_gradients)
+BY_STEP: Rules = (unused_results, unused_statistics, merged_factors, unused_gradients, zeroed_gradients, dense_gradients)
 RULES = (*BY_SHAPE, *BY_STEP)  # if two rules find the same kind for an op and context, the later one wins
 MOST_SHOWN = 2  # lines that call torch.utils.checkpoint
 TF32, FP32 = matrix("tf32"), matrix("fp32")
