@@ -112,12 +112,9 @@ def _places(
 def _sum(key: str, ops: list[OpInfo]) -> Group:
     work, missing_work = _added(op.work for op in ops)
     moved, missing_bytes = _added(op.bytes for op in ops)
-    times = [op.time_s for op in ops if op.time_s is not None]
-    selves = [op.time_s if op.self_time_s is None else op.self_time_s for op in ops]
-    floors = [op.floor_s for op in ops if op.floor_s is not None]
-    serials = [op.serial_s for op in ops if op.serial_s is not None]
+    time = _total(op.time_s for op in ops)
+    self_time = _total(op.time_s if op.self_time_s is None else op.self_time_s for op in ops)
     timed_floor = sum(op.floor_s or 0.0 for op in ops if op.time_s)
-    time = sum(times) if times else None
     time_by_bound: dict[str, float] = {}
     for op in ops:
         if op.bound is not None:
@@ -127,18 +124,24 @@ def _sum(key: str, ops: list[OpInfo]) -> Group:
         ops=tuple(op.id for op in ops),
         count=sum(op.count for op in ops),
         time_s=time,
-        self_time_s=sum(seconds for seconds in selves if seconds is not None) if times else None,
+        self_time_s=None if time is None else self_time,
         priced_s=sum(op.time_s or 0.0 for op in ops if op.efficiency is not None),
         flops=sum(op.flops or 0.0 for op in ops),
         work=work,
         bytes=moved,
         unknown=tuple(sorted(missing_work | missing_bytes)),
-        floor_s=sum(floors) if floors else None,
-        serial_s=sum(serials) if serials else None,
+        floor_s=_total(op.floor_s for op in ops),
+        serial_s=_total(op.serial_s for op in ops),
         efficiency=timed_floor / time if time and timed_floor else None,
         bound=max(sorted(time_by_bound), key=lambda unit: time_by_bound[unit], default=None),
         upper_bound=any(is_upper_bound(op.notes) for op in ops),
     )
+
+
+def _total(amounts: Iterable[float | None]) -> float | None:
+    """The sum of the known amounts; ``None`` if none is known."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None
 
 
 def _added(amounts: Iterable[Amounts]) -> tuple[dict[str, float], set[str]]:

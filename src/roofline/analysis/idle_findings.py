@@ -9,7 +9,7 @@ from ..machine import LATENCY
 from ..units import parse, rounded, show
 from ..workload import AUTOTUNING, FETCHES, READS_VALUES, source_line
 from .finding_drafts import FindingDraft, StepSaving
-from .finding_kinds import KINDS, Kinds
+from .finding_kinds import KINDS, Kind, Kinds
 from .finding_words import LISTED
 from .idle_kinds import BOTH_WAYS, BY_CAUSE, MANY_ARRAYS, ONE_PROGRAM, READ_ONE_BY_ONE
 from .idle_time import Waiting
@@ -48,13 +48,7 @@ def idle_findings(
             continue
         longest = max(mine, key=lambda one: one.each_s).reason
         name = f"idle-{kind_name}" if f"idle-{kind_name}" in kinds else "idle"
-        kind = BY_CAUSE.get(longest.cause, kinds[name])
-        if name == TRANSFER and _goes_both_ways(mine):
-            kind = BOTH_WAYS
-        if kind is ONE_PROGRAM and each >= LONG_LAUNCH_S:
-            kind = MANY_ARRAYS
-        if kind is KINDS[SYNC] and longest.cause == READS_VALUES and _gaps_per_step(mine, clock) >= SEVERAL_READS:
-            kind = READ_ONE_BY_ONE
+        kind = _kind(name, mine, kinds, clock)
         phrase = kind.phrase.format(activity=longest.activity or "code that the profile does not show")
         at = f" ({_lines(mine)})" if longest.location else ""
         at += f", called at {', '.join(map(source_line, callbacks[:LISTED]))}" if name == CALLBACK and callbacks else ""
@@ -72,6 +66,19 @@ def idle_findings(
             FindingDraft(kind=name, title=kind.title, observations=observations, change=kind.change, levers=kind.levers, saved=saved)
         )
     return _with_reads(found, idle, clock) if is_torch else found
+
+
+def _kind(name: str, mine: Sequence[Waiting], kinds: Kinds, clock: Clock) -> Kind:
+    """The words for idle time of one kind: those of the cause of its longest reason, where that is known."""
+    longest = max(mine, key=lambda one: one.each_s).reason
+    if name == TRANSFER and _goes_both_ways(mine):
+        return BOTH_WAYS
+    kind = BY_CAUSE.get(longest.cause, kinds[name])
+    if kind is ONE_PROGRAM and sum(one.each_s for one in mine) >= LONG_LAUNCH_S:
+        return MANY_ARRAYS
+    if kind is KINDS[SYNC] and longest.cause == READS_VALUES and _gaps_per_step(mine, clock) >= SEVERAL_READS:
+        return READ_ONE_BY_ONE
+    return kind
 
 
 def _with_reads(found: Sequence[FindingDraft], idle: Iterable[Waiting], clock: Clock) -> list[FindingDraft]:

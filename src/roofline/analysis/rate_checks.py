@@ -5,7 +5,7 @@ on chips that compute twice as fast in that format. Two chips that split the con
 link.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..errors import MachineError
 from ..machine import Machine
@@ -53,33 +53,31 @@ def distributed_flip(report: Report) -> AcceptanceCheck:
     """Collectives that have bytes on a link, and the size at which two chips become compute-bound against the datasheet's."""
     devices = len(report.input.devices)
     exchanges = [op for op in report.ops if _is_collective(op)]
-    empty = [op for op in exchanges if not any(Resource(name).is_link and (amount is None or amount) for name, amount in op.bytes.items())]
-    problems = []
-    if empty and devices != 1:
-        names = ", ".join(op.label or op.name for op in empty[:3])
-        problems.append(
-            Problem(input="communication", message=f"{names}: an exchange without bytes on any link", ops=tuple(op.id for op in empty))
-        )
+    problems = list(_without_bytes(exchanges)) if devices != 1 else []
     rates, chip = _rates(report.machine), _datasheet(report.machine)
     wide = next((name for name in WIDE if name in rates), None)
     link = next((one.resource for one in report.machine.ceilings if one.resource in SCALE_UP), None)
     expected, saw = "exchanges with bytes on a link", f"{len(exchanges):,} exchanges on {number_of(devices or 1, 'device')}"
     if wide and link:
-        flip = 2 * rates[wide] / rates[link]
-        saw += f"; two chips are compute-bound from D = {plain(flip, 4)} ({link})"
-        paper = chip.ceiling(link) if chip else None
-        peak = chip.ceiling(wide) if chip else None
+        saw += f"; two chips are compute-bound from D = {plain(2 * rates[wide] / rates[link], 4)} ({link})"
+        paper, peak = (chip.ceiling(link), chip.ceiling(wide)) if chip else (None, None)
         if chip and paper and peak:
             expected += f", and D = {plain(2 * peak.rate / paper.rate, 4)} by {chip.name}'s datasheet"
-            if (
-                not _near(rates[link], paper.rate)
-                and not _near(rates[link], paper.peak or paper.rate)
-                and not _is_measured(report.machine, link)
-            ):
+            is_known = _near(rates[link], paper.rate) or _near(rates[link], paper.peak or paper.rate)
+            if not is_known and not _is_measured(report.machine, link):
                 message = f"{link}: {show(rates[link], 'B/s')}, but {chip.name} has {show(paper.rate, 'B/s')} per link and direction"
                 problems.append(Problem(input="communication", message=message))
     notes = ("one device: nothing is exchanged",) if devices <= 1 and not exchanges else ()
     return made_check(DISTRIBUTED, expected, saw, problems, notes, checked=bool(exchanges) or bool(problems) or devices > 1)
+
+
+def _without_bytes(exchanges: Sequence[OpInfo]) -> Iterator[Problem]:
+    """The collectives that have no bytes on a link, not even unknown ones."""
+    empty = [op for op in exchanges if not any(Resource(name).is_link and amount != 0 for name, amount in op.bytes.items())]
+    if empty:
+        names = ", ".join(op.label or op.name for op in empty[:3])
+        message = f"{names}: an exchange without bytes on any link"
+        yield Problem(input="communication", message=message, ops=tuple(op.id for op in empty))
 
 
 def _datasheet(machine: MachineInfo) -> Machine | None:

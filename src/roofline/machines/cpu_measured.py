@@ -87,39 +87,12 @@ def card_of(cpu: Cpu, results: Mapping[str, Result], conditions: Mapping[str, st
     swept = {key: found for key, found in results.items() if key.startswith(f"{SWEPT}/")}
     results = {key: found for key, found in results.items() if key not in swept}
     guess = estimate(cpu)
-    ceilings: list[Ceiling] = []
-    sustained: list[Sustained] = []
-    for number in FORMATS:
-        ceilings += _compute(number, results, guess)
-        sustained += _sustained(number, results, ceilings)
-    fp32 = next((each.rate for each in ceilings if each.resource.name == "vector/fp32"), 0.0)
-    for number, times, how in narrow_products(cpu) if fp32 else ():
-        note = f"not measured: {times:g} times the measured vector/fp32, {how}"
-        ceilings.append(Ceiling(resource=Resource(f"matrix/{number}"), rate=fp32 * times, provenance="derived", note=note))
-    if found := results.get(EXPONENTIALS):
-        ceilings.append(replace(_ceiling(TRANSCENDENTAL.name, found), note="each exponential counts as one"))
-    for level in ("hbm", *(f"l{cache.level}" for cache in cpu.caches)):
-        ceilings += _memory(level, results)
+    ceilings, sustained = _measured_rates(cpu, results, guess)
+    fp32 = _rate(ceilings, "vector/fp32")
     if fp32 < TOO_BUSY * guess.rate("vector/fp32") or not any(each.resource == HBM for each in ceilings):
         raise MachineError("this computer is too busy to be measured; try again when nothing else runs")
     day = conditions["date"].partition("T")[0]
-    unstable = [result.key for result in results.values() if not result.stable]
-    notes = [f"this computer ({conditions['cpu']}, {conditions['cores']} cores), measured on {day}"]
-    if unstable:
-        notes.append(
-            f"{len(unstable)} of {len(results)} experiments were not yet stable when time ran out: measure again when nothing else runs"
-        )
-    if fp32 and fp32 < PLAUSIBLE * guess.rate("vector/fp32"):
-        notes.append(
-            f"vector/fp32 is {percent(fp32 / guess.rate('vector/fp32'))} of what cores, clock and vector width give, so something else was "
-            "running: measure again when nothing else runs"
-        )
-    for each in ceilings:
-        if each.provenance == "measured" and each.resource.is_compute and each.rate > ABOVE * guess.rate(each.resource):
-            share = percent(each.rate / guess.rate(each.resource))
-            notes.append(
-                f"{each.resource} is measured at {share} of what cores, clock and vector width give: kept, as clocks rise above it"
-            )
+    notes = [f"this computer ({conditions['cpu']}, {conditions['cores']} cores), measured on {day}", *_doubts(ceilings, results, guess)]
     small = {kind: results[key] for kind in SMALL_OPS if (key := f"{SMALL}/{kind}") in results}
     floor_s = median(1 / found.rate for found in small.values()) if small else None
     sweep = tuple(Sweep(pattern="read", bytes=float(key.partition("/")[2]), rate=found.rate) for key, found in swept.items())
@@ -130,6 +103,44 @@ def card_of(cpu: Cpu, results: Mapping[str, Result], conditions: Mapping[str, st
         specs=(*_found_levels(cpu, sweep), *_small_ops(small)),
         sweep=sweep,
     )
+
+
+def _measured_rates(cpu: Cpu, results: Mapping[str, Result], guess: Machine) -> tuple[list[Ceiling], list[Sustained]]:
+    """The rates of compute units and memories, and the sustained rates of matmuls."""
+    ceilings: list[Ceiling] = []
+    sustained: list[Sustained] = []
+    for number in FORMATS:
+        ceilings += _compute(number, results, guess)
+        sustained += _sustained(number, results, ceilings)
+    fp32 = _rate(ceilings, "vector/fp32")
+    for number, times, how in narrow_products(cpu) if fp32 else ():
+        note = f"not measured: {times:g} times the measured vector/fp32, {how}"
+        ceilings.append(Ceiling(resource=Resource(f"matrix/{number}"), rate=fp32 * times, provenance="derived", note=note))
+    if found := results.get(EXPONENTIALS):
+        ceilings.append(replace(_ceiling(TRANSCENDENTAL.name, found), note="each exponential counts as one"))
+    for level in ("hbm", *(f"l{cache.level}" for cache in cpu.caches)):
+        ceilings += _memory(level, results)
+    return ceilings, sustained
+
+
+def _rate(ceilings: Sequence[Ceiling], resource: str) -> float:
+    return next((each.rate for each in ceilings if each.resource.name == resource), 0.0)
+
+
+def _doubts(ceilings: Sequence[Ceiling], results: Mapping[str, Result], guess: Machine) -> Iterator[str]:
+    """Notes on a measurement that was disturbed, and on rates above what the hardware's figures give."""
+    if unstable := sum(not result.stable for result in results.values()):
+        yield f"{unstable} of {len(results)} experiments were not yet stable when time ran out: measure again when nothing else runs"
+    fp32, expected = _rate(ceilings, "vector/fp32"), guess.rate("vector/fp32")
+    if fp32 and fp32 < PLAUSIBLE * expected:
+        yield (
+            f"vector/fp32 is {percent(fp32 / expected)} of what cores, clock and vector width give, so something else was running: "
+            "measure again when nothing else runs"
+        )
+    for each in ceilings:
+        if each.provenance == "measured" and each.resource.is_compute and each.rate > ABOVE * guess.rate(each.resource):
+            share = percent(each.rate / guess.rate(each.resource))
+            yield f"{each.resource} is measured at {share} of what cores, clock and vector width give: kept, as clocks rise above it"
 
 
 def _found_levels(cpu: Cpu, sweep: Sequence[Sweep]) -> Iterator[Spec]:

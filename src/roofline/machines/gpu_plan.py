@@ -38,31 +38,13 @@ Tell = Callable[[int, int], None]
 
 def plan(device: Mapping[str, Any], quick: bool) -> Plan:
     """Every experiment by its key, with what the worker needs to know."""
-    found: Plan = {}
-    is_gpu = "memory" in device
     through_jax = str(device.get("framework", "")).startswith("jax")
     few = quick and through_jax  # JAX compiles each shape of product separately
-    for number in FORMATS:
-        burst: dict[str, Any] = {"name": "product", "number": number, "shapes": shapes(device["cores"]) if is_gpu else [[256, 256, 256]]}
-        if quick:
-            burst |= {"shapes": burst["shapes"][-2:][: 1 if few else 2], "layout": "NT"}
-        found[f"product/{number}/burst/random"] = {**burst, "seconds": 0.2 if quick else 0.8}
-        if not quick or number == FORMATS[0]:
-            found[f"product/{number}/held/random"] = {**burst, "seconds": 1.0 if quick else 4.0, "held": True}
-            found[f"product/{number}/burst/zeros"] = {**burst, "seconds": 0.2 if quick else 0.5, "zeros": True}
-        if not quick:
-            found[f"product/{number}/held/zeros"] = {**burst, "seconds": 1.5, "held": True, "zeros": True}
+    found = _products(device, quick, few)
     brief = 0.05 if quick else 0.4
     for number in ("fp32", "fp64", "transcendental"):
         found[f"vector/{number}"] = {"name": "vector", "number": number, "seconds": brief}
-    largest = largest_set(device.get("memory"))
-    for pattern, (steps, first, limit) in PATTERNS.items():
-        last = min(largest, limit)
-        for size in sizes(first, last, steps / 2 if few and pattern != "per_core" else steps):
-            big = size >= BIG
-            seconds = (0.2 if big else 0.03) / (4 if quick else 1)
-            request = {"name": "stream", "pattern": pattern, "size": size, "seconds": seconds, "few_kernels": quick}
-            found[f"stream/{pattern}/{size}"] = request
+    found |= _streams(device, quick, few)
     for kind in JAX_LAUNCHES if through_jax else LAUNCHES:
         found[f"launch/{kind}"] = {"name": "launch", "kind": kind, "seconds": brief}
     for kind in SMALL:
@@ -77,6 +59,34 @@ def plan(device: Mapping[str, Any], quick: bool) -> Plan:
             found[f"all-reduce/{size}"] = {"name": "all-reduce", "size": size, "seconds": brief}
     needed = _needed(found)
     return found if not quick else dict(sorted(found.items(), key=lambda each: each[0] not in needed))
+
+
+def _products(device: Mapping[str, Any], quick: bool, few: bool) -> Plan:
+    """Matmuls of each format, in bursts and held for seconds, of random numbers and of zeros."""
+    found: Plan = {}
+    all_shapes = shapes(device["cores"]) if "memory" in device else [[256, 256, 256]]
+    chosen = {"shapes": all_shapes[-2:][: 1 if few else 2], "layout": "NT"} if quick else {"shapes": all_shapes}
+    for number in FORMATS:
+        burst: dict[str, Any] = {"name": "product", "number": number, **chosen}
+        found[f"product/{number}/burst/random"] = {**burst, "seconds": 0.2 if quick else 0.8}
+        if not quick or number == FORMATS[0]:
+            found[f"product/{number}/held/random"] = {**burst, "seconds": 1.0 if quick else 4.0, "held": True}
+            found[f"product/{number}/burst/zeros"] = {**burst, "seconds": 0.2 if quick else 0.5, "zeros": True}
+        if not quick:
+            found[f"product/{number}/held/zeros"] = {**burst, "seconds": 1.5, "held": True, "zeros": True}
+    return found
+
+
+def _streams(device: Mapping[str, Any], quick: bool, few: bool) -> Plan:
+    """Reads, writes and copies of working sets of many sizes."""
+    found: Plan = {}
+    largest = largest_set(device.get("memory"))
+    for pattern, (steps, first, limit) in PATTERNS.items():
+        for size in sizes(first, min(largest, limit), steps / 2 if few and pattern != "per_core" else steps):
+            seconds = (0.2 if size >= BIG else 0.03) / (4 if quick else 1)
+            request = {"name": "stream", "pattern": pattern, "size": size, "seconds": seconds, "few_kernels": quick}
+            found[f"stream/{pattern}/{size}"] = request
+    return found
 
 
 def _needed(wanted: Plan) -> set[str]:

@@ -84,9 +84,8 @@ def anchored(
         ratio = max(after.time_s + excess, 0.5 * after.time_s) / after.time_s
     elif streams:
         ratio = measured_s / before.time_s
-        if (
-            (not unknown or after.time_s < before.time_s) and measured_s > floor and work > 0
-        ):  # all of the work takes longer, but not the launch
+        scales = not unknown or after.time_s < before.time_s
+        if scales and measured_s > floor and work > 0:  # all of the work takes longer, but not the launch
             ratio = (floor_then + (after.time_s - floor_then) * (measured_s - floor) / work) / after.time_s
     known = max(min(far, 1.0), LEAST_WIDTH)  # the time of an op that hardly changes is known from its measurement
     low, high = (after.time_s * ratio * (each / after.time_s) ** known for each in _bounds(before, after))

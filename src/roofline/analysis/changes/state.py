@@ -141,25 +141,7 @@ class State:
                 continue
             if op is old and (before := self.before[index]) is not None and after.time_s == before.time_s:
                 continue  # equally fast on the other machine
-            measured = None if index in self.fresh else old.time_s
-            stays_uneven = _is_uneven(op) and _is_uneven(old)  # uneven sizes are slow in any format
-            counts = OTHER_UNIT if _unit(op) != _unit(old) and not stays_uneven else 1.0
-            doublings = self.doublings.get(index, 1.0)
-            time_s, low_s, high_s = self.fixed.get(index) or anchored(
-                measured,
-                self.before[index],
-                after,
-                doublings,
-                counts,
-                uneven=_is_uneven(op),
-                same_matrices=_is_more_of_the_same(old, op),
-                unknown=op.operation is None or isinstance(op.operation, Convolution),
-            )
-            if index in self.reformatted and time_s:
-                low_s, high_s = (time_s * (each / time_s) ** REFORMATTED for each in (low_s, high_s))
-            if index in self.in_bf16 and (least := added_in_bf16_s(self.module_of(op), op, self.after_calibration)):
-                time_s, low_s, high_s = map(max, (time_s, low_s, high_s), least)
-            time_s, low_s, high_s = (max(each, after.floor_s) for each in (time_s, low_s, high_s))
+            time_s, low_s, high_s = self._time_and_bounds(index, old, op, after)
             found[index] = Changed(
                 time_s=time_s,
                 low_s=low_s,
@@ -175,6 +157,25 @@ class State:
             whose = "its time is" if len(unpredicted) == 1 else "their times are"
             self.notes.append(f"{listed(unpredicted, len(unpredicted))}: no prediction; {whose} left unchanged")
         return found
+
+    def _time_and_bounds(self, index: int, old: Op, op: Op, after: Prediction) -> tuple[float, float, float]:
+        """The time of a changed op and its bounds: scaled from its measured time, unless it is a new kernel; never below its minimum."""
+        stays_uneven = _is_uneven(op) and _is_uneven(old)  # uneven sizes are slow in any format
+        time_s, low_s, high_s = self.fixed.get(index) or anchored(
+            None if index in self.fresh else old.time_s,
+            self.before[index],
+            after,
+            self.doublings.get(index, 1.0),
+            OTHER_UNIT if _unit(op) != _unit(old) and not stays_uneven else 1.0,
+            uneven=_is_uneven(op),
+            same_matrices=_is_more_of_the_same(old, op),
+            unknown=op.operation is None or isinstance(op.operation, Convolution),
+        )
+        if index in self.reformatted and time_s:
+            low_s, high_s = (time_s * (each / time_s) ** REFORMATTED for each in (low_s, high_s))
+        if index in self.in_bf16 and (least := added_in_bf16_s(self.module_of(op), op, self.after_calibration)):
+            time_s, low_s, high_s = map(max, (time_s, low_s, high_s), least)
+        return max(time_s, after.floor_s), max(low_s, after.floor_s), max(high_s, after.floor_s)
 
 
 def _unit(op: Op) -> str:

@@ -249,28 +249,34 @@ def _constant(instruction: Instruction) -> Value | None:
 
 def _applied(instruction: Instruction, values: list[Value | None]) -> Value | None:
     """An operation on scalars."""
+    opcode, first = instruction.opcode, values[0] if values else None
+    if first is None:
+        return None
+    if opcode == "select" and len(values) == 3 and first.slot is None:
+        return values[1] if first.constant else values[2]
+    if opcode in ("negate", "not") and len(values) == 1 and first.slot is None:
+        return Value(-first.constant if opcode == "negate" else int(not first.constant))
+    if len(values) != 2 or (second := values[1]) is None:
+        return None
+    if first.slot is None and second.slot is None:
+        return _computed(instruction, first.constant, second.constant)
+    if opcode == "add" and (first.slot is None or second.slot is None):
+        return Value(first.constant + second.constant, second.slot if first.slot is None else first.slot)
+    if opcode == "subtract" and second.slot is None:
+        return Value(first.constant - second.constant, first.slot)
+    return None
+
+
+def _computed(instruction: Instruction, left: int, right: int) -> Value | None:
+    """An operation on two known numbers."""
     opcode = instruction.opcode
-    if opcode == "select" and len(values) == 3 and values[0] is not None and values[0].slot is None:
-        return values[1] if values[0].constant else values[2]
-    if opcode in ("negate", "not") and len(values) == 1 and values[0] is not None and values[0].slot is None:
-        return Value(-values[0].constant if opcode == "negate" else int(not values[0].constant))
-    if len(values) != 2 or values[0] is None or values[1] is None:
-        return None
-    left, right = values[0], values[1]
-    if left.slot is None and right.slot is None:
-        if opcode == "compare":
-            compare = _COMPARE.get(instruction.word("direction"))
-            return Value(int(compare(left.constant, right.constant))) if compare else None
-        both = _BINARY.get(opcode)
-        if both is not None:
-            return Value(both(left.constant, right.constant))
-        if opcode in ("divide", "remainder") and left.constant >= 0 and right.constant > 0:
-            return Value(left.constant // right.constant if opcode == "divide" else left.constant % right.constant)
-        return None
-    if opcode == "add" and (left.slot is None or right.slot is None):
-        return Value(left.constant + right.constant, right.slot if left.slot is None else left.slot)
-    if opcode == "subtract" and right.slot is None:
-        return Value(left.constant - right.constant, left.slot)
+    if opcode == "compare":
+        compare = _COMPARE.get(instruction.word("direction"))
+        return Value(int(compare(left, right))) if compare else None
+    if (both := _BINARY.get(opcode)) is not None:
+        return Value(both(left, right))
+    if opcode in ("divide", "remainder") and left >= 0 and right > 0:
+        return Value(left // right if opcode == "divide" else left % right)
     return None
 
 

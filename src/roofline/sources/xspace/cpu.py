@@ -101,18 +101,16 @@ def read_cpus(
     cut_off = _mark_runs(calls, host, runs) if not notes else set[Mark]()
     _set_calls(calls, host, runs)
     cut_off |= {run.mark for run in runs if run.mark is not None and not run.ended}
-    parts, waits = [], []
     by_device: dict[int, list[_Event]] = {}
     for event in events:
         by_device.setdefault(event.thunk.device, []).append(event)
+    parts, waits = [], []
     for device, mine in sorted(by_device.items()):
-        begin, end = min(event.begin_ps for event in mine), max(event.end_ps for event in mine)
         spent = _sum_times(mine)
         rows, steps = _rows(mine, spent), _extents(mine, spent, cut_off)
-        bounds = array("q", [at for event in mine for at in (event.begin_ps, event.end_ps)])
-        launches = {event.begin_ps: event.run.call for event in mine if event.run.call is not None}
-        waiting = IdleDevice(busy=union([memoryview(bounds)])[0], steps=steps, launches=launches)
-        (idle,) = explain(look(space, [waiting], host), source_files(rows), lambda function: changed_shapes(programs, function))
+        looked = look(space, [_idle_device(mine, steps)], host)
+        (idle,) = explain(looked, source_files(rows), lambda function: changed_shapes(programs, function))
+        begin, end = min(event.begin_ps for event in mine), max(event.end_ps for event in mine)
         parts.append(
             DevicePart(
                 plane=f"{HOST_PLANE} device {device}",
@@ -134,6 +132,13 @@ def read_cpus(
         found = [with_host(_lanes(by_device[part.ordinal], shown, part.rows), idle.pauses) for part, idle in first]
         parts = with_lanes(parts, found)
     return parts, host, [*host.notes, *notes, *_sharing_notes(len(parts)), *(note for rows in tables for note in rows.notes)]
+
+
+def _idle_device(events: Sequence[_Event], steps: Mapping[Mark, Extent]) -> IdleDevice:
+    """A device by its events: when it was busy, and the calls that launched its work."""
+    bounds = array("q", [at for event in events for at in (event.begin_ps, event.end_ps)])
+    launches = {event.begin_ps: event.run.call for event in events if event.run.call is not None}
+    return IdleDevice(busy=union([memoryview(bounds)])[0], steps=steps, launches=launches)
 
 
 def _sharing_notes(devices: int) -> list[str]:
