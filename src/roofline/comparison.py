@@ -17,8 +17,10 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from .cost import sum_of_known
 from .errors import expect
 from .report import MachineInfo, Number, OpInfo, Report, Throughput
+from .resource import main_bound
 from .selection import averaged_steps, per_step
 from .units import percent, show
 from .workload import NO_COVERAGE
@@ -149,8 +151,8 @@ def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "
         per, before, after = STEP, replace(before, ops=tuple(steps[0])), replace(after, ops=tuple(steps[1]))
     rows = [_delta(*pair) for pair in _matched_ops(before.ops, after.ops)]
     basis = TIME if all(_is_run(report) or not report.ops for report in (before, after)) else MINIMUM
-    change = _sum(row.change_s for row in rows) if basis == TIME else None
-    floors = _sum(row.floor_change_s for row in rows)
+    change = sum_of_known(row.change_s for row in rows) if basis == TIME else None
+    floors = sum_of_known(row.floor_change_s for row in rows)
     whole = change if basis == TIME else floors
     deltas = [replace(row, share=part / whole) if whole and (part := _change(row, basis)) is not None else row for row in rows]
     untimed = sum(row.change_s is None for row in rows)
@@ -279,11 +281,6 @@ def _figures(before: Totals, after: Totals) -> tuple[Figure, ...]:
     )
 
 
-def _sum(amounts: Iterable[float | None]) -> float | None:
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if known else None
-
-
 def _change(row: Delta, basis: str) -> float | None:
     return row.change_s if basis == TIME else row.floor_change_s
 
@@ -294,10 +291,6 @@ def _seconds(op: OpInfo) -> float | None:
 
 def _side(ops: Sequence[OpInfo]) -> Side:
     times = [_seconds(op) for op in ops]
-    time_by_bound: dict[str, float] = {}
-    for op in ops:
-        if op.bound is not None:
-            time_by_bound[op.bound] = time_by_bound.get(op.bound, 0.0) + (_seconds(op) or op.floor_s or 0.0)
     return Side(
         ops=tuple(op.id for op in ops),
         names=tuple(op.name for op in ops),
@@ -305,7 +298,7 @@ def _side(ops: Sequence[OpInfo]) -> Side:
         time_s=None if None in times else sum((time for time in times if time is not None), 0.0),
         floor_s=_floors(ops),
         efficiency=ops[0].efficiency if len(ops) == 1 else _efficiency(ops),
-        bound=max(sorted(time_by_bound), key=lambda unit: time_by_bound[unit], default=None),
+        bound=main_bound((op.bound, _seconds(op) or op.floor_s or 0.0) for op in ops),
         flops=sum(_known_flops(op) for op in ops),
         bytes=_bytes(ops),
         launches=sum(op.kernels or op.count for op in ops),
@@ -329,8 +322,7 @@ def _bytes(ops: Iterable[OpInfo]) -> dict[str, Number]:
 
 
 def _floors(ops: Sequence[OpInfo]) -> float | None:
-    floors = [op.floor_s for op in ops if op.floor_s is not None]
-    return sum(floors) if floors else None
+    return sum_of_known(op.floor_s for op in ops)
 
 
 def _efficiency(ops: Sequence[OpInfo]) -> float | None:
@@ -384,8 +376,7 @@ def _by_change(delta: Delta) -> tuple[float, str, str, tuple[int, ...], tuple[in
 
 
 def _totals(report: Report) -> Totals:
-    times = [seconds for op in report.ops if (seconds := _seconds(op)) is not None]
-    time = sum(times) if times else None
+    time = sum_of_known(map(_seconds, report.ops))
     floor = _floors(report.ops)
     return Totals(
         time_s=time,

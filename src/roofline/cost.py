@@ -150,6 +150,12 @@ def sum_or_unknown(amounts: Iterable[N | None]) -> N | None:
     return sum(known) if len(known) == len(every) else None
 
 
+def sum_of_known(amounts: Iterable[float | None]) -> float | None:
+    """The sum of the known amounts; ``None`` if none is known."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None
+
+
 def less_traffic(cost: Cost, saved_bytes: Amount) -> Cost:
     """The known amounts of a cost, with fewer bytes through the main memory.
 

@@ -27,7 +27,7 @@ from .errors import UsageError
 from .machine import Machine
 from .op_chain import Chain
 from .placement import IDEAL, Corrections, Placement, place
-from .resource import HBM
+from .resource import HBM, main_bound
 from .units import show
 
 Groups = tuple[tuple[str, ...], ...]
@@ -132,11 +132,7 @@ class Fusion(Struct, frozen=True, kw_only=True):
     @property
     def bound(self) -> str | None:
         """The bound that holds for most of the time."""
-        time_by_bound: dict[str, float] = {}
-        for kernel in self.kernels:
-            if kernel.bound:
-                time_by_bound[kernel.bound] = time_by_bound.get(kernel.bound, 0.0) + kernel.time_s
-        return max(sorted(time_by_bound), key=lambda unit: time_by_bound[unit], default=None)
+        return main_bound((kernel.bound, kernel.time_s) for kernel in self.kernels)
 
     @property
     def attainable(self) -> float | None:

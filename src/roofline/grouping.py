@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from .cost import sum_of_known
 from .errors import UsageError, did_you_mean
 from .report import Amounts, OpInfo, Report
+from .resource import main_bound
 from .selection import Words, device_ids, narrow, stem, step_keys
 from .workload import is_upper_bound
 
@@ -112,13 +114,9 @@ def _places(
 def _sum(key: str, ops: list[OpInfo]) -> Group:
     work, missing_work = _added(op.work for op in ops)
     moved, missing_bytes = _added(op.bytes for op in ops)
-    time = _total(op.time_s for op in ops)
-    self_time = _total(op.time_s if op.self_time_s is None else op.self_time_s for op in ops)
+    time = sum_of_known(op.time_s for op in ops)
+    self_time = sum_of_known(op.time_s if op.self_time_s is None else op.self_time_s for op in ops)
     timed_floor = sum(op.floor_s or 0.0 for op in ops if op.time_s)
-    time_by_bound: dict[str, float] = {}
-    for op in ops:
-        if op.bound is not None:
-            time_by_bound[op.bound] = time_by_bound.get(op.bound, 0.0) + (op.time_s or op.floor_s or 0.0)
     return Group(
         key=key,
         ops=tuple(op.id for op in ops),
@@ -130,18 +128,12 @@ def _sum(key: str, ops: list[OpInfo]) -> Group:
         work=work,
         bytes=moved,
         unknown=tuple(sorted(missing_work | missing_bytes)),
-        floor_s=_total(op.floor_s for op in ops),
-        serial_s=_total(op.serial_s for op in ops),
+        floor_s=sum_of_known(op.floor_s for op in ops),
+        serial_s=sum_of_known(op.serial_s for op in ops),
         efficiency=timed_floor / time if time and timed_floor else None,
-        bound=max(sorted(time_by_bound), key=lambda unit: time_by_bound[unit], default=None),
+        bound=main_bound((op.bound, op.time_s or op.floor_s or 0.0) for op in ops),
         upper_bound=any(is_upper_bound(op.notes) for op in ops),
     )
-
-
-def _total(amounts: Iterable[float | None]) -> float | None:
-    """The sum of the known amounts; ``None`` if none is known."""
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known) if known else None
 
 
 def _added(amounts: Iterable[Amounts]) -> tuple[dict[str, float], set[str]]:

@@ -113,6 +113,15 @@ def bound_words(bound: str | None) -> str:
     return f"{'compute' if resource.is_compute else 'communication' if resource.is_link else 'memory'}-bound ({bound})"
 
 
+def main_bound(times: Iterable[tuple[str | None, float]]) -> str | None:
+    """The bound that holds for most of the time, from the bound and the seconds of each part; of equal ones the first by name."""
+    total: dict[str, float] = {}
+    for bound, seconds in times:
+        if bound:
+            total[bound] = total.get(bound, 0.0) + seconds
+    return max(sorted(total), key=lambda bound: total[bound], default=None)
+
+
 HBM = Resource("hbm")  # main memory, whatever its technology
 PCIE = Resource("pcie")  # the bus to the host, one direction of it
 HOST = Resource("host")  # the host's memory, seen from an accelerator

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from .cost import NOTHING, Amount, Cost
+from .cost import NOTHING, Amount, Cost, sum_of_known
 from .ledger import Ledger
 from .operation import Operation
 
@@ -218,8 +218,7 @@ class Workload(Struct, frozen=True):
     @property
     def time_s(self) -> float | None:
         """The sum of the known times; ``None`` when no op was timed."""
-        times = [op.time_s for op in self.ops if op.time_s is not None]
-        return sum(times) if times else None
+        return sum_of_known(op.time_s for op in self.ops)
 
 
 class Hardware(Struct, frozen=True, kw_only=True):

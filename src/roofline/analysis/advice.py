@@ -20,6 +20,7 @@ from math import inf
 
 from msgspec.structs import replace
 
+from ..cost import sum_of_known
 from ..machine import Machine
 from ..placement import Placement
 from ..report import Finding, Point
@@ -133,8 +134,7 @@ def _merged(drafts: Iterable[Draft], placed: Callable[[int], Placed]) -> list[Fi
             merged += [_alone(draft, placed(draft.id)) for draft in mine]
             continue
         mine.sort(key=lambda draft: (-(draft.saving_s or 0.0), draft.id))
-        savings = [draft.saving_s for draft in mine if draft.saving_s is not None]
-        saving = sum(savings) if savings else None
+        saving = sum_of_known(draft.saving_s for draft in mine)
         names = [short_name(placed(draft.id).op.name) for draft in mine[:LISTED]]
         message = f"{len(mine):,} ops {KINDS[kind].phrase}: {listed(names, len(mine))}."
         ops = tuple([draft.id for draft in mine])

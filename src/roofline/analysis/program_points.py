@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from ..columns.lazy_rows import column, take, values_at
 from ..columns.op_columns import OpColumns
-from ..cost import Amount, Cost, part_of, tidy
+from ..cost import Amount, Cost, part_of, sum_of_known, tidy
 from ..machine import Machine
 from ..placement import Corrections, place, place_op
 from ..report import Amounts, Point
@@ -89,8 +89,7 @@ def _total(recording: Recording, every: OpTimes, whole: bool) -> _Part:
     devices = max(len(recording.devices), 1) if cover.run_s is not None else 1
     wall = _less(cover.wall_s if cover.run_s is None else cover.run_s * devices, fed)
     if wall is None:
-        times = [time_s for time_s in column(take(every.ops, kept), "time_s") if time_s is not None]
-        wall = sum(times) if times else None
+        wall = sum_of_known(column(take(every.ops, kept), "time_s"))
     busy = _less(cover.busy_s, fed)
     least = {id: needed.floor_s for id, needed in every.needed.items()}
     return _Part(

@@ -5,6 +5,7 @@ the sets ``basic``, ``detailed`` and ``full``; sectors and passes of each instru
 SourceCounters of the last two.
 """
 
+from ..cost import sum_of_known
 from ..workload import Usage
 from .ncu_metrics import SECTOR, Metrics
 
@@ -84,8 +85,7 @@ def _occupancy_limit(metrics: Metrics) -> str:
 
 
 def _sum(metrics: Metrics, names: tuple[str, ...]) -> float | None:
-    found = [count for name in names if (count := metrics.plain(name)) is not None]
-    return sum(found) if found else None
+    return sum_of_known(map(metrics.plain, names))
 
 
 def _share(part: float | None, whole: float | None) -> float | None:
