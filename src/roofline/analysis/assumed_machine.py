@@ -14,7 +14,7 @@ DISPATCH_S = parse("5 us", "s")  # about 1 µs of PyTorch's dispatcher, and 4 µ
 NAMES = {"cpu": "CPU", "gpu": "GPU", "tpu": "TPU"}
 
 
-def believed(machine: Machine, ops: Sequence[Op]) -> Machine:
+def plausible_machine(machine: Machine, ops: Sequence[Op]) -> Machine:
     """The machine; if it is assumed, and most of the time in compute-bound ops is too short for it, one of its kind without rates."""
     if not machine.assumed:
         return machine

@@ -175,20 +175,20 @@ def _default(device: Device) -> Machine:
 
 def _with_reported(machine: Machine, device: Device) -> Machine:
     """The machine with the memory size and the peaks that the device reports, if they are plausible."""
-    believed: dict[str, float] = {}
+    plausible: dict[str, float] = {}
     machine, notes = _with_memory(machine, device.hardware.memory_bytes)
     for name, rate in device.rates.items():
         mine = machine.ceiling(name)
         if mine is not None and mine.resource.is_compute and machine.kind == "gpu":
             machine = machine.with_other_figure(name, Figure(rate, CITATION, "units times maximum clock"))
         elif mine is None or PLAUSIBLE[0] <= rate / mine.rate <= PLAUSIBLE[1]:
-            believed[name] = rate
+            plausible[name] = rate
         else:
             theirs, ours = show(rate, mine.resource.per), show(mine.rate, mine.resource.per)
             notes.append(
                 f"the profile reports {theirs} for {name}, {percent(rate / mine.rate)} of the catalogue's {ours}; using the catalogue's"
             )
-    return replace(machine.override(believed, "profile", CITATION), notes=(*machine.notes, *notes))
+    return replace(machine.override(plausible, "profile", CITATION), notes=(*machine.notes, *notes))
 
 
 def _with_memory(machine: Machine, reported: float | None) -> tuple[Machine, list[str]]:

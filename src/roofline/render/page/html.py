@@ -33,11 +33,11 @@ _CLOSED = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data
 
 
 class Live(Struct, frozen=True, kw_only=True):
-    """What a served page is told besides its report.
+    """What a served page gets besides its report.
 
     ``nonce`` is the one that `live_policy` allows, fresh for every answer. ``home`` is the page that lists the runs, ``twin`` the
-    address of this page's JSON (its very bytes), and ``events`` a stream of server-sent events: any message makes the page load
-    itself again, its state kept in the fragment.
+    address of the bytes of this page's JSON, and ``events`` a stream of server-sent events: any message makes the page reload,
+    with its state in the fragment.
     """
 
     nonce: str
@@ -56,7 +56,7 @@ def page(
     catalogue: bytes | None = None,
     live: Live | None = None,
 ) -> str:
-    """The page of a report, given as the bytes that ``--json`` writes; these stand in it unchanged but for `escaped`.
+    """The page of a report, which has the bytes that ``--json`` writes, unchanged but for `escaped`.
 
     Two runs are compared when ``before`` holds the earlier report and ``comparison`` the JSON of their comparison (`Comparison` of
     `roofline.comparison`, or what `roofline compare --json` writes). ``catalogue`` are the machines
@@ -141,8 +141,8 @@ def _live_tag(live: Live | None) -> str:
     """Where a live page finds its server, as attributes of one element."""
     if live is None:
         return ""
-    told = {"home": live.home, "twin": live.twin, "events": live.events}
-    attributes = " ".join(f'data-{key}="{html.escape(value)}"' for key, value in told.items() if value)
+    addresses = {"home": live.home, "twin": live.twin, "events": live.events}
+    attributes = " ".join(f'data-{key}="{html.escape(value)}"' for key, value in addresses.items() if value)
     return f'<meta name="roofline-live" {attributes}>'
 
 
