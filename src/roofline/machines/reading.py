@@ -11,10 +11,10 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from ..errors import MachineError, UnitError
-from ..machine import LAUNCH_LATENCY_S, Capacity, Ceiling, Figure, Limit, Machine
+from ..machine import Capacity, Ceiling, Figure, Limit, Machine
 from ..units import parse, show
 from . import figures
-from .chip_specs import Attribution, Card, Names, Spec, Sustained, Sweep
+from .chip_specs import Attribution, Card, Names, Spec, Sweep
 from .figures import Found
 from .limits import limits_for
 from .table import Table
@@ -32,6 +32,7 @@ _KEYS = (
 
 
 _T = TypeVar("_T")
+_UNKNOWN = Card(machine=Machine(name="", ceilings=()))  # what a file that extends no chip starts from
 
 
 def parse_file(path: str | Path, *, regular: bool = False) -> Table:
@@ -56,7 +57,7 @@ def parse_file(path: str | Path, *, regular: bool = False) -> Table:
         raise MachineError(f"{path}: TOML nested too deeply for a machine file") from None
 
 
-def build(table: Table, base: Card | None = None) -> Card:
+def build(table: Table, base: Card = _UNKNOWN) -> Card:
     """The card that a file describes, on top of the card of the chip it extends."""
     table.only(*_KEYS)
     if (schema := table.text("schema", SCHEMA)) != SCHEMA:
@@ -71,26 +72,26 @@ def build(table: Table, base: Card | None = None) -> Card:
     names, names_table = _names(table), table.table("names")
     changed = {str(each.ceiling.resource) for each in found if each.ceiling}
     card = Card(
-        machine=_machine(table, found, names, base),
+        machine=_machine(table, found, names, base.machine),
         where=table.file,
-        extends=base.machine.name if base else "",
+        extends=base.machine.name,
         family=table.text("family"),
         usual=table.flag("usual"),
         names=names,
         names_note=names_table.text("note") if names_table else "",
-        specs=_laid_over(base.specs if base else (), _specs(table), lambda each: each.name),
-        power=figures.power(power) if power else base.power if base else None,
+        specs=_laid_over(base.specs, _specs(table), lambda each: each.name),
+        power=figures.power(power) if power else base.power,
         memories=_laid_over(
-            base.memories if base else (),
+            base.memories,
             (each.memory for each in found if each.memory and (each.memory.name or each.memory.type)),
             lambda each: each.level.name,
         ),
-        links=_laid_over(base.links if base else (), (each.link for each in found if each.link), lambda each: each.resource.name),
-        sustained=(*_still_true(base, changed), *sustained),
+        links=_laid_over(base.links, (each.link for each in found if each.link), lambda each: each.resource.name),
+        sustained=(*(each for each in base.sustained if str(each.resource) not in changed), *sustained),
         disagreements=tuple(figures.disagreement(each) for each in table.tables("disagreement")),
-        known_errors=(*(base.known_errors if base else ()), *(error for each in found for error in each.errors)),
+        known_errors=(*base.known_errors, *(error for each in found for error in each.errors)),
         exemptions=(
-            *(each for each in (base.exemptions if base else ()) if each.resource not in changed),
+            *(each for each in base.exemptions if each.resource not in changed),
             *(figures.exemption(each) for each in table.tables("exception")),
         ),
         attributions=tuple(_attributions(table)),
@@ -99,10 +100,10 @@ def build(table: Table, base: Card | None = None) -> Card:
     return replace(card, machine=replace(card.machine, limits=_limits(table, card)))
 
 
-def _machine(table: Table, found: list[Found], names: tuple[Names, ...], base: Card | None) -> Machine:
-    old = base.machine if base else None
-    ceilings = {each.resource.name: each for each in old.ceilings} if old else {}
-    capacities = {each.level.name: each for each in old.capacities} if old else {}
+def _machine(table: Table, found: list[Found], names: tuple[Names, ...], old: Machine) -> Machine:
+    """The machine that a file describes, where it differs from the ``old`` one that it extends."""
+    ceilings = {each.resource.name: each for each in old.ceilings}
+    capacities = {each.level.name: each for each in old.capacities}
     own = [each.ceiling for each in found if each.ceiling]
     if twice := sorted({c.resource.name for c in own if sum(other.resource == c.resource for other in own) > 1}):
         raise table.error("", f"{', '.join(twice)} is rated twice; keep one and put the other under its others")
@@ -118,23 +119,24 @@ def _machine(table: Table, found: list[Found], names: tuple[Names, ...], base: C
     if "/" in name or not name:
         raise table.error("name", f"{name!r} is not a valid name; leave out the slash")
     power = table.table("power")
-    notes = (*(old.notes if old else ()), *table.texts("notes"), *((f"extends {old.name}",) if old else ()))
+    notes = (*old.notes, *table.texts("notes"), *((f"extends {old.name}",) if old.name else ()))
+    latency, floor = (table.quantity(key, "s") for key in ("launch_latency", "launch_floor"))
     return Machine(
         name=name,
         ceilings=tuple(ceilings.values()),
         capacities=tuple(capacities.values()),
-        title=table.text("title", old.title if old else name),
-        vendor=table.text("vendor", old.vendor if old else ""),
-        kind=table.choice("kind", KINDS, old.kind if old else ""),
-        arch=table.text("arch", old.arch if old else ""),
-        year=table.whole("year") or (old.year if old else None),
-        devices=table.whole("devices") or (old.devices if old else 1),
-        cores=table.whole("cores") or (old.cores if old else 1),
-        scope=table.choice("scope", ("chip", "device"), old.scope if old else "chip"),
+        title=table.text("title", old.title or name),
+        vendor=table.text("vendor", old.vendor),
+        kind=table.choice("kind", KINDS, old.kind),
+        arch=table.text("arch", old.arch),
+        year=table.whole("year") or old.year,
+        devices=table.whole("devices") or old.devices,
+        cores=table.whole("cores") or old.cores,
+        scope=table.choice("scope", ("chip", "device"), old.scope),
         matrix_unit=_matrix_unit(table, old, ceilings),
-        power_w=figures.power(power).watts if power else old.power_w if old else None,
-        launch_latency_s=_latency(table, old),
-        launch_floor_s=floor if (floor := table.quantity("launch_floor", "s")) is not None else old.launch_floor_s if old else None,
+        power_w=figures.power(power).watts if power else old.power_w,
+        launch_latency_s=old.launch_latency_s if latency is None else latency,
+        launch_floor_s=old.launch_floor_s if floor is None else floor,
         aliases=tuple(dict.fromkeys((*table.texts("aliases"), *(name for each in names for name in each.names)))),
         notes=notes,
         conditions=_conditions(table),
@@ -159,13 +161,8 @@ def _sweep(table: Table) -> Iterator[Sweep]:
                 raise inner.error(pattern, f"{error}; write a point like '16 MiB at 7.1 TB/s'") from None  # type: ignore[union-attr]
 
 
-def _latency(table: Table, old: Machine | None) -> float:
-    given = table.quantity("launch_latency", "s")
-    return given if given is not None else old.launch_latency_s if old else LAUNCH_LATENCY_S
-
-
-def _matrix_unit(table: Table, old: Machine | None, ceilings: Mapping[str, Ceiling]) -> bool | None:
-    has = table.flag("matrix_unit") if "matrix_unit" in table.data else old.matrix_unit if old else None
+def _matrix_unit(table: Table, old: Machine, ceilings: Mapping[str, Ceiling]) -> bool | None:
+    has = table.flag("matrix_unit") if "matrix_unit" in table.data else old.matrix_unit
     rated = [name for name in ceilings if name.startswith("matrix/")]
     if rated and "matrix_unit" in table.data and not has:
         raise table.error("matrix_unit", f"false, but {rated[0]} has a rate; leave one of them out")
@@ -229,11 +226,6 @@ def _capacity_over(old: Capacity | None, new: Capacity) -> Capacity:
 def _laid_over(old: Iterable[_T], new: Iterable[_T], key: Callable[[_T], str]) -> tuple[_T, ...]:
     merged: Mapping[str, _T] = {**{key(each): each for each in old}, **{key(each): each for each in new}}
     return tuple(merged.values())
-
-
-def _still_true(base: Card | None, changed: set[str]) -> tuple[Sustained, ...]:
-    """The sustained fractions of the extended chip, except those of rates that the file changes."""
-    return tuple(each for each in (base.sustained if base else ()) if str(each.resource) not in changed)
 
 
 def _limits(table: Table, card: Card) -> tuple[Limit, ...]:
