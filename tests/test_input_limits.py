@@ -171,6 +171,45 @@ def test_a_profile_that_becomes_shorter_while_it_is_read_is_an_error(left: int, 
         look(opened)
 
 
+SHORTENED = """
+import faulthandler, mmap, os, shutil, sys
+from roofline.errors import SourceError
+from roofline.sources.xspace.scan import open_space
+
+def read():
+    shutil.copy(sys.argv[1], "host.xplane.pb")
+    try:
+        with open_space("host.xplane.pb") as opened:
+            os.truncate("host.xplane.pb", 0)
+            [plane.event_names for plane in opened.planes]
+    except SourceError:
+        print("an error", flush=True)
+
+if sys.argv[2] != "later":
+    faulthandler.enable()
+read()
+if sys.argv[2] == "anew":
+    faulthandler.disable()
+faulthandler.enable()
+read()
+with open(sys.argv[1], "rb") as source, open("other", "w+b") as file:
+    file.write(source.read())
+    file.flush()
+    mapped = mmap.mmap(file.fileno(), 0)
+    os.truncate("other", 0)
+    mapped[-1]  # not a profile's, so faulthandler says where, and the process ends
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not shorten a file that is mapped")
+@pytest.mark.parametrize("enabled", ["before", "later", "anew"])
+def test_a_profile_is_read_whenever_another_handler_of_bus_errors_is_installed(enabled: str, tmp_path: Path) -> None:
+    profile = DATA / "h200" / "jax_fusion.xplane.pb"
+    ran = subprocess.run([sys.executable, "-c", SHORTENED, str(profile), enabled], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.stdout == "an error\n" * 2, ran.stderr
+    assert (ran.returncode, ran.stderr.count("Bus error")) == (-signal.SIGBUS, 1)
+
+
 def test_a_profile_that_grows_is_read_to_where_it_was(tmp_path: Path) -> None:
     set_limits(DEFAULT)
     path = tmp_path / "host.xplane.pb"

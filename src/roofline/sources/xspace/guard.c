@@ -3,6 +3,8 @@
  * Reading a mapped page past the new end of the file raises SIGBUS, which ends the process. In a guarded mapping the handler instead maps
  * zero pages from there to the end of the mapping and marks the guard as hit; the reader checks the mark when it has finished. A SIGBUS
  * of any other memory goes to the handler that was installed before.
+ *
+ * Other code may install a handler later, as Python's faulthandler does when it is enabled, so each new guard checks that this one is there.
  */
 #include "binding.h"
 
@@ -34,8 +36,23 @@ static struct {
 } guards[MOST_GUARDS];
 
 static struct sigaction previous;
-static bool installed;
 static uintptr_t page_size;
+
+/* Calls the handler that was installed before. If that one comes back here, as one does that was itself installed after this one, the
+ * access is repeated without a handler, and ends the process. */
+static void pass_on(int number, siginfo_t *info, void *context) {
+    static atomic_flag passing = ATOMIC_FLAG_INIT;
+    struct sigaction none = {.sa_handler = SIG_DFL};
+    bool once = !atomic_flag_test_and_set(&passing);
+    if (once && previous.sa_flags & SA_SIGINFO && previous.sa_sigaction) {
+        previous.sa_sigaction(number, info, context);
+    } else if (once && previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+        previous.sa_handler(number);
+    } else {
+        sigaction(number, once ? &previous : &none, NULL);
+    }
+    if (once) atomic_flag_clear(&passing);
+}
 
 static void on_bus_error(int number, siginfo_t *info, void *context) {
     uintptr_t at = (uintptr_t)info->si_addr;
@@ -48,24 +65,23 @@ static void on_bus_error(int number, siginfo_t *info, void *context) {
         guards[i].hit = true;
         return;
     }
-    if (previous.sa_flags & SA_SIGINFO && previous.sa_sigaction) {
-        previous.sa_sigaction(number, info, context);
-    } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
-        previous.sa_handler(number);
-    } else {
-        sigaction(number, &previous, NULL); /* the access is repeated, and ends the process */
-    }
+    pass_on(number, info, context);
+}
+
+/* Whether the handler is there. */
+static bool install(void) {
+    struct sigaction current, action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
+    long size = sysconf(_SC_PAGESIZE);
+    if (size <= 0 || sigaction(SIGBUS, NULL, &current) < 0) return false;
+    if (current.sa_flags & SA_SIGINFO && current.sa_sigaction == on_bus_error) return true;
+    page_size = (uintptr_t)size;
+    previous = current;
+    sigemptyset(&action.sa_mask);
+    return sigaction(SIGBUS, &action, NULL) == 0;
 }
 
 int xs_guard(const void *begin, size_t length) {
-    if (!installed) {
-        struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK};
-        long size = sysconf(_SC_PAGESIZE);
-        sigemptyset(&action.sa_mask);
-        if (size <= 0 || sigaction(SIGBUS, &action, &previous) < 0) return -1;
-        page_size = (uintptr_t)size;
-        installed = true;
-    }
+    if (!install()) return -1;
     for (int i = 0; i < MOST_GUARDS; i++) {
         if (guards[i].end) continue;
         guards[i].hit = false;
