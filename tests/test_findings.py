@@ -484,6 +484,15 @@ def test_small_kernels_get_advice_on_loops_only_where_a_loop_runs_most_of_them(l
     assert any("lax.scan" in lever for lever in finding.levers) == (looped_s > 5e-6)
 
 
+@pytest.mark.parametrize("linear_s", [4e-6, 6e-6])
+def test_loops_that_compute_linear_recurrences_are_told_of_associative_scans_first(linear_s: float) -> None:
+    reason = Avoidable(kind="latency", instead=Cost.of({"hbm": 1e-9}), group="linear")
+    linear, other = (an_op(name, {"hbm": 1e-9}, s, in_loop=True) for name, s in (("mul", linear_s), ("add", 5e-6)))
+    (finding,) = report_on(replace(linear, avoidable=(reason,)), other).findings
+    assert finding.levers == (KINDS["latency"].linear if linear_s > 5e-6 else KINDS["latency"].looped)
+    assert finding.levers[0].startswith("lax.associative_scan") == (linear_s > 5e-6)
+
+
 @pytest.mark.parametrize("group", ["one by one", "loop", "carried"])
 def test_small_matmuls_that_one_could_do_together_save_what_that_one_does_not_take(group: str) -> None:
     def matmuls(flops: float, time_s: float) -> list[Op]:

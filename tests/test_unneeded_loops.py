@@ -383,6 +383,30 @@ def test_a_carried_array_that_is_stacked_in_full_although_little_of_it_changes(r
     assert sum(float(op.cost.known(HBM)) for op in told) == pytest.approx((2 + 1) * 16 * 256 * 4096 * 2 if told else 0, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("how", "is_told"),
+    [
+        (lambda a, b, h: a * h + b, True),
+        (lambda a, b, h: h - a * h + b, True),
+        (lambda a, b, h: jnp.tanh(a * h + b), False),
+        (lambda a, b, h: a * h * h + b, False),
+        (lambda a, b, h: h + b, False),
+    ],
+)
+def test_a_state_that_enters_linearly_could_be_an_associative_scan(how: Callable[..., Any], is_told: bool) -> None:
+    def states(a: Any, b: Any) -> Any:
+        def step(h: Any, ab: Any) -> Any:
+            h = how(*ab, h)
+            return h, h
+
+        return jax.lax.scan(step, jnp.zeros_like(b[0]), (a, b))[1]
+
+    ops = ops_of(states, of_shape(256, 8, 2048), of_shape(256, 8, 2048))
+    told = [op for op in ops for one in op.avoidable if one.group == "linear"]
+    assert bool(told) == is_told
+    assert all(one.instead * op.count == op.cost for op in told for one in op.avoidable if one.group == "linear")
+
+
 def test_microbatches_are_not_recurrent() -> None:
     def gradients(w: Any, xs: Any) -> Any:
         def one(total: Any, x: Any) -> Any:

@@ -9,8 +9,8 @@ class Kind(Struct, frozen=True):
     """A kind of finding.
 
     ``title`` ends the sentence "start with …"; ``change`` is what to do, in one clause; ``phrase`` is the observation. ``compiled`` are the
-    levers where a compiler generated the kernels with most of the saving, if they differ from ``levers``, and ``looped`` those where loops
-    of JAX programs run these kernels.
+    levers where a compiler generated the kernels with most of the saving, if they differ from ``levers``, ``looped`` those where loops of
+    JAX programs run these kernels, and ``linear`` those where such loops compute linear recurrences.
     """
 
     title: str
@@ -19,6 +19,7 @@ class Kind(Struct, frozen=True):
     levers: tuple[str, ...] = ()
     compiled: tuple[str, ...] = ()
     looped: tuple[str, ...] = ()
+    linear: tuple[str, ...] = ()
 
 
 Kinds = Mapping[str, Kind]  # by their names
@@ -221,6 +222,10 @@ KINDS: dict[str, Kind] = {
         looped=(
             "lax.scan(…, unroll=8), or lax.associative_scan where the state enters linearly",
             "one kernel for the whole recurrence (Pallas, Triton)",
+        ),
+        linear=(
+            "lax.associative_scan(lambda l, r: (l[0] * r[0], r[0] * l[1] + r[1]), (a, b))[1] for the states of h = a * h + b",
+            "lax.scan(…, unroll=8), or one kernel for the whole recurrence (Pallas, Triton)",
         ),
     ),
     "excess": Kind(

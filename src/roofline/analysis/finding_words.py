@@ -24,6 +24,7 @@ MOST_SAVING = 100  # ops with the largest savings, which decide on the advice
 # Kernels in an iteration up to which unrolling a loop helps. On an H200, programs with 3, 25 and 38 kernels in an iteration took 29%, 58%
 # and 80% of their time with unroll=8, one with 274 as long as before.
 SHORT_LOOP = 100
+LINEAR = "linear"  # the group of kernels of loops that compute linear recurrences
 SUM = "sum "  # prefix of the labels of a compiler's sums; its other reductions can be matmuls with one row
 POOL_GRADIENT = "select and scatter"  # how XLA names the gradient of a maximum over windows
 LOCATED = 10_000  # longest ops of a finding whose locations are considered
@@ -115,7 +116,7 @@ def _program(module: str) -> str:
 def fitting(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int], won: Sequence[float]) -> tuple[Kind, Sequence[int]]:
     """A kind with the levers for the ops that have most of the saving, and these ops; none if no category has most of it."""
     if kind.looped and _are_in_short_loops(op_times, ids, won):
-        kind = replace(kind, levers=kind.looped)
+        kind = replace(kind, levers=kind.linear if _are_linear(op_times, ids, won) else kind.looped)
     if not kind.compiled and not any(of == name for of, _ in LEVERS_BY_CATEGORY):
         return kind, ()
     if kind.compiled and any(category.endswith(COMPILED) for category in {*op_times.category}):
@@ -146,6 +147,13 @@ def _are_in_short_loops(op_times: OpTimes, ids: Sequence[int], won: Sequence[flo
         return False
     launches = [op_times.launches[id] for id in ids if op_times.ops[id].in_loop]
     return sum(launches) <= SHORT_LOOP * max(launches, default=0)
+
+
+def _are_linear(op_times: OpTimes, ids: Sequence[int], won: Sequence[float]) -> bool:
+    """Whether the ops with most of the saving belong to loops that compute linear recurrences."""
+    tried = nlargest(MOST_SAVING, zip(won, ids, strict=True))
+    linear = [seconds for seconds, id in tried if any(reason.group == LINEAR for reason in op_times.ops[id].avoidable)]
+    return 2 * sum(linear) > sum(seconds for seconds, _ in tried)
 
 
 def replacements(op_times: OpTimes, id: int) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from .inverses import inverses
 from .kernels import Kernels, Product
 from .labels import Wording, label, wording
 from .layout import layout_copies
+from .linear_recurrences import linear_recurrences
 from .loop_invariants import loop_invariants
 from .low_batch import is_split, low_batches
 from .number_formats import fp64_kernels, wide_products
@@ -106,6 +107,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     layout_copies,
     low_batches,
     carried_sums,
+    linear_recurrences,
     large_windows,
     tiny_products,
     parallel_products,

@@ -116,8 +116,16 @@ class Loop(Struct, frozen=True):
     def keeps(self, weights: Value) -> bool:
         """Whether weights are a part of the state that no iteration changes, not a slice of one."""
         made = self.values.origin(weights)
-        is_state = made.computation is self.body and made.opcode == "get-tuple-element"
-        return is_state and made.instruction.operands[0] == self.body.parameters[0] and made.instruction.integer("index") in self.same
+        return self.is_state(made) and made.instruction.integer("index") in self.same
+
+    def is_state(self, value: Value) -> bool:
+        """Whether a value is a part of the state as the iteration gets it."""
+        is_part = value.computation is self.body and value.opcode == "get-tuple-element"
+        return is_part and value.instruction.operands[0] == self.body.parameters[0]
+
+    def is_free(self, value: Value) -> bool:
+        """Whether a value does not depend on the results of other iterations."""
+        return not self._parts(value) & self.changing
 
     def sums(self, found: Product, cost: Cost) -> bool:
         """Whether most bytes of a product are its result, which is summed over independent iterations."""
