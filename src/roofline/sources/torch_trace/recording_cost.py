@@ -3,15 +3,14 @@
 Between two gaps of a device the host launches the work that runs in between, and the profiler records events. Without the profiler the host
 would launch that much earlier, and the second gap would be that much shorter.
 
-The costs per event are those of PyTorch 2.11 with ``record_shapes`` and ``with_stack``. In eight launch-bound programs, they predict within
-a third how much longer steps take under the profiler. Without stacks an event costs about nine tenths of that. A runtime call costs less
-than an op, as it has no shapes: steps of two recurrent networks in cuDNN, with 6,009 and 10,760 such calls and few ops, were longer by 6.8
-and 7.8 ms. In 34 launch-bound programs, recording took 14% to 71% of a step, about half of it in those with very many events; so at most
-`MOST_SHARE` of the host's time is attributed to the profiler.
+The costs per event are those of PyTorch 2.11 with ``record_shapes`` and ``with_stack``; without stacks an event costs about nine tenths of
+that. A runtime call costs less than an op, as it has no shapes: steps of two recurrent networks in cuDNN, with 6,009 and 10,760 such calls
+and few ops, were longer by 6.8 and 7.8 ms. In 34 launch-bound programs, recording took 14% to 71% of a step, about half of it in those with
+very many events; so at most `MOST_SHARE` of the host's time is attributed to the profiler.
 
 A slower host takes longer to record an event, and to launch a kernel: with the lower quartile of its launches as the measure, the overhead
-of 28 of 31 launch-bound programs, on hosts of H200s, is predicted to within a factor of 1.5. `AT_ONCE_NS` of a launch do
-not depend on the host. Each ``profiler.step()`` takes `STEP_NS`.
+of 30 of these 34 programs, on hosts of H200s, is predicted to within a factor of 1.5, of 26 without it. `AT_ONCE_NS` of a launch do not
+depend on the host. Each ``profiler.step()`` takes `STEP_NS`.
 
 While a profiler runs, Inductor launches its Triton kernels in another way, which describes each launch in Python. In two compiled programs
 with stacks that took 80 to 100 µs per kernel, in addition to the events; without a profiler the host does nothing of it. Recording took up
