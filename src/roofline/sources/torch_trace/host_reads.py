@@ -25,7 +25,6 @@ from .rows import PS
 _TO_DEVICE, _TO_HOST = re.compile("HtoD|HostToDevice"), re.compile("DtoH|DeviceToHost")
 LEAST_IN_ROW, CLOSE = 4, 32  # LEAST_IN_ROW waits, each at most CLOSE launches after the last, keep the host from getting ahead
 DELAYED_LAUNCHES = 4  # launches that each read delays
-LEAD = 0.9  # a host that takes less than this share of the device's time gets ahead, unless it waits
 
 
 def mark_reads(gaps: Iterable[Gap], work: Work, launches: Launches, waits: Collection[int]) -> None:
@@ -96,10 +95,11 @@ def waiting_calls(
 def mark_lost_leads(gaps: Iterable[Gap], pace: Pace, launches: Launches, waits: Collection[int], captured: Collection[int]) -> None:
     """Sets ``read`` of gaps that follow a wait for the device in the same step, if only waits keep the host from getting ahead.
 
-    That is, if the host's time, without waiting and recording, is less than the device's.
+    That is, if the host's time, without waiting and recording, is less than the device's. It need not be much less: training with twelve
+    reads per step, which the host launches in 0.91 of the device's time, takes 8.73 ms on an H200, 7.02 ms without them (told: 1.4 ms).
     """
     places = np.flatnonzero(np.isin(launches.name, list(waits)) & ~np.isin(launches.thread, list(captured)))
-    if not len(places) or pace.launching > LEAD * pace.busy:
+    if not len(places) or pace.launching > pace.busy:
         return
     ends = np.sort(launches.end[places])
     for gap in gaps:
