@@ -153,33 +153,40 @@ def _missing_ops(report: Report) -> Iterator[Problem]:
 
 def _steps(report: Report) -> Iterator[Problem]:
     """Steps whose op times do not match their busy time as in other steps, that are shorter than their busy time, or that ran cold."""
+    yield from _unmatched(report)
+    short = [one for one in report.steps if one.time_s and one.busy_s and one.busy_s > one.time_s * (1 + ROUNDING)]
+    if short:
+        names = ", ".join(_step_name(report, one.step) for one in short[:NAMED])
+        message = f"steps that are busy for longer than they last: {names}; steps swapped, or a time of another clock"
+        yield Problem(input="steps", message=message)
+    yield from _cold(report)
+
+
+def _unmatched(report: Report) -> Iterator[Problem]:
+    """Steps whose ratio of op time to busy time is not that of the others.
+
+    Steps are swapped if their ratios are equal once both times are sorted; then smaller differences count.
+    """
     devices = max(1, len({share.device for share in report.by_device}) or len(report.input.devices))
     spent: dict[int, float] = {}
     for share in report.by_step:
         spent[share.step] = spent.get(share.step, 0.0) + share.time_s / devices
     busy = {one.step: one.busy_s for one in report.steps if one.busy_s and one.step in spent and one.steady}
     ratios = {step: spent[step] / busy[step] for step in busy}
-    if len(ratios) > 1:
-        on_cpu = report.machine.kind == "cpu"
-        usual, allowed = median(ratios.values()), CPU_STEP_APART if on_cpu else STEP_APART
-        ordered = [mine / theirs for mine, theirs in zip(sorted(spent[step] for step in busy), sorted(busy.values()), strict=True)]
-        differ = max(ordered) / min(ordered) - 1
-        fits = not on_cpu and differ < FITS  # the same times fit in another order
-        if fits:
-            usual, allowed = median(ordered), 1 + min(max(SWAPPED, TIMES_APART * differ), MOST_SWAPPED)
-        odd = [step for step, ratio in ratios.items() if not usual / allowed < ratio < usual * allowed]
-        if odd and (fits or len(odd) < len(ratios)):
-            listed = ", ".join(f"{_step_name(report, step)} {plain(ratios[step] / usual, 3)} times" for step in odd[:NAMED])
-            yield Problem(
-                input="steps", message=f"the op times of a step do not match its busy time: {listed} the usual ratio; are steps swapped?"
-            )
-    short = [one for one in report.steps if one.time_s and one.busy_s and one.busy_s > one.time_s * (1 + ROUNDING)]
-    if short:
-        names = ", ".join(_step_name(report, one.step) for one in short[:NAMED])
-        yield Problem(
-            input="steps", message=f"steps that are busy for longer than they last: {names}; steps swapped, or a time of another clock"
-        )
-    yield from _cold(report)
+    if len(ratios) < 2:
+        return
+    on_cpu = report.machine.kind == "cpu"
+    usual, allowed = median(ratios.values()), CPU_STEP_APART if on_cpu else STEP_APART
+    ordered = [mine / theirs for mine, theirs in zip(sorted(spent[step] for step in busy), sorted(busy.values()), strict=True)]
+    differ = max(ordered) / min(ordered) - 1
+    fits = not on_cpu and differ < FITS  # the same times fit in another order
+    if fits:
+        usual, allowed = median(ordered), 1 + min(max(SWAPPED, TIMES_APART * differ), MOST_SWAPPED)
+    odd = [step for step, ratio in ratios.items() if not usual / allowed < ratio < usual * allowed]
+    if odd and (fits or len(odd) < len(ratios)):
+        listed = ", ".join(f"{_step_name(report, step)} {plain(ratios[step] / usual, 3)} times" for step in odd[:NAMED])
+        message = f"the op times of a step do not match its busy time: {listed} the usual ratio; are steps swapped?"
+        yield Problem(input="steps", message=message)
 
 
 def _cold(report: Report) -> Iterator[Problem]:

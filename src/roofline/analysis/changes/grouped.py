@@ -32,8 +32,8 @@ def _shrink_between(state: State, module: HloModule, places: dict[int, int], sha
         for place in sources if entry[user].opcode not in _SAME_MEMORY else ():
             users.setdefault(place, set()).add(user)
     products = {place for place, index in places.items() if index in shares}
-    left = {place: shares[places[place]] for place in products}
-    for place, index in sorted(places.items()):
+    left = {place: shares[places[place]] for place in products}  # by place, the share of its rows that remains
+    for place, index in sorted(places.items()):  # forwards from the first product
         if place in products:
             continue
         op, sizes = state.ops[index], [entry[operand].shape.bytes for operand in entry[place].operands]

@@ -57,32 +57,41 @@ def _recompute(state: State) -> None:
     if in_loops is not None:
         _repeat(state, in_loops)
         return
-    forward = [(index, op) for index, op in state if op.phase == "forward" and op.cost != NOTHING]
-    layers: dict[str, list[tuple[int, Op]]] = {}
-    for index, op in forward:
-        layer = next((word for word in op.scope.split("/") if re.search(r"\d", word)), "")
-        if layer:
-            layers.setdefault(layer, []).append((index, op))
     if not any(op.phase == "backward" for _, op in state):
         state.notes.append("remat on: this program has no gradients")
         return
-    often = [] if layers else _several_times(state, forward)
-    single = [] if layers or any(isinstance(op.operation, Product) for _, op in often) else _one_layer(state, forward)
-    if single:
-        layers["one"] = single
-        state.notes.append("remat on: scopes name no layers and no matmul occurs twice, so all but the last matmul is taken for one layer")
-    elif often:
-        layers[""] = often
-        state.notes.append("remat on: this recording names no layers, so forward ops that occur several times in a step are recomputed")
-    elif not layers:
-        layers[""] = forward
-        state.notes.append("remat on: scopes name no layers, so the whole forward pass except its last matmul is recomputed")
+    forward = [(index, op) for index, op in state if op.phase == "forward" and op.cost != NOTHING]
+    layers = _named_layers(forward) or _guessed_layers(state, forward)
     named = "" not in layers
     again = []
     for ops in layers.values():
         last = _last_product(state, ops)
         again += [one for one in ops if last is None or (one[0] != last[0] and (named or _kind(one[1]) != _kind(last[1])))]
     _repeat(state, again)
+
+
+def _named_layers(forward: Indexed) -> dict[str, Indexed]:
+    """The ops of each layer, by the first word of their scope that has a number."""
+    layers: dict[str, Indexed] = {}
+    for index, op in forward:
+        layer = next((word for word in op.scope.split("/") if re.search(r"\d", word)), "")
+        if layer:
+            layers.setdefault(layer, []).append((index, op))
+    return layers
+
+
+def _guessed_layers(state: State, forward: Indexed) -> dict[str, Indexed]:
+    """The ops that are recomputed where scopes name no layers, with a note that says which; several layers together have no name."""
+    often = _several_times(state, forward)
+    single = [] if any(isinstance(op.operation, Product) for _, op in often) else _one_layer(state, forward)
+    if single:
+        state.notes.append("remat on: scopes name no layers and no matmul occurs twice, so all but the last matmul is taken for one layer")
+        return {"one": single}
+    if often:
+        state.notes.append("remat on: this recording names no layers, so forward ops that occur several times in a step are recomputed")
+        return {"": often}
+    state.notes.append("remat on: scopes name no layers, so the whole forward pass except its last matmul is recomputed")
+    return {"": forward}
 
 
 def _repeat(state: State, again: Indexed) -> None:
