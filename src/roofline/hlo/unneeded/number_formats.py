@@ -83,7 +83,7 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         instead = _instead(cost, unit, into, less)
         yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=needed, group=group, besides=besides)
     for index, instead in WideArrays.around(kernels, single).neighbours(biases.functions):
-        yield index, Avoidable(kind=KIND, instead=instead, why="moves fp32 numbers between matmuls", group=SINGLE)
+        yield index, Avoidable(kind=KIND, instead=instead, why="moves fp32 numbers between matmuls, twice the bytes of bf16", group=SINGLE)
     for index in widened:
         users = values.users(computation, index)
         if index in kernels.costs and users and all(user in wide for user in users):
