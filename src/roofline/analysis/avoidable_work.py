@@ -155,26 +155,41 @@ def _main_reason(mine: Savings, alone: Mapping[tuple[str, str], float]) -> tuple
 
 
 def _saved_s(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:
-    """The seconds that an op would save: its time in proportion to the minimum times with and without the work."""
+    """The seconds that an op would save: its time in proportion to the minimum times with and without the work.
+
+    Where the op runs far from its roof for the same reason, it is its time beyond that of a good kernel.
+    """
     if not one.floor_s:
         return one.spent_s
     if reason.kind == ODD_SIZES:
-        good = reachable(one.op.category, one.unit) if reason.group else REACHABLE["matrix"]
-        good = REACHABLE["hbm"] if reason.group in ELEMENTWISE else GOOD_LENGTHS if reason.group in TRANSFORMS else good
-        return max(one.spent_s - one.floor_s / good, 0.0) if one.floor_s < SLOWED_BELOW * one.spent_s else 0.0
+        return _beyond(one, one.floor_s, _good_with_other_sizes(one, reason)) if one.floor_s < SLOWED_BELOW * one.spent_s else 0.0
     if reason.group == STATISTICS:
-        return max(one.spent_s - one.floor_s / STORED_STATISTICS, 0.0)
+        return _beyond(one, one.floor_s, STORED_STATISTICS)
     floor = minimum_s(reason.instead if one.op.count == 1 else reason.instead * one.op.count)
     if _is_many_in_one(reason) and one.cause == LATENCY:
-        return max(one.spent_s - floor / reachable(one.op.category, one.unit), 0.0)
+        return _beyond(one, floor, reachable(one.op.category, one.unit))
     if reason.group == ONE_BY_ONE or (reason.kind == LOW_BATCH and one.cause != MEMORY):
         return 0.0
     if reason.kind == "repeated-operand" and reason.group in ("", "pairs", "branches"):
-        return max(one.spent_s - floor / REACHABLE["hbm"], 0.0) if floor < SLOWED_BELOW * one.spent_s else 0.0
+        return _beyond(one, floor, REACHABLE["hbm"]) if floor < SLOWED_BELOW * one.spent_s else 0.0
     if reason.group.startswith("fp64") and not any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts):
-        return max(one.spent_s - floor / REACHABLE["vector"], 0.0)  # functions such as tanh and exp execute many more FLOP than are counted
+        return _beyond(one, floor, REACHABLE["vector"])  # functions such as tanh and exp execute many more FLOP than are counted
     besides_s = minimum_s(reason.besides * one.op.count) / REACHABLE["hbm"] if reason.besides != NOTHING else 0.0
     return max(one.spent_s * (1 - floor / one.floor_s) - besides_s, 0.0)
+
+
+def _beyond(one: OpTime, floor_s: float, good: float) -> float:
+    """The time of an op beyond that of a kernel with this minimum time, which reaches the share ``good`` of its roof."""
+    return max(one.spent_s - floor_s / good, 0.0)
+
+
+def _good_with_other_sizes(one: OpTime, reason: Avoidable) -> float:
+    """The share of its roof that an op of odd sizes reaches with good ones."""
+    if reason.group in ELEMENTWISE:
+        return REACHABLE["hbm"]
+    if reason.group in TRANSFORMS:
+        return GOOD_LENGTHS
+    return reachable(one.op.category, one.unit) if reason.group else REACHABLE["matrix"]
 
 
 def avoidable_draft(case: Case, op_times: OpTimes, clock: Clock, kinds: Kinds) -> FindingDraft:
