@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 # cuFFT has fast kernels for the prime factors 2, 3, 5 and 7, and slow ones up to 127; with a larger factor it computes a transform as a
 # convolution of at least twice the length. A convolution of 8192 samples by transforms in PyTorch, with its gradient, on an H200: 6.19 ms
-# for a length of 16383 (3 · 43 · 127), 2.10 ms for 16384 (told: 3.5 ms saved). How much a length costs is measured, not known from it.
+# for a length of 16383 (3 · 43 · 127), 2.10 ms for 16384 (predicted: 3.5 ms saved). How much a length costs is measured, not known from it.
 LARGEST_FACTOR = 7
 
 

@@ -4,8 +4,8 @@ The state of the loop must be computed step by step, but the products need not b
 product after the loop has the same FLOP, and the sum is written once.
 
 Where the forward loop multiplies slices of its inputs by these weights (``xs[t] @ w``), one product before that loop is enough, as its
-gradient is one product too. On an H200 an LSTM of 1024 units over 256 steps takes 21.5 ms, with ``xs @ w`` before the scan 15.4 ms (told:
-4.1 ms saved).
+gradient is one product too. On an H200 an LSTM of 1024 units over 256 steps takes 21.5 ms, with ``xs @ w`` before the scan 15.4 ms
+(predicted: 4.1 ms saved).
 """
 
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,8 @@
 Unrolled, every activation stays where it was computed until the backward pass reads it, and what is cheap to compute (a factor of a GELU's
 gradient) is computed there again instead of being stored. What is saved are the kernels that do nothing but write a slice of such an array
 from stored values, those that only copy one out of it, and those that fill it before the first iteration. On an H200 a GPT of 12 layers
-takes 99.6 ms per step with a scan, 77.9 ms with ``unroll=True`` and 80.5 ms as a Python loop (told: 18.9 ms saved); fine-tuning of 8
-layers takes 37.0, 30.0 and 29.9 ms (told: 5.5 ms).
+takes 99.6 ms per step with a scan, 77.9 ms with ``unroll=True`` and 80.5 ms as a Python loop (predicted: 18.9 ms saved); fine-tuning of 8
+layers takes 37.0, 30.0 and 29.9 ms (predicted: 5.5 ms).
 """
 
 from collections.abc import Collection, Iterator

@@ -2,8 +2,8 @@
 
 If the slice were an array of its own, the product could read it without a copy. A loop over stacked weights (`jax.lax.scan`) copies those
 of one layer in every trip, and so does a program that indexes them layer by layer. A product may multiply by several of them at once,
-concatenated in its own kernel. On an H200 a decoder of 16 layers takes 30.5 ms for 16 tokens, 18.1 ms with a list of weights (told: 10.9 ms
-saved).
+concatenated in its own kernel. On an H200 a decoder of 16 layers takes 30.5 ms for 16 tokens, 18.1 ms with a list of weights
+(predicted: 10.9 ms saved).
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Arrays that a loop carries and of which it stacks a full copy in every iteration, although each changes a small part of them.
 
 A scan whose body returns its cache among the results of each token writes the whole cache for every token. What is new would be enough, or
-the last state. On an H200 the generation of 32 tokens with a cache of 67 MB takes 5.7 ms so, 3.3 ms without (told: 2.3 ms saved).
+the last state. On an H200 the generation of 32 tokens with a cache of 67 MB takes 5.7 ms so, 3.3 ms without (predicted: 2.3 ms saved).
 """
 
 from collections.abc import Iterator

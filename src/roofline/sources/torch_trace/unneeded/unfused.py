@@ -34,7 +34,8 @@ WHY = {
 LOG_SOFTMAX = "log_softmax"  # in the names of the operator and its gradient
 JOINS, SUMS = "aten::cat", ("aten::add", "aten::add_")
 # Their results are as large as their inputs. A Swin layer rolls its images before and after attention, in both directions: of 20.6 ms per
-# step of six on an H200, rolls take 4.3 ms, and 10.5 ms are left after compiling (told: 6.8 ms by fusing, 4.4 ms by fewer layout copies).
+# step of six on an H200, rolls take 4.3 ms, and 10.5 ms are left after compiling (predicted: 6.8 ms saved by fusing, 4.4 ms by
+# fewer layout copies).
 REARRANGED = frozenset(f"aten::{name}" for name in ("roll", "flip", "rot90", "tril", "triu", "pixel_shuffle", "pixel_unshuffle"))
 LISTS = "aten::_foreach"  # the names of operators on lists of tensors begin like this
 LONGEST = 64  # operators of a chain: a compiler's kernels are not longer
