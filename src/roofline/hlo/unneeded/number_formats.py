@@ -1,7 +1,7 @@
 """Wide number formats: products of bf16 values converted to fp32 or fp64, products of fp32 values, and anything in fp64."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from ...cost import NOTHING, Cost
 from ...dtypes import dtype
@@ -29,65 +29,84 @@ _MOST_VISITED = 20  # values that an operand depends on
 
 
 def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The products and convolutions that run in a wide format, and the kernels that only widen their operands.
+    """The products and convolutions that run in a wide format, the kernels between them, and those that only widen their operands."""
+    products = _WideProducts(kernels)
+    reasons = {index: reason for index in products.units if (reason := products.reason(index)) is not None}
+    yield from reasons.items()
+    single = [index for index, reason in reasons.items() if reason.group == SINGLE]
+    for index, instead in WideArrays.around(kernels, single).neighbours(products.biases.functions) if single else ():
+        yield index, Avoidable(kind=KIND, instead=instead, why="moves fp32 numbers between matmuls, twice the bytes of bf16", group=SINGLE)
+    for index in products.widening():
+        users = kernels.values.users(kernels.computation, index)
+        if index in kernels.costs and users and all(user in reasons for user in users):
+            yield index, Avoidable(kind=KIND, instead=NOTHING, why="widens the operand of a matmul", unneeded=CLASS)
+
+
+class _WideProducts:
+    """The products and convolutions of a computation that run in a wide format; ``units`` are those they run on.
 
     A few products of fp32 numbers among many of narrow ones, such as the router of experts, are assumed to be wide on purpose, and so are
     products of tiny matrices or of vectors, and those of which a factorisation or solve is computed. Complex numbers have no narrow format.
     """
-    values, computation, platform = kernels.values, kernels.computation, kernels.platform
-    wide: set[int] = set()
-    single: set[int] = set()
-    widened: dict[int, None] = {}
-    multiplying: dict[int, Product | Convolution] = {**kernels.convolutions, **kernels.products}
-    wide_formats = _WIDE if platform in _ACCELERATORS else ("fp64",)  # a CPU multiplies fp32 as fast as bf16
-    units = {index: unit for index in multiplying if (unit := _wide_unit(kernels.costs[index], wide_formats)) is not None}
-    is_exception = kernels.are_few(units)
-    converts = "convert" in kernels.module.opcodes
-    biases = FusedBiases(kernels)
-    widened_in: str | None = None
-    stay_wide: bool | None = None
-    for index, unit in units.items():
-        found, cost = multiplying[index], kernels.costs[index]
-        narrow = [_narrow(values, side) if converts else None for side in (found.left, found.right)]
-        group = _double_group(kernels) if unit.kind == "fp64" and not all(narrow) else ""
-        besides = NOTHING
-        if all(narrow):
-            name = max((side.shape.number for side in narrow if side), key=lambda number: number.bits)
-            into, why, needed = default_unit(name, platform), f"multiplies {name} operands in {unit.kind}", CLASS
-            less = sum(
-                side.shape.bytes - origin.shape.bytes for side, origin in zip((found.left, found.right), narrow, strict=True) if origin
-            )
-            for side in (found.left, found.right):
-                widened.update(dict.fromkeys(_kernels(computation, side)))
-        elif group:
-            into, why, needed = default_unit(dtype("fp32"), platform), "multiplies in fp64", ""
-            less = int(cost.known(HBM)) // 2
-        elif is_exception or _is_elementwise(found) or _is_complex(found.left.shape) or _is_solved(kernels, index):
-            continue
-        else:
-            into, needed = default_unit(dtype("bf16"), platform), ""
-            if widened_in is None:
-                widened_in = _widened_in(kernels, [multiplying[each] for each in units]) if converts else ""
-            group = "" if widened_in else SINGLE
-            why = f"multiplies fp32 operands (in {unit.kind}){widened_in}, which take twice the bytes of bf16"
-            if stay_wide is None:
-                stay_wide = WideArrays.around(kernels, units).are_added
-            less, besides = 0 if stay_wide else int(cost.known(HBM)) // 2, biases.kernel_in_bf16(index)
-            if group and platform == "gpu" and unit.kind == "fp32":
-                into, why, less, group, besides = matrix("tf32"), "multiplies fp32 operands in full fp32, without tf32", 0, FULL, NOTHING
-            elif biases.would_compute_functions(index, found):
-                continue
-        wide.add(index)
-        if group == SINGLE:
-            single.add(index)
-        instead = _instead(cost, unit, into, less)
-        yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=needed, group=group, besides=besides)
-    for index, instead in WideArrays.around(kernels, single).neighbours(biases.functions):
-        yield index, Avoidable(kind=KIND, instead=instead, why="moves fp32 numbers between matmuls, twice the bytes of bf16", group=SINGLE)
-    for index in widened:
-        users = values.users(computation, index)
-        if index in kernels.costs and users and all(user in wide for user in users):
-            yield index, Avoidable(kind=KIND, instead=NOTHING, why="widens the operand of a matmul", unneeded=CLASS)
+
+    def __init__(self, kernels: Kernels) -> None:
+        self._kernels = kernels
+        self._found: dict[int, Product | Convolution] = {**kernels.convolutions, **kernels.products}
+        formats = _WIDE if kernels.platform in _ACCELERATORS else ("fp64",)  # a CPU multiplies fp32 as fast as bf16
+        self.units = {index: unit for index in self._found if (unit := _wide_unit(kernels.costs[index], formats)) is not None}
+        self.biases = FusedBiases(kernels)
+        self._are_exceptions = kernels.are_few(self.units)
+        self._converts = "convert" in kernels.module.opcodes
+
+    def reason(self, index: int) -> Avoidable | None:
+        """Why a product could run in a narrower format, and its cost in that; ``None`` if it is taken to be wide on purpose."""
+        found, unit = self._found[index], self.units[index]
+        if narrow := self._narrow(found):
+            return self._widened(index, narrow)
+        if unit.kind == "fp64":
+            instead = self._in_half(index, "fp32")
+            return Avoidable(kind=KIND, instead=instead, why="multiplies in fp64", group=_double_group(self._kernels))
+        if self._are_exceptions or _is_elementwise(found) or _is_complex(found.left.shape) or _is_solved(self._kernels, index):
+            return None
+        if self._kernels.platform == "gpu" and unit.kind == "fp32" and not self._widened_in:
+            instead = _instead(self._kernels.costs[index], unit, matrix("tf32"), 0)
+            return Avoidable(kind=KIND, instead=instead, why="multiplies fp32 operands in full fp32, without tf32", group=FULL)
+        return None if self.biases.would_compute_functions(index, found) else self._single(index)
+
+    def widening(self) -> Iterable[int]:
+        """The kernels that make the operands which were narrower before."""
+        sides = [side for index in self.units if self._narrow(found := self._found[index]) for side in (found.left, found.right)]
+        return dict.fromkeys([maker for side in sides for maker in _kernels(self._kernels.computation, side)])
+
+    def _narrow(self, found: Product | Convolution) -> list[Value]:
+        """Both operands of a product as they were before something widened them; none if one of them was not widened."""
+        sides = [_narrow(self._kernels.values, side) for side in (found.left, found.right)] if self._converts else []
+        return [side for side in sides if side is not None] if None not in sides else []
+
+    def _widened(self, index: int, narrow: Sequence[Value]) -> Avoidable:
+        found, unit = self._found[index], self.units[index]
+        name = max((side.shape.number for side in narrow), key=lambda number: number.bits)
+        less = found.left.shape.bytes + found.right.shape.bytes - sum(side.shape.bytes for side in narrow)
+        instead = _instead(self._kernels.costs[index], unit, default_unit(name, self._kernels.platform), less)
+        return Avoidable(kind=KIND, instead=instead, why=f"multiplies {name} operands in {unit.kind}", unneeded=CLASS)
+
+    def _single(self, index: int) -> Avoidable:
+        why = f"multiplies fp32 operands (in {self.units[index].kind}){self._widened_in}, which take twice the bytes of bf16"
+        instead, besides = self._in_half(index, "bf16", same_bytes=self._stay_wide), self.biases.kernel_in_bf16(index)
+        return Avoidable(kind=KIND, instead=instead, why=why, group="" if self._widened_in else SINGLE, besides=besides)
+
+    def _in_half(self, index: int, number: str, *, same_bytes: bool = False) -> Cost:
+        """The cost of a product in a format of half the width."""
+        cost, into = self._kernels.costs[index], default_unit(dtype(number), self._kernels.platform)
+        return _instead(cost, self.units[index], into, 0 if same_bytes else int(cost.known(HBM)) // 2)
+
+    @cached_property
+    def _widened_in(self) -> str:
+        return _widened_in(self._kernels, [self._found[index] for index in self.units]) if self._converts else ""
+
+    @cached_property
+    def _stay_wide(self) -> bool:
+        return WideArrays.around(self._kernels, self.units).are_added
 
 
 def fp64_kernels(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
