@@ -247,6 +247,26 @@ run()
     assert first["location"] == f"program.py:{line}"
 
 
+CALLS = 6
+UNANNOTATED = f"""
+f = jax.jit(lambda x: x @ x)
+x = jnp.eye({SIDE})
+for _ in range({CALLS}): x = f(x)
+"""
+
+
+@tells_runs
+@pytest.mark.parametrize(("after", "recorded"), [("print(float(jnp.cumsum(x)[0]))", CALLS - 2), ("train(6)", 4)])
+def test_a_function_that_compiles_soon_after_the_loop_does_not_lose_its_recording(
+    tmp_path: Path, written, after: str, recorded: int
+) -> None:
+    """The first call compiles and the second shows that no other does; annotated steps take the place of calls."""
+    done = captured(tmp_path, sys.executable, written(UNANNOTATED + after), options=())
+    assert done.returncode == 0, done.stderr
+    assert len(profiles(tmp_path)) == 1
+    assert products(report_in(tmp_path)) == recorded
+
+
 @tells_runs
 def test_from_the_start_the_step_that_compiled_is_warm_up(tmp_path: Path, written) -> None:
     body = GROWS.format(side=SIDE, step='jax.profiler.StepTraceAnnotation("train", step_num=number)')
@@ -304,6 +324,7 @@ def test_calls_of_jitted_functions_are_seen_until_nobody_watches() -> None:
         ("train()", ["--skip", "9"], f"ended after {STEPS} annotated steps; use a smaller --skip"),
         ("", [], "ended without running anything on a device with JAX"),
         ("train(1)", [], "ended before a step ran without compiling; use --from-start to record everything"),
+        ("f = jax.jit(jnp.cumsum)\nf(f(jnp.ones(8)))", [], "nothing ran on a device while the program was recorded; use --from-start"),
     ],
 )
 def test_a_program_that_ends_too_early_says_why_nothing_was_recorded(

@@ -72,6 +72,10 @@ class SourceError(RooflineError):
     """An input that cannot be read."""
 
 
+class NoActivity(SourceError):
+    """A recording in which no device ran anything."""
+
+
 class OutputError(RooflineError):
     """An output that cannot be written."""
 

@@ -20,7 +20,7 @@ def collect(staging: Path, folder: Path, name: str | None = None) -> tuple[Path,
     """Move the profiles of all processes into one run folder, without overwriting. Returns the folder and its new files."""
     run = folder / PROFILES / (name or _unused_time(folder / PROFILES))
     files = []
-    for file in sorted(staging.rglob(f"*{XPLANE}")):
+    for file in sorted(staging.rglob(f"{PROFILES.as_posix()}/*/*{XPLANE}")):
         run.mkdir(parents=True, exist_ok=True)
         files.append(_moved(file, run))
     for file in sorted(staging.glob(f"*/{TRACE}")):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..analysis import analyze
 from ..capture.program import Profiled, Window, checked, profile
+from ..errors import NoActivity
 from ..folding import table_rows
 from ..render.export import op_rows, to_json
 from ..render.page.report_page import report_page
@@ -91,7 +92,14 @@ def _analyse(args: argparse.Namespace, taken: Profiled) -> None:
         write_message(note)
     for file in taken.files:
         write_message(f"wrote {file} ({show(file.stat().st_size, 'B')})")
-    recording = read(taken.folder, machine_to_read(args), timeline=True)
+    try:
+        recording = read(taken.folder, machine_to_read(args), timeline=True)
+    except NoActivity:
+        if args.from_start:
+            raise
+        raise NoActivity(
+            f"{taken.folder}: nothing ran on a device while the program was recorded; use --from-start to record everything"
+        ) from None
     report = analyze(recording, chosen_machine(args, recording.devices))
     write(str(Path(args.output) / "report.json"), to_json(report))
     html = Path(args.output) / "report.html"

@@ -27,6 +27,7 @@ COMPILED = "/jax/core/compile/backend_compile_duration"  # recorded when a progr
 HOST_LEVEL = 1  # level of host tracing: step annotations and calls of the runtime
 
 PREPARATION_S = 2.0  # a new function within this time means that the recording so far was preparation
+PROFILE, ASIDE = "plugins", "aside"  # folders: of the profile, as JAX names it, and of the last one that was discarded
 
 PAUSE_S, PAUSES, LONGEST_WAIT_S = 0.005, 5, 10.0  # a CPU that is idle this many times in a row is done; the longest wait for that
 
@@ -72,11 +73,26 @@ class JaxRecorder(Recorder):
         return 9  # a program that compiles with JAX uses it for more than its data loader
 
     def discard(self) -> None:
+        """Stop the profiler, and set its profile aside: what was taken for preparation may be all that the program does."""
         if self.state == "recording":
+            self.wait_for_devices()
             self.jax.profiler.stop_trace()
-        shutil.rmtree(os.path.join(self.folder, "plugins"), ignore_errors=True)
+        shutil.rmtree(self._folder(ASIDE), ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(self._folder(PROFILE), self._folder(ASIDE))
         self.meanwhile = 0
         self._watch_calls()
+
+    def recover(self) -> bool:
+        if self.annotated:  # what ran before the first annotated step was preparation
+            return False
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(self._folder(ASIDE), self._folder(PROFILE))
+            return True
+        return False
+
+    def _folder(self, name: str) -> str:
+        return os.path.join(self.folder, name)
 
     def final_note(self) -> str:
         """A note about compilations in the profile: compilers for accelerators run candidate kernels on the device."""

@@ -45,6 +45,7 @@ class Recorder:
         self.ran = False  # whether the program used the framework
         self.own_profile, self.own_profiles = False, 0  # whether the program is taking its own profile, and how often it did
         self.began_s, self.restarts = 0.0, 0
+        self.notes_aside: list[str] = []  # of the last recording that was discarded
         self.lock = threading.RLock()
         self.process = 0
 
@@ -78,6 +79,10 @@ class Recorder:
     def discard(self) -> None:
         """Stop the profiler if it runs, and discard the recording."""
         raise NotImplementedError
+
+    def recover(self) -> bool:
+        """Bring back the last recording that was discarded, where that was a guess. Returns whether there is one."""
+        return False
 
     def certainty(self) -> int:
         """How certain it is that the program uses this framework; of two recorders, the more certain one records."""
@@ -130,6 +135,9 @@ class Recorder:
         if os.getpid() != self.process:  # in a forked child
             return
         with self.lock:
+            if self.state == "waiting" and self.recover():
+                self.notes = self.notes_aside
+                self.finish("done", note)
             if self.state == "waiting":
                 self.write_message()
             if self.state != "recording":
@@ -155,7 +163,7 @@ class Recorder:
             except Exception as error:
                 self.finish("failed", f"the profiler did not stop: {error}")
                 return False
-            self.state, self.notes = "waiting", []
+            self.state, self.notes, self.notes_aside = "waiting", [], self.notes
             self.write_message()
             return True
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from ...errors import SourceError
+from ...errors import NoActivity, SourceError
 from ...formulas.network import Network
 from ...units import percent
 from ...workload import UNPRICED, Device, Hardware
@@ -48,7 +48,7 @@ class _Reader:
     def __init__(self, trace: Trace, target: Target | None) -> None:
         self.trace, columns = trace, trace.columns
         if not len(columns.device) and not len(columns.host):
-            raise SourceError(f"{trace.name}: no ops and no device activity in this trace; record it while the program runs")
+            raise NoActivity(f"{trace.name}: no ops and no device activity in this trace; record it while the program runs")
         origin = columns.begin()
         self.on_cpu = not len(columns.device)
         if self.on_cpu and columns.unread:
@@ -67,7 +67,7 @@ class _Reader:
             self.launches = launches_of(columns, origin)
             self.work = work_of(columns, origin, self.host, self.launches)
         if not len(self.work):
-            raise SourceError(f"{trace.name}: no ops and no device activity in this trace; record it while the program runs")
+            raise NoActivity(f"{trace.name}: no ops and no device activity in this trace; record it while the program runs")
         self.names: list[Any] = list(columns.names)
         self.steps = steps_of(self.host, self.names, self.launches.start[used_launches(self.work.launch, self.launches)])
         linked = self.work.launch != NONE

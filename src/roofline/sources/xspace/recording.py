@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from ...errors import SourceError
+from ...errors import NoActivity, SourceError
 from ...workload import Recording
 from ..merging import merge as merge_parts
 from ..merging import warm_up
@@ -51,7 +51,7 @@ def read_part(
         if not devices and salvage and space.notes:
             raise SourceError(f"{space.notes[0].partition('; ')[0]}; no device activity can be read before the damage")
         if not devices:
-            raise SourceError(
+            raise NoActivity(
                 f"{path}: no device activity in this profile; record it while the program runs, for example with roofline capture"
             )
         if salvage:
