@@ -45,6 +45,7 @@ class JaxRecorder(Recorder):
         self.compilations, self.before_step = 0, 0
         self.longest_s, self.main = 0.0, ""  # the longest call of a jitted function since a new one appeared, and its name
         self.compiled_calls, self.steady_calls = 0, 0  # of that function
+        self.step_s, self.since_s = 0.0, 0.0  # the longest call when recording began, and since a recording was discarded
         self.compile_s, self.known = 0.0, set[str]()
         self.calls = threading.local()
         self.stop_watching: Any = None
@@ -80,11 +81,11 @@ class JaxRecorder(Recorder):
         shutil.rmtree(self._folder(ASIDE), ignore_errors=True)
         with contextlib.suppress(FileNotFoundError):
             os.replace(self._folder(PROFILE), self._folder(ASIDE))
-        self.meanwhile = 0
+        self.meanwhile, self.since_s = 0, 0.0
         self._watch_calls()
 
     def recover(self) -> bool:
-        if self.annotated:  # what ran before the first annotated step was preparation
+        if self.annotated or self.since_s > self.step_s:  # it was preparation: an annotated step or a longer call followed
             return False
         with contextlib.suppress(FileNotFoundError):
             os.replace(self._folder(ASIDE), self._folder(PROFILE))
@@ -153,6 +154,7 @@ class JaxRecorder(Recorder):
             self.calls.inside = False
         name = getattr(function, "__name__", "a function")
         ran_s = time.monotonic() - begun_s - (self.compile_s - compile_s)
+        self.since_s = max(self.since_s, ran_s)
         if ran_s > self.longest_s:
             self.longest_s = ran_s
             if name != self.main:
@@ -160,6 +162,7 @@ class JaxRecorder(Recorder):
         if name == self.main:
             self.compiled_calls += self.compilations > before
             self.steady_calls += self.compilations == before
+            self.step_s = self.longest_s
             if self.steady_calls > self.restarts:
                 self.begin_warm(f"recording began after a call of {name} that did not compile")
             elif self.compiled_calls >= PATIENCE:
