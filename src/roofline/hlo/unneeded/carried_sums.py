@@ -16,7 +16,6 @@ from ...cost import NOTHING, Cost
 from ...resource import HBM
 from ...units import show
 from ...workload import Avoidable
-from ..price.types import Site
 from .kernels import Kernels, Product, product
 from .low_batch import FEW_IN_LOOPS, KIND, LOOP, Loop
 from .values import LAYOUT, RENAMED, Value
@@ -37,11 +36,8 @@ class _Sum(Struct, frozen=True):
 
 def carried_sums(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels of a loop's body that add products of few rows to its state, and those that compute the products."""
-    loop, around = Loop.around(kernels), kernels.values.loops.get(kernels.computation.name)
-    if loop is None or around is None:
-        return
-    trips = kernels.pricer.trip_count(Site(kernels.module, around.computation, around.instruction, kernels.platform))
-    if trips is None or trips < _LEAST_TRIPS:
+    loop, trips = Loop.around(kernels), kernels.trips
+    if loop is None or trips is None or trips < _LEAST_TRIPS:
         return
     by_product: dict[tuple[str, int, str], list[_Sum]] = {}
     for place in sorted(loop.changing):

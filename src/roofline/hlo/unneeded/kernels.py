@@ -95,6 +95,12 @@ class Kernels:
     def are_in_entry(self) -> bool:
         return self.number == self.module.entry
 
+    @cached_property
+    def trips(self) -> int | None:
+        """How often a loop runs this computation; ``None`` if that is not known, or it is not a loop's body."""
+        loop = self.values.loops.get(self.computation.name)
+        return self.pricer.trip_count(Site(self.module, loop.computation, loop.instruction, self.platform)) if loop else None
+
     @property
     def is_shortened(self) -> bool:
         """Whether one layer represents others."""

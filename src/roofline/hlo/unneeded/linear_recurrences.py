@@ -7,7 +7,6 @@ On an H200 a state of 8 x 2048 over 2,048 tokens, with its gradient, takes 38.8 
 from collections.abc import Iterator
 
 from ...workload import Avoidable
-from ..price.types import Site
 from .kernels import Kernels
 from .low_batch import Loop
 from .values import RENAMED, Value, Values
@@ -21,11 +20,8 @@ _MOST_STEPS = 200  # instructions of one recurrence
 
 def linear_recurrences(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels of a loop's body, if all of its state but counters and stacked results is such a recurrence."""
-    loop, around = Loop.around(kernels), kernels.values.loops.get(kernels.computation.name)
-    if loop is None or around is None:
-        return
-    trips = kernels.pricer.trip_count(Site(kernels.module, around.computation, around.instruction, kernels.platform))
-    if trips is None or trips < _LEAST_TRIPS:
+    loop = Loop.around(kernels)
+    if loop is None or (kernels.trips or 0) < _LEAST_TRIPS:
         return
     factors = 0
     for place in sorted(loop.changing):

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from ...cost import NOTHING
 from ...workload import Avoidable
 from ..price.elementwise import ELEMENTWISE
-from ..price.types import Site
 from .duplicates import CLASS, KIND
 from .kernels import Kernels
 from .values import Value
@@ -17,11 +16,8 @@ _MADE_ANYWHERE = ("constant", "iota")
 
 def loop_invariants(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels in the body of a loop that compute the same in every trip."""
-    loop = kernels.values.loops.get(kernels.computation.name)
-    if loop is None:
-        return
-    trips = kernels.pricer.trip_count(Site(kernels.module, loop.computation, loop.instruction, kernels.platform))
-    if trips is not None and trips < 2:
+    trips = kernels.trips
+    if kernels.computation.name not in kernels.values.loops or (trips is not None and trips < 2):
         return
     same: dict[int, bool] = {}  # what is the same in every trip, and whether the loop was given it: without that a kernel fills a buffer
     for index, instruction in enumerate(kernels.computation.instructions):

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from ...cost import NOTHING, Cost
 from ...resource import HBM
 from ...workload import Avoidable
-from ..price.types import Site
 from .axes import source_axis
 from .kernels import Kernels, Product
 from .values import RENAMED
@@ -29,9 +28,7 @@ def recomputed(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     A loop would have to keep the results in arrays of all iterations, and writing and reading these often takes as long as recomputing. A
     loop of few iterations can be unrolled, and then stores them where they are.
     """
-    loop = kernels.values.loops.get(kernels.computation.name)
-    trips = kernels.pricer.trip_count(Site(kernels.module, loop.computation, loop.instruction, kernels.platform)) if loop else None
-    is_short = trips is not None and 1 < trips <= MOST_TRIPS
+    is_short = kernels.trips is not None and 1 < kernels.trips <= MOST_TRIPS
     ordered = [index for index in kernels.costs if _BY_AUTHOR in kernels.computation[index].op_name]
     once = _computed_once(kernels, ordered)
     by_compiler = [index for index in kernels.costs if _BY_COMPILER.search(kernels.computation[index].name)]
