@@ -118,7 +118,16 @@ def test_a_function_that_returns_something_else_is_told_so(mine: list[str]) -> N
 
 
 @pytest.mark.parametrize(
-    "target", ["Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "MoveToHost", "AllocateBuffer", "xla.sdy.FuncResultSharding"]
+    "target",
+    [
+        "Sharding",
+        "SPMDFullToShardShape",
+        "SPMDShardToFullShape",
+        "MoveToHost",
+        "AllocateBuffer",
+        "ConcatBitcast",
+        "xla.sdy.FuncResultSharding",
+    ],
 )
 def test_marks_for_the_compiler_cost_nothing(target: str) -> None:
     found = price("f32[1024,1024]", "f32[1024,1024]", target)

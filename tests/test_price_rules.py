@@ -221,6 +221,20 @@ def test_a_running_total_is_one_add_an_element_but_the_first(pad: str) -> None:
     assert found.cost["vector/fp32"] == 3 * 9
 
 
+def test_the_sum_of_a_row_kept_for_each_of_its_elements_is_added_once() -> None:
+    # Every window reads all 10 elements of its row, as XLA for TPUs writes the sum of a softmax: 9 adds a row, not 9 for each element.
+    found = priced(
+        "f32[3,10]{1,0} reduce-window(%0, %1), window={size=1x19 pad=0_0x9_9}, to_apply=%add", "f32[3,10]{1,0}", "f32[]", computations=ADD
+    )
+    assert found.cost["vector/fp32"] == 3 * 9
+
+
+def test_windows_that_read_the_whole_row_are_added_once_beside_those_that_do_not() -> None:
+    # Outputs 0 to 3 read the first 3, 4, 4 and 4 of 4 inputs; the next two the last 3 and 2: distinct windows of 3, 4, 3 and 2 elements.
+    found = priced("f32[6]{0} reduce-window(%0, %1), window={size=6 pad=3_2}, to_apply=%add", "f32[4]{0}", "f32[]", computations=ADD)
+    assert found.cost["vector/fp32"] == sum(elements - 1 for elements in (3, 4, 3, 2))
+
+
 def test_a_scan_applies_its_computation_to_every_slice() -> None:
     both = ADD.replace("ROOT %c = f32[] add(%a, %b)", "%c = f32[] add(%a, %b)\n  ROOT %t = (f32[], f32[]) tuple(%c, %c)")
     found = priced(

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from roofline.errors import FormulaError
 from roofline.hlo.ir.attributes import WindowDimension
-from roofline.hlo.price.windows import inputs_read, outputs_with_input, pairs, pairs_within
+from roofline.hlo.price.windows import inputs_read, outputs_with_input, pairs, pairs_within, whole_windows
 
 SMALL = st.integers(1, 4)
 
@@ -70,6 +70,8 @@ def test_every_window_is_counted_as_if_walked(size: int, stride: int, low: int, 
     assert pairs(window, inputs, out) == len(places)
     assert outputs_with_input(window, inputs, out) == len({o for o, _ in places})
     assert base > 1 or inputs_read(window, inputs, out) == len({*places.values()})
+    whole = sum({places[o, j] for j in range(size) if (o, j) in places} == {*range(inputs)} for o in range(out))
+    assert whole_windows(window, inputs, out) == (whole if inputs > 1 and base == dilation == 1 else 0)
     assert pairs_within(window, inputs, range(1, out, 2)) == sum(o % 2 for o, _ in places)
 
 

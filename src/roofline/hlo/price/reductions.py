@@ -15,7 +15,7 @@ from .contractions import algorithm_unit
 from .demand import result_dims
 from .index_sets import Box
 from .types import Site
-from .windows import outputs_with_input, pairs, pairs_within
+from .windows import outputs_with_input, pairs, pairs_within, whole_windows
 from .work import NO_WORK, Inner, Rule, Work
 
 
@@ -41,27 +41,34 @@ def mapped(site: Site, inner: Inner) -> Work:
 
 
 def reduce_window(site: Site, inner: Inner) -> Work:
-    """(valid taps − 1) applications per window that contains an input; padding adds nothing.
+    """(valid taps − 1) applications per window that contains an input; padding adds nothing, and equal windows are reduced once.
 
     A window as long as its dimension, moved from one end to the other, is a cumulative sum: one application per element but the first.
     """
-    running = _running_total(site)
-    if running is not None:
-        return _times(_applied(site, inner), running)
-    sides = _sides(site)
-    taps = prod(pairs(side, size, out) for side, size, out in sides)
-    return _times(_applied(site, inner), taps - prod(outputs_with_input(side, size, out) for side, size, out in sides))
+    return _times(_applied(site, inner), _applications(site))
 
 
 def windows_within(site: Site, inner: Inner, boxes: tuple[Box, ...]) -> Work:
-    """The arithmetic of the windows in some boxes of the result; of a cumulative sum at most that of all of it."""
+    """The arithmetic of the windows in some boxes of the result, at most that of all of it."""
     sides = _sides(site)
     each = (
         prod(pairs_within(side, size, outputs) for (side, size, _), outputs in zip(sides, box, strict=True)) - prod(map(len, box))
         for box in boxes
     )
-    needed, running = sum(each), _running_total(site)
-    return _times(_applied(site, inner), needed if running is None else min(needed, running))
+    return _times(_applied(site, inner), min(sum(each), _applications(site)))
+
+
+def _applications(site: Site) -> int:
+    """How often a window's computation is applied for the whole result."""
+    running = _running_total(site)
+    if running is not None:
+        return running
+    taps, windows = 1, 1
+    for side, size, out in _sides(site):
+        again = max(0, whole_windows(side, size, out) - 1)  # all but one of the windows that read the whole dimension
+        taps *= pairs(side, size, out) - again * size
+        windows *= outputs_with_input(side, size, out) - again
+    return taps - windows
 
 
 def _sides(site: Site) -> tuple[tuple[WindowDimension, int, int], ...]:

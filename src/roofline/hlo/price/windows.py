@@ -50,6 +50,20 @@ def outputs_with_input(window: WindowDimension, size: int, out: int) -> int:
     return _hits(window, window.stride, window.low, out, window.size, last) - going_on
 
 
+def whole_windows(window: WindowDimension, size: int, out: int) -> int:
+    """Outputs whose window reads every input: XLA for TPUs writes the sum of a row, kept for each of its elements, as such windows.
+
+    >>> whole_windows(WindowDimension(15, 1, 7, 7), 8, 8), whole_windows(WindowDimension(3, 1, 1, 1), 8, 8)
+    (8, 0)
+    """
+    _check(window)
+    if size < 2 or window.base_dilation > 1 or window.window_dilation > 1:
+        return 0
+    first = max(0, -(-(window.low + size - window.size) // window.stride))
+    last = min(out - 1, window.low // window.stride)
+    return max(0, last - first + 1)
+
+
 def _hits(window: WindowDimension, stride: int, low: int, outs: int, taps: int, last: int) -> int:
     """Pairs of 0 ≤ o < outs and 0 ≤ j < taps whose position o·stride − low + j·dilation is an element between 0 and ``last``."""
     return points(stride, window.window_dilation, low, window.base_dilation, outs, taps, last)
