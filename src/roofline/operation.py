@@ -141,4 +141,42 @@ class Collective(Struct, frozen=True, kw_only=True, tag="collective"):
     link: str = ""
 
 
+class MatrixWork(Struct, frozen=True, kw_only=True):
+    """Products of one execution, by how their sizes fill a matrix unit: ``depth`` contracted elements fill its rows, one of ``widths`` its
+    columns, whichever the compiler puts there.
+    """
+
+    flops: int
+    depth: int
+    widths: tuple[int, ...]
+    compute: str = "bf16"
+
+    def fill(self, side: int) -> float:
+        """The share of a unit of ``side`` rows and columns that works: the rest multiplies padding.
+
+        >>> MatrixWork(flops=1, depth=64, widths=(64, 4096)).fill(128)
+        0.5
+        """
+        return _filled(self.depth, side) * max(_filled(width, side) for width in self.widths)
+
+
+def _filled(size: int, side: int) -> float:
+    return size / (-(-size // side) * side)
+
+
+class Compiled(Struct, frozen=True, kw_only=True):
+    """What a compiled program says of an op besides its cost.
+
+    ``beside`` is whether it runs beside the ops after it: an asynchronous copy or collective. ``cycles`` is the compiler's own estimate of
+    one execution, in cycles of one core, ``products`` its work on the matrix unit.
+    """
+
+    beside: bool = False
+    cycles: float | None = None
+    products: tuple[MatrixWork, ...] = ()
+
+
+UNSTATED = Compiled()
+
+
 Operation = Product | Convolution | Attention | RowWise | Streamed | Collective

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from .errors import clean
+from .operation import Compiled
 from .units import number_of, show
 from .workload import NO_COVERAGE, Coverage, PeakMemory
 
@@ -156,13 +157,14 @@ class Point(Struct, frozen=True, kw_only=True):
 
     Seconds are wall time of a device, ``time_s`` the mean over devices and ``slowest_s`` the longest; of the whole program both are the
     wall clock of the run. ``device_seconds`` is the sum over devices, which rates and efficiencies use: work and bytes are those of all
-    devices. ``span_s`` is from the first device work to the last. ``time_s`` is ``at_roof_s``, the sum of the ops' minimum times for
-    needed work, plus what is ``lost`` by cause: see `losses.split_losses`. ``floors_s`` is the sum of the ops' minimum times for all work:
-    the least for a program without times. ``hfu`` is the time that the matrix work would take at its peak rates over the time, ``mfu`` the
-    same for the work that the model needed; ``needed`` is that work where it is less than ``work``, ``unneeded`` the rest by class, as for
-    ops. ``flops_by_convention`` has the FLOP as other counters count them, by their name: ``flop_counter`` is PyTorch's (attention in
-    full, recomputed scores and padding included). ``throughput`` is by the words given with the number per step (tokens, samples). Of a
-    program after a change, ``time_s`` is predicted, ``expected`` has its bounds and ``before_s`` is what was measured before.
+    devices. ``span_s`` is from the first device work to the last. ``time_s`` is ``at_roof_s``, the sum of the ops' minimum times for needed
+    work, plus what is ``lost`` by cause: see `losses.split_losses`. ``floors_s`` is the sum of the ops' minimum times for all work, where
+    ops that run beside others count as far as these wait for them: the least for a program without times. ``hfu`` is the time that the
+    matrix work would take at its peak rates over the time, ``mfu`` the same for the work that the model needed; ``needed`` is that work
+    where it is less than ``work``, ``unneeded`` the rest by class, as for ops. ``flops_by_convention`` has the FLOP as other counters count
+    them, by their name: ``flop_counter`` is PyTorch's (attention in full, recomputed scores and padding included). ``throughput`` is by the
+    words given with the number per step (tokens, samples). Of a program after a change, ``time_s`` is predicted, ``expected`` has its
+    bounds and ``before_s`` is what was measured before.
     """
 
     scope: str
@@ -242,7 +244,7 @@ class OpInfo(Row, frozen=True, kw_only=True):
     ``expected`` is how long such an op takes on this chip. Its self time is the minimum time, plus ``inherent_s``, what ops of this shape
     take beyond it on this chip, plus ``excess_s``, how much slower than expected it ran (0 within the interval of the prediction).
     ``by_shape`` is computed from its shapes alone, to check its counts: the FLOP of a product in its number format, and its arrays read or
-    written once.
+    written once. ``compiled`` is what a compiled program says of it besides its cost.
     """
 
     id: int
@@ -289,6 +291,7 @@ class OpInfo(Row, frozen=True, kw_only=True):
     excess_s: Number | None = None
     before_s: Number | None = None
     by_shape: dict[str, Number] = field(default_factory=dict)
+    compiled: Compiled | None = None
     roofs: tuple[str, ...] = ()
     unrated: tuple[str, ...] = ()
     ledger: tuple[LedgerRow, ...] = ()

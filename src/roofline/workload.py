@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from .cost import NOTHING, Amount, Cost, sum_of_known
 from .ledger import Ledger
-from .operation import Operation
+from .operation import UNSTATED, Compiled, Operation
 
 COST_PROVENANCES = ("counter", "profile", "compiler", "shape", "formula", "user")
 RECORDED_ALLOCATIONS = "allocations in the profile"  # how the peak memory of a program that ran is found
@@ -150,9 +150,10 @@ class Op(Struct, frozen=True, kw_only=True):
     ``time_s`` is the duration of its kernels, ``self_time_s`` the same without nested ops and
     earlier events on the same stream, so that self times sum to busy time. ``None`` is unknown. ``by_step_and_device`` has the parts in
     each step on each device, where there are several devices; with one they are ``by_step``. ``operation`` describes one execution by its
-    sizes. ``counted`` are its launches that counters measured. A note is a caveat, or begins with `COUNTED`. ``conventions`` has the FLOP
-    as other counters count them, by their name. ``wide`` is the share of the bytes of its arrays that are of 32-bit floats, and ``shapes``
-    has the shapes of its first arrays, where a recording without compiled programs says so.
+    sizes, ``compiled`` is what else a compiled program says of it. ``counted`` are its launches that counters measured. A note is a caveat,
+    or begins with `COUNTED`. ``conventions`` has the FLOP as other counters count them, by their name. ``wide`` is the share of the bytes
+    of its arrays that are of 32-bit floats, and ``shapes`` has the shapes of its first arrays, where a recording without compiled programs
+    says so.
     """
 
     name: str
@@ -183,6 +184,7 @@ class Op(Struct, frozen=True, kw_only=True):
     value: str = ""
     caller: str = ""
     operation: Operation | None = None
+    compiled: Compiled = UNSTATED
     notes: tuple[str, ...] = ()
     conventions: Mapping[str, Amount] = field(default_factory=dict)
     wide: float = 0.0

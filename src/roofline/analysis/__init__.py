@@ -62,7 +62,7 @@ from .findings import diagnose
 from .memory import out_of_memory, with_capacity
 from .needed_work import Needed, needed
 from .op_rows import rows_of
-from .op_times import OpTimes
+from .op_times import OpTimes, share_waited_for
 from .placed_ops import PlacedOps
 from .program_chains import KIND as CHAIN
 from .program_clock import clock_of
@@ -250,7 +250,7 @@ def _predictions(recording: Recording, machine: Machine, calibration: Calibratio
     found: dict[int, Prediction] = {}
     known: dict[tuple[Any, ...], Prediction | None] = {}  # the layers of a program repeat their ops
     for id, op in enumerate(ops):
-        work = (op.operation, op.cost, op.count, op.launches)
+        work = (op.operation, op.cost, op.count, op.launches, op.compiled)
         if work not in known:
             known[work] = predict_op(op, machine, chosen)
         if (prediction := known[work]) is not None:
@@ -271,7 +271,8 @@ def _op_times(placed: PlacedOps, machine: Machine, corrections: Corrections, pre
             known[same] = needed(op, floor_s, minimum_s)
         if (least := known[same]) is not None:
             needs[number] = least
-    return OpTimes(placed.ops, placed.floor_s, placed.causes, placed.unit, needs, predicted)
+    waited_share = share_waited_for(placed.ops, placed.floor_s, minimum_s)
+    return OpTimes(placed.ops, placed.floor_s, placed.causes, placed.unit, needs, predicted, waited_share)
 
 
 def _advice(

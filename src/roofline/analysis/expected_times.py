@@ -19,7 +19,7 @@ def predict_op(op: Op, machine: Machine, calibration: Calibration | None) -> Pre
         return None
     cost = op.cost if op.count == 1 else op.cost * (1 / op.count)
     kernels = max(op.launches / op.count, 1.0)
-    return predict(op.operation, cost, machine, calibration, count=op.count, kernels=kernels)
+    return predict(op.operation, cost, machine, calibration, count=op.count, kernels=kernels, compiled=op.compiled)
 
 
 def with_expected_time(row: OpInfo, found: Prediction | None) -> OpInfo:

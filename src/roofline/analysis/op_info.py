@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from ..cost import Amount, Cost
 from ..ledger import Ledger
-from ..operation import Convolution, Product, width
+from ..operation import UNSTATED, Convolution, Product, width
 from ..report import CounterInfo, LedgerRow, Number, OpInfo
 from ..resource import HBM, matrix
 from ..selection import ROUNDING
@@ -60,6 +60,7 @@ def op_info(one: Placed, rank: int, needed: Needed | None = None) -> OpInfo:
         unneeded=unneeded_info(needed) if needed else {},
         lost_s=_lost(one, needed),
         by_shape=by_shape(op),
+        compiled=op.compiled if op.compiled != UNSTATED else None,
         roofs=tuple(resource.name for resource in placement.roofs),
         unrated=tuple(resource.name for resource in placement.unrated),
         ledger=tuple(_ledger_rows(op.ledger)),

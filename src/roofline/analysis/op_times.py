@@ -7,7 +7,9 @@ from msgspec import Struct
 
 from ..columns.lazy_rows import column
 from ..columns.op_columns import multiplies
+from ..cost import Cost
 from ..operation import Operation
+from ..placement import MinimumTimes
 from ..prediction import Prediction
 from ..workload import Op
 from .needed_work import Needed
@@ -30,8 +32,9 @@ class OpTime(Struct, frozen=True):
 class OpTimes:
     """The times of all ops, in columns, by id; ``needed`` and ``predicted`` have entries only for some ops.
 
-    ``own_s`` is the seconds that an op kept its device busy: its self time, where the source has nested ops. ``spent_s`` is the same, or
-    without times the minimum, scaled by `exposed` where ops overlap.
+    ``own_s`` is the seconds that an op kept its device busy: its self time, where the source has nested ops. ``waited_s`` is its minimum,
+    of ops that run beside others as far as these wait for them. ``spent_s`` is the own time, or without times the one waited for, scaled
+    by `exposed` where ops overlap.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class OpTimes:
         unit: Sequence[str | None],
         needed: Mapping[int, Needed],
         predicted: Mapping[int, Prediction],
+        waited_share: float = 1.0,
     ) -> None:
         self.ops, self.floor_s, self.cause, self.unit, self.needed, self.predicted = ops, floor_s, cause, unit, needed, predicted
         self._words: dict[str, list[str]] = {}
@@ -51,12 +55,15 @@ class OpTimes:
         else:
             selfs = [time_s if self_s is None else self_s for self_s, time_s in zip(selfs, times, strict=True)]
         self.own_s = [seconds or 0.0 for seconds in selfs]
-        self.spent_s = [floor if seconds is None else seconds for seconds, floor in zip(selfs, floor_s, strict=True)]
+        self.waited_s = floor_s
+        if waited_share < 1:
+            self.waited_s = [floor * waited_share if beside else floor for floor, beside in zip(floor_s, runs_beside(ops), strict=True)]
+        self.spent_s = [waited if seconds is None else seconds for seconds, waited in zip(selfs, self.waited_s, strict=True)]
 
     def exposed(self, share: float) -> "OpTimes":
         """The same ops with ``spent_s`` scaled to the share of self times that is visible on the wall clock."""
         found = OpTimes(self.ops, self.floor_s, self.cause, self.unit, self.needed, self.predicted)
-        found.spent_s = [seconds * share for seconds in self.spent_s]
+        found.waited_s, found.spent_s = self.waited_s, [seconds * share for seconds in self.spent_s]
         return found
 
     def __len__(self) -> int:
@@ -102,6 +109,22 @@ class OpTimes:
     def multiplies(self) -> list[bool]:
         """Whether each op is a product, which on a chip without a matrix unit runs on the vector unit."""
         return multiplies(self.ops)
+
+
+def runs_beside(ops: Sequence[Op]) -> list[bool]:
+    """Whether each op runs beside the ops after it."""
+    return [compiled.beside for compiled in column(ops, "compiled")]
+
+
+def share_waited_for(ops: Sequence[Op], floor_s: Sequence[float], minimum_s: MinimumTimes) -> float:
+    """The share of the minimum times of ops that run beside others for which those wait: as far as a memory or link is busy for longer
+    than the ops that run one after another. 1 if no op runs beside others.
+    """
+    beside_s = sum([floor for floor, beside in zip(floor_s, runs_beside(ops), strict=True) if beside])
+    if not beside_s:
+        return 1.0
+    in_turn_s = sum(floor_s) - beside_s
+    return min(max((minimum_s(Cost.total(column(ops, "cost"))) - in_turn_s) / beside_s, 0.0), 1.0)
 
 
 def share_in_steps(op: Op, steps: Container[int | None]) -> float:

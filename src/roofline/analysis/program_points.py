@@ -94,7 +94,7 @@ def _total(recording: Recording, every: OpTimes, whole: bool) -> _Part:
     least = {id: needed.floor_s for id, needed in every.needed.items()}
     return _Part(
         work=_whole_work(every, kept),
-        floors_s=sum(values_at(every.floor_s, kept)),
+        floors_s=sum(values_at(every.waited_s, kept)),
         time_s=wall,
         busy_s=busy,
         losses=None if wall is None else _losses(every, kept, least, wall, busy),

@@ -21,7 +21,7 @@ from .table import Table
 FOLDER = Path(__file__).with_name("calibrations")
 SCHEMA = "roofline.calibration/1"
 _LARGEST = sys.float_info.max
-FAMILIES = ("products", "grouped", "prefill", "decode", "pointwise", "row-wise", "collectives")
+FAMILIES = ("products", "grouped", "prefill", "decode", "pointwise", "row-wise", "collectives", "compiled")
 _NEEDED = {
     "products": ("floor", "compute", "memory", "feed", "split", "p"),
     "grouped": ("floor", "compute", "memory", "feed", "split", "p"),
@@ -30,10 +30,12 @@ _NEEDED = {
     "pointwise": ("floor", "memory"),
     "row-wise": ("floor", "memory", "rows", "start", "column", "p"),
     "collectives": ("floor", "hop", "link", "hump", "middle"),
+    "compiled": ("floor", "window", "compute", "memory", "beside"),
 }
 _QUANTIZATION = ("quantize", "quantize_row", "quantize_element")
 _SECONDS = ("floor", "split", "tile", "ramp", "block", "start", "column", "hop", "hump", *_QUANTIZATION, "timer")
-_SHARES = ("compute", "compute_in_profiles", "memory", "memory_in_profiles", "append", "link")
+_SHARES = ("compute", "compute_in_profiles", "memory", "memory_in_profiles", "append", "link", "beside")
+_BYTES = ("window",)
 _OTHER = ("feed", "p", "exponentials", "packs", "rows", "middle", "in_switch", "functions", "elements")
 
 
@@ -141,13 +143,15 @@ def _values(table: Table, family: str) -> dict[str, float]:
     inner = table.table("values")
     if inner is None:
         raise table.error("values", f"missing; a family of {family} needs {', '.join(_NEEDED[family])}")
-    inner.only(*_SECONDS, *_SHARES, *_OTHER)
+    inner.only(*_SECONDS, *_SHARES, *_BYTES, *_OTHER)
     if missing := [key for key in _NEEDED[family] if key not in inner.data]:
         raise inner.error(missing[0], f"missing; {family} need {', '.join(_NEEDED[family])}")
     found: dict[str, float] = {}
     for key in inner.data:
         if key in _SECONDS:
             found[key] = inner.quantity(key, "s") or 0.0
+        elif key in _BYTES:
+            found[key] = inner.quantity(key, "B") or 0.0
         elif key in _SHARES:
             found[key] = inner.fraction(key) or 0.0
         else:

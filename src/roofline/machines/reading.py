@@ -25,7 +25,7 @@ KINDS = ("gpu", "tpu", "accelerator", "soc", "cpu")
 TOOLS = ("jax", "torch", "nvidia-smi", "other")
 _KEYS = (
     *("schema", "extends", "name", "title", "vendor", "kind", "arch", "year", "family", "usual", "devices", "cores", "scope"),
-    "matrix_unit",
+    *("matrix_unit", "matrix_side"),
     *("aliases", "names", "notes", "launch_latency", "launch_floor", "specs", "compute", "memory", "link", "power", "sustained", "limit"),
     *("disagreement", "exception", "conditions", "sweep"),
 )
@@ -134,6 +134,7 @@ def _machine(table: Table, found: list[Found], names: tuple[Names, ...], old: Ma
         cores=table.whole("cores") or old.cores,
         scope=table.choice("scope", ("chip", "device"), old.scope),
         matrix_unit=_matrix_unit(table, old, ceilings),
+        matrix_side=table.whole("matrix_side") or old.matrix_side,
         power_w=figures.power(power).watts if power else old.power_w,
         launch_latency_s=old.launch_latency_s if latency is None else latency,
         launch_floor_s=old.launch_floor_s if floor is None else floor,

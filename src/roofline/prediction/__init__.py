@@ -11,12 +11,14 @@ from msgspec import Struct
 
 from ..cost import Cost
 from ..machine import Machine
-from ..operation import Attention, Collective, Operation, Product, RowWise, Streamed
+from ..operation import UNSTATED, Attention, Collective, Compiled, Operation, Product, RowWise, Streamed
 from ..placement import Placement, place_op
 from ..resource import HBM, TRANSCENDENTAL
 from .attention import decode_time, prefill_time
 from .calibration import BORROWED, LATENCY_REGIME_S, WIDE, Calibration, Family
 from .collectives import collective_time
+from .compiled_programs import NAME as COMPILED
+from .compiled_programs import compiled_time
 from .products import product_time
 from .streams import pointwise_time, row_time
 from .terms import Estimate, Hardware
@@ -53,17 +55,23 @@ def predict(
     *,
     count: float = 1,
     kernels: float = 1,
+    compiled: Compiled = UNSTATED,
 ) -> Prediction | None:
     """The expected time of ``count`` executions of an op; ``None`` where the cost of one is not known.
 
-    ``cost`` is that of one; ``kernels`` is how many kernels it launches.
+    ``cost`` is that of one; ``kernels`` is how many kernels it launches, ``compiled`` what a compiled program says of it.
     """
     placed = place_op(cost, machine)
     least = placed.floor_s
+    stated = calibration.family(COMPILED) if placed.times and cost.is_known else None
+    if stated is not None and compiled != UNSTATED:
+        return _of_compiled(placed, compiled, machine, stated, calibration, count)
     family, found = _estimate(operation, cost, machine, calibration)
     if found is None:
         if not placed.times or placed.unrated or not cost.is_known:
             return None
+        if stated is not None and not any(resource.is_link for resource, _ in cost.amounts):
+            return _of_compiled(placed, compiled, machine, stated, calibration, count)
         found = _sustained(placed, calibration, kernels)
     seconds = max(found.seconds, least)
     low, high = _interval(family, calibration, placed)
@@ -77,6 +85,23 @@ def predict(
         family=family.family if family else "",
         borrowed=bool(calibration.borrowed),
         floor_s=least * count,
+    )
+
+
+def _of_compiled(
+    placed: Placement, compiled: Compiled, machine: Machine, family: Family, calibration: Calibration, count: float
+) -> Prediction:
+    """The prediction of an op of a program that the TPU compiler made."""
+    made, (low_s, high_s) = compiled_time(placed, placed.cost, compiled, machine, family, calibration)
+    cycles = "the compiler's cycles within the limits of the units" if compiled.cycles else "the limits of the units, without cycles"
+    return Prediction(
+        time_s=max(made.seconds, placed.floor_s) * count,
+        low_s=max(low_s, placed.floor_s) * count,
+        high_s=max(high_s, placed.floor_s) * count,
+        terms={name: term * count for name, term in made.terms.items() if term},
+        evidence=f"{cycles}; {family.source}",
+        family=family.family,
+        floor_s=placed.floor_s * count,
     )
 
 

@@ -40,10 +40,11 @@ class Family(Struct, frozen=True, kw_only=True):
 class Calibration(Struct, frozen=True, kw_only=True):
     """The fitted op times of one chip.
 
-    ``cores`` are its SMs and ``clock_hz`` their clock. ``floor_s`` is the time of its smallest ops, where that was measured for this
-    machine: it replaces every family's own. ``of_kernels`` is whether to predict kernel durations, as in profiles, without the overhead of
-    a timer around the call (``timer`` among a family's values). ``borrowed`` is the chip on which the parameters were fitted, if another.
-    ``other_card`` is whether they were fitted on other cards than the one that was measured.
+    ``cores`` are its SMs and ``clock_hz`` their clock. ``floor_s`` is the time
+    of its smallest ops, where that was measured for this machine: it replaces every family's own. ``of_kernels`` is whether to predict
+    kernel durations, as in profiles, without the overhead of a timer around the call (``timer`` among a family's values). ``borrowed`` is
+    the chip on which the parameters were fitted, if another. ``other_card`` is whether they were fitted on other cards than the one that
+    was measured.
     """
 
     name: str

@@ -9,6 +9,7 @@ from ..cost import Cost
 from ..errors import SourceError
 from ..files.input_limits import check_limit
 from ..machine import Machine
+from ..operation import UNSTATED
 from ..report import SCHEMA, OpInfo, Report
 from ..workload import Counters, Device, Op, Recording, Share, Step, StepsOnDevice, Workload
 from .files import all_of, head_of, local_file
@@ -115,6 +116,7 @@ def _op(op: OpInfo, by_step: tuple[Share, ...], by_device: tuple[Share, ...], bo
         by_step=by_step,
         by_device=by_device,
         by_step_and_device=both,
+        compiled=op.compiled or UNSTATED,
         notes=op.notes,
     )
 

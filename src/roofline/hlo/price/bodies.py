@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from math import ceil, prod
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...cost import Cost
 from ...resource import UNNAMED_WORK
@@ -150,7 +151,7 @@ class Bodies:
                 constants += _bytes_read(instruction.shape, here)
             elif opcode in INLINE and instruction.calls:
                 inner = self.walk(instruction.calls[0].computation, here)
-                done.add(inner.work.cost, notes=inner.work.notes)
+                done.add(inner.work.cost, notes=inner.work.notes, products=inner.work.products)
                 constants += inner.constant_bytes
                 opcodes |= inner.opcodes
                 for operand, parts in zip(instruction.operands, inner.parameters, strict=False):
@@ -183,9 +184,11 @@ class Bodies:
         else:
             work = self.work(site)
             if not region.whole and instruction.opcode in SEPARABLE and work is not NO_WORK:
-                work = Work(_scaled(work.cost, *_share(shape, region)), work.notes)
+                part, whole = _share(shape, region)
+                products = tuple([replace(product, flops=-(-product.flops * part // whole)) for product in work.products])
+                work = Work(_scaled(work.cost, part, whole), work.notes, products)
         if work is not NO_WORK:
-            done.add(work.cost, notes=work.notes)
+            done.add(work.cost, notes=work.notes, products=work.products)
 
 
 def cost_attributes(instruction: Instruction) -> object:
@@ -202,7 +205,7 @@ def _opaque(site: Site) -> Work:
         what = site.instruction.custom_call_target or site.instruction.opcode
         return Work(Cost.of({UNNAMED_WORK: None}), (f"the cost of {what} is unknown",))
     amounts = tuple((resource, amount) for resource, amount in found.cost.amounts if resource.is_compute)
-    return Work(Cost(amounts, frozenset(resource for resource in found.cost.unknown if resource.is_compute)), found.notes)
+    return Work(Cost(amounts, frozenset(resource for resource in found.cost.unknown if resource.is_compute)), found.notes, found.products)
 
 
 def _passed_on(demand: list[dict[Path, Region]], instruction: Instruction, here: Demand) -> bool:

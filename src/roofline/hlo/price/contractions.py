@@ -10,6 +10,7 @@ from math import prod
 
 from ...cost import Cost
 from ...dtypes import DType, dtype, one_pass_note, passes_note, wider
+from ...operation import MatrixWork
 from ...resource import Resource, matrix, vector
 from ..ir.attributes import WindowDimension
 from ..ir.platforms import Platform
@@ -30,7 +31,17 @@ def dot(site: Site, inner: Inner) -> Work:
     """2 · elements of the result · contracted elements FLOP."""
     left, right = site.operands[:2]
     depth = prod(left.shape.dims[axis] for axis in site.instruction.dot.lhs_contracting)
-    return product(site, 2 * depth * site.instruction.shape.elements, left.shape, right.shape)
+    return product(site, 2 * depth * site.instruction.shape.elements, left.shape, right.shape, depth, dot_widths(site))
+
+
+def dot_widths(site: Site) -> tuple[int, int]:
+    """The rows and the columns of the result of a dot, or of one of its batch."""
+    dims, (left, right) = site.instruction.dot, (operand.shape for operand in site.operands[:2])
+    shared = (*dims.lhs_batch, *dims.lhs_contracting), (*dims.rhs_batch, *dims.rhs_contracting)
+    rows, columns = (
+        prod(size for axis, size in enumerate(shape.dims) if axis not in taken) for shape, taken in zip((left, right), shared, strict=True)
+    )
+    return rows, columns
 
 
 def ragged_dot(site: Site, inner: Inner) -> Work:
@@ -45,14 +56,31 @@ def ragged_dot(site: Site, inner: Inner) -> Work:
     elements = site.instruction.shape.elements
     if any(axis in contracted for axis in ragged):  # the result has the groups as a dimension of its own
         elements //= max(1, sizes.shape.dims[-1])
-    work = product(site, 2 * depth * elements, left.shape, right.shape)
-    return Work(work.cost, (*work.notes, "assuming the groups fill the ragged dimension"))
+    work = product(site, 2 * depth * elements, left.shape, right.shape, depth, (right.shape.dims[-1], left.shape.elements // max(1, depth)))
+    return Work(work.cost, (*work.notes, "assuming the groups fill the ragged dimension"), work.products)
 
 
 def convolution(site: Site, inner: Inner) -> Work:
     """2 · batch/batch groups · in/feature groups · out · valid taps FLOP; multiplications by padding and holes are left out."""
     left, right = site.operands[:2]
-    return product(site, 2 * prod(convolution_sizes(site)), left.shape, right.shape)
+    flops = 2 * prod(convolution_sizes(site))
+    return product(site, flops, left.shape, right.shape, *_convolution_fill(site))
+
+
+# Fewer input channels than the 8 sublanes of a register are packed with the taps of the window: a TPU contracts over both.
+_PACKED_BELOW = 8
+
+
+def _convolution_fill(site: Site) -> tuple[int, tuple[int, ...]]:
+    """The contracted elements of a convolution's products, and the sizes of which one fills the columns; none for groups of channels."""
+    instruction, labels = site.instruction, site.instruction.convolution
+    if labels is None or instruction.feature_group_count > 1 or instruction.batch_group_count > 1:
+        return 0, ()
+    kernel, result = site.operands[1].shape.dims, instruction.shape.dims
+    depth, features = kernel[labels.kernel_input_feature], result[labels.output_feature]
+    if depth < _PACKED_BELOW:
+        depth *= prod(kernel[axis] for axis in labels.kernel_spatial)
+    return depth, (features, prod(result) // max(1, features))
 
 
 def convolution_sizes(site: Site) -> tuple[int, int, int]:
@@ -72,15 +100,20 @@ def convolution_sizes(site: Site) -> tuple[int, int, int]:
     return images, source[labels.input_feature] // instruction.feature_group_count * result[labels.output_feature], taps
 
 
-def product(site: Site, flops: int, left: Shape, right: Shape) -> Work:
-    """FLOP of real products on the unit that multiplies these formats; complex ones are four times as many."""
+def product(site: Site, flops: int, left: Shape, right: Shape, depth: int = 0, widths: tuple[int, ...] = ()) -> Work:
+    """FLOP of real products on the unit that multiplies these formats; complex ones are four times as many.
+
+    ``depth`` and ``widths`` say how they fill a matrix unit, see `MatrixWork`.
+    """
     if left.dtype in _COMPLEX or right.dtype in _COMPLEX:
         flops *= 4
     unit = unit_of(site, left.number, right.number)
     note = passes_note(unit.kind)
     if site.platform == "tpu" and not site.instruction.word("algorithm"):
         note = note or one_pass_note(wider(left.number, right.number), unit.kind)
-    return Work(Cost.of({unit: flops}), (note,) if note else ())
+    fills = site.platform == "tpu" and unit.unit == "matrix" and flops > 0 and depth > 0 and all(widths)
+    products = (MatrixWork(flops=flops, depth=depth, widths=widths, compute=unit.kind),) if fills and widths else ()
+    return Work(Cost.of({unit: flops}), (note,) if note else (), products)
 
 
 def unit_of(site: Site, left: DType, right: DType) -> Resource:

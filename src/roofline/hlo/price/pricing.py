@@ -198,7 +198,7 @@ def _fused(pricer: Pricer, site: Site) -> Price:
     total.add(own, notes=launch.notes)
     for found in crossing:
         total.add(found.cost, notes=found.notes)
-    return Price(total.cost, crossing[0].category if crossing else "fusion", tuple(total.notes))
+    return Price(total.cost, crossing[0].category if crossing else "fusion", tuple(total.notes), products=launch.products)
 
 
 def _fused_collective(pricer: Pricer, site: Site) -> Price:
@@ -211,7 +211,7 @@ def _fused_collective(pricer: Pricer, site: Site) -> Price:
 
 
 def _launched(site: Site, launch: Kernel) -> Price:
-    return Price(launch.cost, category(site, launch.opcodes, launch.cost), launch.notes)
+    return Price(launch.cost, category(site, launch.opcodes, launch.cost), launch.notes, products=launch.products)
 
 
 def _copy_start(pricer: Pricer, site: Site) -> Price:

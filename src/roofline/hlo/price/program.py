@@ -16,6 +16,7 @@ from ..ir.module import HloModule, Instruction
 from ..ir.platforms import Platform, detect_platform
 from ..ir.scopes import direction, is_in_loop, scope
 from .collectives import Network
+from .compiled import compiled
 from .pricing import FREE, Pricer, branch_note, trips_note, uncertain
 from .types import Price, Site
 
@@ -197,5 +198,6 @@ def op_of(
         takes=takes,
         gives=gives,
         operation=operation,
+        compiled=compiled(one.instruction, priced),
         notes=(*priced.notes, *runs.notes) if runs.notes else priced.notes,
     )

@@ -9,6 +9,7 @@ from math import prod
 from msgspec import Struct, field
 
 from ...cost import Cost
+from ...operation import MatrixWork
 from ...resource import HBM, PCIE, Resource
 from ...units import show
 from ..ir.module import Computation, HloModule, Instruction
@@ -26,11 +27,12 @@ KernelKey = tuple[object, ...]
 
 
 class Kernel(Struct, frozen=True):
-    """The cost of one launch, notes on it, and the opcodes that ran in it."""
+    """The cost of one launch, notes on it, the opcodes that ran in it, and its products on a TPU's matrix unit."""
 
     cost: Cost
     notes: tuple[str, ...] = ()
     opcodes: frozenset[str] = frozenset()
+    products: tuple[MatrixWork, ...] = ()
 
 
 class Traffic(Struct):
@@ -198,7 +200,7 @@ def _launch(work: Work, traffic: Traffic, opcodes: set[str]) -> Kernel:
     moves_only = not work.cost.amounts and not work.cost.unknown
     padding = traffic.padding
     notes = (*work.notes, f"{show(padding, 'B')} of its bytes are padding of tiled layouts") if padding else work.notes
-    return Kernel(work.cost + traffic.cost(moves_only), notes, frozenset(opcodes))
+    return Kernel(work.cost + traffic.cost(moves_only), notes, frozenset(opcodes), work.products)
 
 
 def results(body: Computation) -> list[tuple[Path, int]]:

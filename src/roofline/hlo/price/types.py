@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from ...cost import Cost
+from ...operation import MatrixWork
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.platforms import Platform
 
@@ -11,13 +12,15 @@ class Price(Struct, frozen=True):
     """The cost of one execution of an instruction.
 
     ``category`` is shown to users (matmul, convolution, loop fusion, …). ``least`` is the cheapest branch of a conditional, whose
-    cost is that of the most expensive. An amount that cannot be computed is unknown in the cost, and a note says why.
+    cost is that of the most expensive. ``products`` are its products on a TPU's matrix unit. An amount that cannot be computed is unknown
+    in the cost, and a note says why.
     """
 
     cost: Cost
     category: str
     notes: tuple[str, ...] = ()
     least: Cost | None = None
+    products: tuple[MatrixWork, ...] = ()
 
 
 class Site(Struct, frozen=True, gc=False):

@@ -5,15 +5,17 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct, field
 
 from ...cost import NOTHING, Amount, Cost, tidy
+from ...operation import MatrixWork
 from ...resource import Resource
 from .types import Site
 
 
 class Work(Struct, frozen=True):
-    """Arithmetic by unit and number format, with notes."""
+    """Arithmetic by unit and number format, with notes; ``products`` are those on a TPU's matrix unit."""
 
     cost: Cost = NOTHING
     notes: tuple[str, ...] = ()
+    products: tuple[MatrixWork, ...] = ()
 
 
 NO_WORK = Work()
@@ -29,14 +31,16 @@ class Sum(Struct):
     amounts: dict[Resource, Amount] = field(default_factory=dict)
     unknown: set[Resource] = field(default_factory=set)
     notes: dict[str, None] = field(default_factory=dict)
+    products: list[MatrixWork] = field(default_factory=list)
 
-    def add(self, cost: Cost, times: Amount = 1, notes: tuple[str, ...] = ()) -> None:
+    def add(self, cost: Cost, times: Amount = 1, notes: tuple[str, ...] = (), products: tuple[MatrixWork, ...] = ()) -> None:
         for resource, amount in cost.amounts:
             self.amounts[resource] = self.amounts.get(resource, 0) + (amount if times == 1 else amount * times)
         if cost.unknown and times:
             self.unknown |= cost.unknown
         for note in notes:
             self.notes[note] = None
+        self.products += products
 
     def add_each(self, amounts: Iterable[tuple[Resource, Amount]], times: int) -> None:
         """Adds known amounts, each ``times`` over."""
@@ -50,4 +54,4 @@ class Sum(Struct):
 
     @property
     def work(self) -> Work:
-        return Work(self.cost, tuple(self.notes))
+        return Work(self.cost, tuple(self.notes), tuple(self.products))

@@ -1,0 +1,74 @@
+"""Ops of programs that the TPU compiler made: the compiler's own cycles, held between the limits of the chip's units.
+
+matrix unit   sum of FLOP / share of the unit that the sizes fill / (share of the peak that products sustain)
+main memory   bytes / sustained bandwidth: lower where the op computes a product at the same time
+limit         the longest of these and of the vector unit, VMEM and transposes, plus the first load and the last store of a product,
+              as much as a window in VMEM holds, plus the latency of a copy from main memory
+time          the compiler's cycles / clock, at most the limit and at least the longest unit at its peak rate
+
+The cycles are right to a few per cent for large products on v2 to v5p and for plain streams; for attention scores, narrow convolutions,
+pads and fills they are 1.3 to 6 times too long, so that the limit is nearer. The interval is from the longest unit to the cycles.
+"""
+
+from collections.abc import Mapping
+
+from ..cost import Cost
+from ..machine import Machine
+from ..operation import Compiled
+from ..placement import Placement
+from ..resource import HBM, Resource, matrix
+from .calibration import Calibration, Family
+from .terms import Estimate
+
+NAME = "compiled"  # of the family in calibrations
+MATRIX = "matrix"
+_OTHERWISE = (1.0, 1.4)  # interval around an op without cycles: between its limits at peak rates, and this times its time
+
+
+def compiled_time(
+    placed: Placement, cost: Cost, compiled: Compiled, machine: Machine, family: Family, calibration: Calibration
+) -> tuple[Estimate, tuple[float, float]]:
+    """The time of one execution, and its interval in seconds."""
+    peak = dict(placed.times)
+    filled = _matrix_s(cost, compiled, machine)
+    terms = _sustained(peak, filled, family)
+    longest = max([filled, *(seconds for unit, seconds in peak.items() if unit != MATRIX)])
+    limit = max(terms.values(), default=0.0)
+    if HBM.name in peak:
+        start = min(peak[HBM.name], family.values["window"] / machine.rate(HBM)) if filled else 0.0
+        limit += family.values["floor"] + start
+    cycles_s = compiled.cycles / calibration.clock_hz if compiled.cycles and calibration.clock_hz else None
+    if cycles_s is None:
+        return Estimate(limit, terms), (max(placed.floor_s, longest) * _OTHERWISE[0], limit * _OTHERWISE[1])
+    seconds = max(min(cycles_s, limit), placed.floor_s)
+    return Estimate(seconds, {**terms, "cycles": cycles_s}), (min(longest, seconds), max(cycles_s, seconds))
+
+
+def padded_flops(compiled: Compiled, side: int | None) -> dict[Resource, float]:
+    """The FLOP of one execution that a matrix unit of ``side`` rows and columns spends on padding, by number format."""
+    padded: dict[Resource, float] = {}
+    if not side:
+        return padded
+    for product in compiled.products:
+        unit = matrix(product.compute)
+        padded[unit] = padded.get(unit, 0.0) + product.flops * (1 / product.fill(side) - 1)
+    return padded
+
+
+def _matrix_s(cost: Cost, compiled: Compiled, machine: Machine) -> float:
+    """The seconds of the matrix unit at its peak, padding included."""
+    work = [(resource, float(amount)) for resource, amount in cost.amounts if resource.unit == MATRIX]
+    ceilings = [(machine.resolve(resource), flops) for resource, flops in (*work, *padded_flops(compiled, machine.matrix_side).items())]
+    return sum(flops / ceiling.rate for ceiling, flops in ceilings if ceiling)
+
+
+def _sustained(peak: Mapping[str, float], filled: float, family: Family) -> dict[str, float]:
+    """The seconds of each unit at the rate that it sustains."""
+    values = family.values
+    memory = values["beside"] if filled else values["memory"]
+    terms = {unit: seconds for unit, seconds in peak.items() if unit not in (MATRIX, HBM.name)}
+    if filled:
+        terms[MATRIX] = filled / values["compute"]
+    if HBM.name in peak:
+        terms[HBM.name] = peak[HBM.name] / memory
+    return terms

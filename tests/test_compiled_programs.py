@@ -1,0 +1,115 @@
+"""The minimum and the expected time of the ops of programs that the TPU compiler made."""
+
+from pathlib import Path
+
+import pytest
+
+from roofline.analysis import analyze
+from roofline.cost import Cost
+from roofline.hlo.price.program import program
+from roofline.hlo.read import parse
+from roofline.machine import Machine
+from roofline.machines import load
+from roofline.machines.calibrations import calibration_for
+from roofline.operation import Compiled, MatrixWork
+from roofline.prediction import predict
+from roofline.render.export import to_json
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "tpu"
+shared = pytest.mark.skipif(not SHARED.is_dir(), reason="needs the programs in ../shared/data/tpu")
+
+PREFETCHED = """HloModule prefetched, is_scheduled=true
+
+ENTRY %main {
+  %a = bf16[4096,4096]{1,0:T(8,128)(2,1)} parameter(0)
+  %b = bf16[4096,4096]{1,0:T(8,128)(2,1)} parameter(1)
+  %c = bf16[4096,4096]{1,0:T(8,128)(2,1)} parameter(2)
+  %start = (bf16[4096,4096]{1,0:T(8,128)(2,1)S(1)}, bf16[4096,4096]{1,0:T(8,128)(2,1)}, u32[]{:S(2)}) copy-start(%c)
+  %first = bf16[4096,4096]{1,0:T(8,128)(2,1)} convolution(%a, %b), dim_labels=bf_io->bf, CONFIG
+  %done = bf16[4096,4096]{1,0:T(8,128)(2,1)S(1)} copy-done(%start)
+  ROOT %second = bf16[4096,4096]{1,0:T(8,128)(2,1)} convolution(%first, %done), dim_labels=bf_io->bf
+}
+""".replace("CONFIG", 'backend_config={"window_config":{"estimated_cycles":"1083068"}}')
+
+
+def chip() -> Machine:
+    # A product of 4096³ takes 2·4096³/(137.4 TFLOP/s) = 1 ms, an array of 33.6 MB 0.034 ms.
+    return Machine.of("toy", {"matrix/bf16": 2 * 4096**3 * 1e3, "hbm": "1 TB/s", "vmem.read": "20 TB/s"}, kind="tpu", matrix_side=128)
+
+
+def test_a_prefetch_beside_a_product_costs_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "prefetched.hlo"
+    file.write_text(PREFETCHED)
+    report = analyze(str(file), chip())
+    assert [(op.name, op.compiled.beside if op.compiled else False) for op in report.ops if op.name == "start"] == [("start", True)]
+    # Two products of 1 ms; the copy runs while the first computes, and main memory has time for it.
+    assert report.points[0].floors_s == pytest.approx(2e-3)
+
+
+def test_copies_that_keep_main_memory_busy_for_longer_than_the_products_are_the_minimum(tmp_path: Path) -> None:
+    file = tmp_path / "prefetched.hlo"
+    file.write_text(PREFETCHED)
+    slow = chip().override({"hbm": "0.1 TB/s"})
+    # Arrays of 33.6 MB: a, b, c and the first result once more are read, two are written: six in all.
+    assert analyze(str(file), slow).points[0].floors_s == pytest.approx(6 * 4096**2 * 2 / 0.1e12)
+
+
+def test_what_the_compiler_says_of_an_op_is_kept_in_its_report(tmp_path: Path) -> None:
+    file, kept = tmp_path / "prefetched.hlo", tmp_path / "report.json"
+    file.write_text(PREFETCHED)
+    report = analyze(str(file), "v5e")
+    kept.write_bytes(to_json(report))
+    again = analyze(str(kept), "v5p")
+    before = {op.name: op.compiled for op in report.ops}
+    assert before["first"] == Compiled(cycles=1083068.0, products=(MatrixWork(flops=2 * 4096**3, depth=4096, widths=(4096, 4096)),))
+    assert {op.name: op.compiled for op in again.ops} == before
+
+
+def test_a_product_takes_the_cycles_of_the_compiler() -> None:
+    machine = load("v5e")
+    ops = {op.name: op for op in program(parse(PREFETCHED, "prefetched"), "tpu").ops}
+    first, second = (predict(None, ops[n].cost, machine, calibration_for(machine), compiled=ops[n].compiled) for n in ("first", "second"))
+    assert first is not None
+    assert second is not None
+    # 1,083,068 cycles at 1.5 GHz; without cycles 88% of the peak, and the first window of 16 MiB and 1.2 µs before it.
+    assert first.time_s == pytest.approx(1083068 / 1.5e9)
+    assert second.time_s == pytest.approx(2 * 4096**3 / 197e12 / 0.88 + 16 * 2**20 / machine.rate("hbm") + 1.2e-6)
+
+
+@pytest.mark.parametrize(("side", "fill"), [(128, 0.5), (256, 0.25)])
+def test_a_short_contraction_fills_part_of_the_matrix_unit(side: int, fill: float) -> None:
+    # Scores of heads of 64: 64 of 128 or 256 rows; the columns are full.
+    assert MatrixWork(flops=1, depth=64, widths=(2048, 2048)).fill(side) == fill
+
+
+def test_a_narrow_result_is_put_where_it_wastes_nothing() -> None:
+    # The compiler puts the 4096 rows in the columns instead: on v5e (4096, 4096, 64) takes 1.4 times its FLOP, not twice.
+    assert MatrixWork(flops=1, depth=4096, widths=(4096, 64)).fill(128) == 1
+
+
+def test_padding_of_the_matrix_unit_is_in_the_expected_time_but_not_in_the_minimum() -> None:
+    machine, flops = load("v5e"), 2 * 4096 * 64 * 4096
+    compiled = Compiled(products=(MatrixWork(flops=flops, depth=64, widths=(4096, 4096)),))
+    expected = predict(None, Cost.of({"matrix/bf16": flops}), machine, calibration_for(machine), compiled=compiled)
+    assert expected is not None
+    assert expected.time_s == pytest.approx(2 * flops / 197e12 / 0.88)
+    assert expected.floor_s == pytest.approx(flops / 197e12)
+
+
+@shared
+@pytest.mark.parametrize(("name", "chip", "clock"), [("matmul_v5e", "v5e", 1.5e9), ("matmul_v2", "tpu-v2/device", 0.7e9)])
+def test_a_large_product_takes_about_the_cycles_of_the_compiler(name: str, chip: str, clock: float) -> None:
+    machine = load(chip.removesuffix("/device"))
+    report = analyze(str(SHARED / "more" / f"{name}.pb.gz"), machine.per_device() if "/" in chip else machine)
+    (op,) = report.ops
+    assert op.compiled is not None
+    assert op.expected is not None
+    assert op.expected.time_s == pytest.approx((op.compiled.cycles or 0) / clock, rel=0.15)
+
+
+@shared
+def test_the_minimum_of_an_op_is_never_far_above_the_estimate_of_the_compiler() -> None:
+    report = analyze(str(SHARED / "layer_v5e.hlo.gz"), "v5e")
+    stated = [(op, op.compiled.cycles / 1.5e9 * op.count) for op in report.ops if op.compiled and op.compiled.cycles]
+    assert len(stated) == 19
+    assert all((op.floor_s or 0) <= 1.05 * seconds for op, seconds in stated)
