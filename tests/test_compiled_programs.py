@@ -113,3 +113,38 @@ def test_the_minimum_of_an_op_is_never_far_above_the_estimate_of_the_compiler() 
     stated = [(op, op.compiled.cycles / 1.5e9 * op.count) for op in report.ops if op.compiled and op.compiled.cycles]
     assert len(stated) == 19
     assert all((op.floor_s or 0) <= 1.05 * seconds for op, seconds in stated)
+
+
+NARROW = """HloModule narrow, is_scheduled=true
+
+ENTRY %main {
+  %a = bf16[8192,64]{1,0:T(8,128)(2,1)S(1)} parameter(0)
+  %b = bf16[64,8192]{1,0:T(8,128)(2,1)S(1)} parameter(1)
+  ROOT %scores = bf16[8192,8192]{1,0:T(8,128)(2,1)S(1)} convolution(%a, %b), dim_labels=bf_io->bf
+}
+"""
+
+
+def test_a_product_that_fills_half_of_the_matrix_unit_is_told_with_its_size(tmp_path: Path) -> None:
+    file = tmp_path / "narrow.hlo"
+    file.write_text(NARROW)
+    report = analyze(str(file), load("v5e"))
+    (op,) = report.ops
+    flops = 2 * 8192 * 64 * 8192
+    # 64 of 128 rows: as many FLOP again are spent on padding.
+    assert (op.work["matrix/bf16"], op.unneeded, op.needed) == (flops, {"padded": flops}, None)
+    finding = next(one for one in report.findings if one.kind == "matrix-fill")
+    assert "fills 50% of the matrix unit: 64 contracted elements for 128 rows" in finding.message
+    assert finding.saving_s is None
+    assert f"Padding is expected to take {1e6 * flops / 197e12 / 0.88:.3g} µs, which the minimum time leaves out." in finding.message
+    # On a chip of 256 rows it is a quarter.
+    wide = next(one for one in analyze(str(file), load("v6e")).findings if one.kind == "matrix-fill")
+    assert "25% of the matrix unit: 64 contracted elements for 256 rows" in wide.message
+
+
+def test_sizes_that_fill_the_matrix_unit_are_no_finding(tmp_path: Path) -> None:
+    file = tmp_path / "prefetched.hlo"
+    file.write_text(PREFETCHED)
+    report = analyze(str(file), load("v5e"))
+    assert not [one for one in report.findings if one.kind == "matrix-fill"]
+    assert not any(op.unneeded for op in report.ops)

@@ -260,15 +260,16 @@ def _predictions(recording: Recording, machine: Machine, calibration: Calibratio
 
 def _op_times(placed: PlacedOps, machine: Machine, corrections: Corrections, predicted: Mapping[int, Prediction]) -> OpTimes:
     """Each op with its minimum and its expected time."""
-    wasteful = compress(count(), column(placed.ops, "avoidable"))
+    states = column(placed.ops, "compiled")
+    wasteful = [id for id, reasons in enumerate(column(placed.ops, "avoidable")) if reasons or states[id].products]
     minimum_s = MinimumTimes(machine, corrections)
     known: dict[Hashable, Needed | None] = {}  # ops of equal layers share their costs and avoidable work
     needs: dict[int, Needed] = {}
     for number, op in [(number, placed.ops[number]) for number in wasteful]:
         floor_s = placed.floor_s[number]
-        same = (*[(id(one.instead), one.unneeded) for one in op.avoidable], id(op.cost), op.count, floor_s)
+        same = (*[(id(one.instead), one.unneeded) for one in op.avoidable], id(op.cost), op.compiled.products, op.count, floor_s)
         if same not in known:
-            known[same] = needed(op, floor_s, minimum_s)
+            known[same] = needed(op, floor_s, minimum_s, machine.matrix_side)
         if (least := known[same]) is not None:
             needs[number] = least
     waited_share = share_waited_for(placed.ops, placed.floor_s, minimum_s)

@@ -22,6 +22,7 @@ from .idle_findings import idle_findings, with_autotuning
 from .idle_time import waiting
 from .kernel_findings import RECORDED_GAPS, KernelGaps, Limits, kernel_findings
 from .looped_calls import loop_around, with_optimizer
+from .matrix_fill import matrix_fill
 from .op_times import OpTimes, share_in_steps
 from .program_chains import programs_per_step
 from .program_clock import Clock
@@ -49,8 +50,9 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
     cases = avoidable_cases(op_times, ids, recording, machine, corrections, launched_singly=recording.format == TORCH)
     cases = worth_a_line(cases, clock)
     found = [*(avoidable_draft(case, op_times, clock, kinds) for case in cases), *waits]
-    found = with_autotuning(found, op_times, ids, clock)
     left = _without(ids, {one.id for case in cases for one, _, _ in case.ops})
+    found += matrix_fill(op_times, left, machine.matrix_side, clock, kinds)
+    found = with_autotuning(found, op_times, ids, clock)
     counted = _counted(op_times, left, machine, corrections, clock, kinds)
     left = _without(left, {id for one in counted for id in one.ops})
     gaps = KernelGaps.of(idle, op_times, ids, clock, _profiler_share(recording, machine))

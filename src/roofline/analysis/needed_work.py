@@ -4,29 +4,36 @@ from msgspec import Struct
 
 from ..cost import Amount, Cost, tidy
 from ..placement import MinimumTimes
+from ..prediction.compiled_programs import padded_flops
 from ..workload import Op
 
 
 class Needed(Struct, frozen=True):
     """The needed work of an op over all its executions: its cost, its minimum time, and the unneeded work by class.
 
-    ``unneeded`` is in FLOP where the op has any that was not needed, else in bytes.
+    ``unneeded`` is in FLOP where the op has any that was not needed, else in bytes. It is ``beyond`` the counted work, all of which was
+    needed, where it is the padding that a matrix unit multiplies.
     """
 
     cost: Cost
     floor_s: float
     unneeded: dict[str, Amount]
+    beyond: bool = False
 
 
-def needed(op: Op, floor_s: float, minimum_s: MinimumTimes) -> Needed | None:
-    """The needed work of an op; ``None`` where all of it was needed.
+PADDED = "padded"  # class of unneeded work
+
+
+def needed(op: Op, floor_s: float, minimum_s: MinimumTimes, matrix_side: int | None = None) -> Needed | None:
+    """The needed work of an op; ``None`` where all of it was needed, and fills a matrix unit of ``matrix_side`` rows and columns.
 
     Several reasons may apply to one op: half of a product is masked, and all of it is recomputed. For each resource, the smallest needed
     amount counts.
     """
     reasons = [one for one in op.avoidable if one.unneeded]
     if not reasons:
-        return None
+        padded = sum(padded_flops(op.compiled, matrix_side).values()) * op.count
+        return Needed(op.cost, floor_s, {PADDED: tidy(padded)}, beyond=True) if padded else None
     amounts = dict(op.cost.amounts)
     unneeded: dict[str, Amount] = {}
     for reason in reasons:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from ..cost import Amount, Cost
 from ..ledger import Ledger
 from ..operation import UNSTATED, Convolution, Product, width
-from ..report import CounterInfo, LedgerRow, Number, OpInfo
+from ..report import Amounts, CounterInfo, LedgerRow, Number, OpInfo
 from ..resource import HBM, matrix
 from ..selection import ROUNDING
 from ..workload import Op, source_line
@@ -55,8 +55,8 @@ def op_info(one: Placed, rank: int, needed: Needed | None = None) -> OpInfo:
         utilization=placement.utilization,
         provenance={"work": op.work_provenance, "bytes": op.bytes_provenance},
         counters=_counters(op),
-        needed=amounts(needed.cost, "FLOP") if needed else None,
-        needed_s=needed.floor_s if needed else None,
+        needed=needed_amounts(needed) if needed else None,
+        needed_s=needed.floor_s if needed and not needed.beyond else None,
         unneeded=unneeded_info(needed) if needed else {},
         lost_s=_lost(one, needed),
         by_shape=by_shape(op),
@@ -82,6 +82,11 @@ def by_shape(op: Op) -> dict[str, Number]:
     if op.takes and op.gives:
         return {HBM.name: sum(array.bytes for array in (*op.takes, *op.gives)) * op.count}
     return {}
+
+
+def needed_amounts(needed: Needed) -> Amounts | None:
+    """The needed work, where it is less than the counted work."""
+    return None if needed.beyond else amounts(needed.cost, "FLOP")
 
 
 def unneeded_info(needed: Needed) -> dict[str, float]:

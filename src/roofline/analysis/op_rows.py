@@ -10,11 +10,11 @@ from ..report import OpInfo
 from ..resource import Resource
 from .expected_times import with_expected_time
 from .needed_work import Needed
-from .op_info import op_info, plain_label, time_above, unneeded_info
+from .op_info import needed_amounts, op_info, plain_label, time_above, unneeded_info
 from .op_info_columns import plain_rows
 from .op_times import OpTimes
 from .placed_ops import PlacedOps
-from .program_points import amounts, known_parts, number
+from .program_points import known_parts, number
 
 Value = TypeVar("Value")
 OWN = ("name", "category", "module", "scope", "location", "phase", "count", "kernels", "self_time_s", "notes")
@@ -96,7 +96,7 @@ class _Fields:
         if name == "dtype":
             return [one.kind if one else None for one in placed.compute]
         if name == "needed":
-            return self._of_needed(lambda one: amounts(one.cost, "FLOP"), None)
+            return self._of_needed(needed_amounts, None)
         if name == "unneeded":
             return self._of_needed(unneeded_info, {})
         if name == "counters":

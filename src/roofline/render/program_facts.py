@@ -104,14 +104,18 @@ def _work(point: Point, ops: Sequence[OpInfo]) -> str:
 def _unneeded(total: Point, ops: Sequence[OpInfo]) -> str:
     """The work that the model did not need, by class: the share of FLOP, or of bytes for ops that did no needless FLOP."""
     found: dict[tuple[str, str], float] = {}
+    padded = 0.0
     ops = unsorted(ops)
     wasteful = take(ops, list(compress(count(), column(ops, "unneeded"))))
     for work, needed, unneeded in zip(*(column(wasteful, name) for name in ("work", "needed", "unneeded")), strict=True):
+        if needed is None:  # all that was counted; padding of the matrix unit is beyond that
+            padded += sum(unneeded.values())
         least = sum(amount or 0 for amount in (work if needed is None else needed).values())
-        unit = "FLOP" if least < sum(amount or 0 for amount in work.values()) else "bytes"
+        unit = "FLOP" if needed is None or least < sum(amount or 0 for amount in work.values()) else "bytes"
         for kind, amount in unneeded.items():
             found[kind, unit] = found.get((kind, unit), 0) + amount
-    whole = {"FLOP": known_flops(total), "bytes": sum(total.known.get(level, amount or 0) for level, amount in total.bytes.items())}
+    moved = sum(total.known.get(level, amount or 0) for level, amount in total.bytes.items())
+    whole = {"FLOP": known_flops(total) + padded, "bytes": moved}
     shares = [(amount / whole[unit], kind, unit) for (kind, unit), amount in found.items() if whole[unit]]
     return ", ".join(f"{kind} {percent(share)} of {unit}" for share, kind, unit in sorted(shares, reverse=True) if share > SHOWN)
 

@@ -215,8 +215,9 @@ export function complete(rows, time_s) {
     row.average_self_s = per(row.self_time_s ?? row.time_s, row.count);
     row.device_time_s = per(row.time_s, Math.max(1, row.devices?.length ?? 1));
     const unneeded = total(Object.values(row.unneeded ?? {})) ?? 0;
-    row.unneeded_share = unneeded ? Math.min(1, per(unneeded, row.flops || total(Object.values(row.moved))) ?? 0) : 0;
-    row.needed_rate = per(row.flops === null ? null : row.flops * (row.flops ? 1 - row.unneeded_share : 1), row.time_s);
+    const padding = row.needed === null ? unneeded : 0; // of the matrix unit: beyond the counted work, all of which was needed
+    row.unneeded_share = unneeded ? Math.min(1, per(unneeded, (row.flops || total(Object.values(row.moved))) + padding) ?? 0) : 0;
+    row.needed_rate = per(row.flops === null ? null : row.flops * (row.flops && !padding ? 1 - row.unneeded_share : 1), row.time_s);
     const busiest = (mine) => Object.entries(row.utilization).reduce((most, [unit, used]) => (mine(resource(unit)) ? Math.max(most ?? 0, used) : most), null);
     row.compute_utilization = busiest((unit) => unit.isCompute);
     row.memory_utilization = busiest((unit) => unit.isMemory);
