@@ -6,6 +6,7 @@ import pytest
 
 from roofline.analysis import analyze
 from roofline.cost import Cost
+from roofline.folding import table_rows
 from roofline.hlo.price.program import program
 from roofline.hlo.read import parse
 from roofline.machine import Machine
@@ -14,6 +15,7 @@ from roofline.machines.calibrations import calibration_for
 from roofline.operation import Compiled, MatrixWork
 from roofline.prediction import predict
 from roofline.render.export import to_json
+from roofline.render.op_table import usual_columns
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "tpu"
 shared = pytest.mark.skipif(not SHARED.is_dir(), reason="needs the programs in ../shared/data/tpu")
@@ -71,9 +73,9 @@ def test_a_product_takes_the_cycles_of_the_compiler() -> None:
     first, second = (predict(None, ops[n].cost, machine, calibration_for(machine), compiled=ops[n].compiled) for n in ("first", "second"))
     assert first is not None
     assert second is not None
-    # 1,083,068 cycles at 1.5 GHz; without cycles 88% of the peak, and the first window of 16 MiB and 1.2 µs before it.
+    # 1,083,068 cycles at 1.5 GHz; without cycles 85% of the peak, and the first window of 16 MiB and 1.2 µs before it.
     assert first.time_s == pytest.approx(1083068 / 1.5e9)
-    assert second.time_s == pytest.approx(2 * 4096**3 / 197e12 / 0.88 + 16 * 2**20 / machine.rate("hbm") + 1.2e-6)
+    assert second.time_s == pytest.approx(2 * 4096**3 / 197e12 / 0.85 + 16 * 2**20 / machine.rate("hbm") + 1.2e-6)
 
 
 @pytest.mark.parametrize(("side", "fill"), [(128, 0.5), (256, 0.25)])
@@ -92,7 +94,7 @@ def test_padding_of_the_matrix_unit_is_in_the_expected_time_but_not_in_the_minim
     compiled = Compiled(products=(MatrixWork(flops=flops, depth=64, widths=(4096, 4096)),))
     expected = predict(None, Cost.of({"matrix/bf16": flops}), machine, calibration_for(machine), compiled=compiled)
     assert expected is not None
-    assert expected.time_s == pytest.approx(2 * flops / 197e12 / 0.88)
+    assert expected.time_s == pytest.approx(2 * flops / 197e12 / 0.85)
     assert expected.floor_s == pytest.approx(flops / 197e12)
 
 
@@ -136,7 +138,7 @@ def test_a_product_that_fills_half_of_the_matrix_unit_is_told_with_its_size(tmp_
     finding = next(one for one in report.findings if one.kind == "matrix-fill")
     assert "fills 50% of the matrix unit: 64 contracted elements for 128 rows" in finding.message
     assert finding.saving_s is None
-    assert f"Padding is expected to take {1e6 * flops / 197e12 / 0.88:.3g} µs, which the minimum time leaves out." in finding.message
+    assert f"Padding is expected to take {1e6 * flops / 197e12 / 0.85:.3g} µs, which the minimum time leaves out." in finding.message
     # On a chip of 256 rows it is a quarter.
     wide = next(one for one in analyze(str(file), load("v6e")).findings if one.kind == "matrix-fill")
     assert "25% of the matrix unit: 64 contracted elements for 256 rows" in wide.message
@@ -148,3 +150,28 @@ def test_sizes_that_fill_the_matrix_unit_are_no_finding(tmp_path: Path) -> None:
     report = analyze(str(file), load("v5e"))
     assert not [one for one in report.findings if one.kind == "matrix-fill"]
     assert not any(op.unneeded for op in report.ops)
+
+
+def test_a_folded_row_is_expected_to_take_as_long_as_its_ops(tmp_path: Path) -> None:
+    file = tmp_path / "twice.hlo"
+    file.write_text(
+        NARROW.replace("ROOT %scores", "%scores").replace(
+            "dim_labels=bf_io->bf\n}",
+            "dim_labels=bf_io->bf\n  %again = bf16[8192,8192]{1,0:T(8,128)(2,1)S(1)} convolution(%a, %b), dim_labels=bf_io->bf\n"
+            "  ROOT %both = (bf16[8192,8192]{1,0:T(8,128)(2,1)S(1)}, bf16[8192,8192]{1,0:T(8,128)(2,1)S(1)}) tuple(%scores, %again)\n}",
+        )
+    )
+    report = analyze(str(file), "v5e")
+    (row,) = table_rows(report).rows
+    assert len(report.ops) == 2
+    assert row.expected is not None
+    assert row.expected.time_s == pytest.approx(sum(op.expected.time_s for op in report.ops if op.expected))
+    assert row.expected.terms["matrix"] == pytest.approx(sum(op.expected.terms["matrix"] for op in report.ops if op.expected))
+
+
+def test_the_table_of_a_program_of_the_tpu_compiler_has_the_expected_times(tmp_path: Path) -> None:
+    file = tmp_path / "prefetched.hlo"
+    file.write_text(PREFETCHED)
+    assert usual_columns(analyze(str(file), "v5e"))[:3] == ["label", "expected", "minimum"]
+    file.write_text(NARROW)  # without cycles
+    assert "expected" not in usual_columns(analyze(str(file), "v5e"))

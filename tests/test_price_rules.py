@@ -302,7 +302,7 @@ def test_a_transpose_that_moves_elements_is_read_and_written() -> None:
 def test_a_reshape_between_tiled_layouts_moves_elements() -> None:
     found = priced("f32[1024,8]{1,0:T(8,128)} reshape(%0)", "f32[8,1024]{1,0:T(8,128)}", platform="tpu")
     # Rows of 8 fill one lane of tiles each: 1024 x 128 elements are written.
-    assert amounts(found.cost) == {"hbm": 4 * (8 * 1024 + 1024 * 128)}
+    assert amounts(found.cost) == {"hbm": 4 * (8 * 1024 + 1024 * 128), "xlu": 4 * 8 * 1024}
     assert found.notes == ("491.5 kB of its bytes are padding of tiled layouts",)
 
 
@@ -400,3 +400,18 @@ def test_a_broadcast_to_sizes_known_when_it_runs_reads_those_too() -> None:
     # The operand's 4 elements and the 2 sizes, 4 bytes each, for 12 elements.
     cost = priced("f32[3,4]{1,0} broadcast(%0, %1), dimensions={1}", "f32[4]{0}", "s32[2]{0}").cost
     assert amounts(cost) == {"hbm": 4 * (4 + 2 + 12)}
+
+
+@pytest.mark.parametrize(
+    ("instruction", "operand", "moved"),
+    [
+        ("bf16[64,256]{0,1} copy(%0)", "bf16[64,256]{1,0}", 64 * 256 * 2),  # columns become lanes
+        ("bf16[256,64]{1,0} transpose(%0), dimensions={1,0}", "bf16[64,256]{1,0}", 64 * 256 * 2),
+        ("bf16[64,256]{1,0:T(8,128)(2,1)} copy(%0)", "bf16[64,256]{1,0:T(4,128)(2,1)}", 64 * 256 * 2),  # other tiles
+        ("bf16[8,64,256]{2,0,1} copy(%0)", "bf16[8,64,256]{2,1,0}", 0),  # rows stay rows
+        ("bf16[64,256]{1,0:S(1)} copy(%0)", "bf16[64,256]{1,0}", 0),  # to VMEM, as it is
+    ],
+)
+def test_another_dimension_in_the_lanes_is_work_of_a_tpus_cross_lane_unit(instruction: str, operand: str, moved: int) -> None:
+    assert priced(instruction, operand, platform="tpu").cost["xlu"] == moved
+    assert "xlu" not in amounts(priced(instruction.replace(":S(1)", ""), operand, platform="gpu").cost)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from .columns.lazy_rows import ABSENT, LazyRows, by_key, column, entries, take, unsorted
 from .columns.op_columns import MANY
 from .cost import sum_or_unknown
-from .report import Amounts, CounterInfo, FoldInfo, OpInfo, Report
+from .report import Amounts, CounterInfo, Expected, FoldInfo, OpInfo, Report
 from .selection import Words, chosen_devices, narrow, per_device, per_step, stem
 from .workload import feeds as is_feed
 
@@ -227,6 +227,9 @@ def _sum(ops: Sequence[OpInfo]) -> OpInfo:
         floor_s=floor_s,
         serial_s=sum_or_unknown(column(ops, "serial_s")),
         expected_s=sum_or_unknown(column(ops, "expected_s")),
+        expected=_expected(column(ops, "expected")),
+        inherent_s=sum_or_unknown(column(ops, "inherent_s")),
+        excess_s=sum_or_unknown(column(ops, "excess_s")),
         efficiency=floor_s / time_s if first.efficiency is not None and floor_s is not None and time_s else None,
         times=times,
         utilization={unit: seconds / time_s for unit, seconds in times.items()} if time_s else {},
@@ -236,6 +239,21 @@ def _sum(ops: Sequence[OpInfo]) -> OpInfo:
         lost_s=sum_or_unknown(column(ops, "lost_s")),
         ledger=(),
         notes=_notes(ops),
+    )
+
+
+def _expected(each: Sequence[Expected | None]) -> Expected | None:
+    """The prediction of all executions of some ops; ``None`` where one of them has none."""
+    known = [expected for expected in each if expected is not None]
+    if len(known) < len(each):
+        return None
+    names = dict.fromkeys(name for expected in known for name in expected.terms)
+    return replace(
+        known[0],
+        time_s=sum(expected.time_s for expected in known),
+        low_s=sum(expected.low_s for expected in known),
+        high_s=sum(expected.high_s for expected in known),
+        terms={name: sum(expected.terms.get(name, 0.0) for expected in known) for name in names},
     )
 
 

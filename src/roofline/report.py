@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from msgspec import Struct, field
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from .errors import clean
 from .operation import Compiled
@@ -150,6 +150,11 @@ class Expected(Row, frozen=True, kw_only=True):
     terms: dict[str, Number] = field(default_factory=dict)
     evidence: str = ""
     family: str = ""
+
+    def scaled(self, share: float) -> "Expected":
+        """The prediction of a share of the executions."""
+        terms: dict[str, Number] = {name: seconds * share for name, seconds in self.terms.items()}
+        return replace(self, time_s=self.time_s * share, low_s=self.low_s * share, high_s=self.high_s * share, terms=terms)
 
 
 class Point(Struct, frozen=True, kw_only=True):

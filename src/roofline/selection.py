@@ -213,6 +213,7 @@ def _part(op: OpInfo, count: float, time_s: float) -> OpInfo:
         floor_s=floor,
         serial_s=_scaled(op.serial_s, share),
         expected_s=_scaled(op.expected_s, share),
+        expected=None if op.expected is None else op.expected.scaled(share),
         efficiency=floor / time_s if op.efficiency is not None and floor is not None and time_s else None,
         times=times,
         utilization={unit: seconds / time_s for unit, seconds in times.items()} if time_s else {},

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from ..columns.lazy_rows import ABSENT, Entries, LazyRows, column, take, values_at
 from ..columns.op_columns import MANY, OpColumns, amounts_of
+from ..operation import UNSTATED
 from ..report import OpInfo
 from ..resource import Resource
 from .expected_times import with_expected_time
@@ -99,6 +100,8 @@ class _Fields:
             return self._of_needed(needed_amounts, None)
         if name == "unneeded":
             return self._of_needed(unneeded_info, {})
+        if name == "compiled":
+            return None if any(stated != UNSTATED for stated in column(ops, name)) else [None] * len(ops)
         if name == "counters":
             return None if any(column(ops, name)) else [None] * len(ops)
         if name == "known":

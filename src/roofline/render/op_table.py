@@ -11,7 +11,7 @@ from msgspec import Struct
 from ..columns import lazy_rows
 from ..errors import UnitError, UsageError, did_you_mean
 from ..folding import TableRows
-from ..report import OpInfo, Point, Report
+from ..report import Expected, OpInfo, Point, Report
 from ..resource import MEMORY_UNITS, Resource, named
 from ..units import percent, plain, show
 from ..workload import is_upper_bound
@@ -20,6 +20,7 @@ from .tables import PLAIN, Cell, Paper, table
 CLOSE, FAR = 0.7, 0.4  # efficiencies at which the colour changes
 TIMED = ("label", "time", "share", "bound", "efficiency", "lost")
 UNTIMED = ("label", "minimum", "share", "bound", "work", "hbm")
+COMPILED = ("label", "expected", "minimum", "share", "bound", "work", "hbm")  # of a program whose compiler estimated its own ops
 PER_STEP = ("count", "kernels", "time", "self", "minimum", "serial", "lost", "work")  # columns that are per step where there are steps
 PHASES = {"forward": "fwd", "backward": "bwd"}
 OFTEN = 1.5  # executions (per step where there are steps) from which a label shows their number
@@ -59,6 +60,10 @@ def _quantity(attribute: str, unit: str) -> Write:
 
 def _share(op: OpInfo, context: Context) -> str:
     return percent(op.weight_s / context.whole_s) if context.whole_s else NOTHING
+
+
+def _interval(expected: Expected) -> str:
+    return f"{show(expected.low_s, 's')} to {show(expected.high_s, 's')}"
 
 
 def _mean(op: OpInfo, context: Context) -> str:
@@ -113,6 +118,8 @@ COLUMNS: Mapping[str, Column] = {
     "ridge": Column("ridge", lambda op, context: plain(op.ridge) if op.ridge else NOTHING),
     "bound": Column("bound", _word("bound")),
     "minimum": Column("minimum", lambda op, context: show(op.floor_s, "s") if op.times else NOTHING),
+    "expected": Column("expected", lambda op, context: show(op.expected.time_s, "s") if op.expected else NOTHING),
+    "interval": Column("interval", lambda op, context: _interval(op.expected) if op.expected else NOTHING),
     "serial": Column("serial", lambda op, context: show(op.serial_s, "s") if op.times else NOTHING),
     "efficiency": Column("efficiency", lambda op, context: efficiency_cell(op.efficiency, is_upper_bound(op.notes))),
     "from": Column("from", lambda op, context: "/".join(dict.fromkeys(op.provenance.values())) or NOTHING),
@@ -223,7 +230,10 @@ def _is_amount(name: str) -> bool:
 
 def usual_columns(report: Report) -> list[str]:
     """The default columns."""
-    return list(TIMED if any(lazy_rows.column(lazy_rows.unsorted(report.ops), "time_s")) else UNTIMED)
+    ops = lazy_rows.unsorted(report.ops)
+    if any(lazy_rows.column(ops, "time_s")):
+        return list(TIMED)
+    return list(COMPILED if any(stated and stated.cycles for stated in lazy_rows.column(ops, "compiled")) else UNTIMED)
 
 
 def op_cells(report: Report, table_of: TableRows, names: Sequence[str], top: int) -> list[list[str | Cell]]:

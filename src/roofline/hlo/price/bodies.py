@@ -23,6 +23,7 @@ from .demand import SELECTIVE, needs, result_dims
 from .elementwise import ELEMENTWISE, each_element, elementwise
 from .index_sets import NOTHING, WHOLE, Region, count, joined
 from .reductions import REDUCTIONS, windows_within
+from .relayouts import RELAYOUTS, relayout
 from .types import Site
 from .work import NO_WORK, Rule, Sum, Work
 
@@ -109,6 +110,8 @@ class Bodies:
         rule = WORK.get(opcode)
         if rule is not None:
             return rule(site, self.arithmetic)
+        if self.platform == "tpu" and opcode in RELAYOUTS:
+            return relayout(site)
         return _opaque(site) if opcode in OPAQUE or opcode not in OPCODES else NO_WORK
 
     def walk(self, number: int, wanted: Demand, in_place: tuple[int, ...] = ()) -> Body:
@@ -159,7 +162,7 @@ class Bodies:
                         _want(demand, operand, path, region)
             else:
                 region = _all_of(instruction.shape, here)
-                if opcode not in MOVING and index not in in_place:
+                if (opcode not in MOVING or (self.platform == "tpu" and opcode in RELAYOUTS)) and index not in in_place:
                     self._do(computation, instruction, region, done)
                 if region.whole and opcode not in SELECTIVE:
                     for operand in instruction.operands:
@@ -183,7 +186,7 @@ class Bodies:
             work = windows_within(site, self.arithmetic, region.boxes)
         else:
             work = self.work(site)
-            if not region.whole and instruction.opcode in SEPARABLE and work is not NO_WORK:
+            if not region.whole and instruction.opcode in SEPARABLE | RELAYOUTS and work is not NO_WORK:
                 part, whole = _share(shape, region)
                 products = tuple([replace(product, flops=-(-product.flops * part // whole)) for product in work.products])
                 work = Work(_scaled(work.cost, part, whole), work.notes, products)

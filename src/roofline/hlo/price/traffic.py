@@ -197,7 +197,7 @@ def fused_kernel(bodies: Bodies, site: Site) -> Kernel:
 
 
 def _launch(work: Work, traffic: Traffic, opcodes: set[str]) -> Kernel:
-    moves_only = not work.cost.amounts and not work.cost.unknown
+    moves_only = not work.cost.unknown and not any(resource.is_compute for resource, _ in work.cost.amounts)
     padding = traffic.padding
     notes = (*work.notes, f"{show(padding, 'B')} of its bytes are padding of tiled layouts") if padding else work.notes
     return Kernel(work.cost + traffic.cost(moves_only), notes, frozenset(opcodes), work.products)
