@@ -100,7 +100,7 @@ class Instruction(Struct, frozen=True, gc=False):  # no instruction is part of a
             names = self.dialect.names(self.raw)
         except Malformed as error:
             raise SourceError(f"{self._here}: {error}") from None
-        return tuple(name for name in names if name not in ("literal", "parameter_number"))
+        return tuple(name for name in names if name not in ("literal", "table", "parameter_number"))
 
     def _expect(self, name: str, kind: type) -> object | None:
         value = self.attribute(name)
@@ -238,6 +238,12 @@ class Instruction(Struct, frozen=True, gc=False):  # no instruction is part of a
         value = self.attribute("literal")
         return value if isinstance(value, tuple) else None
 
+    @property
+    def table(self) -> tuple[bool | int | float | complex, ...] | None:
+        """The elements of a constant that may be larger than those that `literal` reads: a table that a kernel looks up."""
+        value = self.attribute("table")
+        return value if isinstance(value, tuple) else None
+
     def called(self, role: str) -> tuple[int, ...]:
         """The indices of the computations it calls in this role."""
         return tuple(call.computation for call in self.calls if call.role == role)
@@ -342,6 +348,16 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
     def opcodes(self) -> frozenset[str]:
         """The opcodes of all its instructions."""
         return frozenset([one.opcode for computation in self.computations for one in computation.instructions])
+
+    @cached_property
+    def callers(self) -> Mapping[int, Sequence[tuple[int, Instruction]]]:
+        """For the index of a computation the instructions that call it, each with the index of its own computation."""
+        callers: dict[int, list[tuple[int, Instruction]]] = {}
+        for number, computation in enumerate(self.computations):
+            for instruction in computation.instructions:
+                for call in instruction.calls:
+                    callers.setdefault(call.computation, []).append((number, instruction))
+        return callers
 
     @cached_property
     def _places(self) -> dict[str, tuple[int, int]]:

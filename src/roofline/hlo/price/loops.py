@@ -8,7 +8,7 @@ other loop over integers (``i *= 2``) is run on those integers alone, for up to 
 from collections.abc import Callable, Mapping
 from operator import add, and_, eq, ge, gt, le, lshift, lt, mul, ne, or_, rshift, sub, xor
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from ..ir.module import HloModule, Instruction
 from ..read.backend_config import known_trip_count
@@ -22,10 +22,11 @@ Slot = tuple[int, ...]
 
 
 class Value(Struct, frozen=True):
-    """A whole number: a constant, or a slot of a loop's tuple plus a constant."""
+    """A whole number: a constant, or a slot of a loop's tuple plus a constant. Of an array the instruction of the constant that it is."""
 
     constant: int
     slot: Slot | None = None
+    array: Instruction | None = None
 
 
 Bind = Callable[[int, Slot], Value | None]  # the value of a part of a parameter, if it is known
@@ -53,17 +54,7 @@ class Loops(Struct):
     """The loops of one module."""
 
     module: HloModule
-    _callers: dict[int, list[tuple[int, Instruction]]] = field(default_factory=dict)
     _evaluated: int = 0
-
-    def _calling(self, called: int) -> list[tuple[int, Instruction]]:
-        """The instructions that call a computation, each with the number of its own computation."""
-        if not self._callers:
-            for number, computation in enumerate(self.module.computations):
-                for instruction in computation.instructions:
-                    for call in instruction.calls:
-                        self._callers.setdefault(call.computation, []).append((number, instruction))
-        return self._callers.get(called, [])
 
     def trip_count(self, number: int, loop: Instruction) -> int | None:
         """The trip count of a while in a computation; ``None`` if it depends on data."""
@@ -78,10 +69,21 @@ class Loops(Struct):
             return _steps(*counted)
         return self._run(number, loop)
 
-    def _start(self, number: int, loop: Instruction, slot: Slot, depth: int = 0) -> int | None:
+    def table(self, number: int, index: int) -> tuple[int, ...] | None:
+        """The integers of a constant array, copied or carried unchanged through loops; ``None`` if it is computed or was left out."""
+        self._evaluated = 0
+        known = self._value(number, index, (), self._outer(number, 0), 0)
+        return None if known is None or known.slot is not None else _elements(known)
+
+    def _start(self, number: int, loop: Instruction, slot: Slot, depth: int = 0) -> Value | None:
         """The value of a slot before the first iteration, if it is a constant."""
         found = self._value(number, loop.operands[0], slot, self._outer(number, depth), depth + 1)
-        return found.constant if found is not None and found.slot is None else None
+        return found if found is not None and found.slot is None else None
+
+    def _number(self, number: int, loop: Instruction, slot: Slot) -> int | None:
+        """The whole number in a slot before the first iteration, if it is a constant."""
+        found = self._start(number, loop, slot)
+        return found.constant if found is not None and found.array is None else None
 
     def _next(self, loop: Instruction, slot: Slot, bind: Bind, depth: int = 0) -> Value | None:
         """The value of a slot after an iteration."""
@@ -91,6 +93,16 @@ class Loops(Struct):
     def _stays(self, loop: Instruction, slot: Slot, depth: int = 0) -> bool:
         """Whether no iteration changes a slot."""
         return self._next(loop, slot, _slots, depth) == Value(0, slot)
+
+    def _throughout(self, number: int, loop: Instruction, slot: Slot, depth: int) -> Value | None:
+        """The constant in a slot in all iterations: none changes it, or each takes it from a slot that has the same and is not changed."""
+        after, first = self._next(loop, slot, _slots, depth + 1), self._start(number, loop, slot, depth + 1)
+        if after is None or first is None or after.slot is None or after.constant:
+            return None
+        if after.slot == slot:
+            return first
+        source = self._start(number, loop, after.slot, depth + 1) if self._stays(loop, after.slot, depth + 1) else None
+        return first if source is not None and _elements(source) == _elements(first) is not None else None
 
     def _counted(self, number: int, loop: Instruction) -> tuple[int, int, int, str] | None:
         """Start, bound, step and comparison of a loop that compares an induction variable with a bound."""
@@ -105,11 +117,11 @@ class Loops(Struct):
             return None
         bound = right.constant
         if right.slot is not None:
-            at_start = self._start(number, loop, right.slot) if self._stays(loop, right.slot) else None
+            at_start = self._number(number, loop, right.slot) if self._stays(loop, right.slot) else None
             if at_start is None:
                 return None
             bound += at_start
-        after, start = self._next(loop, left.slot, _slots), self._start(number, loop, left.slot)
+        after, start = self._next(loop, left.slot, _slots), self._number(number, loop, left.slot)
         if after is None or after.slot != left.slot or start is None:
             return None
         return start + left.constant, bound, after.constant, direction
@@ -135,7 +147,7 @@ class Loops(Struct):
             for slot in slots:
                 self._next(loop, slot, record)
         for slot in slots:
-            first = self._start(number, loop, slot)
+            first = self._number(number, loop, slot)
             if first is None:
                 return None
             state[slot] = first
@@ -155,15 +167,12 @@ class Loops(Struct):
         """The known parameters of a computation, from its only caller."""
 
         def bind(parameter: int, slot: Slot) -> Value | None:
-            callers = self._calling(number)
+            callers = self.module.callers.get(number, ())
             if len(callers) != 1 or depth > _MAX_DEPTH:
                 return None
             caller, instruction = callers[0]
             if instruction.opcode == "while":
-                if instruction.called("body") != (number,) or not self._stays(instruction, slot, depth + 1):
-                    return None
-                first = self._start(caller, instruction, slot, depth + 1)
-                return Value(first) if first is not None else None
+                return self._throughout(caller, instruction, slot, depth) if instruction.called("body") == (number,) else None
             place = parameter
             if instruction.opcode == "conditional":
                 branches = instruction.called("branch_computations")
@@ -240,17 +249,24 @@ def _slots(parameter: int, slot: Slot) -> Value | None:
     return Value(0, slot) if parameter == 0 else None
 
 
+def _elements(value: Value) -> tuple[int, ...] | None:
+    """The integers of a constant; ``None`` where they were left out."""
+    elements = (value.constant,) if value.array is None else value.array.table
+    return None if elements is None else tuple(int(element) for element in elements if isinstance(element, int))
+
+
 def _constant(instruction: Instruction) -> Value | None:
     literal = instruction.literal
-    if literal is None or len(literal) != 1 or not isinstance(literal[0], int):
-        return None
-    return Value(int(literal[0]))
+    if literal is not None and len(literal) == 1:
+        return Value(int(literal[0])) if isinstance(literal[0], int) else None
+    shape = instruction.shape
+    return Value(0, array=instruction) if shape.is_array and shape.elements > 1 and shape.dtype[0] in "su" else None
 
 
 def _applied(instruction: Instruction, values: list[Value | None]) -> Value | None:
     """An operation on scalars."""
     opcode, first = instruction.opcode, values[0] if values else None
-    if first is None:
+    if first is None or any(value is not None and value.array is not None for value in values):
         return None
     if opcode == "select" and len(values) == 3 and first.slot is None:
         return values[1] if first.constant else values[2]

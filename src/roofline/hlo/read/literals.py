@@ -10,23 +10,24 @@ from .lexing import without_comments
 
 Element = bool | int | float | complex
 MAX_ELEMENTS = 256  # constants beyond this are data, not bounds
+MAX_TABLE = 2**16  # elements of a table of integers that a kernel reads, such as the blocks of a mask
 MAX_TEXT = 2**16
 # Old compilers repeat the shape: constant(f32[2] {1, 2}).
 _SHAPE = re.compile(r"(?<!\w)[a-z]\w*+\[[^\[\]]*+\](?:\{[\d,]*+\})?\s*(?=[{\S])")
 _PART = re.compile(r"\(\s*([^(),]+)\s*,\s*([^(),]+)\s*\)|-?nan(?:\(0x[0-9a-fA-F]+\))?|[^\s{},()]+")
 
 
-def parse_literal(text: str, dtype: str) -> tuple[Element, ...] | None:
-    """The elements of ``{ { 1, 2 }, { 3, 4 } }`` or of a scalar; ``None`` when they were elided (``{...}``) or are many.
+def parse_literal(text: str, dtype: str, most: int = MAX_ELEMENTS) -> tuple[Element, ...] | None:
+    """The elements of ``{ { 1, 2 }, { 3, 4 } }`` or of a scalar; ``None`` when they were elided (``{...}``) or are more than ``most``.
 
     >>> parse_literal("{ { 1, -2 }, { inf, 4.5 } }", "f32")
     (1.0, -2.0, inf, 4.5)
     """
-    if "..." in text or text.count(",") > 2 * MAX_ELEMENTS or len(text) > MAX_TEXT:
+    if "..." in text or text.count(",") > 2 * most or len(text) > MAX_TEXT * (most // MAX_ELEMENTS):
         return None
     body = _SHAPE.sub("", without_comments(text))
     values = tuple(_element(match, dtype) for match in _PART.finditer(body))
-    return values if len(values) <= MAX_ELEMENTS else None
+    return values if len(values) <= most else None
 
 
 def _element(match: re.Match[str], dtype: str) -> Element:
@@ -47,10 +48,10 @@ def _element(match: re.Match[str], dtype: str) -> Element:
 _LETTERS = dict(zip(("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "f16", "f32", "f64"), "bBhHiIqQefd", strict=True))
 
 
-def decode_elements(data: bytes, shape: Shape) -> tuple[Element, ...] | None:
+def decode_elements(data: bytes, shape: Shape, most: int = MAX_ELEMENTS) -> tuple[Element, ...] | None:
     """The elements of little-endian bytes; ``None`` for formats that take fewer than 8 bits or that struct does not support."""
     name, count = shape.dtype, shape.elements
-    if count > MAX_ELEMENTS:
+    if count > most:
         return None
     if name == "pred":
         return tuple(byte != 0 for byte in data[:count])

@@ -241,9 +241,8 @@ def _builtin_type(values: Values, cursor: Cursor) -> str:
     if code == 9:
         return f"complex<{values.type(cursor.number())}>"
     if code in (10, 11):
-        if code == 11:
-            cursor.number()  # the memory space
-        return "memref" + tensor(cursor.signeds(), values.type(cursor.number())).removeprefix("tensor")
+        space = written(values.attribute(cursor.number())) if code == 11 else ""
+        return "memref" + tensor(cursor.signeds(), values.type(cursor.number()), space).removeprefix("tensor")
     if code == 12:
         return "none"
     if code == 13:

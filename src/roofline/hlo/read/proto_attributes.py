@@ -18,7 +18,7 @@ from ..ir.attributes import (
     WindowDimension,
 )
 from ..ir.shapes import Shape
-from .literals import MAX_ELEMENTS, Element, decode_elements
+from .literals import MAX_ELEMENTS, MAX_TABLE, Element, decode_elements
 from .proto_shapes import read_shape
 from .proto_sharding import AXIS, MESH, Axes, Axis, part_of_axis, sharding_text
 from .wire import unpack
@@ -146,19 +146,19 @@ _LITERAL_PLANS = {
 }
 
 
-def read_literal(data: bytes) -> tuple[Element, ...] | None:
+def read_literal(data: bytes, most: int = MAX_ELEMENTS) -> tuple[Element, ...] | None:
     """A LiteralProto's elements; ``None`` if they are many, not in row-major order, or of an unsupported format."""
     (place,) = unpack("1m", data)
     if place is None:
         return None
     shape = read_shape(data, place, {})
     plan = _LITERAL_PLANS.get(shape.dtype)
-    if plan is None or not shape.is_bounded or shape.elements > MAX_ELEMENTS or shape.major_to_minor != tuple(range(shape.rank)):
+    if plan is None or not shape.is_bounded or shape.elements > most or shape.major_to_minor != tuple(range(shape.rank)):
         return None
     (held,) = unpack(plan, data)
     values: tuple[Element, ...] = held
     if "b" in plan:
-        values = tuple([element for part in held for element in decode_elements(part, shape) or ()])
+        values = tuple([element for part in held for element in decode_elements(part, shape, most) or ()])
     elif shape.dtype in ("c64", "c128"):
         values = tuple([complex(*pair) for pair in zip(held[::2], held[1::2], strict=False)])
     elif shape.dtype == "pred":
@@ -198,6 +198,7 @@ MADE: "dict[str, tuple[tuple[str, Callable[[Any], object | None]], ...]]" = {
     # OpMetadata: op_name = 2, source_file = 3, source_line = 4, stack_frame_id = 15
     "metadata": (("7(2t 3t 4i 15i)?", _metadata),),
     "literal": (("8b?", read_literal),),
+    "table": (("8b?", partial(read_literal, most=MAX_TABLE)),),
     # Window: size = 1, stride = 2, padding_low = 3, padding_high = 4, base_dilation = 6, window_dilation = 5, window_reversal = 7.
     "window": (("15(1(1i 2i 3i 4i 6i 5i 7i)*)?", _window),),
     # ConvolutionDimensionNumbers: batch, feature and spatial of the input; input, output and spatial of the kernel; and of the output.

@@ -22,7 +22,7 @@ from ..ir.attributes import (
 from ..ir.malformed import Malformed, excerpt
 from ..ir.shapes import parse_shape, whole
 from .lexing import STRING, attributes_of, find_attribute, split, unquote
-from .literals import parse_literal
+from .literals import MAX_ELEMENTS, parse_literal
 
 _REMEMBERED = 2**18  # cached attributes: several rules read each, and without a cache large programs take a tenth longer
 
@@ -275,7 +275,7 @@ def read_attribute(text: str, name: str) -> object | None:
     return READERS.get(name, unquote)(value.strip())
 
 
-def read_literal(text: str) -> object | None:
+def read_literal(text: str, most: int = MAX_ELEMENTS) -> object | None:
     """The elements of a constant, kept as its element type, a blank, and its text."""
     dtype, _, body = text.partition(" ")
-    return parse_literal(body, dtype)
+    return parse_literal(body, dtype, most)

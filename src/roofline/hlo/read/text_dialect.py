@@ -6,6 +6,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from .lexing import attributes_of, find_attribute
+from .literals import MAX_ELEMENTS, MAX_TABLE
 from .text_attributes import parse_metadata, read_attribute, read_literal
 
 
@@ -18,10 +19,10 @@ class TextDialect(Struct, frozen=True):
         text, metadata = raw if isinstance(raw, tuple) else (str(raw), "")
         if metadata and name == "metadata":
             return parse_metadata(metadata)
-        if name != "literal":
+        if name not in ("literal", "table"):
             return read_attribute(text, name)
-        found = find_attribute(text, name)
-        return None if found is None else read_literal(text[slice(*found)])
+        found = find_attribute(text, "literal")
+        return None if found is None else read_literal(text[slice(*found)], MAX_TABLE if name == "table" else MAX_ELEMENTS)
 
     def names(self, raw: object) -> tuple[str, ...]:
         text, metadata = raw if isinstance(raw, tuple) else (str(raw), "")

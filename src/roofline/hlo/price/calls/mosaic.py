@@ -1,26 +1,87 @@
-"""Pallas kernels through Mosaic: TPU custom calls, which carry their author's cost estimate, and Mosaic GPU, which does not."""
+"""Pallas kernels through Mosaic: TPU custom calls, priced from their code, and Mosaic GPU, whose code is not read.
+
+The code of a TPU kernel is MLIR bytecode in the call. Where it cannot be counted, its author's cost estimate is used, if there is one.
+"""
 
 from base64 import b64decode
 
+from ....cost import Cost
+from ....units import show
+from ....workload import COUNTED, UPPER_BOUND
 from ...read.backend_config import backend_config
+from ..loops import Loops
+from ..mosaic.code import Misread
+from ..mosaic.cost import KernelCost, kernel_cost
 from ..types import Price, Site
 from .estimates import FIELDS, estimated
 from .registry import call
-from .settings import Config, section, word
-from .traffic import unpriced
+from .settings import Config, integer, section, word
+from .traffic import results, unpriced
 
 _HIGHEST = b"contract_precision<fp32>"  # an attribute of tpu.matmul and vector.contract
-_NO_ESTIMATE = "bytes from its shapes; FLOP unknown: give pallas_call a cost_estimate"
+_NO_ESTIMATE = "bytes from its shapes; FLOP unknown"
+_ALIKE = 0.01  # an estimate that differs by less says the same
 
 
 @call("tpu_custom_call", "tpu_custom_call_*")
 def tpu(site: Site) -> Price:
-    """A kernel at its author's estimate (``custom_call_config.cost_estimate``), or with its arithmetic unknown."""
+    """A kernel at what its code costs; else at its author's estimate (``custom_call_config.cost_estimate``), or with unknown arithmetic."""
     config = backend_config(site.instruction)
     estimate = section(config, "custom_call_config", "cost_estimate") or section(config, "cost_estimate")
-    if any(name in estimate for name in FIELDS):
-        return estimated(site, estimate, "custom call", "highest" if _asks_for_fp32(config) else "default")
-    return unpriced(site, _NO_ESTIMATE)
+    has_estimate = any(name in estimate for name in FIELDS)
+    try:
+        kernel = _kernel(site, config)
+    except Misread as error:
+        if has_estimate:
+            return estimated(site, estimate, "custom call", "highest" if _asks_for_fp32(config) else "default")
+        return unpriced(site, f"{_NO_ESTIMATE}: {error}; give pallas_call a cost_estimate")
+    notes = [f"{COUNTED}from its code: {_grid(kernel)}{show(kernel.vmem, 'B')} of VMEM for blocks and scratch", *kernel.notes]
+    if kernel.least != kernel.cost:
+        notes.append(f"{UPPER_BOUND}what it runs depends on data; at least {_amounts(kernel.least)}")
+    if has_estimate and _differs(kernel, estimate):
+        flops, accessed = (show(integer(estimate, name), measure) for name, measure in (("flops", "FLOP"), ("bytes_accessed", "B")))
+        notes.append(f"{COUNTED}its author's cost estimate is {flops} and {accessed}, its code runs {_amounts(kernel.cost)}")
+    return Price(kernel.cost, "custom call", tuple(notes), None if kernel.least == kernel.cost else kernel.least)
+
+
+def _kernel(site: Site, config: Config) -> KernelCost:
+    body = word(section(config, "custom_call_config"), "body")
+    if not body:
+        raise Misread("the call has no code")
+    try:
+        code = b64decode(body, validate=True)
+    except ValueError:
+        raise Misread("its code is not MLIR bytecode") from None
+    shapes = tuple(operand.shape for operand in site.operands)
+    if not all(shape.is_array and shape.is_bounded for shape in (*shapes, *results(site))):
+        raise Misread("an array without bounds")
+    return kernel_cost(code, shapes, results(site), _tables(site), site.platform)
+
+
+def _tables(site: Site) -> tuple[tuple[int, ...] | None, ...]:
+    """For each operand the integers of the constant that it is; ``None`` where it is computed."""
+    place = site.module.place(site.instruction.name)
+    if place is None or site.module.computations[place[0]] is not site.computation:
+        return (None,) * len(site.operands)
+    loops = Loops(site.module)
+    return tuple(
+        loops.table(place[0], index) if operand.shape.dtype[0] in "su" else None
+        for index, operand in zip(site.instruction.operands, site.operands, strict=True)
+    )
+
+
+def _grid(kernel: KernelCost) -> str:
+    return f"grid {' x '.join(f'{size:,}' for size in kernel.grid)}, " if kernel.grid else ""
+
+
+def _amounts(cost: Cost) -> str:
+    flops = cost.flops
+    return f"{show(None if flops is None else float(flops), 'FLOP')} and {show(float(cost.bytes() or 0), 'B')}"
+
+
+def _differs(kernel: KernelCost, estimate: Config) -> bool:
+    stated = integer(estimate, "flops")
+    return abs(stated - float(kernel.cost.flops or 0)) > _ALIKE * stated
 
 
 def _asks_for_fp32(config: Config) -> bool:

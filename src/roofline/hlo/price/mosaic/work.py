@@ -1,0 +1,332 @@
+"""The work of a kernel's code: each operation times how often it runs, over the grid, loops and conditions.
+
+How often is exact where conditions and bounds follow from the step of the grid and from tables of the program; where they depend on data,
+each amount has a lower and an upper bound.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+
+import numpy as np
+from msgspec import Struct, field
+
+from ....cost import Cost
+from ....resource import Resource
+from ...ir.platforms import Platform
+from ..calls.estimates import ICI
+from .code import Block, Kernel, Misread, Operation
+from .operations import arithmetic, number
+from .ranges import GREATEST, MOST_POINTS, Range, bounded, computed, constant, fitted, joined, known, unknown
+from .scalars import Scalars, steps_of
+
+_MOST_STEPS = 2**12  # of a loop that is run on its numbers to count its steps
+_MOST_AXIS = 2**16  # steps of a loop that are kept apart
+_MOST_RUNS = 2**42  # of anything in one step, or bytes that they copy: so that sums over steps fit 64 bits
+_NESTING = ("scf.if", "scf.for", "scf.while", "scf.index_switch", "tpu.enqueue_dma")
+Levels = Mapping[int, Mapping[str, Resource | None]]  # of a memref: the memory that it is read from (``read``) and written to (``write``)
+
+
+class Bounds(Struct, frozen=True):
+    """The least and the greatest amount of something."""
+
+    low: int = 0
+    high: int = 0
+
+
+class Tally(Struct):
+    """Amounts of resources with their bounds, and notes."""
+
+    low: dict[Resource, int] = field(default_factory=dict)
+    high: dict[Resource, int] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
+
+    def add(self, resource: Resource, amount: Bounds) -> None:
+        self.low[resource] = self.low.get(resource, 0) + amount.low
+        self.high[resource] = self.high.get(resource, 0) + amount.high
+
+    def merge(self, other: "Tally") -> None:
+        for resource, amount in other.high.items():
+            self.add(resource, Bounds(other.low.get(resource, 0), amount))
+        self.notes |= other.notes
+
+    @property
+    def costs(self) -> tuple[Cost, Cost]:
+        """The least and the greatest cost."""
+        return Cost.of(self.low), Cost.of(self.high)
+
+
+class Walk(Struct):
+    """A pass over the code of a kernel."""
+
+    kernel: Kernel
+    scalars: Scalars
+    platform: Platform
+    levels: Levels
+
+    def block(self, block: Block, runs: Range) -> Tally:
+        """The work of a block that runs so often in each step."""
+        tally, times = Tally(), self.total(runs)
+        if not times.high:
+            return tally
+        for operation in block.operations:
+            if operation.name == "tpu.enqueue_dma":
+                self._copy(operation, runs, tally)
+            elif operation.regions:
+                tally.merge(self._nested(operation, runs))
+            else:
+                cost, notes = arithmetic(self.kernel, operation, self.platform)
+                for resource, amount in cost.amounts:
+                    tally.add(resource, Bounds(times.low * int(amount), times.high * int(amount)))
+                tally.notes |= dict.fromkeys(notes)
+        return tally
+
+    def total(self, runs: Range) -> Bounds:
+        """How often something runs in all steps together."""
+        low, high = (
+            int(end.sum()) * (prod(self.scalars.shape) // max(1, _covered(end.shape, self.scalars.shape))) for end in (runs.low, runs.high)
+        )
+        return Bounds(low, high)
+
+    def _nested(self, operation: Operation, runs: Range) -> Tally:
+        if operation.name == "scf.if":
+            return self._branches(operation, runs)
+        if operation.name == "scf.for":
+            return self._loop(operation, runs)
+        if operation.name == "scf.while":
+            return self._while(operation, runs)
+        if operation.name == "scf.index_switch":
+            return self._switch(operation, runs)
+        if operation.name in ("tpu.region", "tpu.trace", "scf.execute_region"):
+            return self.block(operation.body(), runs)
+        if operation.name in ("vector.multi_reduction", "tpu.internal_scratch"):
+            return Tally()
+        raise Misread(f"the kernel runs {operation.name}, whose cost is unknown")
+
+    def _branches(self, operation: Operation, runs: Range) -> Tally:
+        """Either of two blocks: where the condition depends on data, the cheaper or the dearer of each amount."""
+        condition = self.scalars.value(operation.operands[0])
+        runs, condition = fitted(runs, condition)
+        otherwise = Range(1 - condition.high, 1 - condition.low)
+        yes, no = _product(runs, condition), _product(runs, otherwise)
+        tallies = [self.block(operation.body(0), yes)]
+        tallies += [self.block(operation.body(1), no)] if len(operation.regions) > 1 and operation.regions[1] else [Tally()]
+        if condition.is_known or not all(tally.high for tally in tallies):
+            tallies[0].merge(tallies[1])
+            return tallies[0]
+        is_open = condition.high - condition.low
+        return _either(tallies, [self.total(yes).high, self.total(no).high], self.total(Range(runs.low * is_open, runs.high * is_open)))
+
+    def _switch(self, operation: Operation, runs: Range) -> Tally:
+        """One of several blocks, by a number; the first region is for all other numbers."""
+        chosen, total = self.scalars.value(operation.operands[0]), Tally()
+        cases = operation.numbers("cases")
+        rest = constant(1)
+        for place, case in enumerate(cases, 1):
+            matches = bounded(
+                ((chosen.low == case) & (chosen.high == case)).astype(np.int64),
+                ((chosen.low <= case) & (case <= chosen.high)).astype(np.int64),
+            )
+            total.merge(self.block(operation.body(place), _product(*fitted(runs, matches))))
+            rest = _product(*fitted(rest, Range(1 - matches.high, 1 - matches.low)))
+        total.merge(self.block(operation.body(0), _product(*fitted(runs, rest))))
+        return total
+
+    def _loop(self, operation: Operation, runs: Range) -> Tally:
+        """A loop with a counter. Its steps become an axis of their own where what it runs may depend on them."""
+        if len(operation.operands) < 3 or not operation.body().arguments:
+            raise Misread("a loop without bounds")
+        first, _, step = operation.operands[:3]
+        trips = self.scalars.trips(*operation.operands[:3])
+        body = operation.body()
+        inner = list(body.everything())
+        most = int(trips.high.max(initial=0))
+        if not trips.is_known and most > _MOST_AXIS:
+            trips, most = self._limited(trips, body)
+        inits = [self.scalars.value(value) if self._is_number(value) else None for value in operation.operands[3:]]
+        self._results(operation, trips, inits)
+        if not most:
+            return Tally()
+        start, by = self.scalars.value(first), self.scalars.value(step)
+        apart = most <= _MOST_AXIS and any(each.name in _NESTING for each in inner)
+        if not apart or most * prod(_shape(runs, trips)) > MOST_POINTS:
+            last = computed("addi", start, computed("muli", computed("subi", trips, constant(1)), by))
+            self.scalars.values[body.arguments[0]] = bounded(*np.broadcast_arrays(start.low, np.maximum(start.low, last.high)))
+            return self.block(body, _product(*fitted(runs, trips)))
+        steps, going = steps_of(trips, most, len(self.scalars.shape))
+        count = known(steps)
+        self.scalars.values[body.arguments[0]] = computed("addi", computed("muli", count, by), start)
+        for argument, init, after in zip(body.arguments[1:], inits, body.yielded, strict=False):
+            if init is not None:
+                self.scalars.values[argument] = self._carried(argument, init, after, count)
+        outer = self.scalars.shape
+        self.scalars.shape = (most, *outer)
+        tally = self.block(body, _product(runs, going))
+        self.scalars.shape = outer
+        return tally
+
+    def _limited(self, trips: Range, body: Block) -> tuple[Range, int]:
+        """The trips of a loop whose bound is data, limited by the tables that it reads along."""
+        room = self.scalars.room(body.arguments[0], body)
+        if room is None:
+            raise Misread("the kernel has a loop whose number of steps depends on data")
+        return bounded(np.minimum(trips.low, room), np.minimum(trips.high, room)), room
+
+    def _is_number(self, value: int) -> bool:
+        kind = self.kernel.type(value)
+        return not (kind.is_vector or kind.space or kind.shape) and kind.element[:1] == "i"
+
+    def _growth(self, argument: int, after: int) -> int | None:
+        """By how much a carried number grows in each step of a loop; ``None`` unless it is a constant."""
+        if after == argument:
+            return 0
+        definition = self.kernel.definitions.get(after)
+        if definition is None or definition[0].name != "arith.addi":
+            return None
+        left, right = definition[0].operands
+        other = right if left == argument else left if right == argument else None
+        if other is None or other not in self.kernel.definitions:
+            return None
+        return self.scalars.value(other).constant
+
+    def _carried(self, argument: int, init: Range, after: int, count: Range) -> Range:
+        """A number that a loop carries, in each of its steps."""
+        growth = self._growth(argument, after)
+        if growth is not None:
+            return computed("addi", init, computed("muli", count, constant(growth)))
+        return self._run(argument, init, after, count)
+
+    def _run(self, argument: int, init: Range, after: int, count: Range) -> Range:
+        """A number that a loop computes from itself alone, such as the index of a buffer: by running the loop on it."""
+        steps = count.low.size
+        if steps > _MOST_STEPS or init.constant is None:
+            return unknown()
+        fixed, values, current = self.scalars.fixed, np.zeros(steps, np.int64), init
+        for step in range(steps):
+            values[step] = current.low.flat[0]
+            trial = Scalars(self.kernel, (), {**fixed, argument: current}, self.scalars.tables, self.scalars.extents, self.scalars.stores)
+            current = trial.value(after)
+            if current.constant is None:
+                return unknown()
+        return known(values.reshape(count.low.shape))
+
+    def _results(self, operation: Operation, trips: Range, inits: Sequence[Range | None]) -> None:
+        """The numbers that a loop has at its end."""
+        body = operation.body()
+        for result, argument, init, after in zip(operation.results, body.arguments[1:], inits, body.yielded, strict=False):
+            growth = self._growth(argument, after) if init is not None else None
+            if init is not None and trips.constant == 0:
+                self.scalars.values[result] = init
+            elif init is not None and growth is not None:
+                self.scalars.values[result] = computed("addi", init, computed("muli", trips, constant(growth)))
+
+    def _while(self, operation: Operation, runs: Range) -> Tally:
+        """A loop that runs while a condition holds, which depends on numbers alone: it is run on those to count its steps."""
+        before, body = operation.body(0), operation.body(1)
+        trips = self._counted(operation, before, body)
+        if trips is None:
+            raise Misread("the kernel has a loop whose number of steps depends on data")
+        tally = self.block(before, _product(*fitted(runs, computed("addi", trips, constant(1)))))
+        tally.merge(self.block(body, _product(*fitted(runs, trips))))
+        return tally
+
+    def _counted(self, operation: Operation, before: Block, body: Block) -> Range | None:
+        condition = before.operations[-1] if before.operations else None
+        if condition is None or condition.name != "scf.condition" or not condition.operands:
+            return None
+        carried = {
+            place: self.scalars.value(value)
+            for place, value in enumerate(operation.operands)
+            if self._is_number(value) and place < len(before.arguments)
+        }
+        trips = constant(0)
+        going = constant(1)
+        for _ in range(_MOST_STEPS):
+            values = {**self.scalars.fixed, **{before.arguments[place]: value for place, value in carried.items()}}
+            trial = Scalars(self.kernel, self.scalars.shape, values, self.scalars.tables, self.scalars.extents, self.scalars.stores)
+            goes_on = computed("andi", going, trial.value(condition.operands[0]))
+            if not goes_on.is_known:
+                return None
+            if not goes_on.high.any():
+                return trips
+            trips, going = computed("addi", trips, goes_on), goes_on
+            for place, value in enumerate(condition.operands[1:]):
+                if place < len(body.arguments) and self._is_number(value):
+                    trial.values[body.arguments[place]] = trial.value(value)
+            carried = {place: joined(goes_on, trial.value(body.yielded[place]), value) for place, value in carried.items()}
+        return None
+
+    def _copy(self, operation: Operation, runs: Range, tally: Tally) -> None:
+        """A copy that the kernel starts itself: it reads one memory and writes another, across a link if it names another device."""
+        groups = operation.segments()
+        if len(groups) < 5 or not groups[0] or not groups[2]:
+            raise Misread("a copy without a source and a target")
+        source, target = groups[0][0], groups[2][0]
+        size = self._bytes(source)
+        amount = self.total(_product(*fitted(runs, size)))
+        places = [self._level(source, "read"), self._level(target, "write"), ICI if groups[4] else None]
+        for place in places:
+            if place is not None:
+                tally.add(place, amount)
+
+    def _level(self, memref: int, access: str) -> Resource | None:
+        return self.levels.get(self.kernel.source(memref), {}).get(access)
+
+    def _bytes(self, memref: int) -> Range:
+        """The bytes of a view; sizes that are not constant are between 0 and those of the memref that it is a part of."""
+        kind, total = self.kernel.type(memref), constant(1)
+        bits = number(kind.element).bits if not kind.element.startswith("!") else 0
+        for size in self._sizes(memref):
+            total = _product(*fitted(total, size))
+        return known(total.low * bits // 8) if total.is_known else bounded(total.low * bits // 8, total.high * bits // 8)
+
+    def _sizes(self, memref: int) -> Iterator[Range]:
+        kind = self.kernel.type(memref)
+        definition = self.kernel.definitions.get(memref)
+        if all(size >= 0 for size in kind.shape) or definition is None:
+            yield constant(kind.elements)
+            return
+        operation = definition[0]
+        if operation.name == "tpu.memref_squeeze":
+            yield from self._sizes(operation.operands[0])
+            return
+        groups = operation.segments()
+        whole = self.kernel.type(operation.operands[0]).shape
+        if operation.name != "tpu.memref_slice" or len(groups) < 3 or len(whole) != len(kind.shape):
+            raise Misread("a copy of unknown size")
+        given = iter(groups[2])
+        for size, limit in zip(kind.shape, whole, strict=True):
+            if size >= 0:
+                yield constant(size)
+                continue
+            wanted = next(given, None)
+            if wanted is None:
+                raise Misread("a copy of unknown size")
+            most = constant(limit if limit >= 0 else GREATEST)
+            yield computed("minsi", computed("maxsi", self.scalars.value(wanted), constant(0)), most)
+
+
+def _covered(shape: tuple[int, ...], full: tuple[int, ...]) -> int:
+    """The steps that an array tells apart, of all those along axes where it has more than one."""
+    return prod(whole for size, whole in zip(reversed(shape), reversed(full), strict=False) if size > 1)
+
+
+def _shape(*ranges: Range) -> tuple[int, ...]:
+    return np.broadcast_shapes(*[each.shape for each in ranges])
+
+
+def _product(left: Range, right: Range) -> Range:
+    """Two counts multiplied; neither is negative."""
+    low = np.minimum(left.low * right.low, _MOST_RUNS)
+    return Range(low, low) if left.is_known and right.is_known else Range(low, np.minimum(left.high * right.high, _MOST_RUNS))
+
+
+def _either(tallies: Sequence[Tally], runs: Sequence[int], open_runs: Bounds) -> Tally:
+    """Two alternatives, of which ``open_runs`` executions may be either: each is counted in both, so the smaller share is taken off."""
+    total = Tally()
+    for tally in tallies:
+        total.merge(tally)
+    for resource in total.high:
+        amounts = [(tally.high.get(resource, 0), max(1, times)) for tally, times in zip(tallies, runs, strict=True)]
+        total.high[resource] -= min(amount * open_runs.high // times for amount, times in amounts)
+        total.low[resource] += min(amount * open_runs.low // times for amount, times in amounts)
+    return total
