@@ -6,11 +6,13 @@ other loop over integers (``i *= 2``) is run on those integers alone, for up to 
 """
 
 from collections.abc import Callable, Mapping
+from math import prod
 from operator import add, and_, eq, ge, gt, le, lshift, lt, mul, ne, or_, rshift, sub, xor
 
 from msgspec import Struct
 
 from ..ir.module import HloModule, Instruction
+from ..ir.shapes import Shape
 from ..read.backend_config import known_trip_count
 
 MOST_STEPS = 2**16
@@ -22,11 +24,11 @@ Slot = tuple[int, ...]
 
 
 class Value(Struct, frozen=True):
-    """A whole number: a constant, or a slot of a loop's tuple plus a constant. Of an array the instruction of the constant that it is."""
+    """A whole number: a constant, or a slot of a loop's tuple plus a constant. Of an array the constant, or a part's elements."""
 
     constant: int
     slot: Slot | None = None
-    array: Instruction | None = None
+    array: Instruction | tuple[int, ...] | None = None
 
 
 Bind = Callable[[int, Slot], Value | None]  # the value of a part of a parameter, if it is known
@@ -240,6 +242,8 @@ class Loops(Struct):
             return self._value(called, self.module.computations[called].root, slot, inside, depth + 1)
         if opcode == "while":
             return self._value(number, operands[0], slot, bind, depth + 1) if self._stays(instruction, slot, depth) else None
+        if opcode == "dynamic-slice":
+            return _part(self._value(number, operands[0], (), bind, depth + 1), computation[operands[0]].shape, instruction.shape)
         values = [self._value(number, operand, (), bind, depth + 1) for operand in operands]
         return _applied(instruction, values)
 
@@ -251,8 +255,25 @@ def _slots(parameter: int, slot: Slot) -> Value | None:
 
 def _elements(value: Value) -> tuple[int, ...] | None:
     """The integers of a constant; ``None`` where they were left out."""
-    elements = (value.constant,) if value.array is None else value.array.table
+    if value.array is None:
+        return (value.constant,)
+    if isinstance(value.array, tuple):
+        return value.array
+    elements = value.array.table
     return None if elements is None else tuple(int(element) for element in elements if isinstance(element, int))
+
+
+def _part(value: Value | None, source: Shape, part: Shape) -> Value | None:
+    """A slice of a constant array that starts where only the running program knows, if all such slices are equal."""
+    elements = _elements(value) if value is not None and value.array is not None else None
+    if elements is None or len(elements) != source.elements or len(source.dims) != len(part.dims):
+        return None
+    axes = [(prod(source.dims[axis + 1 :]), whole, part.dims[axis]) for axis, whole in enumerate(source.dims)]
+    for inner, whole, size in axes:
+        if size < whole and any(index // inner % whole and element != elements[index - inner] for index, element in enumerate(elements)):
+            return None
+    kept = [element for index, element in enumerate(elements) if all(index // inner % whole < size for inner, whole, size in axes)]
+    return Value(0, array=tuple(kept))
 
 
 def _constant(instruction: Instruction) -> Value | None:

@@ -35,7 +35,7 @@ def tpu(site: Site) -> Price:
         if has_estimate:
             return estimated(site, estimate, "custom call", "highest" if _asks_for_fp32(config) else "default")
         return unpriced(site, f"{_NO_ESTIMATE}: {error}; give pallas_call a cost_estimate")
-    notes = [f"{COUNTED}from its code: {_grid(kernel)}{show(kernel.vmem, 'B')} of VMEM for blocks and scratch", *kernel.notes]
+    notes = [f"{COUNTED}from its code{_grid(kernel)}", *kernel.notes]
     if kernel.least != kernel.cost:
         notes.append(f"{UPPER_BOUND}what it runs depends on data; at least {_amounts(kernel.least)}")
     if has_estimate and _differs(kernel, estimate):
@@ -71,7 +71,9 @@ def _tables(site: Site) -> tuple[tuple[int, ...] | None, ...]:
 
 
 def _grid(kernel: KernelCost) -> str:
-    return f"grid {' x '.join(f'{size:,}' for size in kernel.grid)}, " if kernel.grid else ""
+    """Its grid, and the VMEM that its blocks and scratch take."""
+    grid = f", grid {' x '.join(f'{size:,}' for size in kernel.grid)}" if kernel.grid else ""
+    return f"{grid}, {show(kernel.vmem, 'B')} of VMEM for blocks and scratch" if kernel.vmem else grid
 
 
 def _amounts(cost: Cost) -> str:

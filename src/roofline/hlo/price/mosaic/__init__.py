@@ -1,5 +1,5 @@
-"""Mosaic kernels, Pallas on TPUs: what a kernel's code computes and moves, from the MLIR bytecode in its call.
+"""Mosaic kernels, Pallas on TPUs: what a kernel's code computes and moves.
 
-`read_kernel` reads the code, `Scalars` evaluates its whole numbers over the grid, `work` adds up its operations and `windows` the blocks
-that its pipeline copies; `kernel_cost` does all of it.
+`read_bytecode` and `read_text` read the code in a call, `Scalars` evaluates its whole numbers over the grid, `Walk` adds up its operations,
+`windows` has the blocks that its pipeline copies, and `kernel_cost` adds up all of it.
 """

@@ -14,7 +14,7 @@ from ...read import mlir_bytecode
 from ...read.mlir_bytecode import Bytecode
 from ...read.mlir_bytecode_values import DYNAMIC, Values, tensor_parts
 
-_PREFIX = "stable_mosaic."
+PREFIX = "stable_mosaic."
 
 
 class Misread(FormulaError):
@@ -122,6 +122,25 @@ class Kernel(Struct, frozen=True):
         return value
 
 
+def type_of(text: str) -> Type:
+    """A type from its text: ``memref<8x128xf32, #tpu.memory_space<vmem>>``."""
+    shape, element = tensor_parts(text)
+    space = text.rpartition("#tpu.memory_space<")[2].partition(">")[0] if text.startswith("memref<") else ""
+    if any(size < 0 and size != DYNAMIC for size in shape):
+        raise Misread("an array of negative size")
+    return Type(element.partition(",")[0], shape, space, text.startswith("vector<"))
+
+
+def kernel_of(top: Block, types: Mapping[int, Type], definitions: Mapping[int, tuple[Operation, int]]) -> Kernel:
+    """The kernel in a file: the first function of its module, and those that the windows of that one name."""
+    modules = [operation for operation in top.operations if operation.regions]
+    functions = [operation for module in modules for operation in module.body().operations if operation.name == "func.func"]
+    if not functions or not functions[0].attributes:
+        raise Misread("a module without a function that states its grid")
+    named = {function.word("sym_name"): function for function in functions}
+    return Kernel(functions[0], named, types, definitions)
+
+
 class _Builder(Struct):
     bytecode: Bytecode
     values: Values
@@ -131,12 +150,7 @@ class _Builder(Struct):
 
     def type(self, number: int) -> Type:
         if number not in self.kinds:
-            text = self.values.type(number)
-            shape, element = tensor_parts(text)
-            space = text.rpartition("#tpu.memory_space<")[2].partition(">")[0] if text.startswith("memref<") else ""
-            if any(size < 0 and size != DYNAMIC for size in shape):
-                raise Misread("an array of negative size")
-            self.kinds[number] = Type(element.partition(",")[0], shape, space, text.startswith("vector<"))
+            self.kinds[number] = type_of(self.values.type(number))
         return self.kinds[number]
 
     def block(self, raw: mlir_bytecode.Block) -> Block:
@@ -148,24 +162,19 @@ class _Builder(Struct):
         attributes = self.values.named(raw.attributes) if raw.attributes is not None else {}
         regions = tuple([tuple([self.block(block) for block in region]) for region in raw.regions])
         results = tuple(value for value, _ in raw.results)
-        made = Operation(raw.name.removeprefix(_PREFIX), raw.operands, results, attributes, regions)
+        made = Operation(raw.name.removeprefix(PREFIX), raw.operands, results, attributes, regions)
         for place, (value, kind) in enumerate(raw.results):
             self.types[value] = self.type(kind)
             self.definitions[value] = made, place
         return made
 
 
-def read_kernel(data: bytes) -> Kernel:
-    """The kernel in a module: its first function, and those that the windows of that one name."""
+def read_bytecode(data: bytes) -> Kernel:
+    """The kernel in a module's bytecode."""
     try:
         bytecode = mlir_bytecode.read_bytecode(data)
         builder = _Builder(bytecode, Values(bytecode, {}))
         top = builder.block(bytecode.block)
     except Malformed as error:
         raise Misread(str(error)) from None
-    modules = [operation for operation in top.operations if operation.regions]
-    functions = [operation for module in modules for operation in module.body().operations if operation.name == "func.func"]
-    if not functions or not functions[0].attributes:
-        raise Misread("a module without a function that states its grid")
-    named = {function.word("sym_name"): function for function in functions}
-    return Kernel(functions[0], named, builder.types, builder.definitions)
+    return kernel_of(top, builder.types, builder.definitions)

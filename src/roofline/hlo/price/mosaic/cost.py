@@ -10,12 +10,15 @@ from msgspec import Struct
 from ....cost import Cost
 from ...ir.platforms import Platform
 from ...ir.shapes import Shape
+from ...read.literals import MAX_TABLE
+from ...read.mlir_bytecode import MAGIC
 from ...read.mlir_bytecode_values import DYNAMIC
 from ..memory_spaces import level
-from .code import Kernel, Misread, Operation, read_kernel
+from .code import Kernel, Misread, Operation, read_bytecode
 from .operations import number
 from .ranges import Range, constant, unknown
 from .scalars import Scalars
+from .text import read_text
 from .windows import Window, copied, inside, steps_needed, window
 from .work import Bounds, Tally, Walk
 
@@ -33,7 +36,10 @@ class KernelCost(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-read = lru_cache(maxsize=100)(read_kernel)
+@lru_cache(maxsize=100)
+def _read(code: bytes) -> Kernel:
+    """A kernel from its bytecode, or from the text that the compiler itself writes."""
+    return read_bytecode(code) if code.startswith(MAGIC) else read_text(code.decode("utf-8", "replace"))
 
 
 @lru_cache(maxsize=1_000)
@@ -42,7 +48,7 @@ def kernel_cost(
 ) -> KernelCost:
     """The cost of a kernel by its code, the arrays of its call, and the integers of its operands that are constants of the program."""
     try:
-        return _Call(read(code), operands, results, tables, platform).cost()
+        return _Call(_read(code), operands, results, tables, platform).cost()
     except (IndexError, KeyError, TypeError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
         raise Misread(f"code that contradicts itself ({type(error).__name__})") from None
 
@@ -74,7 +80,7 @@ class _Call(Struct):
             raise Misread("a kernel with other arguments than its call")
         tables = {}
         for argument, shape, table in zip(arguments[:prefetched], arrays, self.tables[given:], strict=False):
-            if table is not None and len(table) in (1, shape.elements):  # one number is broadcast
+            if table is not None and len(table) in (1, shape.elements) and shape.elements <= MAX_TABLE:  # one number is broadcast
                 tables[argument] = np.broadcast_to(np.array(table, np.int64), shape.elements).reshape(shape.dims)
         scalars = self._scalars(extents, tables)
         settings = _settings(main) or [{}] * (len(arrays) - prefetched)
@@ -86,6 +92,8 @@ class _Call(Struct):
             kind = self.kernel.type(argument)
             vmem += kind.elements * number(kind.element).bits // 8 if kind.space == "vmem" else 0
         tally.merge(self._walk(scalars, arguments, arrays))
+        if min((*tally.low.values(), *tally.high.values()), default=0) < 0:
+            raise Misread("amounts below 0")
         least, most = tally.costs
         return KernelCost(most, least, scalars.shape, vmem, tuple(tally.notes))
 

@@ -9,7 +9,9 @@ from math import prod
 
 from ....cost import NOTHING, Cost
 from ....dtypes import DType, dtype, one_pass_note, passes_note, wider
+from ....errors import FormulaError
 from ....resource import TRANSCENDENTAL, vector
+from ...ir.malformed import excerpt
 from ...ir.platforms import Platform
 from ..contractions import unit_at
 from .code import Kernel, Misread, Operation, Type
@@ -53,7 +55,10 @@ _MAP = re.compile(r"\(([^()]*)\) -> \(([^()]*)\)")
 
 def number(element: str) -> DType:
     """The number format of an element type, as MLIR spells it: ``i8``, ``f8E4M3FN``."""
-    return dtype({"i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "i4": "int4", "i2": "int2"}.get(element, element))
+    try:
+        return dtype({"i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64"}.get(element, element))
+    except FormulaError:
+        raise Misread(f"numbers of the format {excerpt(element)}") from None
 
 
 def arithmetic(kernel: Kernel, operation: Operation, platform: Platform) -> tuple[Cost, tuple[str, ...]]:

@@ -9,11 +9,13 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from .code import Block, Kernel, Operation
+from .code import Block, Kernel, Misread, Operation
 from .ranges import ARITHMETIC, MOST_POINTS, Numbers, Range, compared, computed, constant, fitted, joined, known, unknown
 
 _SAME = ("arith.index_cast", "arith.index_castui", "arith.extui", "arith.trunci", "tpu.assume_multiple")
 _MOST_DEPTH = 120  # of values that are evaluated for one another; deeper ones count as unknown
+_MOST_NUMBERS = 2**25  # that are computed for one kernel: about a second
+_EACH = 400  # numbers in the time of an operation on few
 _MOST_LENGTH = 2**16  # of an axis whose extent is known only at run time
 _BOUNDS = {"i1": (0, 1), "i8": (-(2**7), 2**7 - 1), "i16": (-(2**15), 2**15 - 1), "index": (0, 2**31 - 1)}
 
@@ -32,11 +34,19 @@ class Scalars(Struct):
     extents: Sequence[Range] = ()
     stores: Mapping[int, Sequence[Operation]] = field(default_factory=dict)
     depth: int = 0
+    spent: list[int] = field(default_factory=lambda: [0])  # shared by all that are made for one kernel
+
+    def trial(self, values: dict[int, Range]) -> "Scalars":
+        """The same with other values set and nothing computed yet."""
+        return Scalars(self.kernel, self.shape, values, self.tables, self.extents, self.stores, spent=self.spent)
 
     def axis(self, number: int) -> Range:
         """The step of one dimension of the grid."""
         rank = len(self.extents)
-        steps = np.arange(self.shape[len(self.shape) - rank + number], dtype=np.int64)
+        count = self.shape[len(self.shape) - rank + number]
+        if count > MOST_POINTS:
+            return unknown((), 0, count - 1, coarse=True)
+        steps = np.arange(count, dtype=np.int64)
         return known(steps.reshape((-1,) + (1,) * (rank - 1 - number)))
 
     def value(self, number: int) -> Range:
@@ -46,6 +56,9 @@ class Scalars(Struct):
         self.depth += 1
         found = self._computed(number) if self.depth < _MOST_DEPTH else self._unknown(number)
         self.depth -= 1
+        self.spent[0] += found.low.size + _EACH
+        if self.spent[0] > _MOST_NUMBERS:
+            raise Misread("code that takes too long to evaluate")
         self.values[number] = found
         return found
 
@@ -155,8 +168,7 @@ class Scalars(Struct):
         fixed = self.fixed
 
         def fits(steps: int) -> bool:
-            trial = Scalars(self.kernel, self.shape, {**fixed, axis: constant(steps - 1)}, self.tables, self.extents, self.stores)
-            return int(trial.value(index).low.max(initial=0)) < size
+            return int(self.trial({**fixed, axis: constant(steps - 1)}).value(index).low.max(initial=0)) < size
 
         low, high = max(1, least), _MOST_LENGTH + 1
         if not fits(low) or fits(high):

@@ -55,7 +55,7 @@ def inside(function: Operation, scalars: Scalars) -> Scalars:
     outer = scalars.kernel.body.arguments
     values = {inner: scalars.axis(place) for place, inner in enumerate(arguments[: len(scalars.extents)])}
     tables = {inner: scalars.tables[mine] for inner, mine in zip(arguments, outer, strict=False) if mine in scalars.tables}
-    return Scalars(scalars.kernel, scalars.shape, values, tables, scalars.extents)
+    return Scalars(scalars.kernel, scalars.shape, values, tables, scalars.extents, spent=scalars.spent)
 
 
 def _times(index: Range, size: int) -> Range:

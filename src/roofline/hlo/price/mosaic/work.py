@@ -16,7 +16,7 @@ from ...ir.platforms import Platform
 from ..calls.estimates import ICI
 from .code import Block, Kernel, Misread, Operation
 from .operations import arithmetic, number
-from .ranges import GREATEST, MOST_POINTS, Range, bounded, computed, constant, fitted, joined, known, unknown
+from .ranges import GREATEST, MOST_POINTS, Range, bounded, computed, constant, fitted, joined, known
 from .scalars import Scalars, steps_of
 
 _MOST_STEPS = 2**12  # of a loop that is run on its numbers to count its steps
@@ -142,22 +142,20 @@ class Walk(Struct):
         most = int(trips.high.max(initial=0))
         if not trips.is_known and most > _MOST_AXIS:
             trips, most = self._limited(trips, body)
-        inits = [self.scalars.value(value) if self._is_number(value) else None for value in operation.operands[3:]]
-        self._results(operation, trips, inits)
         if not most:
+            self._finish(operation, trips, {})
             return Tally()
         start, by = self.scalars.value(first), self.scalars.value(step)
         apart = most <= _MOST_AXIS and any(each.name in _NESTING for each in inner)
         if not apart or most * prod(_shape(runs, trips)) > MOST_POINTS:
             last = computed("addi", start, computed("muli", computed("subi", trips, constant(1)), by))
             self.scalars.values[body.arguments[0]] = bounded(*np.broadcast_arrays(start.low, np.maximum(start.low, last.high)))
+            self._finish(operation, trips, {})
             return self.block(body, _product(*fitted(runs, trips)))
         steps, going = steps_of(trips, most, len(self.scalars.shape))
         count = known(steps)
         self.scalars.values[body.arguments[0]] = computed("addi", computed("muli", count, by), start)
-        for argument, init, after in zip(body.arguments[1:], inits, body.yielded, strict=False):
-            if init is not None:
-                self.scalars.values[argument] = self._carried(argument, init, after, count)
+        self._finish(operation, trips, self._carry(operation, count))
         outer = self.scalars.shape
         self.scalars.shape = (most, *outer)
         tally = self.block(body, _product(runs, going))
@@ -188,36 +186,52 @@ class Walk(Struct):
             return None
         return self.scalars.value(other).constant
 
-    def _carried(self, argument: int, init: Range, after: int, count: Range) -> Range:
-        """A number that a loop carries, in each of its steps."""
-        growth = self._growth(argument, after)
-        if growth is not None:
-            return computed("addi", init, computed("muli", count, constant(growth)))
-        return self._run(argument, init, after, count)
+    def _carry(self, operation: Operation, count: Range) -> dict[int, Range]:
+        """Sets the numbers that a loop carries in each of its steps; those that it has at its end, by the argument, where they are known.
 
-    def _run(self, argument: int, init: Range, after: int, count: Range) -> Range:
-        """A number that a loop computes from itself alone, such as the index of a buffer: by running the loop on it."""
+        Some grow by a constant. Others, such as the indices of blocks and of buffers, are found by running the loop on its numbers alone.
+        """
+        body, carried = operation.body(), self._carried(operation)
+        after = dict(zip(body.arguments[1:], body.yielded, strict=False))
+        others = {}
+        for argument, init in carried.items():
+            growth = self._growth(argument, after[argument])
+            if growth is None:
+                others[argument] = init
+            else:
+                self.scalars.values[argument] = computed("addi", init, computed("muli", count, constant(growth)))
         steps = count.low.size
-        if steps > _MOST_STEPS or init.constant is None:
-            return unknown()
-        fixed, values, current = self.scalars.fixed, np.zeros(steps, np.int64), init
+        if not others or steps * len(others) > _MOST_STEPS or steps * prod(_shape(*others.values())) > MOST_POINTS:
+            return {}
+        fixed, seen, current = self.scalars.fixed, {argument: [init] for argument, init in others.items()}, others
+        counters = {number: self.scalars.values[number] for number in (*body.arguments[:1], *carried.keys() - others.keys())}
+        moving = {number: value for number, value in counters.items() if value.low.ndim == count.low.ndim}
         for step in range(steps):
-            values[step] = current.low.flat[0]
-            trial = Scalars(self.kernel, (), {**fixed, argument: current}, self.scalars.tables, self.scalars.extents, self.scalars.stores)
-            current = trial.value(after)
-            if current.constant is None:
-                return unknown()
-        return known(values.reshape(count.low.shape))
+            trial = self.scalars.trial({**fixed, **{number: _at(value, step) for number, value in moving.items()}, **current})
+            current = {argument: trial.value(after[argument]) for argument in others}
+            for argument, value in current.items():
+                seen[argument].append(value)
+        for argument, values in seen.items():
+            self.scalars.values[argument] = _stacked(values[:-1], len(self.scalars.shape))
+        return current
 
-    def _results(self, operation: Operation, trips: Range, inits: Sequence[Range | None]) -> None:
-        """The numbers that a loop has at its end."""
-        body = operation.body()
-        for result, argument, init, after in zip(operation.results, body.arguments[1:], inits, body.yielded, strict=False):
-            growth = self._growth(argument, after) if init is not None else None
-            if init is not None and trips.constant == 0:
-                self.scalars.values[result] = init
-            elif init is not None and growth is not None:
-                self.scalars.values[result] = computed("addi", init, computed("muli", trips, constant(growth)))
+    def _carried(self, operation: Operation) -> dict[int, Range]:
+        """The whole numbers that a loop carries, by its arguments, before its first step."""
+        arguments = operation.body().arguments[1:]
+        pairs = zip(arguments, operation.operands[3:], strict=False)
+        return {argument: self.scalars.value(init) for argument, init in pairs if self._is_number(init)}
+
+    def _finish(self, operation: Operation, trips: Range, last: Mapping[int, Range]) -> None:
+        """Sets the numbers that a loop has at its end."""
+        body, carried = operation.body(), self._carried(operation)
+        for result, argument, after in zip(operation.results, body.arguments[1:], body.yielded, strict=False):
+            growth = self._growth(argument, after) if argument in carried else None
+            if argument in carried and trips.constant == 0:
+                self.scalars.values[result] = carried[argument]
+            elif growth is not None:
+                self.scalars.values[result] = computed("addi", carried[argument], computed("muli", trips, constant(growth)))
+            elif trips.constant is not None and argument in last:
+                self.scalars.values[result] = last[argument]
 
     def _while(self, operation: Operation, runs: Range) -> Tally:
         """A loop that runs while a condition holds, which depends on numbers alone: it is run on those to count its steps."""
@@ -242,7 +256,7 @@ class Walk(Struct):
         going = constant(1)
         for _ in range(_MOST_STEPS):
             values = {**self.scalars.fixed, **{before.arguments[place]: value for place, value in carried.items()}}
-            trial = Scalars(self.kernel, self.scalars.shape, values, self.scalars.tables, self.scalars.extents, self.scalars.stores)
+            trial = self.scalars.trial(values)
             goes_on = computed("andi", going, trial.value(condition.operands[0]))
             if not goes_on.is_known:
                 return None
@@ -303,6 +317,21 @@ class Walk(Struct):
                 raise Misread("a copy of unknown size")
             most = constant(limit if limit >= 0 else GREATEST)
             yield computed("minsi", computed("maxsi", self.scalars.value(wanted), constant(0)), most)
+
+
+def _at(value: Range, step: int) -> Range:
+    """A value in one step of a loop."""
+    low = value.low[step]
+    return Range(low, low) if value.is_known else Range(low, value.high[step], value.coarse)
+
+
+def _stacked(values: Sequence[Range], rank: int) -> Range:
+    """The values in the steps of a loop as one, with the loop as its first axis."""
+    low, high = (
+        np.stack(np.broadcast_arrays(*[end.reshape((1,) * (rank - end.ndim) + end.shape) for end in ends]))
+        for ends in ([value.low for value in values], [value.high for value in values])
+    )
+    return known(low) if all(value.is_known for value in values) else bounded(low, high, coarse=any(value.coarse for value in values))
 
 
 def _covered(shape: tuple[int, ...], full: tuple[int, ...]) -> int:
