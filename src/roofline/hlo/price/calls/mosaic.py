@@ -37,7 +37,7 @@ def tpu(site: Site) -> Price:
         return unpriced(site, f"{_NO_ESTIMATE}: {error}; give pallas_call a cost_estimate")
     notes = [f"{COUNTED}from its code{_grid(kernel)}", *kernel.notes]
     if kernel.least != kernel.cost:
-        notes.append(f"{UPPER_BOUND}what it runs depends on data; at least {_amounts(kernel.least)}")
+        notes.append(f"{UPPER_BOUND}what it runs and reads depends on data; at least {_amounts(kernel.least)}")
     if has_estimate and _differs(kernel, estimate):
         flops, accessed = (show(integer(estimate, name), measure) for name, measure in (("flops", "FLOP"), ("bytes_accessed", "B")))
         notes.append(f"{COUNTED}its author's cost estimate is {flops} and {accessed}, its code runs {_amounts(kernel.cost)}")
