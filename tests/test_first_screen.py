@@ -92,9 +92,14 @@ def test_what_is_fine_is_said_only_of_ops_that_take_time() -> None:
 
 @pytest.mark.parametrize(
     ("own_s", "devices", "said"),
-    [(1.0, 1, ""), (0.5, 1, "ops overlap: their times add up to 2 times the busy time"), (1.0, 4, "means over 4 devices")],
+    [
+        (1.0, 1, ""),
+        (0.5, 1, "ops overlap: their times add up to 2 times the busy time"),
+        (1.0, 4, "means over 4 devices"),
+        (1.0, None, "means over the devices of each host"),
+    ],
 )
-def test_ops_that_overlap_say_so(own_s: float, devices: int, said: str) -> None:
+def test_ops_that_overlap_say_so(own_s: float, devices: int | None, said: str) -> None:
     # Two ops of 1 s each; of a half of them another op ran at the same time.
     ops = tuple(OpInfo(id=n, rank=n, name=str(n), time_s=1.0, self_time_s=own_s) for n in range(2))
     facts = dict(program_facts(replace(rl.analyze("sample:train"), ops=ops), devices=devices))

@@ -41,6 +41,15 @@ def test_the_total_is_held_against_wall_time() -> None:
     assert total.op_efficiency == 6 / 16
 
 
+def test_minimum_times_of_ops_that_overlap_count_once() -> None:
+    # Two copies of 40 B at 10 B/s, at once in the same 5 s, need 4 s each: each is at its roof in its half of the time, not for 8 of 5 s.
+    ops = tuple(Op(name=name, cost=Cost.of({HBM: 40}), time_s=5.0, self_time_s=own_s) for name, own_s in (("a", 2.5), ("b", 2.5)))
+    cover = Coverage(wall_s=5.0, busy_s=5.0, attributed_s=5.0, priced_s=5.0)
+    (total,) = analyze(Recording(workload=Workload(ops), format="xspace", coverage=cover), toy()).points
+    assert (total.floors_s, total.time_s, total.op_efficiency) == (8.0, 5.0, 1.0)
+    assert total.at_roof_s == 5.0
+
+
 def test_a_step_takes_the_share_of_executions_that_fell_into_it() -> None:
     assert (find("step", 0).work, find("step", 1).work) == ({"matrix/bf16": 300}, {"matrix/bf16": 100})
     assert [find("step", key).time_s for key in (0, 1)] == [9.0, 5.0]

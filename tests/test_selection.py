@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from roofline.errors import FormulaError, UsageError
-from roofline.grouping import KEYS, group, group_parts
+from roofline.grouping import KEYS, group, group_parts, parts_table
 from roofline.report import CounterInfo, DeviceInfo, DeviceShare, InputInfo, MachineInfo, OpInfo, Report, StepInfo, StepShare
 from roofline.selection import narrow, select, stem
 
@@ -271,6 +271,36 @@ def test_parts_are_summed_by_where_and_when_they_ran(by: str, expected: list[tup
 def test_parts_are_only_of_the_ops_that_were_asked_for() -> None:
     report = shared()
     assert [(one.key, one.time_s) for one in group_parts(report, report.ops[1:], "device")] == [("1 (beta)", 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("by", "times", "shares", "devices"),
+    [
+        # All ops take 9 s, of which steps took 7 and 1: means over two devices, and shares of all 9 s (of self times: 6 of 8 for dot).
+        ("step", [3.5, 0.5], [5.25 / 7, 0.75 / 7], 2),
+        ("device", [7.0, 2.0], [5.25 / 7, 1.75 / 7], 1),
+        ("host", [7.0, 2.0], [5.25 / 7, 1.75 / 7], 1),
+    ],
+)
+def test_parts_have_their_share_of_all_op_time(by: str, times: list[float], shares: list[float], devices: int) -> None:
+    report = shared()
+    table = parts_table(report, report.ops, by)
+    assert ([one.time_s for one in table.groups], table.shares, table.devices) == (times, shares, devices)
+    assert table.whole == "op time"
+
+
+def test_parts_of_a_selection_have_their_share_of_it() -> None:
+    report = shared()
+    table = parts_table(report, report.ops[:1], "device", device=[1])
+    assert (table.shares, table.whole) == ([0.75 / 1.75], "selected op time")  # dot took 0.75 s of its own there, copy 1
+
+
+def test_a_host_of_more_devices_has_means_over_its_own() -> None:
+    report = shared()
+    three = replace(report, input=replace(report.input, devices=(*report.input.devices, DeviceInfo(id=2, name="chip", host="beta"))))
+    more = replace(three, by_device=(*three.by_device, DeviceShare(op=1, device=2, count=1, time_s=1.0)))
+    table = parts_table(more, more.ops, "host")
+    assert ([one.time_s for one in table.groups], table.devices) == ([7.0, 1.5], None)
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.floats(0.001, 9)), min_size=1, max_size=5), st.integers(1, 10**6))

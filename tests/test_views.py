@@ -13,7 +13,7 @@ import pytest
 import roofline as rl
 from roofline.cost import Cost
 from roofline.folding import table_rows
-from roofline.grouping import group
+from roofline.grouping import group, group_table
 from roofline.render.op_table import op_cells
 from roofline.render.text import group_cells, op_notes, report_text
 from roofline.workload import COUNTED, Op, Recording, Workload
@@ -107,7 +107,7 @@ def test_an_upper_bound_is_shown_as_one_and_never_above_the_roof() -> None:
     written = ["≤ 100%", "≤ 72%", "300%"]
     cells = op_cells(report, table_rows(report), ["name", "efficiency"], top=3)
     assert sorted((row[0], row[1].text) for row in cells) == [*zip("abc", written, strict=True)]  # as text and in Markdown
-    groups = group_cells("category", group(report.ops, "category"), "", 3, 3.0)[1]
+    groups = group_cells(group_table("category", group(report.ops, "category"), 3.0), 3)[1]
     assert sorted((row[0], row[-1].text) for row in groups) == [*zip("abc", written, strict=True)]
     assert [op.efficiency for op in report.ops] == pytest.approx([3.0, 0.72, 3.0])
 

@@ -15,7 +15,7 @@ from ..resource import PCIE, Resource, named
 from ..workload import Op, Recording, Share, Step, feeds
 from .counters import hardware, launches_kernels
 from .idle_time import averaged
-from .losses import CAUSES, ROUNDING, Losses, OpLoss, split_losses
+from .losses import CAUSES, ROUNDING, UNNEEDED, Losses, OpLoss, split_losses
 from .needed_work import Needed
 from .op_times import OpTime, OpTimes
 
@@ -311,7 +311,7 @@ def _point(scope: str, step: int | None, part: _Part, machine: Machine, correcti
         floor_s=None if found.is_unknown else found.floor_s / part.devices,
         serial_s=None if found.is_unknown else found.serial_s / part.devices,
         efficiency=found.efficiency,
-        op_efficiency=part.floors_s / part.time_s if part.time_s and part.floors_s else None,
+        op_efficiency=_op_efficiency(part),
         utilization=found.utilization,
         at_roof_s=part.losses.at_roof_s / part.devices if part.losses else None,
         floors_s=part.floors_s / part.devices if part.floors_s else None,
@@ -322,6 +322,13 @@ def _point(scope: str, step: int | None, part: _Part, machine: Machine, correcti
         unneeded={kind: number(amount) or 0 for kind, amount in part.work.unneeded.items()},
         flops_by_convention={name: number(tidy(flops)) or 0 for name, flops in part.work.conventions.items()},
     )
+
+
+def _op_efficiency(part: _Part) -> float | None:
+    """The share of the time that the ops' minimum times take, where ops that overlap share the time in which they ran."""
+    if not part.time_s or not part.floors_s or part.losses is None:
+        return None
+    return (part.losses.at_roof_s + part.losses.lost[UNNEEDED]) / part.time_s
 
 
 def _utilization(cost: Cost, machine: Machine, time_s: float | None) -> float | None:

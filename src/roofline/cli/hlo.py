@@ -1,10 +1,12 @@
 """`roofline hlo`: cost of an XLA program by scope, source location, category or phase, without running it."""
 
 from collections.abc import Sequence
+from math import fsum
 from pathlib import Path
 
 from ..analysis import analyze
-from ..grouping import group
+from ..columns.lazy_rows import column, unsorted
+from ..grouping import group, group_table
 from ..render.export import group_rows, op_rows
 from ..render.markdown import to_markdown
 from ..render.text import report_text
@@ -65,7 +67,7 @@ def run(words: Sequence[str]) -> int:
         recording = read(Path(args.path), machine, network=chosen_network(args, machine), trips=chosen_trips(args))
         report = shared(args, analyze(recording, machine, chosen_corrections(args)))
     groups = group(report.ops, KEYS[args.by], depth=args.depth) if args.by else None
-    grouped = (KEYS[args.by], groups, "") if groups is not None else None
+    grouped = group_table(KEYS[args.by], groups, fsum(column(unsorted(report.ops), "weight_s"))) if groups is not None else None
     emit_report(
         args,
         report,

@@ -9,7 +9,7 @@ from ..analysis.stragglers import spreads
 from ..analysis.throughput import with_throughput
 from ..errors import UsageError, did_you_mean
 from ..folding import TableRows, table_rows
-from ..grouping import PLACES, Group, group, group_parts
+from ..grouping import PLACES, Group, GroupTable, group, group_parts, group_table, parts_table
 from ..machine import LATENCY
 from ..render.export import Row, group_rows, op_rows
 from ..render.op_table import column
@@ -65,7 +65,7 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: S
     rows = table_rows(report, shown, folded=not unfold, feeds=not args.no_infeed, **places)
     groups = _groups(args, report, shown)
     spread = spreads(shown, report.by_device, report.input.devices, args.stragglers) if args.stragglers else ()
-    grouped = _grouped(args, rows, groups) if groups is not None else None
+    grouped = _grouped(args, report, shown, rows) if groups is not None else None
 
     def text(page: Paper) -> str:
         extra = _counters_comparison(args, workload, shown, page)
@@ -126,11 +126,11 @@ def _devices(args: argparse.Namespace, report: Report) -> list[int] | None:
     return [one.id for one in mine if not args.device or one.id in args.device]
 
 
-def _grouped(args: argparse.Namespace, rows: TableRows, groups: Sequence[Group]) -> tuple[str, Sequence[Group], str]:
+def _grouped(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo], rows: TableRows) -> GroupTable:
     """The groups of a table, per step if its rows are; groups by step, device or host contain the parts that ran there."""
     if args.by in PLACES:
-        return args.by, groups, ""
-    return args.by, group(rows.rows, args.by, depth=args.depth), rows.per
+        return parts_table(report, shown, args.by, feeds=not args.no_infeed, step=args.step, device=args.device, host=args.host)
+    return group_table(args.by, group(rows.rows, args.by, depth=args.depth), rows.whole_s, per=rows.per, devices=rows.devices)
 
 
 def _check_filters(args: argparse.Namespace, ops: Sequence[OpInfo]) -> None:

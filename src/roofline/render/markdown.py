@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ..folding import TableRows, table_rows
-from ..grouping import Group
+from ..grouping import GroupTable
 from ..report import Report
 from .op_table import headers, op_cells, usual_columns
 from .program_facts import program_facts
@@ -20,7 +20,7 @@ def to_markdown(
     report: Report,
     top: int = TOP,
     rows: TableRows | None = None,
-    grouped: tuple[str, Sequence[Group], str] | None = None,
+    grouped: GroupTable | None = None,
     *,
     columns: Sequence[str] = (),
 ) -> str:
@@ -30,14 +30,14 @@ def to_markdown(
     """
     names = columns or usual_columns(report)
     rows = rows or table_rows(report)
-    listed_rows = len(rows.rows) if grouped is None else len(grouped[1])
-    cells = (headers(names, rows.per), op_cells(report, rows, names, top)) if grouped is None else group_cells(*grouped, top, rows.whole_s)
-    facts = [(label, text) for label, text in program_facts(report, devices=rows.devices) if text]
+    listed_rows = len(rows.rows) if grouped is None else len(grouped.groups)
+    cells = (headers(names, rows.per), op_cells(report, rows, names, top)) if grouped is None else group_cells(grouped, top)
+    facts = [(label, text) for label, text in program_facts(report, devices=grouped.devices if grouped else rows.devices) if text]
     parts = [
         f"**{with_escapes(report.summary or report.heading)}**",
         _bar(time_parts(main_point(report))),
         _findings(report),
-        "### Ops" if grouped is None else f"### Ops by {grouped[0]}",
+        "### Ops" if grouped is None else f"### Ops by {grouped.by}",
         markdown_table(*cells, code=True),
         f"… and {listed_rows - top:,} more" if listed_rows > top else "",
         listed("Program", (f"{label}: {text}" for label, text in facts), level=3),

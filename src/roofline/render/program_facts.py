@@ -17,7 +17,7 @@ OVERLAPPING = 1.05  # times the busy time: a larger sum of op times gets a note
 WHOLE = 0.995  # shares above it are shown as 100%
 
 
-def program_facts(report: Report, feeds: bool = True, devices: int = 1) -> list[tuple[str, str]]:
+def program_facts(report: Report, feeds: bool = True, devices: int | None = 1) -> list[tuple[str, str]]:
     """The input, the chip, the run and its steps, work, memory, counters; a sentence is empty where it does not apply."""
     points = [point for point in report.points if point.infeed_outfeed == feeds] or list(report.points)
     what = ", ".join(report.input.files) or report.input.format
@@ -48,9 +48,10 @@ def machine_line(report: Report, ops: Sequence[OpInfo]) -> str:
     return f"{report.machine.name}: {ceilings}" if ceilings else report.machine.name
 
 
-def _op_times(ops: Sequence[OpInfo], devices: int) -> str:
-    """What the times of ops are, and whether they overlap."""
-    means = f"means over {devices:,} devices" if devices > 1 else ""
+def _op_times(ops: Sequence[OpInfo], devices: int | None) -> str:
+    """What the times of ops are, and whether they overlap; they are means over so many devices, or over those of each host."""
+    several = "the devices of each host" if devices is None else f"{devices:,} devices" if devices > 1 else ""
+    means = f"means over {several}" if several else ""
     times, selfs = (column(unsorted(ops), name) for name in ("time_s", "self_time_s"))
     pairs = zip(times, selfs, strict=True) if any(selfs) else ()
     known = [(whole, own) for whole, own in pairs if whole is not None and own is not None]

@@ -6,7 +6,7 @@ from math import fsum
 
 from ..columns.lazy_rows import column, places_of, unsorted, values_at
 from ..folding import TableRows, table_rows
-from ..grouping import Group
+from ..grouping import GroupTable
 from ..machine import LATENCY
 from ..report import Expected, Finding, OpInfo, Report
 from ..resource import bound_words
@@ -29,7 +29,7 @@ def report_text(
     paper: Paper = PLAIN,
     top: int = 20,
     rows: TableRows | None = None,
-    grouped: tuple[str, Sequence[Group], str] | None = None,
+    grouped: GroupTable | None = None,
     *,
     columns: Sequence[str] = (),
     feeds: bool = True,
@@ -38,14 +38,14 @@ def report_text(
 ) -> str:
     """A whole report: the sentence, where the time went, what to do next, the table of ops, and the program's facts.
 
-    The table has these ``rows``, or those ``grouped`` by a key, per step where they are; ``columns`` are those of the table of ops;
+    The table has these ``rows``, or those ``grouped`` by a key; ``columns`` are those of the table of ops;
     without ``feeds`` the program is shown without infeed and outfeed; ``chart`` comes before the findings, ``extra`` tables after that of
     the ops.
     """
     whole, paper = paper, paper.no_wider(WIDEST)
     rows = rows or table_rows(report, feeds=feeds)
     wide = whole if columns or grouped else paper
-    ops = _groups(*grouped, wide, top, rows.whole_s) if grouped is not None else ops_text(report, rows, wide, top, columns)
+    ops = _groups(grouped, wide, top) if grouped is not None else ops_text(report, rows, wide, top, columns)
     parts = [
         paper.paint(paper.paragraph(report.summary or report.heading), "bold"),
         bar_text(time_parts(main_point(report, feeds)), paper),
@@ -53,7 +53,7 @@ def report_text(
         findings_text(report.findings, paper, levers=1, fine=fine_line(report)),
         ops,
         *extra,
-        facts(program_facts(report, feeds, rows.devices), paper),
+        facts(program_facts(report, feeds, grouped.devices if grouped else rows.devices), paper),
         notes_text([*report.input.notes, *report.machine.notes, *op_notes(rows.rows)], paper),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -154,15 +154,15 @@ def _peak_share(report: Report, op: OpInfo) -> str:
     return f"{others}, {percent(op.attainable * work / op.flops / peak)} of the {name} peak"
 
 
-def _groups(by: str, groups: Sequence[Group], per: str, paper: Paper, top: int, whole_s: float) -> str:
-    return table(*group_cells(by, groups, per, top, whole_s), paper) + more(len(groups) - top) if top else ""
+def _groups(grouped: GroupTable, paper: Paper, top: int) -> str:
+    return table(*group_cells(grouped, top), paper) + more(len(grouped.groups) - top) if top else ""
 
 
-def group_cells(by: str, groups: Sequence[Group], per: str, top: int, whole_s: float) -> tuple[list[str], list[list[str | Cell]]]:
-    """The headers and the rows of a table of groups, per step if ``per`` is ``step``."""
-    timed = any(one.time_s for one in groups)
+def group_cells(grouped: GroupTable, top: int) -> tuple[list[str], list[list[str | Cell]]]:
+    """The headers and the rows of a table of groups, which name what shares are of where it is not the table's own time."""
+    timed = any(one.time_s for one in grouped.groups)
     rows: list[list[str | Cell]] = []
-    for one in groups[:top]:
+    for one, share in zip(grouped.groups[:top], grouped.shares, strict=False):
         row: list[str | Cell] = [
             one.key or "(none)",
             f"{len(one.ops):,}",
@@ -172,18 +172,14 @@ def group_cells(by: str, groups: Sequence[Group], per: str, top: int, whole_s: f
         ]
         row += [one.bound or "–", show(one.floor_s, "s")]
         if timed:
-            row += [show(one.time_s, "s"), _share(one.self_time_s, whole_s), efficiency_cell(one.efficiency, one.upper_bound)]
+            row += [show(one.time_s, "s"), percent(share), efficiency_cell(one.efficiency, one.upper_bound)]
         else:
-            row.append(_share(one.floor_s, whole_s))
+            row.append(percent(share))
         rows.append(row)
-    step = f"/{per}" if per else ""
-    headers = [by, "ops", f"count{step}", f"work{step}", f"hbm{step}", "bound", f"minimum{step}"]
-    headers += [f"time{step}", "share", "efficiency"] if timed else ["share"]
+    step, whole = f"/{grouped.per}" if grouped.per else "", f" of {grouped.whole}" if grouped.whole else ""
+    headers = [grouped.by, "ops", f"count{step}", f"work{step}", f"hbm{step}", "bound", f"minimum{step}"]
+    headers += [f"time{step}", f"share{whole}", "efficiency"] if timed else [f"share{whole}"]
     return headers, rows
-
-
-def _share(part: float | None, whole: float) -> str:
-    return percent(part / whole) if part is not None and whole else "–"
 
 
 def findings_text(findings: Sequence[Finding], paper: Paper = PLAIN, *, levers: int | None = None, fine: str = "") -> str:
@@ -231,14 +227,15 @@ def fine_line(report: Report) -> str:
     fine = [finding for finding in report.findings if is_fine(finding)]
     if not fine:
         return ""
-    ids, weights, floors = (column(unsorted(report.ops), name) for name in ("id", "weight_s", "floor_s"))
+    ids, weights, times, floors = (column(unsorted(report.ops), name) for name in ("id", "weight_s", "time_s", "floor_s"))
     whole = fsum(weights)
     near, far, small = list[str](), list[str](), list[str]()
     for finding in fine:
         mine = places_of(ids, finding.ops)
         spent = sum(values_at(weights, mine))
         if spent > FINE * whole:
-            reached = sum(filter(None, values_at(floors, mine))) / spent
+            took = sum(filter(None, values_at(times, mine))) or spent  # longer than what was spent where ops overlap
+            reached = sum(filter(None, values_at(floors, mine))) / took
             kinds = small if finding.kind == LATENCY else far if reached < FAR else near
             kinds.append(f"{finding.title} ({percent(spent / whole)} of op time, at {percent(reached)} of the roofline)")
     lines = []

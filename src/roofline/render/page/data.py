@@ -98,7 +98,7 @@ PROGRAM = (
     ("bound", "bound by", "unit", "the unit with the longest time"),
     ("floor_s", "minimum if overlapped", "s", "roofline bound of all the work if all ops overlapped"),
     ("efficiency", "roofline efficiency", "share", "minimum if all ops overlapped / time"),
-    ("op_efficiency", "per-op roofline", "share", "sum of the ops' minimum times / time"),
+    ("op_efficiency", "per-op roofline", "share", "the ops' minimum times / time, where ops that overlap share the time in which they ran"),
     ("peak_share", "compute utilization", "share", "share of peak FLOP/s, of the busiest compute unit"),
     ("memory_utilization", "memory utilization", "share", "share of peak bandwidth, of the busiest memory level"),
     ("link_utilization", "link utilization", "share", "share of peak bandwidth, of the busiest link"),

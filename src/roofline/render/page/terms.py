@@ -30,7 +30,7 @@ TERMS = (  # (word on the page, meaning), in alphabetical order
     ("MFU", "model FLOP utilization: matrix FLOP that the model needs, over the peak"),
     ("Minimum time", "roofline bound: the longest time on any unit, with full overlap; the same work cannot take less on this chip"),
     ("Peak memory", "the most that the program holds in main memory at once"),
-    ("Per-op roofline", "sum of the ops' minimum times over the measured time"),
+    ("Per-op roofline", "the ops' minimum times over the measured time, where ops that overlap share the time in which they ran"),
     ("Ridge point", "peak FLOP/s over bandwidth: with a higher arithmetic intensity an op is compute-bound"),
     ("Roof", "the attainable FLOP/s at each arithmetic intensity: slanted where a memory limits it, flat at the peak of a unit"),
     (
