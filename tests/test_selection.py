@@ -45,7 +45,6 @@ def ids(**filters: object) -> list[int]:
         ({"bound": "hbm", "dtype": "bf16"}, [2]),
         ({"category": ()}, []),
         ({"category": "fuson"}, []),
-        ({"feeds": False}, [0, 1, 2, 3]),
     ],
 )
 def test_each_filter_keeps_what_it_names_in_order(filters: dict[str, object], expected: list[int]) -> None:
@@ -167,11 +166,6 @@ def test_filters_commute(rows: tuple[OpInfo, ...], category: str, least: float) 
     both = select(rows, category=category, min_time_s=least)
     assert both == select(select(rows, category=category), min_time_s=least)
     assert both == select(select(rows, min_time_s=least), category=category)
-
-
-def test_infeed_and_outfeed_are_left_out_when_asked() -> None:
-    ops = (op(0, "in", category="infeed"), op(1, "dot", category="dot"), op(2, "out", category="outfeed-done"))
-    assert [one.id for one in select(ops, feeds=False)] == [1]
 
 
 def shared() -> Report:

@@ -19,7 +19,6 @@ from .columns.op_columns import MANY
 from .cost import sum_or_unknown
 from .report import Amounts, CounterInfo, Expected, FoldInfo, OpInfo, Report
 from .selection import Words, chosen_devices, narrow, per_device, per_step, stem
-from .workload import feeds as is_feed
 
 _NUMBER = re.compile(r"\d+")
 _EQUAL_FIELDS = ("module", "category", "phase", "dtype", "bound")  # fields in which ops that fold are equal
@@ -302,7 +301,6 @@ def table_rows(
     chosen: Sequence[OpInfo] | None = None,
     *,
     folded: bool = True,
-    feeds: bool = True,
     step: Sequence[str | int] | None = None,
     device: Sequence[int] | None = None,
     host: Words = None,
@@ -315,15 +313,11 @@ def table_rows(
     if not each or (wanted is not None and wanted.isdisjoint(column(each, "id"))):
         each, per = per_device(part, devices), ""
     rows = each if wanted is None else tuple([op for op in each if op.id in wanted])
-    categories, weights = (column(unsorted(each), name) for name in ("category", "weight_s"))
-    left_out = set() if feeds else {category for category in {*categories} if is_feed(category)}
     if folded:
         rows = _folded_rows(report) if each is report.ops and len(rows) == len(each) else tuple([one.op for one in fold(rows)])
     return TableRows(
         rows=rows,
         per=per,
-        whole_s=fsum(  # the same in any order of the ops
-            [weight_s for weight_s, category in zip(weights, categories, strict=True) if category not in left_out] if left_out else weights
-        ),
+        whole_s=fsum(column(unsorted(each), "weight_s")),  # the same in any order of the ops
         devices=devices,
     )

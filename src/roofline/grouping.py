@@ -11,7 +11,7 @@ from .cost import sum_of_known
 from .errors import UsageError, did_you_mean
 from .report import Amounts, OpInfo, Report
 from .resource import main_bound
-from .selection import Words, chosen_devices, device_ids, narrow, select, stem, step_keys
+from .selection import Words, chosen_devices, device_ids, narrow, stem, step_keys
 from .workload import is_upper_bound
 
 PLACES = ("step", "device", "host")  # keys that split an op into parts
@@ -95,27 +95,25 @@ def parts_table(
     ops: Iterable[OpInfo],
     by: str,
     *,
-    feeds: bool = True,
     step: Sequence[str | int] | None = None,
     device: Sequence[int] | None = None,
     host: Words = None,
 ) -> GroupTable:
     """The groups of `group_parts` as means over the devices that ran them, and the share of each in the time of all that ran.
 
-    That is the self time of all ops of the run, or of the selected steps and devices; without ``feeds`` that of ops besides infeed and
-    outfeed.
+    That is the self time of all ops of the report, or of the selected steps and devices.
     """
     wanted, groups, devices = {op.id for op in ops}, list[Group](), list[int]()
     for key, chosen, count in _places(report, by, step, device, host):
         if mine := [op for op in chosen if op.id in wanted]:
             groups.append(_sum(key, mine))
             devices.append(count)
-    whole_s = fsum(column(select(narrow(report, step=step, device=device, host=host), feeds=feeds), "weight_s"))
+    whole_s = fsum(column(narrow(report, step=step, device=device, host=host), "weight_s"))
     return GroupTable(
         by=by,
         groups=[_over(one, count) for one, count in zip(groups, devices, strict=True)],
         shares=_shares(groups, whole_s),
-        whole="op time" if step is device is host is None else "selected op time",
+        whole="op time" if step is None and device is None and host is None else "selected op time",
         devices=devices[0] if len({*devices}) == 1 else None,
     )
 

@@ -14,7 +14,6 @@ from .dtypes import dtype as number_format
 from .errors import UsageError
 from .report import Amounts, CounterInfo, OpInfo, Report, StepInfo
 from .workload import COUNTED
-from .workload import feeds as is_feed
 
 Words = str | Iterable[str] | None
 
@@ -42,12 +41,11 @@ def select(
     module: Words = None,
     name: str | None = None,
     min_time_s: float | None = None,
-    feeds: bool = True,
 ) -> Sequence[OpInfo]:
     """The ops that pass every filter given, in their order.
 
     Each of the words may be one or several, and upper or lower case; ``name`` is a regular expression found anywhere in the
-    name or the label. Without ``feeds`` infeed and outfeed are left out.
+    name or the label.
     """
     formats = None if dtype is None else [number_format(word).rate for word in _several(dtype)]
     wanted: list[tuple[str, Words]] = [("category", category), ("bound", bound), ("dtype", formats), ("unit", unit), ("module", module)]
@@ -58,8 +56,6 @@ def select(
     if min_time_s is not None:
         least = min_time_s
         tests.append(lambda op: op.time_s is not None and op.time_s >= least)
-    if not feeds:
-        tests.append(lambda op: not is_feed(op.category))
     return tuple([op for op in ops if all(test(op) for test in tests)]) if tests else ops
 
 

@@ -23,11 +23,11 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 def summary(points: Sequence[Point], machine: MachineInfo, devices: Sequence[DeviceInfo], findings: Sequence[Finding]) -> str:
     """The time of a step or of the program, its minimum time, the largest losses, and the first finding."""
-    whole = [point for point in points if point.infeed_outfeed]
+    whole = [point for point in points if point.infeed_outfeed] or points
     point = next((p for p in whole if p.scope == "average"), None) or next((p for p in whole if p.scope == "total"), None)
     if point is None:
         return ""
-    per = " per step" if point.scope == "average" else ""
+    per = f"{' per step' if point.scope == 'average' else ''}{'' if point.infeed_outfeed else ' without infeed and outfeed'}"
     where = _machines(machine, devices)
     if not point.time_s:
         least_s = point.floor_s if point.floors_s is None else point.floors_s

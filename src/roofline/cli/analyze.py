@@ -106,7 +106,7 @@ def table_options(made: argparse.ArgumentParser) -> None:
     table.add_argument("--step", action="append", metavar="STEP", help="only this step, by number or name; may be repeated")
     table.add_argument("--device", action="append", type=int, metavar="ID", help="only this device; may be repeated")
     table.add_argument("--host", action="append", metavar="NAME", help="only this host; may be repeated")
-    table.add_argument("--no-infeed", action="store_true", help="exclude infeed/outfeed ops and their time")
+    table.add_argument("--no-infeed", action="store_true", help="exclude infeed/outfeed ops, their time and findings about them")
     table.add_argument(
         "--stragglers", nargs="?", const="device", choices=("device", "host"), help="compare each op's time across devices or hosts"
     )

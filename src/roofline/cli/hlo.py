@@ -65,7 +65,7 @@ def run(words: Sequence[str]) -> int:
     machine = chosen_machine(args)
     with progress(f"analyzing {args.path}"):
         recording = read(Path(args.path), machine, network=chosen_network(args, machine), trips=chosen_trips(args))
-        report = shared(args, analyze(recording, machine, chosen_corrections(args)))
+        (report,) = shared(args, analyze(recording, machine, chosen_corrections(args)))
     groups = group(report.ops, KEYS[args.by], depth=args.depth) if args.by else None
     grouped = group_table(KEYS[args.by], groups, fsum(column(unsorted(report.ops), "weight_s"))) if groups is not None else None
     emit_report(

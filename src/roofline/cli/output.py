@@ -55,8 +55,12 @@ def emit_report(
     text: Callable[[Paper], str],
     rows: Callable[[], Sequence[Row]] | None = None,
     markdown: Callable[[], str] | None = None,
+    drawn: Report | None = None,
 ) -> None:
-    """Write a report to the requested outputs, including its chart, page or ``markdown``, which by default has the report's own rows."""
+    """Write a report to the requested outputs, including its page, ``markdown`` or figure.
+
+    ``markdown`` has the report's own rows by default, and a figure shows the part of the report that is ``drawn``, by default all of it.
+    """
     emit(args, text, report, rows or (lambda: op_rows(report.ops)))
     if args.output and is_page(args.output):
         from ..render.page.large_reports import left_out
@@ -72,17 +76,17 @@ def emit_report(
     elif args.output:
         from ..render.plot import roofline_chart
 
-        draw(args, roofline_chart(report, theme=args.theme))
+        draw(args, roofline_chart(drawn or report, theme=args.theme))
 
 
-def shared(args: argparse.Namespace, report: Report) -> Report:
-    """The report, anonymized if requested."""
+def shared(args: argparse.Namespace, *reports: Report) -> tuple[Report, ...]:
+    """The reports, anonymized if requested."""
     if not args.anonymize:
-        return report
+        return reports
     from ..analysis.anonymizing import REMAINS, anonymized
 
     write_message(f"anonymized; what remains: {REMAINS}")
-    return anonymized(report, args.anonymize_key or "")
+    return tuple(anonymized(report, args.anonymize_key or "") for report in reports)
 
 
 def draw(args: argparse.Namespace, axes: "Axes") -> None:

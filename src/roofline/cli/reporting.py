@@ -7,6 +7,7 @@ from ..analysis import analyze
 from ..analysis.counters import Comparison, model_against_counters
 from ..analysis.stragglers import spreads
 from ..analysis.throughput import with_throughput
+from ..analysis.without_feeds import without_feeds
 from ..errors import UsageError, did_you_mean
 from ..folding import TableRows, table_rows
 from ..grouping import PLACES, Group, GroupTable, group, group_parts, group_table, parts_table
@@ -45,30 +46,32 @@ def analyze_and_emit(args: argparse.Namespace, recording: Recording) -> None:
 
         recording = with_counters(recording, args.counters)
     machine = chosen_machine(args, recording.devices)
-    report = analyze(recording, machine, chosen_corrections(args), per_step=chosen_throughput(args))
-    _emit(args, recording.workload, report, columns(args))
+    corrections = chosen_corrections(args)
+    report = analyze(recording, machine, corrections, per_step=chosen_throughput(args))
+    shown = without_feeds(report, recording, machine, corrections) if args.no_infeed else report
+    _emit(args, recording.workload, report, shown, columns(args))
 
 
 def emit_stored(args: argparse.Namespace, report: Report) -> None:
     """Write a stored report unchanged."""
-    _emit(args, Workload(()), with_throughput(report, chosen_throughput(args)), columns(args))
+    report = with_throughput(report, chosen_throughput(args))
+    _emit(args, Workload(()), report, without_feeds(report) if args.no_infeed else report, columns(args))
 
 
-def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: Sequence[str]) -> None:
-    """Write the report in every requested format; the table shows the selected ops."""
-    report = shared(args, report)
-    part = narrow(report, step=args.step, device=args.device, host=args.host)
+def _emit(args: argparse.Namespace, workload: Workload, report: Report, shown: Report, names: Sequence[str]) -> None:
+    """Write the report in every requested format: text, Markdown and figures of the part that is ``shown``, tables of its selected ops."""
+    report, shown = shared(args, report, shown)
+    part = narrow(shown, step=args.step, device=args.device, host=args.host)
     _check_filters(args, part)
-    shown = _selected(args, part)
+    ops = _selected(args, part)
     unfold = args.unfold or args.by is not None or bool({"step", "steps", "device", "devices"} & {*names})
-    places = {"step": args.step, "device": args.device, "host": args.host}
-    rows = table_rows(report, shown, folded=not unfold, feeds=not args.no_infeed, **places)
-    groups = _groups(args, report, shown)
-    spread = spreads(shown, report.by_device, report.input.devices, args.stragglers) if args.stragglers else ()
-    grouped = _grouped(args, report, shown, rows) if groups is not None else None
+    rows = table_rows(shown, ops, folded=not unfold, step=args.step, device=args.device, host=args.host)
+    groups = _groups(args, shown, ops)
+    spread = spreads(ops, report.by_device, report.input.devices, args.stragglers) if args.stragglers else ()
+    grouped = _grouped(args, shown, ops, rows) if groups is not None else None
 
     def text(page: Paper) -> str:
-        extra = _counters_comparison(args, workload, shown, page)
+        extra = _counters_comparison(args, workload, ops, page)
         if args.stragglers:
             from ..render.stragglers import stragglers_text
 
@@ -78,29 +81,20 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, names: S
 
             when = timeline_text(report, page, _devices(args, report))
             extra += [when] if when else []
-        return report_text(
-            report,
-            page,
-            args.top,
-            rows,
-            grouped,
-            columns=names,
-            feeds=not args.no_infeed,
-            chart=chart(args, report, rows, page),
-            extra=extra,
-        )
+        drawn = chart(args, shown, rows, page)
+        return report_text(shown, page, args.top, rows, grouped, columns=names, chart=drawn, extra=extra)
 
     def data() -> Sequence[Row]:
         if args.stragglers:
             return [{name: getattr(one, name) for name in SPREAD} for one in spread]
-        return group_rows(groups) if groups is not None else op_rows(shown, report)
+        return group_rows(groups) if groups is not None else op_rows(ops, report)
 
     def markdown() -> str:
         from ..render.markdown import to_markdown  # imported on demand
 
-        return to_markdown(report, args.top, rows, grouped, columns=names)
+        return to_markdown(shown, args.top, rows, grouped, columns=names)
 
-    emit_report(args, report, text, data, markdown)
+    emit_report(args, report, text, data, markdown, drawn=shown)
 
 
 def _selected(args: argparse.Namespace, ops: Sequence[OpInfo]) -> Sequence[OpInfo]:
@@ -114,7 +108,6 @@ def _selected(args: argparse.Namespace, ops: Sequence[OpInfo]) -> Sequence[OpInf
         module=args.module,
         name=args.name,
         min_time_s=None if args.min_time is None else parse(args.min_time, "s"),
-        feeds=not args.no_infeed,
     )
 
 
@@ -129,7 +122,7 @@ def _devices(args: argparse.Namespace, report: Report) -> list[int] | None:
 def _grouped(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo], rows: TableRows) -> GroupTable:
     """The groups of a table, per step if its rows are; groups by step, device or host contain the parts that ran there."""
     if args.by in PLACES:
-        return parts_table(report, shown, args.by, feeds=not args.no_infeed, step=args.step, device=args.device, host=args.host)
+        return parts_table(report, shown, args.by, step=args.step, device=args.device, host=args.host)
     return group_table(args.by, group(rows.rows, args.by, depth=args.depth), rows.whole_s, per=rows.per, devices=rows.devices)
 
 

@@ -17,9 +17,9 @@ OVERLAPPING = 1.05  # times the busy time: a larger sum of op times gets a note
 WHOLE = 0.995  # shares above it are shown as 100%
 
 
-def program_facts(report: Report, feeds: bool = True, devices: int | None = 1) -> list[tuple[str, str]]:
+def program_facts(report: Report, devices: int | None = 1) -> list[tuple[str, str]]:
     """The input, the chip, the run and its steps, work, memory, counters; a sentence is empty where it does not apply."""
-    points = [point for point in report.points if point.infeed_outfeed == feeds] or list(report.points)
+    points = [point for point in report.points if point.infeed_outfeed] or list(report.points)
     what = ", ".join(report.input.files) or report.input.format
     read = ("input", f"{what}, {number_of(len(report.ops), 'op')}")
     if not points:
@@ -30,7 +30,7 @@ def program_facts(report: Report, feeds: bool = True, devices: int | None = 1) -
         read,
         ("chip", machine_line(report, report.ops)),
         ("run", _run(total, points, {step.step for step in averaged_steps(report)}, cover.before_steps_s)),
-        ("work", _work(main_point(report, feeds) or total, report.ops)),
+        ("work", _work(main_point(report) or total, report.ops)),
         ("unneeded", _unneeded(total, report.ops)),
         ("memory", _memory(report.memory)),
         ("at peak", _at_peak(report.memory)),

@@ -32,28 +32,26 @@ def report_text(
     grouped: GroupTable | None = None,
     *,
     columns: Sequence[str] = (),
-    feeds: bool = True,
     chart: str = "",
     extra: Sequence[str] = (),
 ) -> str:
     """A whole report: the sentence, where the time went, what to do next, the table of ops, and the program's facts.
 
     The table has these ``rows``, or those ``grouped`` by a key; ``columns`` are those of the table of ops;
-    without ``feeds`` the program is shown without infeed and outfeed; ``chart`` comes before the findings, ``extra`` tables after that of
-    the ops.
+    ``chart`` comes before the findings, ``extra`` tables after that of the ops.
     """
     whole, paper = paper, paper.no_wider(WIDEST)
-    rows = rows or table_rows(report, feeds=feeds)
+    rows = rows or table_rows(report)
     wide = whole if columns or grouped else paper
     ops = _groups(grouped, wide, top) if grouped is not None else ops_text(report, rows, wide, top, columns)
     parts = [
         paper.paint(paper.paragraph(report.summary or report.heading), "bold"),
-        bar_text(time_parts(main_point(report, feeds)), paper),
+        bar_text(time_parts(main_point(report)), paper),
         chart,
         findings_text(report.findings, paper, levers=1, fine=fine_line(report)),
         ops,
         *extra,
-        facts(program_facts(report, feeds, grouped.devices if grouped else rows.devices), paper),
+        facts(program_facts(report, grouped.devices if grouped else rows.devices), paper),
         notes_text([*report.input.notes, *report.machine.notes, *op_notes(rows.rows)], paper),
     ]
     return "\n\n".join(part for part in parts if part)

@@ -46,9 +46,9 @@ class Part(Struct, frozen=True):
     share: float
 
 
-def main_point(report: Report, feeds: bool = True) -> Point | None:
-    """The average step, else the whole program; without infeed and outfeed if they are excluded."""
-    points = [point for point in report.points if point.infeed_outfeed == feeds] or list(report.points)
+def main_point(report: Report) -> Point | None:
+    """The average step, else the whole program; without infeed and outfeed only where the report is without them."""
+    points = [point for point in report.points if point.infeed_outfeed] or list(report.points)
     average = next((point for point in points if point.scope == "average"), None)
     return average or next((point for point in points if point.scope == "total"), None)
 

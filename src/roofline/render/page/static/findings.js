@@ -28,7 +28,7 @@ export function findings({ report, words, store, reveal }) {
       if (drawn?.key !== key || drawn.machine !== machine) {
         drawn = { key, machine };
         const elsewhere = machine !== ownMachine(report);
-        const some = state.step !== null || state.device !== null || state.host !== null;
+        const some = state.step !== null || state.device !== null || state.host !== null || !state.feeds;
         const ids = new Set(all.map((row) => row.id));
         const concerns = ({ ops = [] }) => !some || !ops.length || ops.some((id) => ids.has(id));
         const shown = elsewhere ? [] : [...report.findings.entries()].filter(([, finding]) => concerns(finding));
@@ -36,7 +36,7 @@ export function findings({ report, words, store, reveal }) {
         about.hidden = !elsewhere && !some;
         about.textContent = elsewhere
           ? `Findings are about times measured on ${report.machine.title || report.machine.name}. On ${machine.title} these ops have the longest minimum times:`
-          : "Findings of the whole run about ops in the chosen step and on the chosen devices.";
+          : state.feeds ? "Findings of the whole run about ops in the chosen step and on the chosen devices." : "Findings of the whole run, its infeed and outfeed included, about the ops that are shown.";
         fill(holder, elsewhere ? longest(all, store, reveal) : cards.length ? h("ol", { class: "finding-list" }, cards.map((card) => card.root)) : h("p", { class: "empty", text: "No findings." }));
       }
       const selected = new Set(state.selected);
