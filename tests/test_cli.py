@@ -369,6 +369,7 @@ BAD = [
     (["analyze", SAMPLE, "-o", "chart.bmp"], 2, "chart.bmp"),
     (["chips", "h10"], 2, "did you mean"),
     (["chips", "--compare", "h100"], 2, "two or more"),
+    (["chips", "--compare", "h100,v5e", "v6e"], 2, "no formula named 'v6e'"),
     (["chips", "missing.toml"], 1, "missing.toml"),
     (["plot", "anatomi", "-o", "x.svg"], 2, "no figure named 'anatomi'; did you mean 'anatomy'"),
     (["plot", "chips", "--chips", "v5e", "--op", "copy 100", "-o", "x.svg"], 2, "no arithmetic intensity to draw"),

@@ -93,6 +93,11 @@ def dtype(name: str | DType) -> DType:
     return found
 
 
+def is_dtype(name: str) -> bool:
+    """Whether a number format has this name in some framework's spelling."""
+    return name.lower() in _SPELLED
+
+
 def passes_of(rate: str) -> tuple[str, int]:
     """The format that runs a product, and in how many passes.
 

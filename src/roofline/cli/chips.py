@@ -3,21 +3,25 @@
 import argparse
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
+from math import isclose
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
 from ..analysis import describe
+from ..analysis.ops_on_chips import ChipChoice, OpListing, OpOnChip, ops_on_chips
 from ..errors import UsageError
 from ..machine import Ceiling, Machine
 from ..machines import card, catalogue
 from ..machines.lint import LintReport, lint
 from ..machines.listing import ChipListing
 from ..render.export import Row
-from ..render.machines import card_text, chips_text, comparison_text, lint_text
+from ..render.geometry import Roof, roof
+from ..render.machines import card_text, chips_text, comparison_text, lint_text, ops_on_chips_text
 from ..render.tables import Paper
-from .options import Parser, chip_name, output_options
-from .output import draw, emit
+from .options import Parser, chip_and_format, chip_name, output_options
+from .output import draw, emit, write_message
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,18 +29,26 @@ if TYPE_CHECKING:
     from ..machines.chip_specs import Card
 
 CHECK_FAILED = 3
+DRAWN = 0.01  # of its rate: the mark of an operation on a roof may be off by this much
 
 
 def parser() -> Parser:
     made = Parser(
         "chips",
-        "List all chips, show some in full, compare several, or check a machine file.",
-        "roofline chips h200\n  roofline chips local\n  roofline chips --compare v5p,v6e,h100\n  roofline chips --lint my_chip.toml",
+        "List all chips, show some in full, compare several, by their figures or by operations on them, or check a machine file.",
+        "roofline chips h200\n  roofline chips local\n  roofline chips --compare v5p,v6e,h100\n"
+        "  roofline chips --compare v7x:fp8,v7x,v6e 'matmul 8192 8192 8192' 'layernorm 65536 4096'\n  roofline chips --lint my_chip.toml",
     )
     made.add_argument(
-        "name", nargs="*", metavar="NAME|FILE", help="show these in full, with the source of every figure; local is this computer"
+        "name",
+        nargs="*",
+        metavar="NAME|FILE|OP",
+        help="show these chips in full, with the source of every figure; local is this computer. With --compare: an operation as for "
+        "roofline op, in quotes ('matmul 8192 8192 8192 --weights int8'), whose rate, share of peak and bound on each chip are shown",
     )
-    made.add_argument("--compare", metavar="A,B,…", help="show several side by side")
+    made.add_argument(
+        "--compare", metavar="A,B,…", help="show several side by side; NAME:fp8 takes matrix work at the fp8 peak of that chip"
+    )
     made.add_argument("--lint", metavar="FILE", action="append", help="check a machine file; exit status 3 if a figure is implausible")
     made.add_argument("--lint-all", action="store_true", help="check every chip of the catalogue")
     output_options(made)
@@ -45,16 +57,20 @@ def parser() -> Parser:
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
-    if sum(map(bool, (args.name, args.compare, args.lint or args.lint_all))) > 1:
-        raise UsageError("chips: NAME, --compare and --lint cannot be combined; use one")
+    if (args.lint or args.lint_all) and (args.name or args.compare):
+        raise UsageError("chips: --lint cannot be combined with NAME or --compare; use one")
     if args.lint or args.lint_all:
         return _check(args)
+    found: tuple[OpOnChip, ...] = ()
     if args.compare:
-        cards = tuple(_card(name.strip()) for name in args.compare.split(",") if name.strip())
-        if len(cards) < 2:
+        chosen = tuple(_choice(word.strip()) for word in args.compare.split(",") if word.strip())
+        if len(chosen) < 2:
             raise UsageError("chips --compare: give two or more chips, separated by commas")
-        machines = tuple(each.machine for each in cards)
-        _emit(args, lambda page: comparison_text(machines, page), machines)
+        machines = tuple(each.machine for each in chosen)
+        if args.name:
+            found = _emit_ops(args, chosen)
+        else:
+            _emit(args, lambda page: comparison_text(machines, page), machines)
     elif args.name:
         cards = tuple(_card(name) for name in args.name)
         machines = tuple(each.machine for each in cards)
@@ -63,8 +79,30 @@ def run(words: Sequence[str]) -> int:
         machines = catalogue()
         _emit(args, lambda page: chips_text(machines, page), machines)
     if args.output:
-        draw(args, _figure(machines, args.theme))
+        draw(args, _figure(machines, found, args.theme))
     return 0
+
+
+def _choice(word: str) -> ChipChoice:
+    """A chip of --compare, with the number format after it, if any."""
+    name, number_format = chip_and_format(word)
+    return ChipChoice.of(_card(name).machine, number_format)
+
+
+def _emit_ops(args: argparse.Namespace, chips: Sequence[ChipChoice]) -> tuple[OpOnChip, ...]:
+    """Write the table of operations by chips."""
+    from .formula import spelled  # takes 30 ms to import, and chips alone do not need it
+
+    machines = tuple(each.machine for each in chips)
+    found = ops_on_chips([partial(spelled, words) for words in args.name], chips)
+    value = OpListing(machines=listing(machines).machines, operations=found)
+    emit(args, lambda page: ops_on_chips_text(found, machines, page), value, lambda: [_op_row(one) for one in found])
+    return found
+
+
+def _op_row(one: OpOnChip) -> Row:
+    """An operation on a chip as a row of a table, with its bytes of main memory."""
+    return {**asdict(one), "bytes": one.bytes.get("hbm"), "unrated": " ".join(one.unrated)}
 
 
 def _card(name: str) -> "Card":
@@ -72,14 +110,29 @@ def _card(name: str) -> "Card":
         return card(name)
 
 
-def _figure(machines: Sequence[Machine], theme: str) -> "Axes":
-    """The rooflines of one chip by memory level, or of several chips; chips without a compute rate are left out."""
+def _figure(machines: Sequence[Machine], found: Sequence[OpOnChip], theme: str) -> "Axes":
+    """The rooflines of one chip by memory level, or of several chips with operations; chips without a compute rate are left out."""
     from ..render.plot import hierarchy, rooflines
 
     rated = [machine for machine in machines if machine.compute and machine.ceiling("hbm")]
     if not rated:
         raise UsageError("chips: no compute rate is known for this chip, so it has no roofline to draw")
-    return hierarchy(rated[0], theme=theme) if len(machines) == 1 else rooflines(rated, theme=theme)
+    if len(machines) == 1:
+        return hierarchy(rated[0], theme=theme)
+    return rooflines(rated, _points(rated, found), theme=theme)
+
+
+def _points(machines: Sequence[Machine], found: Sequence[OpOnChip]) -> list[tuple[str, float]]:
+    """The operations that have the rates of the roofs drawn, with their intensities; others are named in a message."""
+    roofs = {machine.name: roof(machine) for machine in machines}
+    left_out = {one.operation: None for one in found if one.chip in roofs and not _is_under(roofs[one.chip], one)}
+    if left_out:
+        write_message(f"not in the figure, as their rates are not those of the roofs drawn: {', '.join(left_out)}")
+    return list({one.operation: one.intensity for one in found if one.intensity and one.operation not in left_out}.items())
+
+
+def _is_under(own: Roof, one: OpOnChip) -> bool:
+    return bool(one.intensity and one.rate) and isclose(one.rate or 0.0, own.at(one.intensity or 0.0), rel_tol=DRAWN)
 
 
 def _check(args: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import combinations, takewhile
 from typing import Any, NoReturn, Protocol
 
+from ..dtypes import is_dtype
 from ..errors import MachineError, RooflineError, UnitError, UsageError, excerpt
 from ..files.input_limits import DEFAULT as DEFAULT_LIMITS
 from ..files.input_limits import parse_limits, set_limits
@@ -321,6 +322,12 @@ def chip_name(name: str) -> Iterator[None]:
         if is_path(name):
             raise
         raise UsageError(str(error)) from None
+
+
+def chip_and_format(word: str) -> tuple[str, str]:
+    """The chip and the number format in ``NAME:FORMAT``; the format is empty where there is none."""
+    name, colon, number_format = word.rpartition(":")
+    return (name, number_format) if colon and is_dtype(number_format) else (word, "")
 
 
 def rated(machine: Machine) -> list[str]:

@@ -18,7 +18,7 @@ from ..render.geometry import Roof, roof
 from ..units import parse
 from . import fuse
 from .formula import add_options, add_sizes, chosen_options, free_and_fixed, intensities, own_network, spelled
-from .options import Parser, chosen_machine, figure_options, machine_options, wrong_value
+from .options import Parser, chip_and_format, chosen_machine, figure_options, machine_options, wrong_value
 from .output import draw
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _roofs(args: argparse.Namespace) -> list[Roof]:
     """One roof per chip, with ``--set`` applied to each."""
     roofs = []
     for word in args.chips.split(","):
-        name, _, number_format = word.strip().partition(":")
+        name, number_format = chip_and_format(word.strip())
         machine = chosen_machine(argparse.Namespace(**{**vars(args), "chip": name}))
         compute = f"matrix/{number_format}" if number_format else args.compute
         shown = f"{machine.name} {number_format}" if number_format else machine.name

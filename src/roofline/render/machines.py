@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 
+from ..analysis.ops_on_chips import OpOnChip
 from ..machine import Ceiling, Limit, Machine
 from ..machines import Card
 from ..machines.lint_problem import Problem
 from ..resource import SCALE_UP
-from ..units import number_of, plain, show
-from .tables import PLAIN, Cell, Paper, facts, table
+from ..units import number_of, percent, plain, show
+from .tables import PLAIN, Cell, Paper, facts, side_by_side, table
 from .text import notes_text
 
 SWEPT = {"read": "read", "write": "write", "copy": "copy", "per_core": "read per core"}  # patterns of a sweep, as column titles
@@ -137,7 +138,54 @@ def comparison_text(machines: Sequence[Machine], paper: Paper = PLAIN) -> str:
     rows.append(["power", *(show(machine.power_w, "W") for machine in machines)])
     rows += _ridge_rows(machines)
     notes = [note for machine in machines for note in machine.notes]
-    return table(["", *(machine.name for machine in machines)], rows, paper) + ("\n\n" + notes_text(notes, paper) if notes else "")
+    shown = side_by_side(["", *(machine.name for machine in machines)], rows, paper)
+    return shown + ("\n\n" + notes_text(notes, paper) if notes else "")
+
+
+def ops_on_chips_text(found: Sequence[OpOnChip], chips: Sequence[Machine], paper: Paper = PLAIN) -> str:
+    """A table of operations by chips: the attainable rate, its share of the chip's peak, and what binds."""
+    names = list(dict.fromkeys(one.operation for one in found))
+    cells = {(one.operation, one.chip): one for one in found}
+    columns = [_aligned([*(_on_chip(cells[name, chip.name]) for name in names), *_peak_and_ridge(chip)]) for chip in chips]
+    first = [*((name, _intensities(found, name)) for name in names), ("peak", ""), ("ridge, FLOP/B", "")]
+    rows = [[*words, *figures] for words, *figures in zip(first, *columns, strict=True)]
+    unrated: dict[str, dict[str, None]] = {}
+    for one in found:
+        unrated.setdefault(one.chip, {}).update(dict.fromkeys(one.unrated))
+    notes = ["of each chip: the attainable rate, its share of the matrix peak in the operation's number format, and the unit that binds"]
+    notes += [f"{chip} has no known rate for {', '.join(work)}: its minimum excludes it" for chip, work in unrated.items() if work]
+    headers = ["operation", "FLOP/B", *(chip.name for chip in chips)]
+    return side_by_side(headers, rows, paper, left=2) + "\n\n" + notes_text(notes, paper)
+
+
+def _aligned(cells: Sequence[tuple[str, str, str]]) -> list[str]:
+    """The cells of a column of figures, shares and words, each below the others of its kind."""
+    figure, share, words = (max(map(len, part)) for part in zip(*cells, strict=True))
+    return [f"{one.rjust(figure)}  {part.rjust(share)}  {text.ljust(words)}" for one, part, text in cells]
+
+
+def _peak_and_ridge(chip: Machine) -> list[tuple[str, str, str]]:
+    """The matrix peak and the ridge point of a chip."""
+    best = chip.best_matrix
+    if best is None:
+        return [("–", "", ""), ("–", "", "")]
+    ridge = plain(chip.ridge(best.resource)) if chip.ceiling("hbm") else "–"
+    return [(_rate(best), "", best.resource.kind), (ridge, "", "")]
+
+
+def _intensities(found: Sequence[OpOnChip], name: str) -> str:
+    """The arithmetic intensity of an operation, which is the same on all chips unless it exchanges data."""
+    each = dict.fromkeys(plain(one.intensity) for one in found if one.operation == name and one.intensity)
+    return " to ".join(each) if each else "–"
+
+
+def _on_chip(one: OpOnChip) -> tuple[str, str, str]:
+    """The rate, or the time of an operation without FLOP, the share of the peak, and the bound."""
+    if one.minimum_s is None:
+        return "no known bound", "", ""
+    if not one.rate:
+        return show(one.minimum_s, "s"), "", one.bound or ""
+    return show(one.rate, "FLOP/s"), percent(one.peak_share), one.bound or ""
 
 
 def _ridge_rows(machines: Sequence[Machine]) -> list[list[str]]:

@@ -73,6 +73,30 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str | Cell]], paper: P
     return "\n".join(out)
 
 
+def side_by_side(headers: Sequence[str], rows: Iterable[Sequence[str | Cell]], paper: Paper = PLAIN, *, left: int = 1) -> str:
+    """A table as several, one above the other, where its columns are too many for the width; nothing is shortened.
+
+    Each has the first ``left`` columns and as many of the others as fit, and leaves out rows that have nothing in those.
+    """
+    lines = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
+    widths = [max([len(header), *(len(line[column].text) for line in lines)]) for column, header in enumerate(headers)]
+    own = sum(widths[:left]) + 2 * (left - 1)
+    parts: list[list[int]] = [[]]
+    for column in range(left, len(headers)):
+        if parts[-1] and own + sum(widths[one] + 2 for one in (*parts[-1], column)) > paper.width:
+            parts.append([])
+        parts[-1].append(column)
+    whole = replace(paper, width=max(paper.width, own + 2 + max(widths[left:], default=0)))
+    shown = []
+    for part in parts:
+        columns = [*range(left), *part]
+        mine = [line for line in lines if len(parts) == 1 or any(line[column].text not in ("", "–") for column in part)]
+        shown.append(
+            table([headers[column] for column in columns], [[line[column] for column in columns] for line in mine], whole, left=left)
+        )
+    return "\n\n".join(shown)
+
+
 def shorten(text: str, width: int) -> str:
     """Text that fits: its beginning and its end, which is where names differ.
 
