@@ -356,6 +356,22 @@ def test_the_hierarchy_has_a_slope_a_level_and_a_zone_between_each_pair() -> Non
     assert {"HBM roofline: 360 TFLOP/s", "well tiled: 1.26 PFLOP/s\n3.5x the HBM roofline"} <= {text.get_text() for text in ax.texts}
 
 
+def test_a_zone_under_a_link_speaks_of_transfers_and_one_under_a_memory_of_reuse() -> None:
+    chip = Machine.of("chip", {"matrix/bf16": 1000, "dcn": 0.01, "ici": 0.1, "hbm": 1, "vmem.read": 20})
+    ax = plot.hierarchy(chip, ["dcn", "ici", "hbm", "vmem.read"])
+    words = {text.get_text() for text in _texts(ax)}
+    assert {"allowed by ICI, not by DCN", "needs reuse in HBM", "needs reuse in VMEM"} <= words
+    assert "a kernel in a shaded zone reuses data in the faster memory, or sends it over the faster link" in words
+
+
+def test_the_fusion_figure_gives_its_ridge() -> None:
+    ax = FIGURES["fusion_path"]()
+    (ridge,), rules = _lines(ax, "ridge"), _lines(ax, "rule")
+    assert _path(ridge)[0] == BF16.corner
+    assert any(_path(rule)[-1] == BF16.corner for rule in rules)  # a line down to the axis
+    assert "ridge point\n320.4 FLOP/B" in {text.get_text() for text in _texts(ax)}  # 2307 / 7.2
+
+
 def test_any_number_of_levels_can_be_drawn() -> None:
     deep = Machine.of("deep", {"matrix/bf16": 1000, "host": 0.1, "hbm": 1, "l2": 5, "l1": 25, "smem": 30})
     assert len(_lines(plot.hierarchy(deep), "slant")) == 4  # host memory is not on the chip

@@ -12,7 +12,7 @@ from ...units import number_of, percent, plain, show
 from ..geometry import Extent, Roof, Spot, check_spots, extent_of, feasible, gain, roof, title
 from .captions import Entry
 from .frame import Axis
-from .roofs import MOST_LABELS, intensity_axis, name_flat, name_slant
+from .roofs import MOST_LABELS, draw_ridge, intensity_axis, name_flat, name_slant
 from .sheet import Sheet
 from .style import HAIR_WIDTH, MARKERS, NORMAL, short_name
 
@@ -36,6 +36,7 @@ def fusion_path(
     extent = extent_of([one], [(x, rate) for _, x, rate in steps], right_of_ridge=0.5)
     sheet = Sheet(ax, theme, extent, intensity_axis(one.level or HBM.name), RATE)
     _draw_roof(sheet, one, extent)
+    draw_ridge(sheet, one, extent)
     (_, first, slow), (_, last, fast) = steps[0], steps[-1]
     if fast != slow:
         sheet.area(gain(one, first, last), sheet.theme.good, strength=1.8, kind="gain")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ...errors import UsageError
 from ...machine import Machine
 from ...placement import Corrections
-from ...resource import HBM, HOST
+from ...resource import HBM, HOST, named
 from ...units import number_of, percent, plain, show
 from .. import geometry
 from ..geometry import Extent, Roof, check_spots, extent_of, feasible, rate_title, roof, title, zone
@@ -46,18 +46,23 @@ def anatomy(
         sheet.area(zone(*spread, extent), sheet.theme.ink, kind="spread")
     sheet.line(one.slant(extent, beyond=True), memory, width=THIN_WIDTH, dash=(4, 3), kind="extension", z=2)
     sheet.line(one.flat(extent, before=True), computing, width=THIN_WIDTH, dash=(4, 3), kind="extension", z=2)
-    sheet.line(((one.ridge, extent.bottom), one.corner), sheet.theme.muted, width=0.8, dash=(1, 2), kind="rule", z=2)
     sheet.line(one.slant(extent), memory, width=2.4, name=f"{one.name}: bandwidth", kind="slant")
     sheet.line(one.flat(extent), computing, width=2.4, name=f"{one.name}: peak", kind="flat")
-    sheet.dot(*one.corner, sheet.theme.ink, radius=4.5, filled=False, kind="ridge")
     name_slant(sheet, one, extent, prefer=0.45)
     name_flat(sheet, one, extent)
-    sheet.label(f"ridge point\n{show(one.ridge, 'FLOP/B')}", *one.corner, radius=4.5, size=NORMAL)
+    draw_ridge(sheet, one, extent)
     entries = _name_regions(sheet, one)
     about = " over ".join(title(part) for part in (one.compute, one.level) if part)
     subtitle = f"{about + '; ' if about else ''}shaded: attainable rates"
     subtitle += "; grey: 5th to 95th percentile of the measurement's tries" if spread else ""
     return sheet.finish(f"Roofline of {one.name}", subtitle=subtitle, legend=entries)
+
+
+def draw_ridge(sheet: Sheet, one: Roof, extent: Extent) -> None:
+    """Mark the ridge point with its intensity, and a rule down to the axis."""
+    sheet.line(((one.ridge, extent.bottom), one.corner), sheet.theme.muted, width=0.8, dash=(1, 2), kind="rule", z=2)
+    sheet.dot(*one.corner, sheet.theme.ink, radius=4.5, filled=False, kind="ridge")
+    sheet.label(f"ridge point\n{show(one.ridge, 'FLOP/B')}", *one.corner, radius=4.5, size=NORMAL)
 
 
 def _spread_of(machine: Machine | Roof, one: Roof) -> tuple[Roof, Roof] | None:
@@ -211,13 +216,16 @@ def hierarchy(
         sheet.label(f"{short_name(name)}: {show(rate, 'FLOP/s')}\n{plain(rate / below, 3)}x the {slowest.name} roofline", x, rate)
         sheet.label(f"{slowest.name} roofline: {show(below, 'FLOP/s')}", x, below)
     subtitle = "a kernel in a shaded zone reuses data in the faster level" if len(roofs) > 1 else "one memory level"
+    if any(named(one.level).is_link for one in roofs[1:]):
+        subtitle = "a kernel in a shaded zone reuses data in the faster memory, or sends it over the faster link"
     return sheet.finish(f"Hierarchical roofline of {machine.name}", subtitle=subtitle)
 
 
 def _name_zone(sheet: Sheet, lower: Roof, upper: Roof, colour: str) -> None:
-    """Write the name of a zone in the middle of the band between two slopes, parallel to them."""
+    """Write the name of a zone in the middle of the band between two slopes, parallel to them: a link holds no data to reuse."""
     middle = Roof("", lower.peak, math.sqrt(lower.bandwidth * upper.bandwidth))
-    text = f"needs reuse in {upper.name}"
+    memory = title(upper.level.partition(".")[0])
+    text = f"allowed by {upper.name}, not by {lower.name}" if named(upper.level).is_link else f"needs reuse in {memory}"
     sheet.label_line(text, middle.slant(sheet.inner), Entry(text=text, colour=colour, marker="s"), prefer=0.55, sides=(0,))
 
 
