@@ -107,6 +107,13 @@ def test_ops_that_overlap_say_so(own_s: float, devices: int | None, said: str) -
     assert bool(facts["op times"]) == bool(said)
 
 
+def test_time_stalled_by_dma_is_a_share_of_the_busy_time() -> None:
+    report = rl.analyze("sample:train")
+    assert "stalled" not in {label for label, text in program_facts(report) if text}  # a GPU
+    waits = replace(report, coverage=replace(report.coverage, busy_s=10.0, dma_stall_s=9.6))
+    assert dict(program_facts(waits))["stalled"] == "96% of busy time by DMA, waiting for asynchronous copies"
+
+
 def test_unneeded_bytes_are_a_share_of_all_known_bytes() -> None:
     # Of 1,000 bytes that are known, beside an op whose bytes are not, 100 only change a layout; 50 bytes of a cache count as well.
     report = rl.analyze("sample:train")

@@ -66,6 +66,9 @@ def test_peak_memory_and_what_is_known_are_key_figures_of_both_runs() -> None:
     known = report(memory=memory, coverage=Coverage(busy_s=10.0, priced_s=9.97))  # 99.7% reads 100%: not worth a figure
     assert words(known)["figures"] == [["Peak memory", "90 B", "90% of 100 B", "memory"]]
     too_much = report(memory=replace(memory, peak_bytes=120), coverage=Coverage(busy_s=10.0, priced_s=5.0))
+    stalled = report(coverage=Coverage(busy_s=10.0, dma_stall_s=9.6))  # of a TPU, by asynchronous copies
+    assert words(stalled)["figures"] == [["Stalled by DMA", "96%", "of busy time", "stalled"]]
+    assert words(report(coverage=Coverage(busy_s=10.0, dma_stall_s=0.0)))["figures"] == []
     found = words(known, too_much)
     assert found["before_figures"] == [
         ["Peak memory", "120 B", "does not fit: 120% of 100 B", "memory"],

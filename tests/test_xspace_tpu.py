@@ -164,6 +164,31 @@ def test_halves_of_a_copy_are_one_from_start_to_done_on_the_hosts_bus(tmp_path: 
     assert ops["copy-start.2"].time_s == pytest.approx(5e-6)
 
 
+def test_the_end_of_a_copy_is_time_stalled_by_dma_and_that_of_a_collective_is_not(tmp_path: Path) -> None:
+    start, done = pair("copy.1", "(f32[8]{0}, f32[8]{0:S(5)}, u32[])", "f32[8]{0:S(5)}", moved=32)
+    ahead, ended = pair("all-gather.1", "(f32[8]{0}, f32[8]{0})", "f32[8]{0}", "all-gather")
+    fusion = op("fusion.1", "loop fusion", flops=1, moved=8)
+    events = [ran(start, 0, US), ran(ahead, US, US), ran(fusion, 2 * US, 2 * US), ran(done, 4 * US, 3 * US), ran(ended, 7 * US, 3 * US)]
+    recording = recorded(tmp_path, tpu(events, [start, done, ahead, ended, fusion]))
+    stalled = {name: op.dma_stall_s for name, op in by_name(recording).items()}
+    assert stalled == {"copy-start.1": pytest.approx(3e-6), "all-gather-start.1": 0.0, "fusion.1": 0.0}
+    # 3 of 10 µs; each pair lasts longer, but the core worked besides.
+    assert (recording.coverage.dma_stall_s, recording.coverage.busy_s) == (pytest.approx(3e-6), pytest.approx(1e-5))
+
+
+def test_stalls_that_the_profile_tells_are_counted_within_the_time_of_their_op(tmp_path: Path) -> None:
+    fusion, add = op("fusion.1", "loop fusion", flops=1, moved=8), op("add.1", "loop fusion", flops=1, moved=8)
+    told = [
+        Event(one.name, begin, 4 * US, {"device_offset_ps": begin, "device_duration_ps": 4 * US, "dma_stall_duration_ps": stall * US})
+        for one, begin, stall in ((fusion, 0, 1), (fusion, 10 * US, 2), (add, 20 * US, 9))
+    ]
+    recording = recorded(tmp_path, tpu(told, [fusion, add]))
+    assert {name: op.dma_stall_s for name, op in by_name(recording).items()} == {
+        "fusion.1": pytest.approx(3e-6),
+        "add.1": pytest.approx(4e-6),  # no more than it took
+    }
+
+
 def test_copies_that_overlap_on_one_link_share_the_time_by_their_bytes(tmp_path: Path) -> None:
     one = pair("copy.1", "(f32[8]{0}, f32[8]{0:S(5)}, u32[])", "f32[8]{0:S(5)}", moved=30)
     two = pair("copy.2", "(f32[8]{0}, f32[8]{0:S(5)}, u32[])", "f32[8]{0:S(5)}", moved=10)
@@ -298,12 +323,16 @@ def test_without_marks_the_runs_of_the_main_program_are_steps(tmp_path: Path) ->
     assert recording.workload.ops[0].module == "jit_step"
 
 
-@with_psum
-def test_synchronous_rows_of_the_real_profile_equal_xprofs_with_its_own_peaks() -> None:
-    recording = read(PSUM)
+def xprof_rows() -> list[dict[str, Any]]:
+    """What XProf's roofline tool says of the real profile, row by row."""
     table = json.loads((SHARED / "tpu_v6e_psum.roofline_model.json").read_text())[0]
     ids = [column["id"] for column in table["cols"]]
-    rows = [dict(zip(ids, (cell.get("v") for cell in row["c"]), strict=False)) for row in table["rows"]]
+    return [dict(zip(ids, (cell.get("v") for cell in row["c"]), strict=False)) for row in table["rows"]]
+
+
+@with_psum
+def test_synchronous_rows_of_the_real_profile_equal_xprofs_with_its_own_peaks() -> None:
+    recording, rows = read(PSUM), xprof_rows()
     ops = by_name(recording)
     chip = Machine.of("profile", recording.devices[0].rates)
     seen = 0
@@ -339,6 +368,10 @@ def test_copies_of_the_real_profile_are_joined_on_the_hosts_bus_and_its_all_redu
         assert (copy.count, copy.cost) == (400, Cost.of({"pcie": 400 * 5_368_709_120}))
         assert float(copy.cost["pcie"] or 0) / (copy.time_s or 0) / 2**30 == pytest.approx(towards, abs=0.06)
         assert (place(copy.cost, chip, copy.time_s).efficiency or 0) < 1
+    # XProf's copy-done rows of the six copies add up to the time stalled: 83.6% of the wall time, 96% of the busy time.
+    rows = [row for row in xprof_rows() if row["step"] == "Total" and row["include_infeed_outfeed"] and row["category"] == "copy-done"]
+    assert len(rows) == 6
+    assert recording.coverage.dma_stall_s == pytest.approx(sum(row["total_self_time"] for row in rows) * 1e-6, rel=1e-6)
     reduce = ops["all-reduce"]
     # 5.37 GB a chip in 121.695 ms over one link.
     assert float(reduce.cost["ici"] or 0) / (reduce.time_s or 0) == pytest.approx(44.1e9, rel=2e-3)

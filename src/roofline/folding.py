@@ -216,6 +216,7 @@ def _sum(ops: Sequence[OpInfo]) -> OpInfo:
         kernels=sum_or_unknown(column(ops, "kernels")),
         time_s=time_s,
         self_time_s=sum_or_unknown(column(ops, "self_time_s")),
+        dma_stall_s=sum_or_unknown(column(ops, "dma_stall_s")),
         work=work,
         flops=flops,
         bytes=moved,

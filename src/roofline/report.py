@@ -246,6 +246,7 @@ class OpInfo(Row, frozen=True, kw_only=True):
     that is not wholly known is ``None``; its known part, which the minimum time counts, is in ``known``. ``label`` is a name that a person
     recognises. ``needed`` is the work that the model needed, where that is less than ``work``, and ``needed_s`` its minimum time;
     ``unneeded`` is the rest by class (``recomputed``, ``masked``, ``dense``, ``layout``, …), in FLOP where there are any, else in bytes.
+    ``dma_stall_s`` is the part of its self time in which the core of a TPU waited for DMA.
     ``lost_s`` is its self time above the minimum time of the needed work; ``None`` without a time or with a cost that is not wholly known.
     ``expected`` is how long such an op takes on this chip. Its self time is the minimum time, plus ``inherent_s``, what ops of this shape
     take beyond it on this chip, plus ``excess_s``, how much slower than expected it ran (0 within the interval of the prediction).
@@ -266,6 +267,7 @@ class OpInfo(Row, frozen=True, kw_only=True):
     kernels: Number | None = None
     time_s: Number | None = None
     self_time_s: Number | None = None
+    dma_stall_s: Number | None = None
     work: Amounts = field(default_factory=dict)
     flops: Number | None = None
     unit: str | None = None

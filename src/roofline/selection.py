@@ -199,6 +199,7 @@ def _part(op: OpInfo, count: float, time_s: float) -> OpInfo:
         kernels=_cut(op.kernels, count, op.count),
         time_s=time_s,
         self_time_s=op.self_time_s * time_s / op.time_s if op.self_time_s is not None and op.time_s else None,
+        dma_stall_s=op.dma_stall_s * time_s / op.time_s if op.dma_stall_s is not None and op.time_s else None,
         work=_cut_all(op.work, count, op.count),
         flops=flops,
         bytes=moved,

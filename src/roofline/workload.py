@@ -148,7 +148,8 @@ class Op(Struct, frozen=True, kw_only=True):
     whether its name in the framework says that a loop of its program runs it. ``towards`` is which way a copy crosses the bus to the host,
     ``in`` to the device or ``out``, where the source knows. ``caller`` is the source line that calls its program, where a step has several.
     ``time_s`` is the duration of its kernels, ``self_time_s`` the same without nested ops and
-    earlier events on the same stream, so that self times sum to busy time. ``None`` is unknown. ``by_step_and_device`` has the parts in
+    earlier events on the same stream, so that self times sum to busy time; ``dma_stall_s`` is the part of it in which the core waited for
+    DMA, as at the end of an asynchronous copy. ``None`` is unknown. ``by_step_and_device`` has the parts in
     each step on each device, where there are several devices; with one they are ``by_step``. ``operation`` describes one execution by its
     sizes, ``compiled`` is what else a compiled program says of it. ``counted`` are its launches that counters measured. A note is a caveat,
     or begins with `COUNTED`. ``conventions`` has the FLOP as other counters count them, by their name. ``wide`` is the share of the bytes
@@ -163,6 +164,7 @@ class Op(Struct, frozen=True, kw_only=True):
     kernels: float | None = None
     time_s: float | None = None
     self_time_s: float | None = None
+    dma_stall_s: float | None = None
     category: str = ""
     module: str = ""
     scope: str = ""
@@ -253,7 +255,7 @@ class Coverage(Struct, frozen=True, kw_only=True):
     These are device-seconds: last end minus first start, and so on, summed over devices. ``run_s`` is the wall clock of the run, from the
     first work on any device to the last; ``before_steps_s`` is from the first annotation or the first work, whichever is earlier, to the
     first work of the first step, as the mean over devices. ``counted_s`` is the self time of the ops that hardware counters measured
-    whole; ``None`` where nothing was counted.
+    whole; ``None`` where nothing was counted. ``dma_stall_s`` is the busy time in which cores waited for DMA, where a source tells.
     """
 
     wall_s: int | float | None = None
@@ -261,6 +263,7 @@ class Coverage(Struct, frozen=True, kw_only=True):
     attributed_s: int | float | None = None
     priced_s: int | float | None = None
     counted_s: int | float | None = None
+    dma_stall_s: int | float | None = None
     run_s: int | float | None = None
     before_steps_s: int | float | None = None
 

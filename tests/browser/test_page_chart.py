@@ -363,6 +363,11 @@ def test_infeed_and_outfeed_can_be_left_out(show: Opener) -> None:
     assert not [name for name in column(page, "name") if "feed" in name]
     # 28 ms with them, 19 without.
     expect(at(page, "figure-time")).to_contain_text("19 ms")
+    at(page, "panel-findings").click()
+    shown = at(page, "findings").inner_text()
+    feeds = {op["id"] for op in report(page)["ops"] if "feed" in op["category"]}
+    about_feeds = [finding["message"] for finding in report(page)["findings"] if finding["ops"] and feeds.issuperset(finding["ops"])]
+    assert not [message for message in about_feeds if message in shown]
     at(page, "feeds").check()
     expect(at(page, "figure-time")).to_contain_text("28 ms")
 

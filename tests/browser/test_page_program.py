@@ -5,7 +5,9 @@ import re
 from playwright.sync_api import expect
 from reading import Opener, at, column, count, report, rows, state, words, written
 
+import roofline as rl
 from roofline.machine import PROVENANCES
+from roofline.units import plain
 
 
 def test_the_program_has_a_chart_and_a_table_of_its_points(show: Opener) -> None:
@@ -74,6 +76,15 @@ def test_the_device_has_every_peak_and_where_it_comes_from(show: Opener) -> None
     expect(hbm).to_contain_text("profile")
     expect(hbm).to_contain_text("4.8 TB/s")  # the catalogue's, beside it
     expect(at(page, "device-information")).to_contain_text("NVIDIA H200")
+
+
+def test_the_device_has_the_ridge_of_each_memory_level(show: Opener) -> None:
+    page = show("feeds", "chip=tpu-v5p&panel=device")
+    machine = rl.chip("v5p")
+    for level in ("hbm", "vmem.read"):
+        ridge = machine.rate("matrix/bf16") / machine.rate(level)
+        expect(at(page, "ridges")).to_contain_text(f"{plain(ridge)} FLOP/B")
+    expect(at(page, "device-information")).to_contain_text("Ridge points of matrix bf16")
 
 
 def test_the_device_follows_another_chip(show: Opener) -> None:

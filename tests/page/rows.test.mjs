@@ -250,6 +250,16 @@ test("every column that XProf shows has its figure", () => {
   assert.equal(longest.bandwidth_hbm, longest.moved.hbm / longest.time_s);
 });
 
+test("the time stalled by DMA is a column where a profile says it", () => {
+  const has = (report) => opColumns(report).some(({ key }) => key === "dma_stall");
+  assert.ok(!has(odd));
+  // A third of the copy's time, in a step as in the whole run.
+  const waits = { ...odd, ops: odd.ops.map((op) => (op.name === "copy" ? { ...op, dma_stall_s: op.time_s / 3 } : op)) };
+  assert.ok(has(waits));
+  for (const part of [{}, { step: 0 }]) close(select(waits, part).find(({ name }) => name === "copy").dma_stall, 1 / 3);
+  assert.equal(select(waits).find(({ name }) => name === "matmul.1").dma_stall, null);
+});
+
 test("counted amounts and their ratio to the model are columns", () => {
   const { report } = cases("report").find(({ name }) => name.includes("ncu_jax_fusion"));
   const ratios = opColumns(report).filter(({ key }) => key.startsWith("ratio_")).map(({ key }) => key);

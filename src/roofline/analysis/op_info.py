@@ -33,6 +33,7 @@ def op_info(one: Placed, rank: int, needed: Needed | None = None) -> OpInfo:
         kernels=op.kernels,
         time_s=op.time_s,
         self_time_s=op.self_time_s,
+        dma_stall_s=op.dma_stall_s,
         work=amounts(op.cost, "FLOP"),
         flops=number(flops),
         unit=compute.unit if compute else None,

@@ -70,6 +70,11 @@ def _mean(op: OpInfo, context: Context) -> str:
     return show(op.time_s / op.count, "s") if op.time_s is not None and op.count else NOTHING
 
 
+def _stalled(op: OpInfo) -> str:
+    """The share of the time of an op in which the core of a TPU waited for DMA."""
+    return percent(op.dma_stall_s / op.time_s) if op.dma_stall_s is not None and op.time_s else NOTHING
+
+
 def _counted(op: OpInfo, context: Context) -> str:
     counters = op.counters
     return NOTHING if counters is None else "all" if counters.launches is None else f"{counters.launches:,} of {counters.of:,}"
@@ -109,6 +114,7 @@ COLUMNS: Mapping[str, Column] = {
     "mean": Column("mean", _mean),
     "share": Column("share", _share),
     "lost": Column("lost", _quantity("lost_s", "s")),
+    "stalled": Column("stalled", lambda op, context: _stalled(op)),
     "unit": Column("unit", _word("unit")),
     "dtype": Column("dtype", _word("dtype")),
     "work": Column("work", lambda op, context: _at_least(op.flops, known_flops(op), "FLOP")),

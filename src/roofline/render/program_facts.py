@@ -26,6 +26,7 @@ def program_facts(report: Report, devices: int | None = 1) -> list[tuple[str, st
         return [read, ("chip", machine_line(report, report.ops))]
     total, cover = points[0], report.coverage
     priced = cover.priced_s / cover.busy_s if cover.priced_s is not None and cover.busy_s else 1.0
+    stalled = (cover.dma_stall_s or 0.0) / cover.busy_s if cover.busy_s else 0.0
     return [
         read,
         ("chip", machine_line(report, report.ops)),
@@ -35,6 +36,7 @@ def program_facts(report: Report, devices: int | None = 1) -> list[tuple[str, st
         ("memory", _memory(report.memory)),
         ("at peak", _at_peak(report.memory)),
         ("counters", _hardware(report)),
+        ("stalled", f"{percent(stalled)} of busy time by DMA, waiting for asynchronous copies" if stalled > SHOWN else ""),
         ("op times", _op_times(report.ops, devices)),
         ("known cost", f"{percent(priced)} of busy time" if priced < WHOLE else ""),
     ]

@@ -22,7 +22,7 @@ from ..workload import (
     Workload,
 )
 from ..workload import Share as OpShare
-from .parts import PICOSECOND, DevicePart, Extent, IdleKey, IdleTally, Instance, Mark, Part, Subject, Tally
+from .parts import PICOSECOND, DevicePart, Extent, IdleKey, IdleTally, Instance, Mark, Part, Subject, Tally, known_sum
 from .timeline import in_seconds, omission_notes
 
 
@@ -200,6 +200,7 @@ def _coverage(parts: Sequence[Part]) -> Coverage:
     Times of different hosts are never subtracted, as their clocks differ.
     """
     devices = [device for part in parts for device in part.devices]
+    stalled_ps = known_sum(device.dma_stall_ps for device in devices)
     runs = [max(one.end_ps for one in part.devices) - min(one.begin_ps for one in part.devices) for part in parts if part.devices]
     return Coverage(
         run_s=max(runs, default=0) * PICOSECOND,
@@ -208,6 +209,7 @@ def _coverage(parts: Sequence[Part]) -> Coverage:
         busy_s=sum(device.busy_ps for device in devices) * PICOSECOND,
         attributed_s=sum(max(0, device.busy_ps - device.unfound_ps) for device in devices) * PICOSECOND,
         priced_s=sum(max(0, device.busy_ps - device.unpriced_ps) for device in devices) * PICOSECOND,
+        dma_stall_s=None if stalled_ps is None else stalled_ps * PICOSECOND,
     )
 
 
@@ -296,6 +298,7 @@ def _op(subject: Subject, row: _Row, ambiguous: bool, several: bool) -> Op:
         kernels=total.kernels,
         time_s=total.time_ps * PICOSECOND,
         self_time_s=total.self_ps * PICOSECOND,
+        dma_stall_s=None if total.dma_stall_ps is None else total.dma_stall_ps * PICOSECOND,
         category=subject.category,
         module=f"{subject.module}({subject.program})" if ambiguous and subject.module else subject.module,
         scope=subject.scope,

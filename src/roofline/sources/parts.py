@@ -69,6 +69,12 @@ AUTOTUNED = Subject(
 )
 
 
+def known_sum(amounts: Iterable[int | None]) -> int | None:
+    """The sum of the known amounts; ``None`` if none is known."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None
+
+
 class Share(Struct):
     """The executions and time of an operation in one step."""
 
@@ -94,7 +100,7 @@ class Tally(Struct):
     """The totals of an operation on one device.
 
     ``amounts`` are total costs in addition to the subject's cost per execution: the bytes of copies, which differ in size.
-    ``launched`` are its kernels, where they have names.
+    ``launched`` are its kernels, where they have names. ``dma_stall_ps`` is how long the core waited for DMA, where a source tells.
     """
 
     executions: int = 0
@@ -104,6 +110,7 @@ class Tally(Struct):
     steps: dict[Mark, Share] = field(default_factory=dict)
     amounts: dict[str, int] = field(default_factory=dict)
     launched: list[Launched] = field(default_factory=list)
+    dma_stall_ps: int | None = None
 
     def add(self, other: "Tally") -> None:
         """Adds another tally of the same operation."""
@@ -117,6 +124,7 @@ class Tally(Struct):
         self.kernels += other.kernels
         self.time_ps += other.time_ps
         self.self_ps += other.self_ps
+        self.dma_stall_ps = known_sum((self.dma_stall_ps, other.dma_stall_ps))
         for resource, amount in other.amounts.items():
             self.amounts[resource] = self.amounts.get(resource, 0) + amount
         self.launched += other.launched
@@ -225,6 +233,11 @@ class DevicePart(Struct, frozen=True, kw_only=True):
     def unfound_ps(self) -> int:
         """Busy time of events that were not matched to an operation: the sum of self times, which do not overlap."""
         return sum(tally.self_ps for subject, tally in self.rows.items() if not subject.found)
+
+    @property
+    def dma_stall_ps(self) -> int | None:
+        """Busy time in which the core waited for DMA, where its source tells."""
+        return known_sum(tally.dma_stall_ps for tally in self.rows.values())
 
     @property
     def unpriced_ps(self) -> int:

@@ -105,6 +105,7 @@ def _op(op: OpInfo, by_step: tuple[Share, ...], by_device: tuple[Share, ...], bo
         kernels=op.kernels,
         time_s=op.time_s,
         self_time_s=op.self_time_s,
+        dma_stall_s=op.dma_stall_s,
         category=op.category,
         module=op.module,
         scope=op.scope,

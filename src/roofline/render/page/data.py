@@ -48,6 +48,7 @@ OPS = (
     ("time_share", "share of total time", "share", "time / time of all ops in the chosen steps and on the chosen devices"),
     ("average_s", "average time", "s", "time / executions"),
     ("average_self_s", "average self time", "s", "self time / executions"),
+    ("dma_stall", "stalled by DMA", "share", "share of the time in which the core of a TPU waits for asynchronous copies"),
     ("device_time_s", "time per device", "s", "time / devices that the op ran on"),
     ("bound", "bound by", "unit", "the unit with the longest time, or latency"),
     (

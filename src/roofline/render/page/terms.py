@@ -39,6 +39,7 @@ TERMS = (  # (word on the page, meaning), in alphabetical order
     ),
     ("Scope", "the named scope of an op in the model, such as layer0/attn"),
     ("Self time", "time of an op without that of nested or overlapping ops"),
+    ("Stalled by DMA", "time in which the core of a TPU waited for asynchronous copies, between memories or with the host"),
     (
         "Step",
         "one annotated training or inference step, else one run of the longest program, from its first device work to that of the next",

@@ -16,6 +16,7 @@ from ..comparison import figure_cells, folded, verdict_text
 from ..program_facts import WHOLE
 from ..tables import Cell
 from ..text import predicted_text, saving_text
+from ..time_bar import SHOWN
 from ..timeline import reason_text
 from .data import NOTABLE_CHANGE
 
@@ -77,6 +78,8 @@ def _figures(report: _Report) -> list[tuple[str, str, str, str]]:
         found.append(("Peak memory", show(memory.peak_bytes, "B"), room if memory.fits else f"does not fit: {room}", "memory"))
     if cover.busy_s and cover.priced_s is not None and cover.priced_s < WHOLE * cover.busy_s:
         found.append(("Known cost", percent(cover.priced_s / cover.busy_s), "of busy time", "priced"))
+    if cover.busy_s and cover.dma_stall_s and cover.dma_stall_s > SHOWN * cover.busy_s:
+        found.append(("Stalled by DMA", percent(cover.dma_stall_s / cover.busy_s), "of busy time", "stalled"))
     return found
 
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ...errors import SourceError
 from ...workload import Device
-from ..parts import NAME_LOST, UNKNOWN, DevicePart, Instance, Lane, Share, Subject, Tally
+from ..parts import NAME_LOST, UNKNOWN, DevicePart, Instance, Lane, Share, Subject, Tally, known_sum
 from ..target import Target
 from ..timeline import spans, with_host, with_lanes, with_timeline
 from .extents import extents
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _DEVICE, _SPARSE_CORE = "/device:TPU:", " SparseCore"
 _OP_LINES = ("XLA Ops", "Sparse Core Ops")
+STALL = "dma_stall_duration_ps"  # how long the core waited for DMA in an event
 _GROUPS = {"to host": 0, "from host": 1, "collectives": 2}
 
 
@@ -146,6 +147,7 @@ class _Core(Struct):
             line=self.line,
             device_clock=True,
             nested=True,
+            sums=(STALL,) if STALL in self.plane.stat_ids else (),
             steps=steps.lookup(self.plane.name),
             intervals=not alone,
             pairs=tuple(
@@ -197,6 +199,7 @@ class _Core(Struct):
             else:
                 joined[number].kernels += tally.kernels
                 joined[number].self_ps += tally.self_ps
+                joined[number].dma_stall_ps = known_sum((joined[number].dma_stall_ps, tally.dma_stall_ps))
         self._add_pairs(joined)
         for join, tally in zip(self.joins, joined, strict=True):
             if tally.kernels:
@@ -216,6 +219,11 @@ class _Core(Struct):
             Tally(executions, executions, time_ps, self_ps)
             for executions, time_ps, self_ps in zip(totals.count, totals.time_ps, totals.self_ps, strict=True)
         ]
+        told = totals.sums.get(STALL)
+        for row, tally in enumerate(tallies if not self.sparse else ()):
+            op = self.op(totals.metadata_id[row])
+            awaited_ps = tally.self_ps if op.is_done and not op.is_collective else 0  # from where the core needs the data to their arrival
+            tally.dma_stall_ps = max(awaited_ps, min(round(told[row]) if told else 0, tally.self_ps))
         cells = totals.cells
         for row, label, executions, time_ps in zip(cells.key, cells.label, cells.count, cells.time_ps, strict=True):
             tallies[row].steps[label] = Share(executions, time_ps)

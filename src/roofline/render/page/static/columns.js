@@ -41,8 +41,9 @@ export function opColumns(report) {
     `${key}_${plainKey(name)}`, heading.replace("{}", title(name)), kind || resource(name).measure, description.replace("{}", title(name)),
   ])));
   const { levels, counted: [amount, ratio] } = VOCABULARY.columns;
+  const waits = report.ops.some((op) => op.dma_stall_s != null); // profiles of TPUs say so
   return [
-    ...COLUMNS,
+    ...COLUMNS.filter(({ key }) => waits || key !== "dma_stall"),
     ...made(names((op) => [op.bytes]), levels),
     ...made(names((op) => [op.counters?.work, op.counters?.bytes]), [amount]),
     ...made(names((op) => [op.counters?.ratio]), [ratio]),

@@ -21,6 +21,7 @@ export function device({ report }) {
         factList(heading(machine, report), "machine"),
         h("h4", { text: "Ceilings" }),
         h("ul", { class: "ceilings", "data-testid": "ceilings" }, machine.ceilings.map(ceiling)),
+        ridges(machine),
         (machine.capacities ?? []).length > 0 && [
           h("h4", { text: "Capacities" }),
           factList(machine.capacities.map((one) => [resourceTitle(one.level), show(one.bytes, "B"), one.provenance]), "capacities"),
@@ -46,6 +47,17 @@ function heading(machine, report) {
     [...new Set(report.input.devices.map((one) => one.name))].join(", "),
   ]);
   return rows;
+}
+
+/** The ridge point of each memory level, for the peak that a chart draws. */
+function ridges(machine) {
+  const peak = machine.bestMatrix?.resource;
+  const levels = machine.ceilings.filter((one) => resource(one.resource).isMemory).map((one) => one.resource);
+  if (!peak || !levels.length) return null;
+  return [
+    h("h4", { text: `Ridge points of ${resourceTitle(peak)}` }),
+    h("div", { "data-testid": "ridges" }, factList(levels.map((level) => [resourceTitle(level), show(machine.ridge(peak, level), "FLOP/B"), ""]), "ridge points")),
+  ];
 }
 
 function ceiling(one) {

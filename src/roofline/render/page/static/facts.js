@@ -31,6 +31,7 @@ export function facts(row) {
     known(row.step_s) && ["Time per step", show(row.step_s, "s"), ""],
     [`Time${run}`, show(row.time_s, "s"), known(row.share) ? `${percent(row.share)} of total` : ""],
     differs(row.self_time_s, row.time_s) && ["Self time", show(row.self_time_s, "s"), "excluding nested ops"],
+    row.dma_stall_s > 0 && ["Stalled by DMA", show(row.dma_stall_s, "s"), row.time_s ? `${percent(row.dma_stall_s / row.time_s)} of its time` : ""],
     differs(row.slowest_s, row.time_s) && ["Slowest device", show(row.slowest_s, "s"), ""],
     differs(row.device_seconds, row.time_s) && ["Device-seconds", show(row.device_seconds, "s"), "summed over devices"],
     known(row.busy_s) && ["Busy", show(row.busy_s, "s"), row.time_s ? percent(row.busy_s / row.time_s) : ""],

@@ -179,6 +179,7 @@ function rowOf({ op, fold, steps, devices, step_s, feeds }, part, machine, asRep
     kind: "op", id, ops: [id], fold, rank, name, label: label || name, category, module, scope, location, phase, notes, provenance, counters,
     count, kernels, time_s, self_time_s, flops, work, moved, hops,
     floor_s, serial_s, bound, efficiency, attainable, times, utilization, roofs, unrated, unit, dtype,
+    dma_stall_s: run.time_s === null ? null : run.dma_stall_s ?? null,
     needed: run.needed,
     needed_s: asReported ? run.needed_s : null,
     unneeded: run.unneeded,
@@ -211,6 +212,7 @@ export function complete(rows, time_s) {
   for (const row of [...rows].sort((one, other) => (other.share ?? 0) - (one.share ?? 0) || one.rank - other.rank)) {
     row.cumulative = row.share === null ? null : (sum += row.share);
     row.time_share = per(row.time_s, time_s);
+    row.dma_stall = per(row.dma_stall_s ?? null, row.time_s);
     row.average_s = per(row.time_s, row.count);
     row.average_self_s = per(row.self_time_s ?? row.time_s, row.count);
     row.device_time_s = per(row.time_s, Math.max(1, row.devices?.length ?? 1));
@@ -254,6 +256,7 @@ function cut(op, { fraction, time }) {
     kernels: of(op.kernels),
     time_s,
     self_time_s: op.self_time_s === null ? null : op.self_time_s * time,
+    dma_stall_s: op.dma_stall_s == null ? null : op.dma_stall_s * time,
     flops: of(op.flops),
     work: all(op.work),
     bytes: all(op.bytes),
