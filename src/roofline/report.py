@@ -162,15 +162,15 @@ class Point(Struct, frozen=True, kw_only=True):
 
     Seconds are wall time of a device, ``time_s`` the mean over devices and ``slowest_s`` the longest; of the whole program both are the
     wall clock of the run. ``device_seconds`` is the sum over devices, which rates and efficiencies use: work and bytes are those of all
-    devices. ``span_s`` is from the first device work to the last. ``time_s`` is ``at_roof_s``, the sum of the ops' minimum times for needed
-    work, plus what is ``lost`` by cause: see `losses.split_losses`. ``floors_s`` is the sum of the ops' minimum times for all work, where
-    ops that run beside others count as far as these wait for them: the least for a program without times. ``hfu`` is the time that the
-    matrix work would take at its peak rates over the time, ``mfu`` the same for the work that the model needed; ``needed`` is that work
-    where it is less than ``work``, ``unneeded`` the rest by class, as for ops. ``op_efficiency`` is the share of the time at the ops' minimum
-    times for all work: ``at_roof_s`` and what is lost as unneeded. ``flops_by_convention`` has the FLOP as other counters count them, by
-    their name: ``flop_counter`` is PyTorch's (attention in full, recomputed scores and padding included). ``throughput`` is by the words
-    given with the number per step (tokens, samples). Of a program after a change, ``time_s`` is predicted, ``expected`` has its bounds and
-    ``before_s`` is what was measured before.
+    devices. ``span_s`` is from the first device work to the last. ``time_s`` is ``at_roof_s``, the sum of the ops' minimum times for
+    needed work, plus what is ``lost`` by cause: see `losses.split_losses`. ``floors_s`` is the sum of the ops' minimum times for all work,
+    where ops that run beside others count as far as these wait for them: the least for a program without times. ``hfu`` is the time that
+    the matrix work would take at its peak rates over the time, ``mfu`` the same for the work that the model needed; ``needed`` is that
+    work where it is less than ``work``, ``unneeded`` the rest by class, as for ops. ``op_efficiency`` is the share of the time at the ops'
+    minimum times for all work: ``at_roof_s`` and what is lost as unneeded. ``flops_by_convention`` has the FLOP as other counters count
+    them, by their name: ``flop_counter`` is PyTorch's (attention in full, recomputed scores and padding included). ``throughput`` is by
+    the words given with the number per step (tokens, samples). Of a program after a change, ``time_s`` is predicted, ``expected`` has its
+    bounds and ``before_s`` is what was measured before.
     """
 
     scope: str
