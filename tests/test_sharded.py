@@ -21,7 +21,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 import roofline.jax as rj
 from roofline.hlo.price.collectives import network_of
-from roofline.hlo.price.pricing import COLLECTIVES
+from roofline.hlo.price.collectives import COLLECTIVES
 from roofline.hlo.price.program import executed
 from roofline.hlo.read import parse
 from roofline.machines import load

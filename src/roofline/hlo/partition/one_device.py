@@ -18,7 +18,8 @@ from ..ir.amending import MappedDialect, amended
 from ..ir.attributes import ReplicaGroups, SliceRange
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.shapes import Shape
-from ..price.pricing import COLLECTIVES, EVEN_SHARE
+from ..price.collectives import COLLECTIVES
+from ..price.pricing import EVEN_SHARE
 from .dimensions import Rule, rule_of
 from .propagation import FULL_TO_LOCAL, Shardings, factors_of, is_annotation, joined, propagated
 from .shardings import MANUAL, MESHES, Axes, Sharding, axes_of, device_count, meshes_of, parse_shardings, ways

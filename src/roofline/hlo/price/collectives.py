@@ -14,6 +14,12 @@ from ...formulas.network import network_of as network_of
 from ...resource import PCIE
 from .types import Price, Site
 
+_OPCODES = """
+all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-broadcast collective-permute collective-permute-start
+collective-reduce ragged-all-to-all reduce-scatter
+"""
+COLLECTIVES = frozenset(_OPCODES.split())
+
 
 def group_size(site: Site) -> int:
     """Devices per replica group: of the largest group, or all devices if no groups are given."""

@@ -23,8 +23,9 @@ from ..ir.shapes import Shape
 from .bodies import WORK, Bodies
 from .calls import call_key, price_call, price_fused_call
 from .categories import category
-from .collectives import Network, collective, infeed, outfeed, receive, send
+from .collectives import COLLECTIVES, Network, collective, infeed, outfeed, receive, send
 from .equal_layers import equal_layers
+from .fused_collectives import Channel, fused_exchanges, started_channels
 from .index_sets import WHOLE
 from .loops import Loops
 from .traffic import Kernel, KernelKey, Traffic, fused_kernel, fusion_key, instruction_key, kernel
@@ -77,6 +78,11 @@ class Pricer:
         """The cost of one execution of an instruction of a computation."""
         computation = self.module.computations[number]
         return self.price(Site(self.module, computation, computation.instructions[index], self.platform))
+
+    @cached_property
+    def started(self) -> frozenset[Channel]:
+        """The collectives that fusions of the program start."""
+        return started_channels(self.module)
 
     @cached_property
     def layers(self) -> LayerRun | None:
@@ -191,23 +197,27 @@ def _fused(pricer: Pricer, site: Site) -> Price:
     launch = fused_kernel(pricer.bodies, site)
     if COLLECTIVES.isdisjoint(launch.opcodes):
         return _launched(site, launch)
+    return _exchanging(pricer, site, launch)
+
+
+def _exchanging(pricer: Pricer, site: Site, launch: Kernel) -> Price:
+    """A fusion with collectives. Of an asynchronous one, which several fusions have, only the fusion that starts it counts the bytes."""
     body = pricer.module.computations[site.instruction.calls[0].computation]
-    crossing = [_fused_collective(pricer, one) for one in pricer.sites(body) if one.instruction.opcode in COLLECTIVES]
-    own = launch.cost if launch.cost.flops != 0 else NOTHING
+    exchanges = fused_exchanges(body, pricer.started)
+    if exchanges.is_asynchronous:
+        launch = fused_kernel(pricer.bodies, site, exchanges.carried)
+    elif launch.cost.flops == 0:
+        launch = Kernel(NOTHING, launch.notes)
+    crossing = [
+        collective(Site(pricer.module, body, body[index], pricer.platform), pricer.network, kind) for index, kind in exchanges.counted
+    ]
+    if not crossing:
+        return _launched(site, launch) if launch.cost != NOTHING else Price(NOTHING, "async-done")
     total = Sum()
-    total.add(own, notes=launch.notes)
-    for found in crossing:
-        total.add(found.cost, notes=found.notes)
-    return Price(total.cost, crossing[0].category if crossing else "fusion", tuple(total.notes), products=launch.products)
-
-
-def _fused_collective(pricer: Pricer, site: Site) -> Price:
-    """A collective in a fused body. An all-reduce of which each device keeps its own slice is a reduce-scatter."""
-    index = site.computation.instructions.index(site.instruction)
-    users = [one.opcode for one in site.computation.instructions if index in one.operands]
-    if site.instruction.opcode == "all-reduce" and users and all(opcode == "dynamic-slice" for opcode in users):
-        return collective(site, pricer.network, "reduce-scatter")
-    return collective(site, pricer.network)
+    total.add(launch.cost, notes=launch.notes)
+    for priced in crossing:
+        total.add(priced.cost, notes=priced.notes)
+    return Price(total.cost, crossing[0].category, tuple(total.notes), products=launch.products)
 
 
 def _launched(site: Site, launch: Kernel) -> Price:
@@ -323,11 +333,6 @@ FREE = frozenset(_RENAMES.split())  # opcodes that never cost anything
 _MOVERS = """
 broadcast concatenate copy dynamic-reshape dynamic-slice dynamic-update-slice gather iota pad reverse rng-get-and-update-state slice
 """
-_COLLECTIVES = """
-all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-broadcast collective-permute collective-permute-start
-collective-reduce ragged-all-to-all reduce-scatter
-"""
-COLLECTIVES = frozenset(_COLLECTIVES.split())
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys((*WORK, *_MOVERS.split()), _alone),

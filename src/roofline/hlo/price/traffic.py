@@ -4,6 +4,7 @@ Every element of an operand that the kernel needs is read once, every element of
 elements they take, updates in place write the elements they change, and an array that is two operands, even under two shapes, is read once.
 """
 
+from collections.abc import Container
 from math import prod
 
 from msgspec import Struct, field
@@ -168,14 +169,19 @@ def _operands_alike(site: Site) -> list[tuple[int, int]] | None:
     return operands
 
 
-def fused_kernel(bodies: Bodies, site: Site) -> Kernel:
-    """One launch of a fusion: the arithmetic of its body, the bytes of its parameters and results."""
+def fused_kernel(bodies: Bodies, site: Site, without: Container[int] = ()) -> Kernel:
+    """One launch of a fusion: the arithmetic of its body, the bytes of its parameters and results.
+
+    Results that are ``without`` instructions of the body are left out, with all that only they need.
+    """
     instruction, number = site.instruction, site.instruction.calls[0].computation
     body = bodies.module.computations[number]
     traffic = Traffic(site.platform)
     wanted: dict[Path, Region] = {}
     in_place: dict[int, None] = {}
     for path, leaf in results(body):
+        if source(body, leaf, ())[0] in without:
+            continue
         chain = in_place_updates(body, leaf)
         if not chain:
             wanted[path] = WHOLE

@@ -14,6 +14,7 @@ from ...dtypes import dtype
 from ...workload import source_line
 from ..ir.module import Instruction
 from ..ir.shapes import NUMBERS
+from ..price.fused_collectives import started
 from ..price.program import Origin
 from .kernels import Product
 
@@ -52,6 +53,8 @@ class Wording(Struct, frozen=True):
 
 def wording(instruction: Instruction, product: Product | None, split: bool, parts: Iterable[Instruction]) -> Wording:
     """The words for an instruction; ``parts`` are the instructions of its fused body, ``split`` says that its batch is one split depth."""
+    if begun := started(parts):
+        instruction = begun
     shape = instruction.shape
     if not shape.is_array:
         shape = next((leaf for leaf in shape.leaves if leaf.is_array), shape)
@@ -69,7 +72,7 @@ def label(
 ) -> str:
     """The label of an instruction: where it comes from, what it does, and its sizes."""
     where = origin.scope or source_line(origin.location) or program.removeprefix("jit_")
-    exchange = instruction.opcode.removesuffix("-start").removesuffix("-done")
+    exchange = (started(parts) or instruction).opcode.removesuffix("-start").removesuffix("-done")
     if exchange in _EXCHANGES:  # the framework's name is that of the op that needs it, or the names of several for a combined one
         return f"{where}  {exchange} {words.sizes}"
     if product is None and origin.op_name.endswith(_PRODUCTS) and not any(one.opcode in _MULTIPLYING for one in (instruction, *parts)):
