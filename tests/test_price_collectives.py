@@ -6,6 +6,7 @@ from priced import ADD, amounts, frozen, price, priced, site
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.program import program
 from roofline.hlo.price.types import Price
+from roofline.topology import Torus
 
 SHARD = "f32[256]{0}"  # 1,024 bytes
 GROUPS = "replica_groups={{0,1,2,3},{4,5,6,7}}"
@@ -118,7 +119,7 @@ def test_a_machines_own_links_carry_its_collectives() -> None:
 
     # A switch joins the 18 NVLinks of an H200, so all carry; on an axis of a torus both directions do.
     assert network_of(load("h200")) == Network("nvlink", "switch", 18, reach=8)
-    assert network_of(load("v5e")) == Network("ici", "bidirectional", 1)
+    assert network_of(load("v5e")) == Network("ici", "bidirectional", 1, torus=Torus((16, 16), ring=16))
     assert network_of(load("mi300x")) == Network("xgmi", "switch", 7, peers=7, reach=8)
     assert network_of(load("apple-m1")) is None
     assert network_of(load("h200"), "pcie") == Network("pcie", "switch", 1)

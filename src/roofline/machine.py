@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from .dtypes import passes_of
 from .errors import MachineError, UnitError, did_you_mean
 from .resource import HBM, LINK_UNITS, Resource
+from .topology import Topology, Torus
 from .units import parse, percent, show
 
 PROVENANCES = {  # of a ceiling, and what each means
@@ -142,7 +143,8 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
     any other chip a product without a matrix rate has no bound. ``matrix_side`` is the rows and columns of a TPU's matrix unit, which sizes
     that are not multiples fill in part. ``launch_floor_s`` is how long the smallest op takes, where that was
     measured: predictions start from it. ``conditions`` are those of a measurement: its date, threads, libraries, by name. ``assumed`` is
-    whether neither the user nor the input named it.
+    whether neither the user nor the input named it. ``torus`` says which slices there are of a TPU, ``topology`` is the slice that this
+    chip is part of: rates and capacities stay those of one chip or device.
     """
 
     name: str
@@ -159,6 +161,8 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
     scope: str = "chip"
     matrix_unit: bool | None = None
     matrix_side: int | None = None
+    torus: Torus | None = None
+    topology: Topology | None = None
     power_w: float | None = None
     launch_latency_s: float = LAUNCH_LATENCY_S
     launch_floor_s: float | None = None
@@ -323,6 +327,21 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
             capacities=tuple(_capacity_share(capacity, share) for capacity in self.capacities),
             power_w=self.power_w / share if self.power_w else None,
             notes=(*self.notes, note) if note else self.notes,
+        )
+
+    def in_slice(self, topology: Topology) -> "Machine":
+        """The same chip or device as part of a slice."""
+        many = f"{topology.chips:,} chip{'s' if topology.chips > 1 else ''}"
+        if topology.devices_per_chip > 1:
+            many += f", {topology.devices:,} devices"
+        note = f"a slice of {many}, axes {' x '.join(map(str, topology.axes))}: the rates and capacities are those of one {self.scope}"
+        return replace(
+            self,
+            name=f"{self.name}:{topology}",
+            title=f"{self.title or self.name} of a {topology} slice ({many})",
+            topology=topology,
+            aliases=(),
+            notes=(*self.notes, note),
         )
 
     def sliced(self, name: str, title: str, compute: float, memory: float) -> "Machine":

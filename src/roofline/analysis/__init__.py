@@ -54,7 +54,7 @@ from ..sources.report_json import only_stored_report
 from ..workload import Op, Recording, Workload
 from .advice import advise, doubts, unknown_first
 from .advice_rules import Program
-from .assumed_machine import plausible_machine, with_dispatch
+from .assumed_machine import device_of_program, plausible_machine, with_dispatch
 from .cache_hits import cache_hits_note
 from .expected_times import predict_op
 from .finding_kinds import ASKED
@@ -122,6 +122,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     """The report on a recording, on a machine; expected times come from the ``calibration``, by default the machine's own."""
     if any(column(recording.workload.ops, "value")):
         recording = replace(recording, workload=Workload(with_shared_work(recording.workload.ops)))
+    machine = device_of_program(machine, recording)
     machine = with_dispatch(plausible_machine(machine, recording.workload.ops), recording)
     lowered = corrections.lower(machine)
     placed = PlacedOps(recording.workload.ops, machine, corrections)

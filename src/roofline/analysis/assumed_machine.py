@@ -35,6 +35,11 @@ def plausible_machine(machine: Machine, ops: Sequence[Op]) -> Machine:
     )
 
 
+def device_of_program(machine: Machine, recording: Recording) -> Machine:
+    """One framework device of the machine where the recording is a program: it is compiled for a device, of which some chips are two."""
+    return machine.per_device() if recording.format == "hlo" and machine.devices > 1 else machine
+
+
 def with_dispatch(machine: Machine, recording: Recording) -> Machine:
     """The machine with the time that PyTorch takes to call an operator on the host, in place of that of a task on its threads."""
     if recording.format != "torch" or not recording.is_on_host or machine.launch_latency_s >= DISPATCH_S:

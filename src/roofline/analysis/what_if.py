@@ -19,6 +19,7 @@ from ..units import plain, rounded, show
 from ..workload import Recording, Workload
 from . import assemble
 from .advice_rules import listed
+from .assumed_machine import device_of_program
 from .changes import change
 from .changes.changed_times import Changed
 from .changes.outcome import Uncertainty, outcome
@@ -69,7 +70,7 @@ def measured_source(source: Report | str | Path, machine: Machine | str | None =
     path = path_of(source)
     target = load(machine) if isinstance(machine, str) else machine
     recording = read(path, target or machine_for)
-    chip = target or machine_for(recording.devices)
+    chip = device_of_program(target or machine_for(recording.devices), recording)
     return timed(recording, chip), chip
 
 

@@ -7,8 +7,8 @@ A route is how a group of p chips is wired:
     torus          rings along up to three axes, both directions  2 lanes per axis; needs wraparound links
     switch         every chip one hop from every other           1 lane
 
-An axis of two chips has one link, so one lane. `links` parallel links widen each lane. A payload in bytes is that many
-elements of `uint8`.
+An axis of two chips has one link, so one lane; so has the last chip of a line, an axis of a slice without a wraparound link. `links`
+parallel links widen each lane. A payload in bytes is that many elements of `uint8`.
 """
 
 import re
@@ -35,11 +35,12 @@ COUNTED_ON_REQUEST = f"{NO_MEMORY}; count it with on_chip=True"
 
 
 class Route(Struct, frozen=True, kw_only=True):
-    """How a group of chips is wired: ``sides`` are the chips along each axis."""
+    """How a group of chips is wired: ``sides`` are the chips along each axis; ``lines`` says which axes have no wraparound link."""
 
     sides: tuple[Dim, ...]
     algorithm: Algorithm
-    links: int
+    links: int = 1
+    lines: tuple[bool, ...] = ()
 
     @property
     def chips(self) -> Dim:
@@ -47,10 +48,14 @@ class Route(Struct, frozen=True, kw_only=True):
 
     @property
     def lanes(self) -> int:
-        """Links out of each chip that carry the payload at the same time."""
+        """Links out of each chip that carry the payload at the same time; of a chip at the ends of all its lines."""
         if self.algorithm in ("ring", "switch"):
             return self.links
-        return max(1, sum(1 if side == 2 else 2 for side in self.sides if side != 1)) * self.links
+        return max(1, sum(1 if side == 2 or line else 2 for side, line in self._axes if side != 1)) * self.links
+
+    @property
+    def _axes(self) -> tuple[tuple[Dim, bool], ...]:
+        return tuple(zip(self.sides, self.lines or (False,) * len(self.sides), strict=True))
 
     @property
     def hops(self) -> Dim:
@@ -61,12 +66,24 @@ class Route(Struct, frozen=True, kw_only=True):
             return self.chips - 1
         if self.algorithm == "switch":
             return 1
-        return sum((side // 2 if isinstance(side, int) else ratio(side, 2) for side in self.sides if side != 1), 0)
+        return sum((_farthest(side, line) for side, line in self._axes if side != 1), 0)
 
     @property
     def gathered(self) -> Dim:
         """The share of a payload that crosses the busiest link in an all-gather or a reduce-scatter: (p−1)/p, divided by the lanes."""
         return ratio(self.chips - 1, self.chips * self.lanes)
+
+    @property
+    def reduced(self) -> Dim:
+        """The share of a payload that crosses the busiest link in an all-reduce: a reduce-scatter and an all-gather.
+
+        With lines, the p−1 messages that combine an element and the p−1 that hand it out, over all links in both directions: trees that
+        share no link, each of which reduces a part to its root and sends it back, use every link alike. On one line that is the payload.
+        """
+        if not any(self.lines):
+            return 2 * self.gathered
+        directed = sum(ratio(self.chips, side) * 2 * (side - 1 if line or side == 2 else side) for side, line in self._axes if side != 1)
+        return ratio(2 * (self.chips - 1), directed * self.links) if directed else 0
 
     @property
     def exchanged(self) -> Dim:
@@ -75,7 +92,20 @@ class Route(Struct, frozen=True, kw_only=True):
             return ratio(self.chips - 1, 2 * self.links)
         if self.algorithm == "switch":
             return ratio(self.chips - 1, self.chips * self.links)
-        return ratio(max(_average_distance(side) for side in self.sides), self.links)
+        return ratio(max(_middle_of_line(side) if line else _average_distance(side) for side, line in self._axes), self.links)
+
+
+def _farthest(side: Dim, line: bool) -> Dim:
+    """Steps to the farthest chip of an axis."""
+    if line:
+        return side - 1
+    return side // 2 if isinstance(side, int) else ratio(side, 2)
+
+
+def _middle_of_line(side: Dim) -> Dim:
+    """The share of a chip's buffer over the middle link of a line: what each half sends to the other."""
+    half = side // 2
+    return ratio(half * (side - half), side)
 
 
 def _average_distance(side: Dim) -> Dim:
@@ -228,7 +258,7 @@ def all_reduce(
     bytes = 2 · size · (p−1)/(p · lanes · links). On chip the payload is read once and written once, with (p−1)/p adds per element.
     """
     way, one = route("all_reduce", over, over_y, over_z, algorithm, links), number(dtype)
-    rows = sends("payload", (elements,), one.name, 2 * way.gathered, link)
+    rows = sends("payload", (elements,), one.name, way.reduced, link)
     work = hop_work(link, 2 * way.hops)
     if on_chip:
         rows += (read("payload", (elements,), one), write("sum", (elements,), one))

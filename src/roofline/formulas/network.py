@@ -11,16 +11,20 @@ from ..errors import UsageError, did_you_mean
 from ..ledger import Ledger
 from ..machine import Machine
 from ..resource import LINK_UNITS, SCALE_UP
+from ..topology import Topology, Torus
 from . import collective as formulas
 from .collective import Algorithm
 from .notation import Link
+
+TORUS_LINK = "ici"  # the link that joins the chips of a slice
 
 
 class Network(Struct, frozen=True):
     """The network between a program's chips: the link, the algorithm, and how many such links each chip uses at once.
 
     ``peers`` is the number of chips to which each has dedicated links, without a switch: a smaller group uses fewer of them. ``reach`` is
-    the number of chips that the links connect, where it is known.
+    the number of chips that the links connect, where it is known. ``topology`` is the slice that the devices are in; without one, ``torus``
+    says which axes of a slice would wrap.
     """
 
     link: str = "nvlink"
@@ -29,6 +33,8 @@ class Network(Struct, frozen=True):
     sides: tuple[int, ...] = ()  # of the torus, where it is known
     peers: int = 0
     reach: int = 0
+    topology: Topology | None = None
+    torus: Torus | None = None
 
     @staticmethod
     def of(link: str | Network | None, platform: str) -> Network:
@@ -45,7 +51,8 @@ def network_of(machine: Machine, link: str | None = None) -> Network | None:
     if ceiling is None:
         return Network(link) if link else None
     peers, reach = formulas.direct_peers(ceiling), formulas.connected(ceiling)
-    return Network(ceiling.resource.name, *formulas.wiring(ceiling), peers=peers, reach=reach)
+    topology, torus = (machine.topology, machine.torus) if ceiling.resource.name == TORUS_LINK else (None, None)
+    return Network(ceiling.resource.name, *formulas.wiring(ceiling), peers=peers, reach=reach, topology=topology, torus=torus)
 
 
 def asked_network(machine: Machine, link: str | None, topology: str | None, algorithm: Algorithm | None) -> Network | None:

@@ -15,6 +15,7 @@ import tomllib
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import NoReturn
 
 from msgspec.structs import replace
 
@@ -40,6 +41,7 @@ MOST_EXTENDED = 8  # longest chain of machine files that extend one another
 _SLICE = r"(?i)(?P<chip>.+?)[ _-]+MIG[ _-]+(?P<compute>\d)g\.(?P<memory>\d+)gb(\+.*)?"
 _SLICES = {"a30": 4}
 _MEMORY_SLICES = 8
+MOST_SIDE_DIGITS = 6  # no slice is near this long
 
 
 def load(name: str) -> Machine:
@@ -136,7 +138,7 @@ def _chip(name: str) -> Card:
 
 def _known(words: str) -> Card:
     name, family = _find(words)
-    if name is None and (part := slice_of(words)):
+    if name is None and (part := slice_of(words) or torus_slice(words)):
         return part
     if name is None:
         raise MachineError(f"no machine named {excerpt(words, LONGEST_NAME)}{_suggest(words[:LONGEST_NAME])}")
@@ -159,6 +161,49 @@ def slice_of(words: str, cores: int | None = None) -> Card | None:
     compute = cores / chip.cores if cores and chip.cores else int(found["compute"]) / _SLICES.get(name, 7)
     part = chip.machine.sliced(f"{name}-mig-{found['compute']}g-{found['memory']}gb", words, min(compute, 1.0), memory)
     return replace(chip, machine=part, sustained=(), disagreements=(), power=None)
+
+
+def torus_slice(words: str) -> Card | None:
+    """The chip as part of a slice of this name: by its sides (``v6e:4x4``), or by its number of TensorCores (``v5p-128``, 64 chips)."""
+    chip, colon, sides = words.rpartition(":")
+    if not colon:
+        chip, dash, sides = words.rpartition("-")
+        if not dash or not sides.isdecimal():
+            return None
+    name, _ = _find(chip.strip())
+    if name is None:
+        return None
+    card = _chip(name)
+    machine = card.machine
+    if machine.torus is None:
+        return _no_slices(name, words) if colon else None
+    try:
+        topology = machine.torus.slice(_sides(sides, machine, counted=not colon), machine.devices)
+    except MachineError as error:
+        like = machine.torus.usual(4 ** len(machine.torus.largest)) or ()
+        raise MachineError(
+            f"no slice {excerpt(words, LONGEST_NAME)}: {error}; write it like {card.family}:{'x'.join(map(str, like))}"
+        ) from None
+    return replace(card, machine=machine.in_slice(topology))
+
+
+def _no_slices(name: str, words: str) -> NoReturn:
+    raise MachineError(f"no slice {excerpt(words, LONGEST_NAME)}: slices of {name} are not known; write them like v6e:4x4")
+
+
+def _sides(words: str, machine: Machine, counted: bool) -> tuple[int, ...]:
+    """The sides of a slice as written, or of the usual slice of so many TensorCores."""
+    if not all(side.isdecimal() and len(side) <= MOST_SIDE_DIGITS for side in words.split("x")):
+        raise MachineError(f"{excerpt(words)} are not the sides of a slice")
+    sides = tuple(map(int, words.split("x")))
+    if not counted:
+        return sides
+    assert machine.torus is not None
+    chips, rest = divmod(sides[0], machine.cores)
+    usual = machine.torus.usual(chips) if chips and not rest else None
+    if usual is None:
+        raise MachineError(f"no slice of {machine.name} has {sides[0]:,} TensorCores, {machine.cores} a chip")
+    return usual
 
 
 def _find(words: str) -> tuple[str | None, bool]:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ..errors import MachineError, UnitError
 from ..machine import Capacity, Ceiling, Figure, Limit, Machine
+from ..topology import Torus
 from ..units import parse, show
 from . import figures
 from .chip_specs import Attribution, Card, Names, Spec, Sweep
@@ -27,7 +28,7 @@ _KEYS = (
     *("schema", "extends", "name", "title", "vendor", "kind", "arch", "year", "family", "usual", "devices", "cores", "scope"),
     *("matrix_unit", "matrix_side"),
     *("aliases", "names", "notes", "launch_latency", "launch_floor", "specs", "compute", "memory", "link", "power", "sustained", "limit"),
-    *("disagreement", "exception", "conditions", "sweep"),
+    *("disagreement", "exception", "conditions", "sweep", "torus"),
 )
 
 
@@ -135,6 +136,8 @@ def _machine(table: Table, found: list[Found], names: tuple[Names, ...], old: Ma
         scope=table.choice("scope", ("chip", "device"), old.scope),
         matrix_unit=_matrix_unit(table, old, ceilings),
         matrix_side=table.whole("matrix_side") or old.matrix_side,
+        torus=_torus(table) or old.torus,
+        topology=old.topology,
         power_w=figures.power(power).watts if power else old.power_w,
         launch_latency_s=old.launch_latency_s if latency is None else latency,
         launch_floor_s=old.launch_floor_s if floor is None else floor,
@@ -160,6 +163,21 @@ def _sweep(table: Table) -> Iterator[Sweep]:
                 yield Sweep(pattern=pattern, bytes=parse(size, "B"), rate=parse(rate, "B/s"))
             except UnitError as error:
                 raise inner.error(pattern, f"{error}; write a point like '16 MiB at 7.1 TB/s'") from None  # type: ignore[union-attr]
+
+
+def _torus(table: Table) -> Torus | None:
+    inner = table.table("torus")
+    if inner is None:
+        return None
+    inner.only("largest", "ring", "provenance", "source", "note")
+    inner.provenance()
+    inner.citations()
+    largest, ring = inner.data.get("largest"), inner.whole("ring")
+    if not isinstance(largest, list) or not largest or not all(isinstance(side, int) and side > 0 for side in largest):
+        raise inner.error("largest", f"{largest!r} are not the sides of a slice; write them like largest = [16, 16]")
+    if ring is None:
+        raise inner.error("ring", "missing; write the chips of which an axis has a multiple if it is a ring, like ring = 4")
+    return Torus(tuple(largest), ring)
 
 
 def _matrix_unit(table: Table, old: Machine, ceilings: Mapping[str, Ceiling]) -> bool | None:

@@ -18,7 +18,7 @@ from ..hlo.ir.platforms import Platform, detect_platform, named_platform, platfo
 from ..hlo.memory.large_constants import large_constants_note
 from ..hlo.memory.peak import peak_memory
 from ..hlo.partition.one_device import devices_of, is_written_for_one_device, partitioned, shared_evenly
-from ..hlo.price.collectives import Network, network_of
+from ..hlo.price.collectives import Network, network_of, slice_note
 from ..hlo.price.pricing import even_share
 from ..hlo.unneeded import reviewed_program
 from ..machine import Machine
@@ -64,7 +64,7 @@ def read(path: Path, target: Machine | None = None, *, network: Network | None =
         check_trips(trips, loop_names(modules))
     for module in modules:
         ready, platform, note = prepared(module, target)
-        notes += [*note, *filter(None, [large_constants_note(module)])]
+        notes += [*note, *filter(None, [large_constants_note(module), slice_note(module, target)])]
         ops += reviewed_program(ready, platform, link=network or (network_of(target) if target else None), trips=trips).ops
         priced.append((ready, platform))
     return Recording(workload=Workload(tuple(ops)), format="hlo", files=(str(path),), memory=most_memory(priced), notes=tuple(notes))

@@ -6,12 +6,20 @@ the operands are merely copied.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ...cost import NOTHING, Cost
 from ...formulas.network import Network as Network
 from ...formulas.network import asked_network as asked_network
 from ...formulas.network import collective_ledger, collective_notes, whole_cost
 from ...formulas.network import network_of as network_of
+from ...formulas.slices import Span, slice_ledger
+from ...machine import Machine
 from ...resource import PCIE
+from ...topology import Axis
+from ..ir.module import HloModule
+from .collective_plans import plan_of
+from .slice_groups import payloads, planned_span, span_of
 from .types import Price, Site
 
 _OPCODES = """
@@ -43,8 +51,58 @@ def collective(site: Site, network: Network, kind: str = "") -> Price:
     if opcode == "ragged-all-to-all":
         size = site.operands[0].shape.bytes if site.operands else 0
         notes = ("sizes are known only at run time: the whole buffer is counted",)
+    if (found := _on_slice(site, network, opcode, size, chips)) is not None:
+        return replace(found, notes=(*found.notes, *notes))
     ledger = collective_ledger(opcode, size, chips, network)
     return Price(whole_cost(ledger), opcode, (*collective_notes(ledger, chips, network), *notes))
+
+
+def _on_slice(site: Site, network: Network, opcode: str, size: int, devices: int) -> Price | None:
+    """A collective on the axes of a slice: the machine's, or those that the compiler states. ``None`` if neither is known."""
+    topology = network.topology
+    if opcode == "collective-permute":
+        return _permute(site, network, size) if topology else None
+    plan = plan_of(site.instruction)
+    ring = Span((Axis(devices, wraps=True),))
+    own = span_of(site.instruction.replica_groups, devices, topology) if topology else ring
+    span = planned_span(own, plan, topology, network.torus)
+    if span is ring:
+        return None
+    if span.chips == 1:
+        return Price(Cost.of({"hbm": 2 * size}), opcode, ("between the devices of one chip: no link of the slice",))
+    ledger = slice_ledger(opcode, size, devices, span, plan, network.link)  # type: ignore[arg-type]
+    notes = ledger.notes
+    if topology and span is not own:
+        notes = (*notes, f"the compiler runs it over these axes; by the devices' numbers it would be over {own}")
+    return Price(whole_cost(ledger), opcode, notes)
+
+
+def _permute(site: Site, network: Network, size: int) -> Price | None:
+    """A permute on a slice: its payload over each link that it crosses."""
+    assert network.topology is not None
+    crossed = payloads(site.instruction.source_target_pairs, network.topology)
+    if crossed is None:
+        neighbours = collective_ledger("collective-permute", size, 2, network)
+        return Price(whole_cost(neighbours), "collective-permute", ("its devices are taken to be neighbours on the slice",))
+    times, links = crossed
+    if not times:
+        return Price(Cost.of({"hbm": 2 * size}), "collective-permute", ("between the devices of one chip: no link of the slice",))
+    notes = (f"{times} payloads cross the busiest link",) if times > 1 else ()
+    return Price(Cost.of({network.link: times * size, f"{network.link}/hop": links}), "collective-permute", notes)
+
+
+def slice_note(module: HloModule, machine: Machine | None) -> str:
+    """What is assumed of the slice on which a program with collectives runs; empty where nothing is."""
+    devices = module.replica_count * module.num_partitions
+    if machine is None or machine.torus is None or devices < 2 or module.opcodes.isdisjoint(COLLECTIVES):
+        return ""
+    if machine.topology is not None:
+        mismatch = f"{module.name} runs on {devices:,} devices; the slice {machine.topology} of {machine.name} has"
+        return f"{mismatch} {machine.topology.devices:,}" if machine.topology.devices != devices else ""
+    rings = f"{module.name} runs on {devices:,} devices: collectives whose axes the compiler does not state are counted over a ring"
+    chip = machine.name.removesuffix("/device")
+    sides = machine.torus.usual(devices // machine.devices) if devices % machine.devices == 0 else None
+    return f"{rings}; name its slice for the real axes: --chip {chip}:{'x'.join(map(str, sides))}" if sides else rings
 
 
 def send(site: Site, network: Network) -> Price:

@@ -1,0 +1,107 @@
+"""Which axes of a slice the groups of a collective span, from the numbers of their devices.
+
+Devices are numbered along the last axis first, those of one chip next to each other. A program numbers them by its own mesh, whose place on
+the slice it does not contain: where groups are not whole axes in this order, a compact group is assumed.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import gcd, prod
+
+from ...formulas.slices import Plan, Span
+from ...topology import Axis, Topology, Torus
+from ..ir.attributes import ReplicaGroups
+
+
+def span_of(groups: ReplicaGroups | None, size: int, topology: Topology) -> Span:
+    """The axes that groups of this size span."""
+    if size == topology.devices:
+        return Span(topology.axes, inside=topology.devices_per_chip)
+    listed = groups.groups if groups is not None else ()
+    axes = _spanned(listed, size, topology)
+    if axes is None:
+        inside = gcd(size, topology.devices_per_chip)
+        return Span(_compact(size // inside, topology), inside, topology.devices_per_chip // inside, assumed=True)
+    inside = topology.devices_per_chip if len(topology.axes) in axes else 1
+    return Span(tuple(axis for place, axis in enumerate(topology.axes) if place in axes), inside, topology.devices_per_chip // inside)
+
+
+def planned_span(span: Span, plan: Plan | None, topology: Topology | None, torus: Torus | None) -> Span:
+    """The axes that the compiler says a group spans, if it names several: its order of the devices is the real one."""
+    sides = tuple(side for side in plan.sides if side > 1) if plan else ()
+    if len(sides) < 2 or prod(sides) != span.chips or sorted(sides) == sorted(axis.size for axis in span.axes if axis.size > 1):
+        return span
+    known = {axis.size: axis for axis in (topology.axes if topology else ())}
+    axes = tuple(known.get(side) or (torus.axis(side) if torus else Axis(side)) for side in sides)
+    return Span(axes, span.inside, span.sharing)
+
+
+def _spanned(groups: Sequence[tuple[int, ...]], size: int, topology: Topology) -> frozenset[int] | None:
+    """The axes, by number, that every group spans whole; the devices of a chip are the one after the last. ``None`` if they do not."""
+    found: frozenset[int] | None = None
+    for group in groups:
+        places = [_place(device, topology) for device in group]
+        varied = frozenset(axis for axis in range(len(topology.axes) + 1) if len({place[axis] for place in places}) > 1)
+        if found not in (None, varied) or max(group, default=0) >= topology.devices:
+            return None
+        found = varied
+    sides = (*(axis.size for axis in topology.axes), topology.devices_per_chip)
+    return found if found and prod(sides[axis] for axis in found) == size else None
+
+
+def _place(device: int, topology: Topology) -> tuple[int, ...]:
+    """Where a device is: its index along each axis, and on its chip."""
+    place = []
+    for side in reversed((*(axis.size for axis in topology.axes), topology.devices_per_chip)):
+        device, index = divmod(device, side)
+        place.append(index)
+    return tuple(reversed(place))
+
+
+def _compact(chips: int, topology: Topology) -> tuple[Axis, ...]:
+    """The block of a slice with so many chips that has the most links; a part of an axis is a line. A ring where there is no such block."""
+    blocks = [block for block in _blocks(chips, topology.axes) if prod(axis.size for axis in block) == chips]
+    return max(blocks, key=lambda block: Span(block).route.lanes, default=(Axis(chips, wraps=True),))
+
+
+def _blocks(chips: int, axes: tuple[Axis, ...]) -> Iterator[tuple[Axis, ...]]:
+    """The blocks of a slice whose sides divide a number of chips."""
+    if not axes:
+        yield ()
+        return
+    for side in range(1, axes[0].size + 1):
+        if chips % side == 0:
+            yield from ((Axis(side, axes[0].wraps and side == axes[0].size), *rest) for rest in _blocks(chips // side, axes[1:]))
+
+
+def payloads(pairs: Sequence[tuple[int, int]], topology: Topology) -> tuple[int, int] | None:
+    """How many payloads of a permute cross the busiest link in one direction, and over how many links the longest goes.
+
+    Each goes the short way round. ``None`` if a pair differs in several axes: where its devices are is then not known.
+    """
+    load: dict[tuple[int, ...], int] = {}
+    farthest = 0
+    for source, target in pairs:
+        if max(source, target) >= topology.devices:
+            return None
+        start, end = _place(source, topology)[:-1], _place(target, topology)[:-1]
+        moved = [axis for axis in range(len(topology.axes)) if start[axis] != end[axis]]
+        if len(moved) > 1:
+            return None
+        for axis in moved:
+            path = _path(start[axis], end[axis], topology.axes[axis])
+            farthest = max(farthest, len(path) - 1)
+            for one, other in pairwise(path):
+                link = (axis, *start[:axis], *start[axis + 1 :], one, other)
+                load[link] = load.get(link, 0) + 1
+    return max(load.values(), default=0), farthest
+
+
+def _path(start: int, end: int, axis: Axis) -> list[int]:
+    """The chips from one to another along an axis."""
+    ahead = (end - start) % axis.size
+    if not axis.is_ring:
+        return list(range(start, end + 1)) if start < end else list(range(start, end - 1, -1))
+    if 2 * ahead <= axis.size:
+        return [(start + step) % axis.size for step in range(ahead + 1)]
+    return [(start - step) % axis.size for step in range(axis.size - ahead + 1)]
