@@ -7,6 +7,7 @@ import pytest
 from roofline.errors import MachineError
 from roofline.formulas.slices import Plan, Span, slice_ledger
 from roofline.machines import load
+from roofline.machines.calibrations import calibration_for
 from roofline.topology import Axis, Topology
 
 LINE, RING = Axis(4), Axis(4, wraps=True)
@@ -51,6 +52,12 @@ def test_the_figures_of_a_slice_are_those_of_one_chip() -> None:
     assert (part.ceilings, part.capacities) == (chip.ceilings, chip.capacities)
     assert "16 chips" in part.title
     assert load(part.name) == part
+
+
+def test_a_slice_is_predicted_by_the_calibration_of_its_chip() -> None:
+    for chip, part in (("v6e", "v6e:4x4"), ("v7x", "v7x:2x2x1/device")):
+        assert load(part).chip_name == load(chip).name
+        assert calibration_for(load(part)) == calibration_for(load(chip))
 
 
 def test_a_device_of_a_slice_of_two_devices_a_chip_has_half_of_the_chip() -> None:

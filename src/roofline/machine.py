@@ -329,6 +329,11 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
             notes=(*self.notes, note) if note else self.notes,
         )
 
+    @property
+    def chip_name(self) -> str:
+        """The name of the chip, whether this is a device of it or part of a slice."""
+        return self.name.removesuffix("/device").removesuffix(f":{self.topology}")
+
     def in_slice(self, topology: Topology) -> "Machine":
         """The same chip or device as part of a slice."""
         many = f"{topology.chips:,} chip{'s' if topology.chips > 1 else ''}"

@@ -41,7 +41,7 @@ _OTHER = ("feed", "p", "exponentials", "packs", "rows", "middle", "in_switch", "
 
 def calibration_for(machine: Machine, floor_s: float | None = None) -> Calibration:
     """The calibration of a machine: its chip's, else its architecture's, else ``None``; with the given or the machine's launch floor."""
-    name = machine.name.removesuffix("/device")
+    name = machine.chip_name
     chip = name.removesuffix(MEASURED)
     found = _own(chip) or _borrowed(machine, name) or Calibration(name=name)
     if chip != name and not found.borrowed:

@@ -15,11 +15,11 @@ from ...formulas.network import collective_ledger, collective_notes, whole_cost
 from ...formulas.network import network_of as network_of
 from ...formulas.slices import Span, slice_ledger
 from ...machine import Machine
-from ...resource import PCIE
-from ...topology import Axis
+from ...resource import HBM, PCIE
+from ...topology import Axis, Topology
 from ..ir.module import HloModule
 from .collective_plans import plan_of
-from .slice_groups import payloads, planned_span, span_of
+from .slice_groups import crossed_links, planned_span, span_of
 from .types import Price, Site
 
 _OPCODES = """
@@ -27,6 +27,7 @@ all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-br
 collective-reduce ragged-all-to-all reduce-scatter
 """
 COLLECTIVES = frozenset(_OPCODES.split())
+ON_CHIP = "between the devices of one chip: no link of the slice"
 
 
 def group_size(site: Site) -> int:
@@ -61,7 +62,7 @@ def _on_slice(site: Site, network: Network, opcode: str, size: int, devices: int
     """A collective on the axes of a slice: the machine's, or those that the compiler states. ``None`` if neither is known."""
     topology = network.topology
     if opcode == "collective-permute":
-        return _permute(site, network, size) if topology else None
+        return _permute(site, network.link, topology, size) if topology else None
     plan = plan_of(site.instruction)
     ring = Span((Axis(devices, wraps=True),))
     own = span_of(site.instruction.replica_groups, devices, topology) if topology else ring
@@ -69,7 +70,7 @@ def _on_slice(site: Site, network: Network, opcode: str, size: int, devices: int
     if span is ring:
         return None
     if span.chips == 1:
-        return Price(Cost.of({"hbm": 2 * size}), opcode, ("between the devices of one chip: no link of the slice",))
+        return Price(Cost.of({HBM: 2 * size}), opcode, (ON_CHIP,))
     ledger = slice_ledger(opcode, size, devices, span, plan, network.link)  # type: ignore[arg-type]
     notes = ledger.notes
     if topology and span is not own:
@@ -77,18 +78,15 @@ def _on_slice(site: Site, network: Network, opcode: str, size: int, devices: int
     return Price(whole_cost(ledger), opcode, notes)
 
 
-def _permute(site: Site, network: Network, size: int) -> Price | None:
+def _permute(site: Site, link: str, topology: Topology, size: int) -> Price:
     """A permute on a slice: its payload over each link that it crosses."""
-    assert network.topology is not None
-    crossed = payloads(site.instruction.source_target_pairs, network.topology)
-    if crossed is None:
-        neighbours = collective_ledger("collective-permute", size, 2, network)
-        return Price(whole_cost(neighbours), "collective-permute", ("its devices are taken to be neighbours on the slice",))
-    times, links = crossed
-    if not times:
-        return Price(Cost.of({"hbm": 2 * size}), "collective-permute", ("between the devices of one chip: no link of the slice",))
-    notes = (f"{times} payloads cross the busiest link",) if times > 1 else ()
-    return Price(Cost.of({network.link: times * size, f"{network.link}/hop": links}), "collective-permute", notes)
+    crossed = crossed_links(site.instruction.source_target_pairs, topology)
+    if not crossed.payloads:
+        return Price(Cost.of({HBM: 2 * size}), "collective-permute", (ON_CHIP,))
+    notes = ("its devices are taken to be neighbours on the slice",) if crossed.assumed else ()
+    if crossed.payloads > 1:
+        notes = (*notes, f"{crossed.payloads} payloads cross the busiest link")
+    return Price(Cost.of({link: crossed.payloads * size, f"{link}/hop": crossed.links}), "collective-permute", notes)
 
 
 def slice_note(module: HloModule, machine: Machine | None) -> str:
@@ -100,9 +98,8 @@ def slice_note(module: HloModule, machine: Machine | None) -> str:
         mismatch = f"{module.name} runs on {devices:,} devices; the slice {machine.topology} of {machine.name} has"
         return f"{mismatch} {machine.topology.devices:,}" if machine.topology.devices != devices else ""
     rings = f"{module.name} runs on {devices:,} devices: collectives whose axes the compiler does not state are counted over a ring"
-    chip = machine.name.removesuffix("/device")
     sides = machine.torus.usual(devices // machine.devices) if devices % machine.devices == 0 else None
-    return f"{rings}; name its slice for the real axes: --chip {chip}:{'x'.join(map(str, sides))}" if sides else rings
+    return f"{rings}; name its slice for the real axes: --chip {machine.chip_name}:{'x'.join(map(str, sides))}" if sides else rings
 
 
 def send(site: Site, network: Network) -> Price:

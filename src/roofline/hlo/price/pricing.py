@@ -288,15 +288,25 @@ def _started(pricer: Pricer, site: Site) -> Price:
     """An asynchronous operation, counted where it starts."""
     if not site.instruction.calls:
         return _unknown(pricer, site)
-    inner = pricer.module.computations[site.instruction.calls[0].computation]
-    pricer.bodies.order(site.instruction.calls[0].computation)
-    found = [priced for one in pricer.sites(inner) if (priced := pricer.price(one)).cost != NOTHING]
+    found = _priced_parts(pricer, site.instruction.calls[0].computation)
     if len(found) == 1:
         return found[0]
     total = Sum()
     for priced in found:
         total.add(priced.cost, notes=priced.notes)
     return Price(total.cost, found[-1].category if found else "async", tuple(total.notes))
+
+
+def _priced_parts(pricer: Pricer, number: int) -> list[Price]:
+    """The prices of what a computation runs, through calls: work of a SparseCore is a call in an asynchronous one."""
+    pricer.bodies.order(number)
+    found: list[Price] = []
+    for one in pricer.sites(pricer.module.computations[number]):
+        if one.instruction.opcode == "call" and one.instruction.calls:
+            found += _priced_parts(pricer, one.instruction.calls[0].computation)
+        elif (priced := pricer.price(one)).cost != NOTHING:
+            found.append(priced)
+    return found
 
 
 def _custom(pricer: Pricer, site: Site) -> Price:

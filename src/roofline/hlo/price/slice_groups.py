@@ -4,9 +4,12 @@ Devices are numbered along the last axis first, those of one chip next to each o
 the slice it does not contain: where groups are not whole axes in this order, a compact group is assumed.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import gcd, prod
+
+from msgspec import Struct
 
 from ...formulas.slices import Plan, Span
 from ...topology import Axis, Topology, Torus
@@ -27,12 +30,20 @@ def span_of(groups: ReplicaGroups | None, size: int, topology: Topology) -> Span
 
 
 def planned_span(span: Span, plan: Plan | None, topology: Topology | None, torus: Torus | None) -> Span:
-    """The axes that the compiler says a group spans, if it names several: its order of the devices is the real one."""
-    sides = tuple(side for side in plan.sides if side > 1) if plan else ()
-    if len(sides) < 2 or prod(sides) != span.chips or sorted(sides) == sorted(axis.size for axis in span.axes if axis.size > 1):
+    """The axes that the compiler says a group spans, if it names several: its order of the devices is the real one.
+
+    Which of them wrap is known from the slice or, without one, from the ``torus`` of the chip.
+    """
+    sides = tuple(side for side in plan.sides if side > 1) if plan and torus else ()
+    if (
+        torus is None
+        or len(sides) < 2
+        or prod(sides) != span.chips
+        or sorted(sides) == sorted(axis.size for axis in span.axes if axis.size > 1)
+    ):
         return span
     known = {axis.size: axis for axis in (topology.axes if topology else ())}
-    axes = tuple(known.get(side) or (torus.axis(side) if torus else Axis(side)) for side in sides)
+    axes = tuple(known.get(side) or torus.axis(side) for side in sides)
     return Span(axes, span.inside, span.sharing)
 
 
@@ -74,27 +85,32 @@ def _blocks(chips: int, axes: tuple[Axis, ...]) -> Iterator[tuple[Axis, ...]]:
             yield from ((Axis(side, axes[0].wraps and side == axes[0].size), *rest) for rest in _blocks(chips // side, axes[1:]))
 
 
-def payloads(pairs: Sequence[tuple[int, int]], topology: Topology) -> tuple[int, int] | None:
+class Crossed(Struct, frozen=True):
     """How many payloads of a permute cross the busiest link in one direction, and over how many links the longest goes.
 
-    Each goes the short way round. ``None`` if a pair differs in several axes: where its devices are is then not known.
+    ``assumed`` is true where a pair differs in several axes: its devices are then taken to be neighbours.
     """
-    load: dict[tuple[int, ...], int] = {}
+
+    payloads: int
+    links: int
+    assumed: bool = False
+
+
+def crossed_links(pairs: Sequence[tuple[int, int]], topology: Topology) -> Crossed:
+    """The links that a permute crosses, each payload the short way round."""
+    chips = [tuple(_place(device, topology)[:-1] for device in pair) for pair in pairs]
+    moved = [[axis for axis in range(len(topology.axes)) if start[axis] != end[axis]] for start, end in chips]
+    if max(map(len, moved), default=0) > 1 or max(map(max, pairs), default=0) >= topology.devices:
+        between = Counter(pair for pair in chips if pair[0] != pair[1])
+        return Crossed(max(between.values(), default=0), 1, assumed=True)
+    load: Counter[tuple[object, ...]] = Counter()
     farthest = 0
-    for source, target in pairs:
-        if max(source, target) >= topology.devices:
-            return None
-        start, end = _place(source, topology)[:-1], _place(target, topology)[:-1]
-        moved = [axis for axis in range(len(topology.axes)) if start[axis] != end[axis]]
-        if len(moved) > 1:
-            return None
-        for axis in moved:
+    for (start, end), axes in zip(chips, moved, strict=True):
+        for axis in axes:
             path = _path(start[axis], end[axis], topology.axes[axis])
             farthest = max(farthest, len(path) - 1)
-            for one, other in pairwise(path):
-                link = (axis, *start[:axis], *start[axis + 1 :], one, other)
-                load[link] = load.get(link, 0) + 1
-    return max(load.values(), default=0), farthest
+            load.update((axis, start[:axis], start[axis + 1 :], one, other) for one, other in pairwise(path))
+    return Crossed(max(load.values(), default=0), farthest)
 
 
 def _path(start: int, end: int, axis: Axis) -> list[int]:

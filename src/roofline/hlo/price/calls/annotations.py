@@ -7,11 +7,12 @@ from .registry import call
 from .traffic import priced, results, traffic
 
 # Annotations of shardings, memory placement, layouts, regions of a program. No kernel runs for them. ConcatBitcast gives slices that were
-# copied to one place, side by side, the name of the whole. The marks of where a collective begins and ends cost nothing: it has the bytes.
+# copied to one place, side by side, the name of the whole. AsyncCollective… and PrepareAsyncCall… mark where other work begins and ends.
 _TARGETS = """
 Sharding SPMDFullToShardShape SPMDShardToFullShape ShardBarrierFrom ShardBarrierTo InspectSharding CustomSPMDPartitioning
 xla.sdy.* annotate_device_placement MoveToHost MoveToDevice PinToDevice PinToDeviceSram Pin Unpin LayoutConstraint SetBound
-AllocateBuffer AsyncCollectiveDone AsyncCollectiveStart CreateBuffer ConcatBitcast AssumeGatherIndicesInBound GetRngSeed
+AllocateBuffer AsyncCollectiveDone AsyncCollectiveStart PrepareAsyncCallDone PrepareAsyncCallStart CreateBuffer ConcatBitcast
+AssumeGatherIndicesInBound GetRngSeed
 __xla_internal_call_marker_before __xla_internal_call_marker_after xla.debug.Log shape_assertion stablehlo.dynamic_*
 """
 ANNOTATIONS = tuple(_TARGETS.split())
