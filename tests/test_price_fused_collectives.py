@@ -30,6 +30,8 @@ def test_a_gather_hidden_under_a_product_is_counted_where_it_starts(form: str) -
     assert gathering == {"all-gather.22": WEIGHT * 15 // 32, "async-collective-start": WEIGHT * 15 // 32}
     assert (ops["async-collective-start"].price.category, ops["async-collective-start"].runs) == ("all-gather", 8)
     assert "async-collective-done" not in ops
+    # Its links are busy while the products run.
+    assert [name for name, one in ops.items() if one.op.compiled.beside and one.price.cost["ici"]] == ["async-collective-start"]
     assert not program(module, "tpu").cost.unknown
 
 

@@ -14,7 +14,7 @@ _UNKNOWN = 2**63 - 1  # what it writes for work of the SparseCore
 
 def compiled(instruction: Instruction, price: Price) -> Compiled:
     """What the program says of an instruction."""
-    beside, cycles = instruction.opcode in STARTS, estimated_cycles(instruction)
+    beside, cycles = instruction.opcode in STARTS or price.beside, estimated_cycles(instruction)
     if not (beside or cycles or price.products):
         return UNSTATED
     return Compiled(beside=beside, cycles=cycles, products=price.products)

@@ -217,7 +217,8 @@ def _exchanging(pricer: Pricer, site: Site, launch: Kernel) -> Price:
     total.add(launch.cost, notes=launch.notes)
     for priced in crossing:
         total.add(priced.cost, notes=priced.notes)
-    return Price(total.cost, crossing[0].category, tuple(total.notes), products=launch.products)
+    beside = exchanges.is_asynchronous and launch.cost == NOTHING
+    return Price(total.cost, crossing[0].category, tuple(total.notes), products=launch.products, beside=beside)
 
 
 def _launched(site: Site, launch: Kernel) -> Price:

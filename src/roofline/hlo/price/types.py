@@ -12,8 +12,8 @@ class Price(Struct, frozen=True):
     """The cost of one execution of an instruction.
 
     ``category`` is shown to users (matmul, convolution, loop fusion, …). ``least`` is the cheapest branch of a conditional, whose
-    cost is that of the most expensive. ``products`` are its products on a TPU's matrix unit. An amount that cannot be computed is unknown
-    in the cost, and a note says why.
+    cost is that of the most expensive. ``products`` are its products on a TPU's matrix unit. ``beside`` says that it only starts work,
+    which goes on beside the instructions that follow. An amount that cannot be computed is unknown in the cost, and a note says why.
     """
 
     cost: Cost
@@ -21,6 +21,7 @@ class Price(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     least: Cost | None = None
     products: tuple[MatrixWork, ...] = ()
+    beside: bool = False
 
 
 class Site(Struct, frozen=True, gc=False):
