@@ -299,15 +299,25 @@ def _started(pricer: Pricer, site: Site) -> Price:
 
 
 def _priced_parts(pricer: Pricer, number: int) -> list[Price]:
-    """The prices of what a computation runs, through calls: work of a SparseCore is a call in an asynchronous one."""
+    """The prices of what a computation runs, through calls: work of a SparseCore is a call in an asynchronous one, or several."""
     pricer.bodies.order(number)
     found: list[Price] = []
     for one in pricer.sites(pricer.module.computations[number]):
-        if one.instruction.opcode == "call" and one.instruction.calls:
+        if _is_call(one):
             found += _priced_parts(pricer, one.instruction.calls[0].computation)
         elif (priced := pricer.price(one)).cost != NOTHING:
             found.append(priced)
     return found
+
+
+def _is_call(site: Site) -> bool:
+    """Whether it runs a computation as its own: a call, or a custom call of no library whose body has its operands and result."""
+    if not site.instruction.calls or site.instruction.opcode != "custom-call":
+        return bool(site.instruction.calls) and site.instruction.opcode == "call"
+    body = site.module.computations[site.instruction.calls[0].computation]
+    takes = [body[index].shape.dims for index in body.parameters]
+    same = takes == [operand.shape.dims for operand in site.operands] and body.root_instruction.shape.dims == site.instruction.shape.dims
+    return same and price_call(site) is None
 
 
 def _custom(pricer: Pricer, site: Site) -> Price:
