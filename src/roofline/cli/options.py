@@ -131,8 +131,8 @@ def machine_options(parser: argparse.ArgumentParser, *, chip: bool = True) -> No
         group.add_argument(
             "--chip",
             metavar="NAME|FILE",
-            help=f"chip name, local (this computer's CPU) or machine file (TOML); default: ${CHIP_VARIABLE}, else the device named in the "
-            f"profile, else {DEFAULT_CHIP}",
+            help="chip name, slice of a TPU (v6e:4x4), local (this computer's CPU) or machine file (TOML); default: "
+            f"${CHIP_VARIABLE}, else the device named in the profile, else {DEFAULT_CHIP}",
         )
     group.add_argument("--set", metavar="RESOURCE=RATE", action="append", default=[], help='override or add a rate: --set hbm="7.2 TB/s"')
     group.add_argument("--per-device", action="store_true", help="use the limits of one framework device, not of the whole chip")
