@@ -36,8 +36,8 @@ def plausible_machine(machine: Machine, ops: Sequence[Op]) -> Machine:
 
 
 def device_of_program(machine: Machine, recording: Recording) -> Machine:
-    """One framework device of the machine where the recording is a program: it is compiled for a device, of which some chips are two."""
-    return machine.per_device() if recording.format == "hlo" and machine.devices > 1 else machine
+    """One framework device of a TPU where the recording is a program: it is compiled for a device, of which some chips are two."""
+    return machine.per_device() if recording.format == "hlo" and machine.kind == "tpu" and machine.devices > 1 else machine
 
 
 def with_dispatch(machine: Machine, recording: Recording) -> Machine:
