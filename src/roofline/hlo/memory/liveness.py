@@ -13,10 +13,11 @@ from msgspec import Struct, field
 from ..ir.callgraph import in_order
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.platforms import Platform
+from ..ir.shapes import Shape
 from ..price.bodies import updated
 from ..price.elementwise import ELEMENTWISE
 from ..price.traffic import in_place_parameters
-from .values import Value, Values, ValuesOf, leaves, paths
+from .values import BEFORE, Value, Values, ValuesOf, leaves, paths
 
 _ELEMENTWISE = ELEMENTWISE | {"copy", "all-reduce", "sort"}
 _RESULTS_TRIED = 64  # results whose memory is tried for one temporary array
@@ -43,7 +44,8 @@ NOTHING_HELD = Held(0, ())
 class _Slot(Struct, eq=False):
     """A piece of memory that arrays use one after another. ``over`` is the parameter that the first of them is written over, if any.
 
-    It ``is_free`` where the caller has allocated it already, for its own array or for the result.
+    It ``is_free`` where the caller has allocated it already, for its own array or for the result; ``before`` is the parameter that is in it
+    until its last use, if any.
     """
 
     over: Value | None = None
@@ -51,7 +53,7 @@ class _Slot(Struct, eq=False):
     bytes: int = 0
     end: int = -1
     is_free: bool = False
-    is_result: bool = False
+    before: Value | None = None
 
     def add(self, value: Value) -> None:
         """Adds an array that uses the memory after the others."""
@@ -154,7 +156,7 @@ class Liveness:
                 before = self._replaced(found, number, role, results[id(value)])
                 fits = [one for one in (slot, _Slot()) if one.fits(before, value)]
                 slot = fits[0] if fits else slot
-                slot.is_free, slot.is_result = bool(fits), before is None
+                slot.is_free, slot.before = bool(fits), before
             if not slot.values:
                 made.append(slot)
             slot.add(value)
@@ -173,7 +175,7 @@ class Liveness:
         for operand in self._candidates(found, instruction):
             tree = found.trees[operand]
             for old in (tree,) if isinstance(tree, Value) else leaves(tree):  # nearly all are one array
-                if old is None or not old.last == value.made > old.made or old.bytes != value.bytes or id(old) in gone:
+                if old is None or not old.last == value.made > old.made or id(old) in gone or not _alike(old, value):
                     continue
                 if old.leaf is None or number != self.module.entry or old.leaf in self.values.donated:
                     gone.add(id(old))
@@ -205,6 +207,19 @@ class Liveness:
         return self._over[number]
 
 
+def _alike(old: Value, value: Value) -> bool:
+    """Whether two arrays have their elements in the same places: as many bytes, and one order and tiling of dimensions."""
+    before, after = old.shape, value.shape
+    if old.bytes != value.bytes or before.rank != after.rank:
+        return old.bytes == value.bytes
+    return before.major_to_minor == after.major_to_minor and _tiles(before) == _tiles(after)
+
+
+def _tiles(shape: Shape) -> tuple[int, ...]:
+    """The first tile of a layout; later ones pack elements inside it."""
+    return shape.layout.tiles[0] if shape.layout is not None and shape.layout.tiles else ()
+
+
 def _elementwise_parameters(body: Computation) -> list[int]:
     """The parameters that a body uses elementwise: an element of the result needs only the same element of them."""
     reached = [0] * len(body)  # for each instruction the parameters it depends on, as bits
@@ -221,15 +236,24 @@ def _elementwise_parameters(body: Computation) -> list[int]:
 
 
 def _place_in_results(slots: list[_Slot]) -> None:
-    """Places arrays in the memory of the program's results until these are written, as XLA does: the largest first, where they fit best."""
-    results = sorted((slot for slot in slots if slot.is_free and slot.is_result), key=lambda slot: slot.bytes)
-    sizes, busy = [slot.bytes for slot in results], [[(slot.start, slot.end)] for slot in results]
+    """Places arrays in the memory of the program's results until these are written, as XLA does: the largest first, where they fit best.
+
+    Where a result takes over a donated argument, its memory is free after the last use of the argument.
+    """
+    results = sorted((slot for slot in slots if slot.is_free), key=lambda slot: slot.bytes)
+    sizes, busy = [slot.bytes for slot in results], [_busy(slot) for slot in results]
     for slot in sorted((slot for slot in slots if not slot.is_free), key=lambda slot: -slot.bytes):
         first = bisect_left(sizes, slot.bytes)
         for place in range(first, min(first + _RESULTS_TRIED, len(results))):
             if _claimed(busy[place], slot.start, slot.end):
                 slot.is_free = True
                 break
+
+
+def _busy(result: _Slot) -> list[tuple[int, int]]:
+    """When the memory of a result is in use: until the last use of a donated argument in it, and from when the result is made."""
+    before = [] if result.before is None else [(BEFORE, min(result.before.last, result.start - 1))]
+    return [*before, (result.start, result.end)]
 
 
 def _claimed(busy: list[tuple[int, int]], start: int, end: int) -> bool:
