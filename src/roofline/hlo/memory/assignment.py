@@ -94,9 +94,12 @@ def _at_peak(events: tuple[tuple[int, int, int], ...], arrays: dict[int, Array])
             now += arrays[identity].bytes if identity in arrays else 0
             grown = True
         else:
-            owner = shared.get(canonical, canonical)
-            shared[identity] = owner
-            holders.setdefault(owner, {owner}).add(identity)
+            owner = shared[identity] = shared.get(canonical, canonical)
+            if owner not in holders:  # all arrays in this memory were freed before
+                holders[owner] = set()
+                now += arrays[owner].bytes if owner in arrays else 0
+                grown = True
+            holders[owner].add(identity)
     if now > most:
         peak = list(holders)
     return tuple(arrays[identity] for identity in peak if identity in arrays)

@@ -6,7 +6,7 @@ loop, branch or call are live in addition to those around it.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from msgspec import Struct, field
 
@@ -16,11 +16,14 @@ from ..ir.platforms import Platform
 from ..ir.shapes import Shape
 from ..price.bodies import updated
 from ..price.elementwise import ELEMENTWISE
+from ..price.pricing import COLLECTIVES
 from ..price.traffic import in_place_parameters
+from .aliasing import stated_aliases
 from .values import BEFORE, Value, Values, ValuesOf, leaves, paths
 
 _ELEMENTWISE = ELEMENTWISE | {"copy", "all-reduce", "sort"}
 _RESULTS_TRIED = 64  # results whose memory is tried for one temporary array
+_OTHER_CORES = frozenset(("async-start", "async-update"))  # what they start runs beside the program: on a TPU, on its SparseCores
 _IN_BODIES = ELEMENTWISE | {"bitcast", "copy", "tuple"}
 
 
@@ -32,10 +35,14 @@ class Live(Struct, frozen=True):
 
 
 class Held(Struct, frozen=True):
-    """The arrays that a computation allocates itself, at their peak."""
+    """The arrays that a computation allocates itself, at their peak.
+
+    ``unused`` are the arrays of its parameters, by number, whose memory others use then; ``bytes`` is less by theirs.
+    """
 
     bytes: int
     live: tuple[Live, ...]
+    unused: frozenset[int] = frozenset()
 
 
 NOTHING_HELD = Held(0, ())
@@ -84,15 +91,19 @@ class Liveness:
         self.values = ValuesOf(module, platform)
         places = {path: place for place, path in enumerate(paths(self.values[module.entry].root))}
         self._donated = {places[path]: leaf for leaf, path in self.values.donated.items() if path in places}
-        self._held: dict[tuple[int, str], Held] = {}
+        self._held: dict[tuple[int, str, frozenset[int]], Held] = {}
         self._over: dict[int, frozenset[int]] = {}
         self._elementwise: dict[tuple[object, ...], frozenset[int]] = {}  # by the contents of a fused body, which layers repeat
 
-    def held(self, number: int, role: str = "call") -> Held:
-        """The peak of a computation's arrays, without its parameters and its result; ``role`` is ``body`` in a loop."""
-        key = (number, "body" if role == "body" else "call")
+    def held(self, number: int, role: str = "call", lent: frozenset[int] = frozenset()) -> Held:
+        """The peak of a computation's arrays, without its parameters and its result; ``role`` is ``body`` in a loop.
+
+        ``lent`` are the arrays that a loop carries in temporary memory, which others use in the body after the last use of such an array
+        and before its next value is made.
+        """
+        key = (number, "body" if role == "body" else "call", lent)
         if key not in self._held:
-            self._held[key] = self._simulate(number, key[1])
+            self._held[key] = self._simulate(*key)
         return self._held[key]
 
     def kept_results(self) -> list[Value]:
@@ -109,37 +120,59 @@ class Liveness:
                     found.append((values.computation[value.index], value.bytes))
         return found
 
-    def _simulate(self, number: int, role: str) -> Held:
+    def _simulate(self, number: int, role: str, lent: frozenset[int]) -> Held:
         """Adds up the live memory over the order of execution, with that of called computations, and returns the peak."""
         found = self.values[number]
-        slots = self._slots(found, number, role)
+        slots, slot_of = self._slots(found, number, role)
         if number == self.module.entry:
-            _place_in_results(slots)
+            results = [slot for slot in slots if slot.is_free and not self._has(found, slot, COLLECTIVES)]
+            _place_in_results(results, [slot for slot in slots if not slot.is_free and not self._has(found, slot, _OTHER_CORES)])
         length, instructions = len(found.order), found.computation.instructions
         change = [0] * (length + 2)
         for slot in slots:
             if not slot.is_free:
                 change[slot.start] += slot.bytes
                 change[slot.end + 1] -= slot.bytes
-        most, peak, now, inner = 0, -1, 0, NOTHING_HELD
+        gaps = _gaps(found, slot_of, lent, length)
+        for place, start, end in gaps:
+            change[start] -= _carried(found, place).bytes
+            change[end] += _carried(found, place).bytes
+        most, peak, now, inner, at = 0, -1, 0, NOTHING_HELD, -1
         for time in range(length):
             now += change[time]
             instruction = instructions[found.order[time]]
-            called = self._called(instruction) if instruction.calls else NOTHING_HELD
+            called = self._called(found, instruction, slot_of, lent) if instruction.calls else NOTHING_HELD
             if now + called.bytes > most:
-                most, peak, inner = now + called.bytes, time, called
-        live = [Live(number, value) for slot in slots if not slot.is_free and (value := slot.occupant(peak)) is not None]
-        return Held(most, (*live, *inner.live))
+                most, peak, inner, at = now + called.bytes, time, called, found.order[time]
+        unused = {
+            id(value) for place, value in enumerate(_passed(found, instructions[at]) if inner.unused else ()) if place in inner.unused
+        }
+        live = [
+            Live(number, value)
+            for slot in slots
+            if not slot.is_free and (value := slot.occupant(peak)) is not None and id(value) not in unused
+        ]
+        free = {place for place, start, end in gaps if start <= peak < end}
+        return Held(most, (*live, *inner.live), frozenset(free | {place for place in lent if id(_carried(found, place)) in unused}))
 
-    def _called(self, instruction: Instruction) -> Held:
+    def _called(self, found: Values, instruction: Instruction, slot_of: Mapping[int, _Slot], lent: frozenset[int]) -> Held:
         """The largest peak of the computations that an instruction calls."""
         if instruction.opcode not in ("while", "conditional", "call", "async-start"):
             return NOTHING_HELD
-        found = [self.held(call.computation, call.role) for call in instruction.calls]
-        return max(found, key=lambda held: held.bytes)
+        passed = frozenset[int]()
+        if instruction.opcode == "while":
+            own = {id(value) for place in lent if (value := _carried(found, place))}
+            carried = enumerate(_passed(found, instruction))
+            passed = frozenset(place for place, value in carried if value is not None and _is_temporary(value, slot_of, own))
+        called = [self.held(call.computation, call.role, passed if call.role == "body" else frozenset()) for call in instruction.calls]
+        return max(called, key=lambda held: held.bytes)
 
-    def _slots(self, found: Values, number: int, role: str) -> list[_Slot]:
-        """The pieces of memory that the arrays of a computation take, in the order in which they are made."""
+    def _has(self, found: Values, slot: _Slot, opcodes: Set[str]) -> bool:
+        """Whether a TPU makes an array in this memory by such an instruction: results of the program then share it with nothing else."""
+        return self.values.platform == "tpu" and any(found.computation[value.index].opcode in opcodes for value in slot.values)
+
+    def _slots(self, found: Values, number: int, role: str) -> tuple[list[_Slot], dict[int, _Slot]]:
+        """The pieces of memory that the arrays of a computation take, in the order in which they are made, and that of each array."""
         results = {id(value): place for place, value in enumerate(leaves(found.root)) if value is not None}
         slots: dict[int, _Slot] = {}
         made: list[_Slot] = []
@@ -151,6 +184,8 @@ class Liveness:
                 continue  # part of the program
             taken = self._taken_over(found, number, instruction, value, gone)
             slot = (slots.get(id(taken)) if taken is not None else None) or _Slot(taken)
+            if instruction.opcode == "all-reduce" and self.values.platform == "tpu" and not _is_own(instruction, slot):
+                slot = _Slot()
             if id(value) in results:
                 # A result is written to the caller's memory, if an argument that is there is no longer needed.
                 before = self._replaced(found, number, role, results[id(value)])
@@ -161,7 +196,7 @@ class Liveness:
                 made.append(slot)
             slot.add(value)
             slots[id(value)] = slot
-        return made
+        return made, slots
 
     def _replaced(self, found: Values, number: int, role: str, place: int) -> Value | None:
         """The parameter whose memory a result takes over: in a loop the value before it, in the program a donated argument."""
@@ -172,6 +207,9 @@ class Liveness:
 
     def _taken_over(self, found: Values, number: int, instruction: Instruction, value: Value, gone: set[int]) -> Value | None:
         """The operand that a result is written over, because its instruction is the last use; ``gone`` are operands already taken."""
+        stated = stated_aliases(instruction) if self.values.platform == "tpu" else None
+        if stated is not None:
+            return self._stated(found, instruction, value, stated)
         for operand in self._candidates(found, instruction):
             tree = found.trees[operand]
             for old in (tree,) if isinstance(tree, Value) else leaves(tree):  # nearly all are one array
@@ -181,6 +219,16 @@ class Liveness:
                     gone.add(id(old))
                     return old
         return None
+
+    @staticmethod
+    def _stated(found: Values, instruction: Instruction, value: Value, stated: Mapping[int, int]) -> Value | None:
+        """The operand that the compiler says a result is written over."""
+        if not stated:
+            return None
+        number = next((place for place, leaf in enumerate(leaves(found.trees[value.index])) if leaf is value), None)
+        operand = None if number is None else stated.get(number)
+        old = None if operand is None else found.trees[instruction.operands[operand]]
+        return old if isinstance(old, Value) and old.bytes == value.bytes else None
 
     def _candidates(self, found: Values, instruction: Instruction) -> Sequence[int]:
         """The operands that an instruction may write its result over."""
@@ -205,6 +253,11 @@ class Liveness:
                 self._elementwise[form] = frozenset([*in_place_parameters(body), *_elementwise_parameters(body)])
             self._over[number] = self._elementwise[form]
         return self._over[number]
+
+
+def _is_own(instruction: Instruction, slot: _Slot) -> bool:
+    """Whether memory holds nothing but the result of an operand itself: only there an all-reduce of a TPU that may run in place does."""
+    return len(slot.values) == 1 and slot.values[0].index in instruction.operands
 
 
 def _alike(old: Value, value: Value) -> bool:
@@ -235,14 +288,51 @@ def _elementwise_parameters(body: Computation) -> list[int]:
     return [parameter for bit, parameter in enumerate(body.parameters) if reached[body.root] & ~other & (1 << bit)]
 
 
-def _place_in_results(slots: list[_Slot]) -> None:
-    """Places arrays in the memory of the program's results until these are written, as XLA does: the largest first, where they fit best.
+def _passed(found: Values, loop: Instruction) -> Iterator[Value | None]:
+    """The arrays that a loop starts with."""
+    return leaves(found.trees[loop.operands[0]])
+
+
+def _carried(found: Values, place: int) -> Value:
+    """The array of a computation's parameters with this number, which is in main memory."""
+    value = found.parameters[place]
+    assert value is not None
+    return value
+
+
+def _is_temporary(value: Value, slot_of: Mapping[int, _Slot], own: Set[int]) -> bool:
+    """Whether an array is in temporary memory: of its computation, or ``own``, lent by the caller."""
+    slot = slot_of.get(id(value))
+    if slot is None or slot.is_free:
+        before = value if slot is None else slot.before
+        return before is not None and id(before) in own
+    return True
+
+
+def _gaps(found: Values, slot_of: Mapping[int, _Slot], lent: frozenset[int], length: int) -> list[tuple[int, int, int]]:
+    """For each array that a loop carries in temporary memory: from when to when its memory has neither the old value nor the next one."""
+    after = list(leaves(found.root))
+    gaps = []
+    for place in lent:
+        before, result = found.parameters[place], after[place] if place < len(after) else None
+        if before is None or result is before or (result is not None and id(result) not in slot_of):
+            continue
+        slot = None if result is None else slot_of[id(result)]
+        if slot is None or (slot.before is before and slot.over is not before and slot.is_free):
+            end = length if slot is None else slot.start
+            if before.last + 1 < end:
+                gaps.append((place, before.last + 1, end))
+    return gaps
+
+
+def _place_in_results(results: list[_Slot], others: list[_Slot]) -> None:
+    """Places other arrays in the memory of the results until these are written, as XLA does: the largest first, where they fit best.
 
     Where a result takes over a donated argument, its memory is free after the last use of the argument.
     """
-    results = sorted((slot for slot in slots if slot.is_free), key=lambda slot: slot.bytes)
+    results = sorted(results, key=lambda slot: slot.bytes)
     sizes, busy = [slot.bytes for slot in results], [_busy(slot) for slot in results]
-    for slot in sorted((slot for slot in slots if not slot.is_free), key=lambda slot: -slot.bytes):
+    for slot in sorted(others, key=lambda slot: -slot.bytes):
         first = bisect_left(sizes, slot.bytes)
         for place in range(first, min(first + _RESULTS_TRIED, len(results))):
             if _claimed(busy[place], slot.start, slot.end):

@@ -93,6 +93,9 @@ class ValuesOf:
         self._known: dict[int, Values] = {}
         self._sizes: dict[int, int | None] = {}  # by the shape, which readers share and the module keeps
         self.donated = donated(module)
+        # What is left of reshapes in a program that was compiled for TPUs moves elements to other tiles; the others are bitcasts there.
+        moves = {"reshape"} if platform == "tpu" and module.is_scheduled else set()
+        self._renaming, self._names_only = RENAMING - moves, NAMES_ONLY - moves
 
     def __getitem__(self, number: int) -> Values:
         if number not in self._known:
@@ -111,7 +114,7 @@ class ValuesOf:
             found.trees[index] = self._fresh(found, index, computation[index].shape, BEFORE)
         for time, index in enumerate(order):
             instruction = computation.instructions[index]
-            if instruction.opcode not in NAMES_ONLY:
+            if instruction.opcode not in self._names_only:
                 for operand in instruction.operands:
                     tree = found.trees[operand]
                     for value in (tree,) if isinstance(tree, Value) else leaves(tree):
@@ -158,7 +161,7 @@ class ValuesOf:
             return tuple([trees[operand] for operand in operands])
         if opcode == "get-tuple-element":
             return part_at(first, (instruction.integer("index") or 0,))
-        if opcode in RENAMING and operands:
+        if opcode in self._renaming and operands and not _starts_late(instruction):
             return first
         if opcode in _DONE:
             return (part_at(first, (0,)), None) if opcode == "recv-done" else part_at(first, (_DONE[opcode],))
@@ -174,10 +177,11 @@ class ValuesOf:
             return {(_SOURCE[opcode],): trees if opcode == "async-start" or len(trees) != 1 else trees[0]}
         if opcode == "call" and instruction.calls:
             return self._passed_on(found, instruction)
-        if opcode not in ("fusion", "custom-call"):
+        if opcode not in ("fusion", "custom-call", "async-update"):
             return {}
         aliases = [one for one in instruction.operand_aliases if one.operand < len(operands)]
-        return {one.output: part_at(found.trees[operands[one.operand]], one.index) for one in aliases}
+        renamed = {one.output: part_at(found.trees[operands[one.operand]], one.index) for one in aliases}
+        return renamed | ({(0,): tuple([found.trees[operand] for operand in operands[1:]])} if opcode == "async-update" else {})
 
     def _loop(self, found: Values, number: int, instruction: Instruction, index: int, time: int) -> Tree:
         """The result of a loop: its operand, updated in place. An array that must not change is copied if the loop changes it."""
@@ -213,6 +217,11 @@ class ValuesOf:
             if value is not None and value.leaf is not None and value.leaf < len(given):
                 passed[path] = given[value.leaf]
         return passed
+
+
+def _starts_late(instruction: Instruction) -> bool:
+    """Whether an asynchronous operation gets its operands only here, as SparseCores' do: their start has none."""
+    return instruction.opcode == "async-update" and len(instruction.operands) > 1
 
 
 def paths(tree: Tree, path: Path = ()) -> Iterator[Path]:

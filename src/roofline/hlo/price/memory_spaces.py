@@ -1,7 +1,7 @@
 """Memory spaces: the memory that an array is in, or the link to it.
 
-On TPUs memory space 1 is VMEM, and 2, 4 and 6 hold flags and scalars, for which no rate is published. Anywhere but on CPUs space 5 is
-host memory, reached over PCIe.
+On TPUs memory space 1 is VMEM, 2, 4 and 6 hold flags and scalars, and 8 to 12 those of a SparseCore; for these no rate is published.
+Anywhere but on CPUs space 5 is host memory, reached over PCIe.
 """
 
 from ...resource import HBM, PCIE, Resource
@@ -9,7 +9,7 @@ from ..ir.platforms import Platform
 from ..ir.shapes import Shape
 
 _VMEM = {"read": Resource("vmem.read"), "write": Resource("vmem.write")}
-_VMEM_SPACE, _SCALAR_SPACES, _HOST_SPACE = 1, (2, 4, 6), 5
+_VMEM_SPACE, _SCALAR_SPACES, _HOST_SPACE = 1, (2, 4, 6, 8, 9, 10, 11, 12), 5
 
 
 def level(shape: Shape, platform: Platform, access: str) -> Resource | None:
