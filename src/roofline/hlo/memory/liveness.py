@@ -16,14 +16,12 @@ from ..ir.platforms import Platform
 from ..ir.shapes import Shape
 from ..price.bodies import updated
 from ..price.elementwise import ELEMENTWISE
-from ..price.pricing import COLLECTIVES
 from ..price.traffic import in_place_parameters
 from .aliasing import stated_aliases
 from .values import BEFORE, Value, Values, ValuesOf, leaves, paths
 
 _ELEMENTWISE = ELEMENTWISE | {"copy", "all-reduce", "sort"}
 _RESULTS_TRIED = 64  # results whose memory is tried for one temporary array
-_OTHER_CORES = frozenset(("async-start", "async-update"))  # what they start runs beside the program: on a TPU, on its SparseCores
 _IN_BODIES = ELEMENTWISE | {"bitcast", "copy", "tuple"}
 
 
@@ -124,9 +122,8 @@ class Liveness:
         """Adds up the live memory over the order of execution, with that of called computations, and returns the peak."""
         found = self.values[number]
         slots, slot_of = self._slots(found, number, role)
-        if number == self.module.entry:
-            results = [slot for slot in slots if slot.is_free and not self._has(found, slot, COLLECTIVES)]
-            _place_in_results(results, [slot for slot in slots if not slot.is_free and not self._has(found, slot, _OTHER_CORES)])
+        if number == self.module.entry and self.values.platform != "tpu":  # libtpu 0.0.51 does not; 0.0.42 did
+            _place_in_results(slots)
         length, instructions = len(found.order), found.computation.instructions
         change = [0] * (length + 2)
         for slot in slots:
@@ -166,10 +163,6 @@ class Liveness:
             passed = frozenset(place for place, value in carried if value is not None and _is_temporary(value, slot_of, own))
         called = [self.held(call.computation, call.role, passed if call.role == "body" else frozenset()) for call in instruction.calls]
         return max(called, key=lambda held: held.bytes)
-
-    def _has(self, found: Values, slot: _Slot, opcodes: Set[str]) -> bool:
-        """Whether a TPU makes an array in this memory by such an instruction: results of the program then share it with nothing else."""
-        return self.values.platform == "tpu" and any(found.computation[value.index].opcode in opcodes for value in slot.values)
 
     def _slots(self, found: Values, number: int, role: str) -> tuple[list[_Slot], dict[int, _Slot]]:
         """The pieces of memory that the arrays of a computation take, in the order in which they are made, and that of each array."""
@@ -325,14 +318,14 @@ def _gaps(found: Values, slot_of: Mapping[int, _Slot], lent: frozenset[int], len
     return gaps
 
 
-def _place_in_results(results: list[_Slot], others: list[_Slot]) -> None:
+def _place_in_results(slots: list[_Slot]) -> None:
     """Places other arrays in the memory of the results until these are written, as XLA does: the largest first, where they fit best.
 
     Where a result takes over a donated argument, its memory is free after the last use of the argument.
     """
-    results = sorted(results, key=lambda slot: slot.bytes)
+    results = sorted((slot for slot in slots if slot.is_free), key=lambda slot: slot.bytes)
     sizes, busy = [slot.bytes for slot in results], [_busy(slot) for slot in results]
-    for slot in sorted(others, key=lambda slot: -slot.bytes):
+    for slot in sorted((slot for slot in slots if not slot.is_free), key=lambda slot: -slot.bytes):
         first = bisect_left(sizes, slot.bytes)
         for place in range(first, min(first + _RESULTS_TRIED, len(results))):
             if _claimed(busy[place], slot.start, slot.end):
