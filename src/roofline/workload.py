@@ -326,6 +326,22 @@ class LiveScope(Struct, frozen=True, kw_only=True):
     buffers: int
 
 
+class MemorySpace(Struct, frozen=True, kw_only=True):
+    """The peak of one of a TPU's small memories: ``vmem``, or ``smem`` for scalars.
+
+    ``peak_bytes`` is ``arrays_bytes``, of the arrays that live there, and ``scoped_bytes``: windows, scratch and spilled registers of the
+    kernel ``at`` that runs then. ``largest`` are the largest arrays.
+    """
+
+    space: str
+    peak_bytes: int
+    arrays_bytes: int
+    scoped_bytes: int
+    capacity_bytes: int | float | None = None
+    at: str = ""
+    largest: tuple[LiveBuffer, ...] = ()
+
+
 class PeakMemory(Struct, frozen=True, kw_only=True):
     """The peak memory of a program on one device, in bytes, and what it consists of.
 
@@ -333,7 +349,7 @@ class PeakMemory(Struct, frozen=True, kw_only=True):
     ``method`` is ``buffer assignment`` (the compiler's own), ``liveness over the schedule``, or ``liveness in program order`` of a program
     without a schedule, where a compiler's order may need more or less. ``at_peak`` is what is live then, ``largest`` its largest arrays.
     For a profile it is ``allocations in the profile``: only the peak is known, and ``reserved`` is the most memory that the framework's
-    allocator reserved.
+    allocator reserved. It is that of main memory; ``spaces`` are the peaks of a TPU's small memories.
     """
 
     program: str = ""
@@ -348,6 +364,7 @@ class PeakMemory(Struct, frozen=True, kw_only=True):
     at_peak: tuple[LiveScope, ...] = ()
     largest: tuple[LiveBuffer, ...] = ()
     reserved: int | None = None
+    spaces: tuple[MemorySpace, ...] = ()
 
     @property
     def is_estimate(self) -> bool:

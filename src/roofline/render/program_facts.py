@@ -7,11 +7,12 @@ from ..columns.lazy_rows import column, take, unsorted
 from ..report import OpInfo, Point, Report
 from ..resource import bound_words
 from ..selection import averaged_steps
-from ..units import approximate, number_of, percent, plain, show
-from ..workload import PeakMemory
+from ..units import approximate, number_of, parse, percent, plain, show
+from ..workload import MemorySpace, PeakMemory
 from .op_table import known_flops
 from .time_bar import SHOWN, main_point
 
+LEAST_SPACE = parse("1 MB", "B")  # of a small memory that is told in a terminal; the report has all
 AT_PEAK = 4  # scopes named in a terminal; the report has them all
 OVERLAPPING = 1.05  # times the busy time: a larger sum of op times gets a note
 WHOLE = 0.995  # shares above it are shown as 100%
@@ -35,6 +36,7 @@ def program_facts(report: Report, devices: int | None = 1) -> list[tuple[str, st
         ("unneeded", _unneeded(total, report.ops)),
         ("memory", _memory(report.memory)),
         ("at peak", _at_peak(report.memory)),
+        *((space.space, _space(space)) for space in (report.memory.spaces if report.memory else ()) if space.peak_bytes >= LEAST_SPACE),
         ("counters", _hardware(report)),
         ("stalled", f"{percent(stalled)} of busy time by DMA, waiting for asynchronous copies" if stalled > SHOWN else ""),
         ("op times", _op_times(report.ops, devices)),
@@ -175,6 +177,15 @@ def _at_peak(memory: PeakMemory | None) -> str:
     scopes += [f"{len(rows) - AT_PEAK:,} more"] if len(rows) > AT_PEAK else []
     largest = next((one for one in memory.largest if one.kind == "temporary"), None)
     return ", ".join(scopes) + (f"; largest {largest.name} {largest.shape}, {show(largest.bytes, 'B')}" if largest else "")
+
+
+def _space(space: MemorySpace) -> str:
+    """The peak of a small memory, how full it is, and what is in it then."""
+    room = f" of {show(space.capacity_bytes, 'B')} ({percent(space.peak_bytes / space.capacity_bytes)})" if space.capacity_bytes else ""
+    scoped = f", scoped {show(space.scoped_bytes, 'B')}" if space.scoped_bytes else ""
+    largest = space.largest[0] if space.largest else None
+    what = f"; largest {largest.name} {largest.shape}, {show(largest.bytes, 'B')}" if largest else ""
+    return f"peak {show(space.peak_bytes, 'B')}{room}: arrays {show(space.arrays_bytes, 'B')}{scoped}; at {space.at}{what}"
 
 
 def _hardware(report: Report) -> str:

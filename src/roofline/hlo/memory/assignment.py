@@ -47,7 +47,9 @@ def read_assignment(data: bytes) -> tuple[Allocation, ...]:
     """The allocations of a BufferAssignmentProto, except thread-local ones."""
     buffers, allocations, traces = unpack(_ASSIGNMENT, data)
     arrays = {identity: Array(size, name, path, number) for identity, size, (name, path, number) in buffers}
-    peaks = {index: _at_peak(events, arrays) for events, index in traces}
+    # A TPU's traces number allocations otherwise: an array tells which one a trace is of.
+    homes = {array: index for index, *_, assigned, _, _ in allocations for array, _, _ in assigned}
+    peaks = {homes.get(events[0][1] if events else -1, index): _at_peak(events, arrays) for events, index in traces}
     found = []
     for index, size, on_stack, is_argument, is_result, space, assigned, is_tuple, is_constant in allocations:
         if on_stack:

@@ -18,6 +18,7 @@ from ..price.bodies import updated
 from ..price.elementwise import ELEMENTWISE
 from ..price.traffic import in_place_parameters
 from .aliasing import stated_aliases
+from .scoped import scoped_bytes
 from .values import BEFORE, Value, Values, ValuesOf, leaves, paths
 
 _ELEMENTWISE = ELEMENTWISE | {"copy", "all-reduce", "sort"}
@@ -35,12 +36,15 @@ class Live(Struct, frozen=True):
 class Held(Struct, frozen=True):
     """The arrays that a computation allocates itself, at their peak.
 
-    ``unused`` are the arrays of its parameters, by number, whose memory others use then; ``bytes`` is less by theirs.
+    ``scoped`` are bytes that the instruction that runs then, ``at``, uses besides. ``unused`` are the arrays of its parameters, by number,
+    whose memory others use then; ``bytes`` is less by theirs.
     """
 
     bytes: int
     live: tuple[Live, ...]
     unused: frozenset[int] = frozenset()
+    scoped: int = 0
+    at: Instruction | None = None
 
 
 NOTHING_HELD = Held(0, ())
@@ -82,11 +86,11 @@ class _Slot(Struct, eq=False):
 
 
 class Liveness:
-    """The live arrays of each computation of a module."""
+    """The live arrays of each computation of a module: in main memory, or in the memory spaces with these numbers."""
 
-    def __init__(self, module: HloModule, platform: Platform) -> None:
+    def __init__(self, module: HloModule, platform: Platform, spaces: frozenset[int] = frozenset()) -> None:
         self.module = module
-        self.values = ValuesOf(module, platform)
+        self.values = ValuesOf(module, platform, spaces)
         places = {path: place for place, path in enumerate(paths(self.values[module.entry].root))}
         self._donated = {places[path]: leaf for leaf, path in self.values.donated.items() if path in places}
         self._held: dict[tuple[int, str, frozenset[int]], Held] = {}
@@ -122,7 +126,7 @@ class Liveness:
         """Adds up the live memory over the order of execution, with that of called computations, and returns the peak."""
         found = self.values[number]
         slots, slot_of = self._slots(found, number, role)
-        if number == self.module.entry and self.values.platform != "tpu":  # libtpu 0.0.51 does not; 0.0.42 did
+        if number == self.module.entry and self.values.platform != "tpu":  # libtpu 0.0.42 did, 0.0.51 does not
             _place_in_results(slots)
         length, instructions = len(found.order), found.computation.instructions
         change = [0] * (length + 2)
@@ -131,36 +135,43 @@ class Liveness:
                 change[slot.start] += slot.bytes
                 change[slot.end + 1] -= slot.bytes
         gaps = _gaps(found, slot_of, lent, length)
-        for place, start, end in gaps:
-            change[start] -= _carried(found, place).bytes
-            change[end] += _carried(found, place).bytes
-        most, peak, now, inner, at = 0, -1, 0, NOTHING_HELD, -1
+        for before, start, end in gaps:
+            change[start] -= before.bytes
+            change[end] += before.bytes
+        most, peak, now, inner, own = 0, -1, 0, NOTHING_HELD, 0
         for time in range(length):
             now += change[time]
             instruction = instructions[found.order[time]]
             called = self._called(found, instruction, slot_of, lent) if instruction.calls else NOTHING_HELD
-            if now + called.bytes > most:
-                most, peak, inner, at = now + called.bytes, time, called, found.order[time]
-        unused = {
-            id(value) for place, value in enumerate(_passed(found, instructions[at]) if inner.unused else ()) if place in inner.unused
-        }
+            scoped = scoped_bytes(instruction, self.values.spaces)
+            if now + called.bytes + scoped > most:
+                most, peak, inner, own = now + called.bytes + scoped, time, called, scoped
+        at = instructions[found.order[peak]]
+        unused = {id(value) for place, value in enumerate(_passed(found, at) if inner.unused else ()) if place in inner.unused}
         live = [
             Live(number, value)
             for slot in slots
             if not slot.is_free and (value := slot.occupant(peak)) is not None and id(value) not in unused
         ]
-        free = {place for place, start, end in gaps if start <= peak < end}
-        return Held(most, (*live, *inner.live), frozenset(free | {place for place in lent if id(_carried(found, place)) in unused}))
+        unused |= {id(before) for before, start, end in gaps if start <= peak < end}
+        return Held(
+            bytes=most,
+            live=(*live, *inner.live),
+            unused=frozenset(place for place in lent if id(found.parameters[place]) in unused),
+            scoped=own + inner.scoped,
+            at=inner.at or at,
+        )
 
     def _called(self, found: Values, instruction: Instruction, slot_of: Mapping[int, _Slot], lent: frozenset[int]) -> Held:
         """The largest peak of the computations that an instruction calls."""
         if instruction.opcode not in ("while", "conditional", "call", "async-start"):
             return NOTHING_HELD
         passed = frozenset[int]()
-        if instruction.opcode == "while":
-            own = {id(value) for place in lent if (value := _carried(found, place))}
-            carried = enumerate(_passed(found, instruction))
-            passed = frozenset(place for place, value in carried if value is not None and _is_temporary(value, slot_of, own))
+        if instruction.opcode == "while" and instruction.called("body"):
+            own = {id(found.parameters[place]) for place in lent}
+            body = self.values[instruction.called("body")[0]].parameters
+            carried = enumerate(zip(_passed(found, instruction), body, strict=False))
+            passed = frozenset(place for place, (value, inside) in carried if value and inside and _is_temporary(value, slot_of, own))
         called = [self.held(call.computation, call.role, passed if call.role == "body" else frozenset()) for call in instruction.calls]
         return max(called, key=lambda held: held.bytes)
 
@@ -286,13 +297,6 @@ def _passed(found: Values, loop: Instruction) -> Iterator[Value | None]:
     return leaves(found.trees[loop.operands[0]])
 
 
-def _carried(found: Values, place: int) -> Value:
-    """The array of a computation's parameters with this number, which is in main memory."""
-    value = found.parameters[place]
-    assert value is not None
-    return value
-
-
 def _is_temporary(value: Value, slot_of: Mapping[int, _Slot], own: Set[int]) -> bool:
     """Whether an array is in temporary memory: of its computation, or ``own``, lent by the caller."""
     slot = slot_of.get(id(value))
@@ -302,8 +306,8 @@ def _is_temporary(value: Value, slot_of: Mapping[int, _Slot], own: Set[int]) -> 
     return True
 
 
-def _gaps(found: Values, slot_of: Mapping[int, _Slot], lent: frozenset[int], length: int) -> list[tuple[int, int, int]]:
-    """For each array that a loop carries in temporary memory: from when to when its memory has neither the old value nor the next one."""
+def _gaps(found: Values, slot_of: Mapping[int, _Slot], lent: frozenset[int], length: int) -> list[tuple[Value, int, int]]:
+    """The arrays that a loop carries in temporary memory: from when to when this has neither their old value nor the next one."""
     after = list(leaves(found.root))
     gaps = []
     for place in lent:
@@ -314,7 +318,7 @@ def _gaps(found: Values, slot_of: Mapping[int, _Slot], lent: frozenset[int], len
         if slot is None or (slot.before is before and slot.over is not before and slot.is_free):
             end = length if slot is None else slot.start
             if before.last + 1 < end:
-                gaps.append((place, before.last + 1, end))
+                gaps.append((before, before.last + 1, end))
     return gaps
 
 

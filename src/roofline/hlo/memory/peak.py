@@ -1,21 +1,22 @@
 """Peak memory of a program, from the compiler's buffer assignment or else by liveness analysis."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
 
 from ...resource import HBM
 from ...workload import IN_PROGRAM_ORDER, LiveBuffer, LiveScope, PeakMemory
 from ..ir.malformed import Malformed
-from ..ir.module import HloModule, Instruction
+from ..ir.module import HloModule
 from ..ir.platforms import Platform
-from ..ir.scopes import scope
-from ..ir.shapes import Shape
 from ..price.memory_spaces import level_of_space
 from ..price.traffic import part_of
-from .assignment import Instructions, read_assignment
+from .assignment import Allocation, Instructions, read_assignment
+from .buffers import buffer_of, largest_buffers
 from .liveness import Liveness
+from .spaces import memory_spaces
 from .values import Value, leaves
 
-LARGEST = 16  # buffers that are named
 ASSIGNED, SCHEDULED = "buffer assignment", "liveness over the schedule"
 
 
@@ -23,17 +24,22 @@ def peak_memory(module: HloModule, platform: Platform) -> PeakMemory | None:
     """The peak memory of a program on one device; ``None`` if a dimension has no bound."""
     if not all(one.shape.is_bounded for computation in module for one in computation):
         return None
-    return (_assigned(module, platform) if module.buffer_assignment else None) or _by_liveness(module, platform)
+    allocations = _allocations(module)
+    main = [one for one in allocations if level_of_space(one.memory_space, platform, "write") == HBM]
+    peak = _assigned(module, platform, main) if main else _by_liveness(module, platform)
+    return replace(peak, spaces=memory_spaces(module, platform, allocations))
 
 
-def _assigned(module: HloModule, platform: Platform) -> PeakMemory | None:
-    """The peak by the compiler's buffer assignment; ``None`` if that is damaged."""
+def _allocations(module: HloModule) -> tuple[Allocation, ...]:
+    """What the compiler allocated; nothing if the program has no buffer assignment, or a damaged one."""
     try:
-        allocations = [
-            one for one in read_assignment(module.buffer_assignment) if level_of_space(one.memory_space, platform, "write") == HBM
-        ]
+        return read_assignment(module.buffer_assignment) if module.buffer_assignment else ()
     except Malformed:
-        return None
+        return ()
+
+
+def _assigned(module: HloModule, platform: Platform, allocations: Sequence[Allocation]) -> PeakMemory:
+    """The peak by the compiler's buffer assignment."""
     instructions = Instructions(module)
     buffers: list[LiveBuffer] = []
     untraced = 0
@@ -45,7 +51,7 @@ def _assigned(module: HloModule, platform: Platform) -> PeakMemory | None:
         sizes = [min(array.bytes, one.bytes) if kind == "temporary" else one.bytes for array in one.arrays]
         for array, size in zip(one.arrays, sizes, strict=True):
             maker = instructions.find(array)
-            buffers.append(_buffer(kind, maker, None if maker is None else part_of(maker.shape, array.path), size))
+            buffers.append(buffer_of(kind, maker, None if maker is None else part_of(maker.shape, array.path), size))
         buffers.append(LiveBuffer(kind="unused", bytes=one.bytes - sum(sizes)))
     if untraced:
         live = _temporaries(module, Liveness(module, platform))
@@ -69,13 +75,13 @@ def _by_liveness(module: HloModule, platform: Platform) -> PeakMemory:
     entry = module.entry_computation
 
     def buffer(kind: str, value: Value) -> LiveBuffer:
-        return _buffer(kind, entry[value.index], value.shape, value.bytes)
+        return buffer_of(kind, entry[value.index], value.shape, value.bytes)
 
     arguments = [value for value in values.parameters if value is not None]
     donated = sum(value.bytes for leaf in liveness.values.donated if (value := values.parameters[leaf]) is not None)
     kept = liveness.kept_results()
     results = [value for value in leaves(values.root) if value is not None]
-    constants = [_buffer("constant", one, one.shape, size) for one, size in liveness.constants()]
+    constants = [buffer_of("constant", one, one.shape, size) for one, size in liveness.constants()]
     held = liveness.held(module.entry)
     return _memory(
         module,
@@ -97,20 +103,7 @@ def _by_liveness(module: HloModule, platform: Platform) -> PeakMemory:
 def _temporaries(module: HloModule, liveness: Liveness) -> list[LiveBuffer]:
     """The temporary arrays that are live at the peak."""
     held = [(module.computations[one.computation][one.value.index], one.value) for one in liveness.held(module.entry).live]
-    return [_buffer("temporary", maker, value.shape, value.bytes) for maker, value in held]
-
-
-def _buffer(kind: str, maker: Instruction | None, shape: Shape | None, size: int) -> LiveBuffer:
-    if maker is None:
-        return LiveBuffer(kind=kind, bytes=size)
-    # The name of a program's argument is not a scope: params['layer0'].
-    where = "" if kind == "argument" else scope(maker.op_name)
-    return LiveBuffer(kind=kind, name=maker.name, scope=where, shape="" if shape is None else plain_shape(shape), bytes=size)
-
-
-def plain_shape(shape: Shape) -> str:
-    """A shape without its layout."""
-    return f"{shape.dtype}[{','.join(map(str, shape.dims))}]"
+    return [buffer_of("temporary", maker, value.shape, value.bytes) for maker, value in held]
 
 
 def _memory(
@@ -130,7 +123,6 @@ def _memory(
         if one.bytes:
             scopes.setdefault((one.kind, one.scope), []).append(one.bytes)
     rows = [LiveScope(kind=kind, scope=where, bytes=sum(sizes), buffers=len(sizes)) for (kind, where), sizes in scopes.items()]
-    named = [one for one in every if one.name]
     return PeakMemory(
         program=module.name,
         method=method,
@@ -141,5 +133,5 @@ def _memory(
         constants=constants,
         temporaries=temporaries,
         at_peak=tuple(sorted(rows, key=lambda row: (-row.bytes, row.kind, row.scope))),
-        largest=tuple(sorted((one for one in named if one.bytes), key=lambda one: (-one.bytes, one.name))[:LARGEST]),
+        largest=largest_buffers(every),
     )

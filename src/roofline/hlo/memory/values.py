@@ -29,7 +29,7 @@ _PASSING_ON = frozenset((*RENAMING, "tuple", "get-tuple-element", *_DONE, *_SOUR
 
 
 class Value(Struct, eq=False):
-    """One array in main memory: where it was made and how large it is.
+    """One array in the memory that is looked at: where it was made and how large it is.
 
     ``bytes`` is 0 if a dimension has no bound. ``made`` and ``last`` (its last use) are positions in the order of execution. ``leaf`` is
     its number among the arrays of the computation's parameters, if it is one of them.
@@ -50,7 +50,7 @@ BEFORE = -1  # when a parameter is made
 
 
 def leaves(tree: Tree) -> Iterator[Value | None]:
-    """The arrays of a value, in order; ``None`` for a token, and for an array that is not in main memory."""
+    """The arrays of a value, in order; ``None`` for a token, and for an array in another memory."""
     if isinstance(tree, tuple):
         for part in tree:
             yield from leaves(part)
@@ -86,10 +86,10 @@ class Values(Struct, eq=False):
 
 
 class ValuesOf:
-    """The values of every computation of a module that runs."""
+    """The values of every computation of a module that runs: in main memory, or in the memory spaces with these numbers."""
 
-    def __init__(self, module: HloModule, platform: Platform) -> None:
-        self.module, self.platform = module, platform
+    def __init__(self, module: HloModule, platform: Platform, spaces: frozenset[int] = frozenset()) -> None:
+        self.module, self.platform, self.spaces = module, platform, spaces
         self._known: dict[int, Values] = {}
         self._sizes: dict[int, int | None] = {}  # by the shape, which readers share and the module keeps
         self.donated = donated(module)
@@ -115,11 +115,12 @@ class ValuesOf:
         for time, index in enumerate(order):
             instruction = computation.instructions[index]
             if instruction.opcode not in self._names_only:
+                used = time - 1 if _joins_in_place(instruction) else time
                 for operand in instruction.operands:
                     tree = found.trees[operand]
                     for value in (tree,) if isinstance(tree, Value) else leaves(tree):
                         if value is not None:
-                            value.last = time
+                            value.last = max(used, value.last)
             if instruction.opcode != "parameter":
                 found.trees[index] = self._result(found, number, index, time)
         for value in leaves(found.root):
@@ -144,9 +145,10 @@ class ValuesOf:
         return value
 
     def _size(self, shape: Shape) -> int | None:
-        """Bytes of an array in main memory; ``None`` for tokens and for arrays in other memories."""
+        """Bytes of an array; ``None`` for tokens and for arrays in other memories."""
         if id(shape) not in self._sizes:
-            is_there = shape.is_array and level(shape, self.platform, "write") == HBM
+            is_main = level(shape, self.platform, "write") == HBM
+            is_there = shape.is_array and (shape.memory_space in self.spaces if self.spaces else is_main)
             self._sizes[id(shape)] = (bytes_of(shape, shape.elements) if shape.is_bounded else 0) if is_there else None
         return self._sizes[id(shape)]
 
@@ -217,6 +219,11 @@ class ValuesOf:
             if value is not None and value.leaf is not None and value.leaf < len(given):
                 passed[path] = given[value.leaf]
         return passed
+
+
+def _joins_in_place(instruction: Instruction) -> bool:
+    """Whether an instruction only calls slices that lie one after another by one name: they were put where the whole array is."""
+    return instruction.opcode == "custom-call" and instruction.custom_call_target == "ConcatBitcast"
 
 
 def _starts_late(instruction: Instruction) -> bool:

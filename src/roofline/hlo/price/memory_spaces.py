@@ -1,7 +1,7 @@
 """Memory spaces: the memory that an array is in, or the link to it.
 
-On TPUs memory space 1 is VMEM, 2, 4 and 6 hold flags and scalars, and 8 to 12 those of a SparseCore; for these no rate is published.
-Anywhere but on CPUs space 5 is host memory, reached over PCIe.
+On TPUs memory space 1 is VMEM, 4 and 6 hold scalars, 2 flags, and 8 to 12 flags and scalars of a SparseCore; for all but VMEM no rate is
+published. Anywhere but on CPUs space 5 is host memory, reached over PCIe.
 """
 
 from ...resource import HBM, PCIE, Resource
@@ -9,7 +9,8 @@ from ..ir.platforms import Platform
 from ..ir.shapes import Shape
 
 _VMEM = {"read": Resource("vmem.read"), "write": Resource("vmem.write")}
-_VMEM_SPACE, _SCALAR_SPACES, _HOST_SPACE = 1, (2, 4, 6, 8, 9, 10, 11, 12), 5
+VMEM, SCALARS, _HOST = 1, frozenset((4, 6)), 5
+_FLAGS = frozenset((2, 8, 9, 10, 11, 12))
 
 
 def level(shape: Shape, platform: Platform, access: str) -> Resource | None:
@@ -21,8 +22,8 @@ def level_of_space(space: int, platform: Platform, access: str) -> Resource | No
     """The memory with this number in layouts, or the link to it; ``None`` for scalar memory."""
     if not space or platform == "cpu":
         return HBM
-    if space == _HOST_SPACE:
+    if space == _HOST:
         return PCIE
-    if platform == "tpu" and space in _SCALAR_SPACES:
+    if platform == "tpu" and (space in SCALARS or space in _FLAGS):
         return None
-    return _VMEM[access] if platform == "tpu" and space == _VMEM_SPACE else HBM
+    return _VMEM[access] if platform == "tpu" and space == VMEM else HBM

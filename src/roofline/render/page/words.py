@@ -76,6 +76,10 @@ def _figures(report: _Report) -> list[tuple[str, str, str, str]]:
         capacity = memory.capacity_bytes
         room = f"{percent(memory.peak_bytes / capacity)} of {show(capacity, 'B')}" if capacity else memory.method
         found.append(("Peak memory", show(memory.peak_bytes, "B"), room if memory.fits else f"does not fit: {room}", "memory"))
+    for space in memory.spaces if memory else ():
+        if space.capacity_bytes:
+            room = f"{percent(space.peak_bytes / space.capacity_bytes)} of {show(space.capacity_bytes, 'B')}"
+            found.append((f"Peak {space.space.upper()}", show(space.peak_bytes, "B"), room, space.space))
     if cover.busy_s and cover.priced_s is not None and cover.priced_s < WHOLE * cover.busy_s:
         found.append(("Known cost", percent(cover.priced_s / cover.busy_s), "of busy time", "priced"))
     if cover.busy_s and cover.dma_stall_s and cover.dma_stall_s > SHOWN * cover.busy_s:

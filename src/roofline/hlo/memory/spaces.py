@@ -1,0 +1,45 @@
+"""Peaks of the small memories of a TPU: VMEM and the memory of scalars, with the arrays that live in them and what kernels use besides."""
+
+from collections.abc import Sequence
+
+from ...workload import LiveBuffer, MemorySpace
+from ..ir.module import HloModule
+from ..ir.platforms import Platform
+from ..price.memory_spaces import SCALARS, VMEM
+from .assignment import Allocation
+from .buffers import buffer_of, largest_buffers
+from .liveness import Liveness
+from .values import leaves
+
+SPACES = {"vmem": frozenset((VMEM,)), "smem": SCALARS}  # by their names in reports, their numbers in layouts
+
+
+def memory_spaces(module: HloModule, platform: Platform, allocations: Sequence[Allocation] = ()) -> tuple[MemorySpace, ...]:
+    """The peak of each small memory that a scheduled TPU program uses; ``allocations`` are those of the compiler, if known."""
+    if platform != "tpu" or not module.is_scheduled:
+        return ()
+    peaks = [_peak(module, name, numbers, allocations) for name, numbers in SPACES.items()]
+    return tuple([peak for peak in peaks if peak.peak_bytes])
+
+
+def _peak(module: HloModule, name: str, numbers: frozenset[int], allocations: Sequence[Allocation]) -> MemorySpace:
+    """The peak of one memory by liveness analysis, or the compiler's allocations where they are known: they have gaps between arrays."""
+    assigned = sum(allocation.bytes for allocation in allocations if allocation.memory_space in numbers)
+    liveness = Liveness(module, "tpu", numbers)
+    entry = liveness.values[module.entry]
+    held = liveness.held(module.entry)
+    throughout = {id(value): value for value in (*entry.parameters, *leaves(entry.root)) if value is not None}
+    outer = [(entry.computation[value.index], value) for value in throughout.values()]
+    inner = [
+        (module.computations[live.computation][live.value.index], live.value) for live in held.live if id(live.value) not in throughout
+    ]
+    arrays = assigned or sum(value.bytes for value in throughout.values()) + held.bytes - held.scoped
+    buffers: list[LiveBuffer] = [buffer_of("temporary", maker, value.shape, value.bytes) for maker, value in (*outer, *inner)]
+    return MemorySpace(
+        space=name,
+        peak_bytes=arrays + held.scoped,
+        arrays_bytes=arrays,
+        scoped_bytes=held.scoped,
+        at=held.at.name if held.at is not None else "",
+        largest=largest_buffers(buffers),
+    )
