@@ -18,7 +18,9 @@ def memory_spaces(module: HloModule, platform: Platform, allocations: Sequence[A
     """The peak of each small memory that a scheduled TPU program uses; ``allocations`` are those of the compiler, if known."""
     if platform != "tpu" or not module.is_scheduled:
         return ()
-    peaks = [_peak(module, name, numbers, allocations) for name, numbers in SPACES.items()]
+    shapes = {id(one.shape): one.shape for computation in module for one in computation}
+    used = {VMEM, *(leaf.memory_space for shape in shapes.values() for leaf in shape.leaves)}  # kernels use VMEM without arrays there too
+    peaks = [_peak(module, name, numbers, allocations) for name, numbers in SPACES.items() if used & numbers]
     return tuple([peak for peak in peaks if peak.peak_bytes])
 
 

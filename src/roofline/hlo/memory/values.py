@@ -5,6 +5,7 @@ does an instruction whose result aliases an operand.
 """
 
 from collections.abc import Iterator, Mapping
+from math import prod
 
 from msgspec import Struct
 
@@ -149,7 +150,9 @@ class ValuesOf:
         if id(shape) not in self._sizes:
             is_main = level(shape, self.platform, "write") == HBM
             is_there = shape.is_array and (shape.memory_space in self.spaces if self.spaces else is_main)
-            self._sizes[id(shape)] = (bytes_of(shape, shape.elements) if shape.is_bounded else 0) if is_there else None
+            self._sizes[id(shape)] = (
+                (max(bytes_of(shape, shape.elements), _tile_bytes(shape)) if shape.is_bounded else 0) if is_there else None
+            )
         return self._sizes[id(shape)]
 
     def _result(self, found: Values, number: int, index: int, time: int) -> Tree:
@@ -219,6 +222,12 @@ class ValuesOf:
             if value is not None and value.leaf is not None and value.leaf < len(given):
                 passed[path] = given[value.leaf]
         return passed
+
+
+def _tile_bytes(shape: Shape) -> int:
+    """The bytes of the tile that a scalar takes on a TPU; 0 for other arrays."""
+    tiles = shape.layout.tiles if shape.layout is not None and not shape.dims else ()
+    return prod(tiles[0]) * shape.number.bits // 8 if tiles else 0
 
 
 def _joins_in_place(instruction: Instruction) -> bool:
