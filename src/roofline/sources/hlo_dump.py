@@ -4,18 +4,28 @@ import os
 import re
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from ..errors import SourceError
 from ..hlo.ir.module import HloModule
-from ..hlo.read import parse_all, recognise
+from ..hlo.read import parse, parse_all, recognise
 from .files import all_of, head_of, profiles_in, traces_in
 from .unsupported import describe_contents
 from .xspace.recognition import sniff as is_profile
 
 NOT_A_PROGRAM = "a profile, not a program; use roofline analyze, which also reads the programs in a profile"
 # module_0001.jit_step.sm_9.0_gpu_after_optimizations.hlo.pb: number and name of the module, before or after optimization, format.
-_DUMPED = re.compile(r"(?P<module>module_\d+\.[^.]+)\..*?(?P<when>after|before)_optimizations\.(?P<how>hlo\.pb|pb|txt|hlo)(?:\.gz)?\Z")
-# Prefer the compiled program to the compiler's input, and a protobuf to text, which rounds constants.
-_PREFERENCE = {("after", True): 0, ("after", False): 1, ("before", True): 2, ("before", False): 3}
+_DUMPED = re.compile(
+    r"(?P<module>module_\d+\.[^.]+)\..*?(?P<when>after_codegen|after_optimizations|before_optimizations)\.(?P<how>hlo\.pb|pb|txt|hlo)(?:\.gz)?\Z"
+)
+# Prefer the compiled program to the compiler's input, and a protobuf to text, which rounds constants. A TPU's has cycles and scoped memory
+# only after code generation, and its buffer assignment only before.
+_CODEGEN, _ASSIGNED = "after_codegen", "after_optimizations"
+_PREFERENCE = {
+    (when, is_proto): 2 * place + (not is_proto)
+    for place, when in enumerate((_CODEGEN, _ASSIGNED, "before_optimizations"))
+    for is_proto in (True, False)
+}
 
 
 def sniff(head: bytes, path: Path) -> bool:
@@ -35,7 +45,16 @@ def read_modules(path: Path) -> tuple[HloModule, ...]:
             raise SourceError(f"{path}: {NOT_A_PROGRAM}")
         there = describe_contents(path) or "name a file, or a folder that a profiler or --xla_dump_to wrote"
         raise SourceError(f"{path}: no profile, trace or HLO program in this folder; {there}")
-    return tuple(module for file in files for module in parse_all(all_of(file), str(file)))
+    return tuple(_with_assignment(module, file) for file in files for module in parse_all(all_of(file), str(file)))
+
+
+def _with_assignment(module: HloModule, file: Path) -> HloModule:
+    """A program after code generation, with the buffer assignment of the stage before, where that was dumped."""
+    before, found, _ = file.name.partition(_CODEGEN)
+    assigned = file.with_name(f"{before}{_ASSIGNED}.hlo.pb")
+    if not found or not _DUMPED.match(file.name) or not assigned.is_file():
+        return module
+    return replace(module, buffer_assignment=parse(all_of(assigned), str(assigned)).buffer_assignment)
 
 
 def program_files(folder: Path) -> tuple[Path, ...]:

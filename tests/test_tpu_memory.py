@@ -1,0 +1,281 @@
+"""Peak memory of programs that the TPU compiler made: main memory and VMEM, compared with its own buffer assignments."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from protobufs import integer, message
+from roofline.analysis import analyze
+from roofline.hlo.memory.assignment import read_assignment
+from roofline.hlo.memory.peak import peak_memory
+from roofline.hlo.read import parse
+from roofline.machine import Capacity, Machine
+from roofline.render.text import report_text
+from roofline.resource import HBM, Resource
+from roofline.sources import read
+from roofline.sources.hlo_dump import program_files, read_modules
+from roofline.workload import MemorySpace, PeakMemory
+
+FROZEN = Path(__file__).parent / "data" / "tpu" / "memory"  # libtpu 0.0.51, jax 0.10.2
+TRUTH = json.loads((FROZEN / "truth.json").read_text())
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "tpu"
+shared = pytest.mark.skipif(not SHARED.is_dir(), reason="needs the programs in ../shared/data/tpu")
+MATRIX = 4 * 1024 * 1024  # bytes of f32[1024,1024]
+HEAD = "HloModule m, is_scheduled=true\n"
+
+
+def peak(text: str) -> PeakMemory:
+    found = peak_memory(parse(text), "tpu")
+    assert found is not None
+    return found
+
+
+def vmem(memory: PeakMemory) -> MemorySpace:
+    return next(space for space in memory.spaces if space.space == "vmem")
+
+
+@pytest.mark.parametrize("name", TRUTH)
+def test_the_peak_is_that_of_the_compilers_buffer_assignment(name: str) -> None:
+    # hbm and vmem: arguments, results and constants, and the most that is live in the heap, by the trace in the compiler's dump.
+    memory = peak(gzip.decompress((FROZEN / f"{name}.hlo.gz").read_bytes()).decode())
+    assert memory.peak_bytes == pytest.approx(TRUTH[name]["hbm"], rel=1e-4)
+    assert vmem(memory).arrays_bytes == pytest.approx(TRUTH[name]["vmem"], rel=1e-4)
+
+
+def _stated() -> list[tuple[Path, int]]:
+    """The programs of the shared folder, with ``peak_memory_in_bytes`` as the compiler states it."""
+    if not SHARED.is_dir():
+        return []
+    small = json.loads((SHARED / "xla.json").read_text())
+    found = [(SHARED / f"{name}.hlo.gz", facts["xla"]["peak"]) for name, facts in small.items()]
+    for file in sorted((SHARED / "more").glob("*.pb.gz")):
+        facts = json.loads(file.with_name(file.name.replace(".pb.gz", ".json")).read_text())
+        found.append((file, facts["memory"]["peak_memory_in_bytes"]))
+    return found
+
+
+@shared
+@pytest.mark.parametrize(("file", "stated"), _stated(), ids=lambda value: value.name if isinstance(value, Path) else "")
+def test_the_peak_is_the_stated_one_less_arrays_in_vmem(file: Path, stated: int) -> None:
+    memory = peak_memory(parse(gzip.decompress(file.read_bytes())), "tpu")
+    assert memory is not None
+    # The compiler adds the larger of two heaps to arguments, results and constants: temporary arrays in main memory, or arrays in VMEM.
+    heap = max(memory.temporaries, *(space.arrays_bytes for space in memory.spaces), 0)
+    assert memory.peak_bytes - memory.temporaries + heap == pytest.approx(stated, rel=0.006)
+    assert all(space.peak_bytes <= 128 * 2**20 for space in memory.spaces)
+
+
+def test_a_copy_to_another_layout_is_not_made_in_place() -> None:
+    body = """
+ENTRY main {{
+  x = f32[1024,1024]{{1,0:T(8,128)}} parameter(0)
+  a = f32[1024,1024]{{1,0:T(8,128)}} sort(x), dimensions={{1}}, to_apply=less
+  b = f32[1024,1024]{{{layout}:T(8,128)}} copy(a)
+  ROOT r = f32[1]{{0:T(128)}} custom-call(b), custom_call_target="k"
+}}
+less {{ p = f32[] parameter(0)\n q = f32[] parameter(1)\n ROOT l = pred[] compare(p, q), direction=LT }}
+"""
+    assert peak(HEAD + body.format(layout="1,0")).temporaries == MATRIX
+    assert peak(HEAD + body.format(layout="0,1")).temporaries == 2 * MATRIX
+
+
+OWN = "  a = f32[1024,1024]{1,0:T(8,128)} reverse(x), dimensions={0}"
+PART = """  t = (f32[1024,1024]{1,0:T(8,128)}, f32[1]{0:T(128)}) custom-call(x), custom_call_target="k"
+  a = f32[1024,1024]{1,0:T(8,128)} get-tuple-element(t), index=0"""
+
+
+@pytest.mark.parametrize(
+    ("opcode", "operand", "arrays"), [("cosine", OWN, 1), ("cosine", PART, 1), ("all-reduce", OWN, 1), ("all-reduce", PART, 2)]
+)
+def test_a_result_is_written_over_the_operand_that_the_compiler_states(opcode: str, operand: str, arrays: int) -> None:
+    # An all-reduce states that it may run in place, and does if its operand is all that another instruction makes.
+    text = f"""{HEAD}
+ENTRY main {{
+  x = f32[1024,1024]{{1,0:T(8,128)}} parameter(0)
+{operand}
+  b = f32[1024,1024]{{1,0:T(8,128)}} {opcode}(a), backend_config={{"aliasing_operands":{{"lists":[{{"indices":["0","1"]}}]}}}}
+  ROOT r = f32[1]{{0:T(128)}} custom-call(b), custom_call_target="k"
+}}
+"""
+    assert peak(text).temporaries // MATRIX == arrays
+
+
+def test_nothing_is_written_over_where_the_compiler_states_that_nothing_is() -> None:
+    body = """
+ENTRY main {{
+  x = f32[1024,1024]{{1,0:T(8,128)}} parameter(0)
+  a = f32[1024,1024]{{1,0:T(8,128)}} reverse(x), dimensions={{0}}
+  b = f32[1024,1024]{{1,0:T(8,128)}} cosine(a){config}
+  ROOT r = f32[1]{{0:T(128)}} custom-call(b), custom_call_target="k"
+}}
+"""
+    assert peak(HEAD + body.format(config="")).temporaries // MATRIX == 1
+    assert peak(HEAD + body.format(config=', backend_config={"aliasing_operands":{"lists":[]}}')).temporaries // MATRIX == 2
+
+
+def test_the_memory_of_a_carried_array_is_free_between_its_last_use_and_its_next_value() -> None:
+    text = f"""{HEAD}
+body {{
+  t = (s32[], f32[1024,1024]{{1,0:T(8,128)}}) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  x = f32[1024,1024]{{1,0:T(8,128)}} get-tuple-element(t), index=1
+  s = f32[1]{{0:T(128)}} custom-call(x), custom_call_target="small"
+  y = f32[2,1024,1024]{{2,1,0:T(8,128)}} custom-call(s), custom_call_target="large"
+  u = f32[1]{{0:T(128)}} custom-call(y), custom_call_target="small"
+  z = f32[1024,1024]{{1,0:T(8,128)}} custom-call(u), custom_call_target="next"
+  ROOT r = (s32[], f32[1024,1024]{{1,0:T(8,128)}}) tuple(i, z)
+}}
+condition {{
+  c = (s32[], f32[1024,1024]{{1,0:T(8,128)}}) parameter(0)
+  j = s32[] get-tuple-element(c), index=0
+  ROOT l = pred[] compare(j, j), direction=LT
+}}
+ENTRY main {{
+  n = s32[] parameter(0)
+  first = f32[1024,1024]{{1,0:T(8,128)}} custom-call(n), custom_call_target="first"
+  init = (s32[], f32[1024,1024]{{1,0:T(8,128)}}) tuple(n, first)
+  w = (s32[], f32[1024,1024]{{1,0:T(8,128)}}) while(init), condition=condition, body=body
+  last = f32[1024,1024]{{1,0:T(8,128)}} get-tuple-element(w), index=1
+  ROOT r = f32[1]{{0:T(128)}} custom-call(last), custom_call_target="small"
+}}
+"""
+    found = peak(text)
+    # `y`, of two matrices, is live where `x` is not any more, and `z` not yet.
+    assert found.temporaries // MATRIX == 2
+    assert {buffer.name for buffer in found.largest if buffer.bytes >= MATRIX} == {"y"}
+
+
+def test_a_reshape_that_is_left_in_a_compiled_program_makes_an_array() -> None:
+    # bf16[8192,8192] as [4096,2,8192]: rows of two are padded to tiles of 8 rows.
+    text = f"""{HEAD}
+ENTRY main {{
+  x = f32[1024,1024]{{1,0:T(8,128)}} parameter(0)
+  a = f32[1024,1024]{{1,0:T(8,128)}} reverse(x), dimensions={{0}}
+  b = f32[512,2,1024]{{2,1,0:T(8,128)}} reshape(a)
+  ROOT r = f32[1]{{0:T(128)}} custom-call(b), custom_call_target="k"
+}}
+"""
+    assert peak(text).temporaries == MATRIX + 4 * MATRIX
+
+
+def test_a_sparse_core_gets_its_operands_after_it_is_started() -> None:
+    text = f"""{HEAD}
+gather {{
+  p = f32[1024,1024]{{1,0:T(8,128)}} parameter(0)
+  q = s32[1024]{{0:T(1024)}} parameter(1)
+  ROOT o = f32[512,1024]{{1,0:T(8,128)}} custom-call(p, q), custom_call_target="gather"
+}}
+ENTRY main {{
+  x = f32[1024,1024]{{1,0:T(8,128)}} parameter(0)
+  i = s32[1024]{{0:T(1024)}} parameter(1)
+  a = f32[1024,1024]{{1,0:T(8,128)}} reverse(x), dimensions={{0}}
+  s = ((), (), (s32[4]{{0:S(10)}})) async-start(), calls=gather
+  u = ((f32[1024,1024]{{1,0:T(8,128)}}, s32[1024]{{0:T(1024)}}), f32[512,1024]{{1,0:T(8,128)}}, (s32[4]{{0:S(10)}})) async-update(s, a, i)
+  d = f32[512,1024]{{1,0:T(8,128)}} async-done(u)
+  ROOT r = f32[1]{{0:T(128)}} custom-call(d), custom_call_target="k"
+}}
+"""
+    # The operand, and the half of it that is gathered.
+    assert peak(text).temporaries == MATRIX + MATRIX // 2
+
+
+WINDOWS = 'backend_config={"used_scoped_memory_configs":[{"memory_space":"1","offset":"0","size":"SIZE"}]}'
+PREFETCHED = f"""{HEAD}
+ENTRY main {{
+  x = f32[1024,1024]{{1,0:T(8,128)}} parameter(0)
+  w = f32[1024,1024]{{1,0:T(8,128)}} parameter(1)
+  s = (f32[1024,1024]{{1,0:T(8,128)S(1)}}, f32[1024,1024]{{1,0:T(8,128)}}, u32[]{{:S(2)}}) copy-start(w)
+  a = f32[1024,1024]{{1,0:T(8,128)}} reverse(x), dimensions={{0}}, {WINDOWS.replace("SIZE", "3000000")}
+  d = f32[1024,1024]{{1,0:T(8,128)S(1)}} copy-done(s)
+  ROOT y = f32[1024,1024]{{1,0:T(8,128)}} add(a, d), {WINDOWS.replace("SIZE", "2000000")}
+}}
+"""
+
+
+def test_vmem_holds_prefetches_and_what_the_running_kernel_uses() -> None:
+    found = peak(PREFETCHED)
+    # Main memory: two arguments and the result, where `a` cannot be yet; VMEM: `w`, while `a` is made with 3 MB of windows.
+    space = vmem(found)
+    assert (found.arguments, found.outputs) == (2 * MATRIX, MATRIX)
+    assert (space.peak_bytes, space.arrays_bytes, space.scoped_bytes, space.at) == (MATRIX + 3_000_000, MATRIX, 3_000_000, "a")
+    assert [(buffer.name, buffer.shape) for buffer in space.largest] == [("s", "f32[1024,1024]")]
+
+
+def test_slices_that_are_joined_in_place_count_once_in_vmem() -> None:
+    half = "f32[512,1024]{1,0:T(8,128)S(1)}"
+    text = f"""{HEAD}
+ENTRY main {{
+  x = f32[1024,1024]{{1,0:T(8,128)}} parameter(0)
+  a = {half} slice(x), slice={{[0:512], [0:1024]}}
+  b = {half} slice(x), slice={{[512:1024], [0:1024]}}
+  c = f32[1024,1024]{{1,0:T(8,128)S(1)}} custom-call(a, b), custom_call_target="ConcatBitcast"
+  ROOT y = f32[1]{{0:T(128)}} custom-call(c), custom_call_target="k"
+}}
+"""
+    assert vmem(peak(text)).arrays_bytes == MATRIX
+
+
+def test_how_full_vmem_is_stands_beside_main_memory(tmp_path: Path) -> None:
+    file = tmp_path / "prefetched.hlo"
+    file.write_text(PREFETCHED)
+    capacities = (
+        Capacity(level=HBM, bytes=1e9, provenance="user"),
+        Capacity(level=Resource("vmem"), bytes=2 * (MATRIX + 3_000_000), provenance="user"),
+    )
+    toy = replace(Machine.of("toy", {"vector/fp32": 100, "hbm": 10}, kind="tpu"), capacities=capacities)
+    report = analyze(read(file, toy), toy)
+    assert report.memory is not None
+    assert vmem(report.memory).capacity_bytes == 2 * (MATRIX + 3_000_000)
+    said = " ".join(report_text(report).split())
+    assert "vmem peak 7.194 MB of 14.39 MB (50%): arrays 4.194 MB, scoped 3 MB; at a; largest s f32[1024,1024], 4.194 MB" in said
+
+
+def test_programs_for_other_chips_have_no_vmem() -> None:
+    found = peak_memory(parse(PREFETCHED), "gpu")
+    assert found is not None
+    assert found.spaces == ()
+
+
+def _traced(events: list[bytes], allocation_index: int) -> bytes:
+    """A buffer assignment of one heap with arrays 1 (300 B), 2 and 3 (100 B each), and a trace that names ``allocation_index``."""
+    sizes = {1: 300, 2: 100, 3: 100}
+    arrays = [message(1, integer(1, number), integer(2, size), message(3, integer(3, number))) for number, size in sizes.items()]
+    assigned = [message(9, integer(1, number), integer(3, size)) for number, size in sizes.items()]
+    heap = message(3, integer(1, 7), integer(2, 400), *assigned)
+    return b"".join([*arrays, heap, message(4, *(message(1, event) for event in events), integer(3, allocation_index))])
+
+
+def _event(kind: int, number: int, shares: int = 0) -> bytes:
+    return integer(1, kind) + integer(2, number) + (integer(5, shares) if shares else b"")
+
+
+def test_arrays_that_share_freed_memory_are_live_only_while_they_are() -> None:
+    # 3 uses the memory of 2 after that was freed, and is freed. The peak is 1 alone, later.
+    again = [_event(0, 2), _event(1, 2), _event(2, 3, 2), _event(1, 3), _event(0, 1), _event(1, 1)]
+    (heap,) = read_assignment(_traced(again, 7))
+    assert [array.bytes for array in heap.arrays] == [300]
+
+
+def test_a_trace_belongs_to_the_allocation_that_holds_its_arrays() -> None:
+    (heap,) = read_assignment(_traced([_event(0, 1), _event(0, 2), _event(1, 1), _event(1, 2)], 99))
+    assert (heap.is_traced, sorted(array.bytes for array in heap.arrays)) == (True, [100, 300])
+
+
+def test_a_dump_has_the_assignment_of_the_stage_before_code_generation(tmp_path: Path) -> None:
+    # HloProto: hlo_module = 1, buffer_assignment = 3; the assignment has one allocation, of 5000 bytes.
+    instruction = message(2, _text(1, "x"), _text(2, "parameter"), message(3, integer(2, 11), integer(3, 256)), integer(35, 1))
+    program = message(
+        1, _text(1, "m"), _text(2, "main"), message(3, _text(1, "main"), instruction, integer(5, 1), integer(6, 1)), integer(6, 1)
+    )
+    assignment = message(3, integer(1, 1), integer(2, 5000), integer(5, 1))
+    (tmp_path / "module_0000.jit_f.cl_1.after_codegen.hlo.pb").write_bytes(program)
+    (tmp_path / "module_0000.jit_f.cl_1.after_optimizations.hlo.pb").write_bytes(program + message(3, assignment))
+    assert [file.name for file in program_files(tmp_path)] == ["module_0000.jit_f.cl_1.after_codegen.hlo.pb"]
+    assert [module.buffer_assignment for module in read_modules(tmp_path)] == [assignment]
+
+
+def _text(number: int, word: str) -> bytes:
+    return message(number, word.encode())
