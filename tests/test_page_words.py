@@ -9,7 +9,7 @@ from roofline.comparison import compare
 from roofline.render.export import to_json
 from roofline.render.page.words import words_json
 from roofline.report import DeviceInfo, DeviceShare, Finding, IdleInfo, InputInfo, MachineInfo, OpInfo, Predicted, Report
-from roofline.workload import Coverage, PeakMemory
+from roofline.workload import Coverage, MemorySpace, PeakMemory
 
 
 def report(*ops: OpInfo, **details: Any) -> Report:
@@ -104,6 +104,16 @@ def test_a_long_label_loses_its_middle_in_the_verdict() -> None:
     said = words(report(op(0, label, 3.0)), report(op(0, label, 1.0)))["comparison"]["verdict"]
     assert "Largest increase: attentionx" in said
     assert said.endswith("…xxxxx dot bf16[4,16,4096,128], 2 s.")
+
+
+def test_how_full_vmem_is_is_a_key_figure() -> None:
+    spaces = (
+        MemorySpace(space="vmem", peak_bytes=30, arrays_bytes=20, scoped_bytes=10, capacity_bytes=40),
+        MemorySpace(space="smem", peak_bytes=1, arrays_bytes=1, scoped_bytes=0),
+    )
+    found = report(memory=PeakMemory(peak_bytes=90, capacity_bytes=100, method="liveness over the schedule", spaces=spaces))
+    # The other memory has no known capacity.
+    assert words(found)["figures"][1:] == [["Peak VMEM", "30 B", "75% of 40 B", "vmem"]]
 
 
 def test_the_figures_of_two_runs_have_their_change_and_whether_it_is_better() -> None:

@@ -167,7 +167,7 @@ class Liveness:
         if instruction.opcode not in ("while", "conditional", "call", "async-start"):
             return NOTHING_HELD
         passed = frozenset[int]()
-        if instruction.opcode == "while" and instruction.called("body"):
+        if instruction.opcode == "while" and instruction.called("body") and self.values.platform == "tpu":
             own = {id(found.parameters[place]) for place in lent}
             body = self.values[instruction.called("body")[0]].parameters
             carried = enumerate(zip(_passed(found, instruction), body, strict=False))
