@@ -19,7 +19,7 @@ from ..price.elementwise import ELEMENTWISE
 from ..price.traffic import in_place_parameters
 from .aliasing import stated_aliases
 from .scoped import scoped_bytes
-from .values import BEFORE, Value, Values, ValuesOf, leaves, paths
+from .values import Value, Values, ValuesOf, leaves, paths
 
 _ELEMENTWISE = ELEMENTWISE | {"copy", "all-reduce", "sort"}
 _RESULTS_TRIED = 64  # results whose memory is tried for one temporary array
@@ -323,24 +323,15 @@ def _gaps(found: Values, slot_of: Mapping[int, _Slot], lent: frozenset[int], len
 
 
 def _place_in_results(slots: list[_Slot]) -> None:
-    """Places other arrays in the memory of the results until these are written, as XLA does: the largest first, where they fit best.
-
-    Where a result takes over a donated argument, its memory is free after the last use of the argument.
-    """
-    results = sorted((slot for slot in slots if slot.is_free), key=lambda slot: slot.bytes)
-    sizes, busy = [slot.bytes for slot in results], [_busy(slot) for slot in results]
+    """Places arrays in the memory of the program's results until these are written, as XLA does: the largest first, where they fit best."""
+    results = sorted((slot for slot in slots if slot.is_free and slot.before is None), key=lambda slot: slot.bytes)
+    sizes, busy = [slot.bytes for slot in results], [[(slot.start, slot.end)] for slot in results]
     for slot in sorted((slot for slot in slots if not slot.is_free), key=lambda slot: -slot.bytes):
         first = bisect_left(sizes, slot.bytes)
         for place in range(first, min(first + _RESULTS_TRIED, len(results))):
             if _claimed(busy[place], slot.start, slot.end):
                 slot.is_free = True
                 break
-
-
-def _busy(result: _Slot) -> list[tuple[int, int]]:
-    """When the memory of a result is in use: until the last use of a donated argument in it, and from when the result is made."""
-    before = [] if result.before is None else [(BEFORE, min(result.before.last, result.start - 1))]
-    return [*before, (result.start, result.end)]
 
 
 def _claimed(busy: list[tuple[int, int]], start: int, end: int) -> bool:
