@@ -204,6 +204,15 @@ def test_vmem_holds_prefetches_and_what_the_running_kernel_uses() -> None:
     assert [(buffer.name, buffer.shape) for buffer in space.largest] == [("s", "f32[1024,1024]")]
 
 
+@pytest.mark.parametrize("config", ['[{"size":"many"}]', "[7]", '[{"memory_space":"1"}]'])
+def test_a_damaged_configuration_states_nothing(config: str) -> None:
+    text = PREFETCHED.replace('[{"memory_space":"1","offset":"0","size":"3000000"}]', config)
+    assert (vmem(peak(text)).peak_bytes, vmem(peak(text)).scoped_bytes) == (MATRIX + 2_000_000, 2_000_000)
+    aliases = '"aliasing_operands":{"lists":' + config + "}"
+    # It is there, so nothing is written over: two arguments, `a` and the result.
+    assert peak(text.replace('"used_scoped_memory_configs"', f'{aliases},"used_scoped_memory_configs"')).peak_bytes == 4 * MATRIX
+
+
 def test_slices_that_are_joined_in_place_count_once_in_vmem() -> None:
     half = "f32[512,1024]{1,0:T(8,128)S(1)}"
     text = f"""{HEAD}

@@ -23,7 +23,8 @@ def stated_aliases(instruction: Instruction) -> Mapping[int, int] | None:
     count = len(instruction.operands)
     aliases: dict[int, int] = {}
     for group in groups if isinstance(groups, list) else ():
-        numbers = [int(number) for number in group["indices"]]
+        written = group.get("indices") if isinstance(group, dict) else None
+        numbers = [int(number) for number in written if str(number).isdecimal()] if isinstance(written, list) else []
         operands = [number for number in numbers if number < count]
         aliases |= {number - count: operands[0] for number in numbers if number >= count and operands}
     return aliases

@@ -16,5 +16,6 @@ def scoped_bytes(instruction: Instruction, spaces: Set[int]) -> int:
     if not spaces or _KEY not in instruction.backend_config_text:
         return 0
     configs = backend_config(instruction).get("used_scoped_memory_configs")
-    used = [(int(one["memory_space"]), int(one["size"])) for one in configs] if isinstance(configs, list) else []
-    return sum(size for space, size in used if space in spaces)
+    used = [config for config in configs if isinstance(config, dict)] if isinstance(configs, list) else []
+    sizes = [(str(config.get("memory_space")), str(config.get("size"))) for config in used]
+    return sum(int(size) for space, size in sizes if space.isdecimal() and size.isdecimal() and int(space) in spaces)
