@@ -30,6 +30,7 @@ RATES = {
     "tpu": {
         "matrix/bf16": 9.18e14, "matrix/int8": 1.836e15, "hbm": 1.638e12, "vmem.read": 2.33e13, "vmem.write": 1.61e13,
         "ici": 9e10, "ici/hop": 1e6, "pcie": 3.2e10, "dcn": 1.25e10,
+        "vector/fp32": 7.168e12, "vector/transcendental": 1.792e12, "xlu": 7.168e12,
     },
     "gpu": {
         "matrix/bf16": 9.894e14, "matrix/tf32": 4.945e14, "matrix/fp8": 1.979e15, "matrix/fp64": 6.7e13, "vector/fp32": 6.7e13,
@@ -116,6 +117,8 @@ def law_cases() -> Iterator[dict[str, Any]]:
         yield placed("tpu", {"pcie.in": 3.2e10, "pcie.out": 1.6e10, "hbm": 1}, time_s, 1, "pcie")  # two directions of one link
         yield placed("toy", {"matrix/bf16x3": 50, "matrix/fp8": 50, "matrix/tf32x3": 20, "hbm": 10}, time_s, 1, "hbm")  # several passes
         yield placed("tpu", {"matrix/fp32": 1e12, "matrix/bf16x6": 1e12, "hbm": 1}, time_s, 1, "hbm")  # rounded to bf16
+        yield placed("tpu", {"vector/fp32": 1.4e13, "vector/transcendental": 7e12, "xlu": 7e12, "hbm": 1}, time_s, 1, "hbm")  # three units
+        yield placed("tpu", {"host": 3.2e10, "pcie": 3.2e10}, time_s, 1, "pcie")  # host memory is behind the bus
         yield placed("memory only", {"matrix/bf16": 5}, time_s, 1, "hbm")  # nothing is rated for it
         for machine in ("vector only", "pascal", "amx", "cpu", "volta"):  # where products without a rate of their own go
             yield placed(machine, {"matrix/bf16": 50, "matrix/fp16": 5, "hbm": 10}, time_s, 1, "hbm")

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from .dtypes import passes_of
 from .errors import MachineError, UnitError, did_you_mean
-from .resource import HBM, LINK_UNITS, Resource
+from .resource import EUP, HBM, LINK_UNITS, TRANSCENDENTAL, Resource
 from .topology import Topology, Torus
 from .units import parse, percent, show
 
@@ -61,8 +61,11 @@ LACKING: dict[str, tuple[str, ...]] = {
     "matrix/fp32": (*_HALF, "matrix/tf32"),
     "matrix/fp64": _HALF,
 }
-# A TPU's matrix unit rounds wider formats to bf16: one pass, the default precision of an fp32 product there.
-TPU_FALLBACKS: dict[str, str] = dict.fromkeys(("matrix/fp32", "matrix/tf32", "matrix/fp16"), "matrix/bf16")
+# A TPU's matrix unit rounds wider formats to bf16: one pass, the default precision of an fp32 product there. Its host's memory is behind
+# the bus to the host.
+TPU_FALLBACKS: dict[str, str] = {**dict.fromkeys(("matrix/fp32", "matrix/tf32", "matrix/fp16"), "matrix/bf16"), "host": "pcie"}
+# A TPU's transcendental functions run on a unit of their own beside the vector ALUs, so their times overlap and do not add up.
+TPU_UNITS: dict[str, str] = {TRANSCENDENTAL.name: EUP.name}
 
 
 class Figure(Struct, frozen=True):
@@ -196,6 +199,8 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
             others = FALLBACKS.get(asked, ()) if self._lacks(asked) else _matrix_only(FALLBACKS.get(asked, ()))
             chain = (asked, *rounded, *others)
             found = next((found for name in chain if (found := self.ceiling(name))), None)
+            if found and self.kind == "tpu" and found.resource.name in TPU_UNITS:
+                found = replace(found, resource=Resource(TPU_UNITS[found.resource.name]))
             self._resolved[asked] = found or self._directed(asked) or self._repeated(asked)
         return self._resolved[asked]
 

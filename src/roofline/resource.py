@@ -13,7 +13,8 @@ from typing import ClassVar
 from .dtypes import DTYPES, DType, dtype
 from .errors import UnitError, UsageError, did_you_mean
 
-COMPUTE_UNITS = ("matrix", "vector", "compute")
+COMPUTE_UNITS = ("matrix", "vector", "eup", "compute")  # eup: the unit of a TPU for transcendental functions, beside its vector ALUs
+CROSS_LANE_UNITS = ("xlu",)  # of a TPU: they move the registers of an array across lanes, as a transposition does
 SCALE_UP = ("ici", "nvlink", "xgmi", "neuronlink", "xelink", "roce", "ethernet")  # links between chips of one system
 LINK_UNITS = (*SCALE_UP, "c2c", "dcn", "pcie")
 MEMORY_UNITS = ("hbm", "host", "l3", "l2", "l1", "lds", "vmem", "cmem", "smem", "sbuf", "psum", "tmem", "slc", "sram", "infinity_cache")
@@ -27,10 +28,11 @@ class Resource:
 
     ``unit`` is the piece of hardware and ``kind`` the service it gives: a number format, ``transcendental``, ``hop``, or nothing.
     ``measure`` is what amounts are counted in: FLOP, B or hop. A resource is compute, a link (its bytes cross from one chip to another, or
-    to the host's bus or network) or a memory. Arithmetic is compute that counts as FLOP; transcendentals are counted separately.
+    to the host's bus or network), a memory, or a unit that rearranges registers: its bytes are neither FLOP nor traffic of a memory.
+    Arithmetic is compute that counts as FLOP; transcendentals are counted separately.
 
-    >>> Resource("matrix/bf16").unit, Resource("hbm").measure, Resource("ici/hop").measure
-    ('matrix', 'B', 'hop')
+    >>> Resource("matrix/bf16").unit, Resource("hbm").measure, Resource("ici/hop").measure, Resource("xlu").is_memory
+    ('matrix', 'B', 'hop', False)
     """
 
     # Attributes that follow from the name are computed once: they are read millions of times per program.
@@ -50,8 +52,8 @@ class Resource:
         self.unit, _, self.kind = name.partition("/")
         self.is_compute = self.unit in COMPUTE_UNITS
         self.is_link = self.unit.partition(".")[0] in LINK_UNITS
-        self.is_memory = not self.is_compute and not self.is_link
-        self.is_arithmetic = self.is_compute and self.kind != "transcendental"
+        self.is_memory = not self.is_compute and not self.is_link and self.unit not in CROSS_LANE_UNITS
+        self.is_arithmetic = self.is_compute and self.kind != "transcendental" and self.unit != "eup"
         self.measure = "FLOP" if self.is_compute else "hop" if self.kind == "hop" else "B"
 
     @property
@@ -92,7 +94,7 @@ def check_known(resource: Resource, rated: Iterable[str], option: str) -> None:
     rated = list(rated)
     unit, _, part = resource.unit.partition(".")
     kinds = {one.rate for one in DTYPES.values()} | {"transcendental", ""} if resource.is_compute else {"hop", ""}
-    is_word = unit in (*COMPUTE_UNITS, *LINK_UNITS, *MEMORY_UNITS) and part in _PARTS and resource.kind in kinds
+    is_word = unit in (*COMPUTE_UNITS, *CROSS_LANE_UNITS, *LINK_UNITS, *MEMORY_UNITS) and part in _PARTS and resource.kind in kinds
     if resource.name not in rated and not is_word:
         words = [*rated, *MEMORY_UNITS, *LINK_UNITS]
         raise UsageError(f"{option} {resource}: no such resource{did_you_mean(resource.name, words) or '; known: ' + ', '.join(rated)}")
@@ -110,7 +112,7 @@ def bound_words(bound: str | None) -> str:
     if bound is None or bound == "latency":
         return "no known bound" if bound is None else "latency-bound"
     resource = named(bound)
-    return f"{'compute' if resource.is_compute else 'communication' if resource.is_link else 'memory'}-bound ({bound})"
+    return f"{'memory' if resource.is_memory else 'communication' if resource.is_link else 'compute'}-bound ({bound})"
 
 
 def main_bound(times: Iterable[tuple[str | None, float]]) -> str | None:
@@ -126,4 +128,6 @@ HBM = Resource("hbm")  # main memory, whatever its technology
 PCIE = Resource("pcie")  # the bus to the host, one direction of it
 HOST = Resource("host")  # the host's memory, seen from an accelerator
 TRANSCENDENTAL = Resource("vector/transcendental")
+EUP = Resource("eup")  # where transcendental functions run on a TPU
+XLU = Resource("xlu")  # bytes of registers that a TPU's cross-lane units move
 UNNAMED_WORK = Resource("compute")  # arithmetic on an unknown unit

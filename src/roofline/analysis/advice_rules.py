@@ -184,7 +184,7 @@ def bound(one: Placed) -> Draft | None:
     if unit is None:
         return None
     resource = named(unit)
-    family = "network" if resource.is_link else "compute" if resource.is_compute else "memory"
+    family = "network" if resource.is_link else "memory" if resource.is_memory else "compute"
 
     def write() -> str:
         least = show(placement.floor_s, "s")

@@ -54,7 +54,7 @@ def cause_of(bound: str | None) -> str:
     if bound is None or bound == LATENCY:
         return LATENCY
     resource = named(bound)
-    return COMPUTE if resource.is_compute else COMMUNICATION if resource.is_link else MEMORY
+    return MEMORY if resource.is_memory else COMMUNICATION if resource.is_link else COMPUTE
 
 
 def split_losses(

@@ -6,7 +6,7 @@ from ..cost import Amount, Cost
 from ..ledger import Ledger
 from ..operation import UNSTATED, Convolution, Product, width
 from ..report import Amounts, CounterInfo, LedgerRow, Number, OpInfo
-from ..resource import HBM, matrix
+from ..resource import HBM, XLU, matrix
 from ..selection import ROUNDING
 from ..workload import Op, source_line
 from .advice_rules import Placed
@@ -126,7 +126,7 @@ def _bandwidth(cost: Cost, time_s: float | None) -> dict[str, float]:
 
 
 def _moved(cost: Cost) -> Iterable[tuple[str, Amount]]:
-    return ((level.name, amount) for level, amount in cost.amounts if level.measure == "B" and level not in cost.unknown)
+    return ((level.name, amount) for level, amount in cost.amounts if level.measure == "B" and level != XLU and level not in cost.unknown)
 
 
 def _counters(op: Op) -> CounterInfo | None:

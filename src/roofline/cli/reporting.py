@@ -17,7 +17,7 @@ from ..render.op_table import column
 from ..render.tables import Paper
 from ..render.text import report_text
 from ..report import OpInfo, Report
-from ..resource import COMPUTE_UNITS, LINK_UNITS, MEMORY_UNITS
+from ..resource import COMPUTE_UNITS, CROSS_LANE_UNITS, LINK_UNITS, MEMORY_UNITS
 from ..selection import narrow, select
 from ..units import parse
 from ..workload import Recording, Workload
@@ -25,7 +25,7 @@ from .options import chosen_corrections, chosen_machine, chosen_throughput
 from .output import emit_report, shared
 from .terminal import chart
 
-UNITS = (*COMPUTE_UNITS, *MEMORY_UNITS, *LINK_UNITS)
+UNITS = (*COMPUTE_UNITS, *CROSS_LANE_UNITS, *MEMORY_UNITS, *LINK_UNITS)
 EACH_OP = "op"  # no grouping
 SUGGESTED = 8  # most words in an error
 SPREAD = ("op", "name", "category", "exchange", "places", "fastest", "fastest_s", "median_s", "slowest", "slowest_s", "spread", "waiting_s")

@@ -5,7 +5,7 @@ from msgspec import Struct
 from ..dtypes import dtype
 from ..errors import RooflineError
 from ..machine import Capacity, Ceiling, Figure, Spread
-from ..resource import COMPUTE_UNITS, LINK_UNITS, Resource
+from ..resource import COMPUTE_UNITS, CROSS_LANE_UNITS, LINK_UNITS, Resource
 from .chip_specs import Disagreement, Exemption, KnownError, Link, Memory, Opinion, Power, Spec, Sustained
 from .table import Table
 
@@ -26,8 +26,11 @@ def compute(table: Table) -> Found:
     """A ``[[compute]]`` table: the dense rate of one unit in one number format."""
     table.only("resource", "rate", "spread", "sparse", "accumulate", *FIGURE)
     resource = resource_of(table, "resource", "matrix/bf16")
-    if not resource.is_compute:
-        raise table.error("resource", f"{str(resource)!r} is not a compute resource; its unit must be one of {', '.join(COMPUTE_UNITS)}")
+    if resource.is_memory or resource.is_link:
+        raise table.error(
+            "resource",
+            f"{str(resource)!r} is not a compute resource; its unit must be one of {', '.join((*COMPUTE_UNITS, *CROSS_LANE_UNITS))}",
+        )
     accumulate = table.text("accumulate")
     others, errors = _others(table, resource)
     ceiling = _ceiling(table, resource, others, f"{accumulate} accumulate" if accumulate else "", sparse=table.quantity("sparse", "FLOP/s"))

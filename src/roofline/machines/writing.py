@@ -37,7 +37,7 @@ def machine_toml(card: Card) -> str:
             lines += [f"{_text(pattern)} = [", *(f"    {_text(_point(each))}," for each in points), "]"]
     for ceiling in machine.ceilings:
         resource = ceiling.resource
-        kind, key = ("compute", "resource") if resource.is_compute else ("link", "resource") if resource.is_link else ("memory", "level")
+        kind, key = ("memory", "level") if resource.is_memory else ("link", "resource") if resource.is_link else ("compute", "resource")
         lines += ["", f"[[{kind}]]", f"{key} = {_text(resource.name)}", *_rate(ceiling)]
         if kind == "memory" and (capacity := capacities.pop(resource.name, None)):
             lines += _capacity(capacity)

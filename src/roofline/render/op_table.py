@@ -12,7 +12,7 @@ from ..columns import lazy_rows
 from ..errors import UnitError, UsageError, did_you_mean
 from ..folding import TableRows
 from ..report import Expected, OpInfo, Point, Report
-from ..resource import MEMORY_UNITS, Resource, named
+from ..resource import CROSS_LANE_UNITS, MEMORY_UNITS, Resource, named
 from ..units import percent, plain, show
 from ..workload import is_upper_bound
 from .tables import PLAIN, Cell, Paper, table
@@ -178,7 +178,8 @@ def _known(name: str) -> Resource | None:
         resource = Resource(name)
     except UnitError:
         return None
-    return resource if resource.is_compute or resource.is_link or resource.unit.partition(".")[0] in MEMORY_UNITS else None
+    is_known = resource.is_compute or resource.is_link or resource.unit.partition(".")[0] in (*MEMORY_UNITS, *CROSS_LANE_UNITS)
+    return resource if is_known else None
 
 
 def _counted_amounts(op: OpInfo) -> dict[str, float | None]:

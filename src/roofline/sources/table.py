@@ -30,7 +30,7 @@ from ..cost import sum_or_unknown
 from ..dtypes import dtype
 from ..errors import RooflineError, SourceError, did_you_mean, excerpt
 from ..machine import Machine
-from ..resource import HBM, MEMORY_UNITS, UNNAMED_WORK, Resource, named
+from ..resource import CROSS_LANE_UNITS, HBM, MEMORY_UNITS, UNNAMED_WORK, Resource, named
 from ..units import parse, parse_plain
 from ..workload import COST_PROVENANCES, Coverage, Op, Recording, Share, StepsOnDevice, Workload
 from .table_columns import PARQUET_MAGIC, Cell, columns_of
@@ -167,7 +167,7 @@ def _is_resource(name: str) -> bool:
         return bool(kind)
     if kind not in ("", "hop") or not re.fullmatch(r"[a-z0-9._]+", unit):
         return False
-    return unit.removesuffix(".read").removesuffix(".write") in MEMORY_UNITS or Resource(name).is_link
+    return unit.removesuffix(".read").removesuffix(".write") in (*MEMORY_UNITS, *CROSS_LANE_UNITS) or Resource(name).is_link
 
 
 def _holds_numbers(header: str) -> bool:

@@ -8,9 +8,9 @@ import msgspec
 from ...analysis.summary import NOTABLE
 from ...checking.op_filter import ALIASES, DEEPEST, NUMBERS, PAGE_FIELDS, TEXTS
 from ...errors import UNSAFE
-from ...machine import FALLBACKS, LACKING, LATENCY, LATENCY_TIMES, LAUNCH_LATENCY_S, PROVENANCES, TPU_FALLBACKS
+from ...machine import FALLBACKS, LACKING, LATENCY, LATENCY_TIMES, LAUNCH_LATENCY_S, PROVENANCES, TPU_FALLBACKS, TPU_UNITS
 from ...report import CeilingInfo, MachineInfo
-from ...resource import COMPUTE_UNITS, LINK_UNITS, MEMORY_UNITS
+from ...resource import COMPUTE_UNITS, CROSS_LANE_UNITS, LINK_UNITS, MEMORY_UNITS
 from ...selection import NUMBERING
 from ...units import BINARY, DECIMAL, EXAMPLES, UNITS
 from ...workload import AUTOTUNING, FEEDS, UPPER_BOUND
@@ -192,12 +192,13 @@ def catalogue_json(machines: Iterable[MachineInfo]) -> bytes:
 @lru_cache(maxsize=1)
 def vocabulary_json() -> bytes:
     """What the page would otherwise have to define a second time, as compact JSON."""
-    kinds = {"compute": COMPUTE_UNITS, "link": LINK_UNITS, "memory": MEMORY_UNITS, "": (LATENCY,)}
+    kinds = {"compute": COMPUTE_UNITS, "cross-lane": CROSS_LANE_UNITS, "link": LINK_UNITS, "memory": MEMORY_UNITS, "": (LATENCY,)}
     return msgspec.json.encode(
         {
             "units": {unit: (title(unit), kind) for kind, units in kinds.items() for unit in units},
             "fallbacks": FALLBACKS,
             "tpu_fallbacks": TPU_FALLBACKS,
+            "tpu_units": TPU_UNITS,
             "lacking": LACKING,
             "provenances": PROVENANCES,
             "latency": {"launch_s": LAUNCH_LATENCY_S, "times": LATENCY_TIMES},

@@ -178,7 +178,7 @@ function roofsOf(all, state, machine) {
     return { ...described(ceiling), kind, usual, axis, hidden: switched, binds: count ?? 0, used: used.get(name) ?? 0 };
   };
   // Bytes over a link are not those of a memory: its roof has no meaning on their axis.
-  const counted = ({ resource: name }) => resource(name).measure === "B" && (!resource(name).isLink || name === state.level || state.level === OWN_LEVEL);
+  const counted = ({ resource: name }) => resource(name).isMemory || (resource(name).measure === "B" && resource(name).isLink && (name === state.level || state.level === OWN_LEVEL));
   const memory = machine.ceilings.filter(counted).map((one) => {
     const axis = one.resource === state.level;
     return info(one, "memory", axis || binds.has(resource(one.resource).unit), axis);

@@ -21,8 +21,8 @@ export function causeOf(row) {
   if (row.category === VOCABULARY.autotuning) return row.category;
   if (row.unknown?.length || (row.unrated?.length && row.efficiency === null)) return "unpriced";
   if (!row.bound || row.bound === LATENCY) return LATENCY;
-  const { isCompute, isLink } = resource(row.bound);
-  return isCompute ? "compute" : isLink ? "communication" : "memory";
+  const { isLink, isMemory } = resource(row.bound);
+  return isMemory ? "memory" : isLink ? "communication" : "compute";
 }
 
 /** The same of an op's minimum time, of which something is known. */

@@ -8,8 +8,8 @@ import { percent, plain, show } from "#page/units.js";
 /** What bounds an op, as `resource.bound_words`: ["memory-bound", "HBM"]. It is needed here because another chip may bind otherwise. */
 export function boundWords(bound) {
   if (!bound) return ["", "unknown"];
-  const { isCompute, isLink } = resource(bound);
-  return [bound === LATENCY ? "" : isCompute ? "compute-bound" : isLink ? "communication-bound" : "memory-bound", resourceTitle(bound)];
+  const { isLink, isMemory } = resource(bound);
+  return [bound === LATENCY ? "" : isMemory ? "memory-bound" : isLink ? "communication-bound" : "compute-bound", resourceTitle(bound)];
 }
 
 /** The same as one phrase: "memory-bound (HBM)". */

@@ -133,7 +133,7 @@ function deviceParts(report, { machine, all }, store) {
   const ridge = main ? machine.ridge(main) : null;
   const count = report.input.devices?.length ?? 0;
   const words = [
-    ...shown.map((name) => [rateTitle(name, machine.rate(name)), resource(name).isCompute ? "Ceiling" : "Memory level"]),
+    ...shown.map((name) => [rateTitle(name, machine.rate(name)), resource(name).isMemory ? "Memory level" : "Ceiling"]),
     capacity ? [`${show(capacity.bytes, "B")} ${resourceTitle("hbm")}`, "Memory level"] : null,
     ridge ? [`ridge point ${show(ridge, "FLOP/B")}`, "Ridge point"] : null,
   ].filter(Boolean);

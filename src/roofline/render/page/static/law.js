@@ -28,11 +28,11 @@ function describe(name) {
   const [unit, kind = ""] = name.split("/");
   const [hardware, ...parts] = unit.split(".");
   const [spelled, of] = UNITS.get(hardware) ?? [hardware.toUpperCase(), "memory"];
-  const [isCompute, isLink] = [of === "compute" && !parts.length, of === "link"];
+  const [isCompute, isLink, isCrossLane] = [of === "compute" && !parts.length, of === "link", of === "cross-lane"];
   const measure = isCompute ? "FLOP" : kind === "hop" ? "hop" : "B";
   return {
-    unit, kind, measure, isCompute, isLink, per: `${measure}/s`, isMemory: !isCompute && !isLink,
-    isArithmetic: isCompute && kind !== "transcendental", title: [spelled, parts.join("."), kind].filter(Boolean).join(" "),
+    unit, kind, measure, isCompute, isLink, per: `${measure}/s`, isMemory: !isCompute && !isLink && !isCrossLane,
+    isArithmetic: isCompute && kind !== "transcendental" && unit !== "eup", title: [spelled, parts.join("."), kind].filter(Boolean).join(" "),
   };
 }
 
@@ -73,12 +73,14 @@ export function machine(info) {
     if (once) return { ...once, rate: once.rate / Number(passes) };
     return lacks(base) ? (rated.get("vector/fp32") ?? null) : null;
   };
+  // A TPU's transcendental functions run on a unit of their own.
+  const apart = (one) => (info.kind === "tpu" && one?.resource in VOCABULARY.tpu_units ? { ...one, resource: VOCABULARY.tpu_units[one.resource] } : one);
   const rounded = (name) => (info.kind === "tpu" && name in VOCABULARY.tpu_fallbacks ? [VOCABULARY.tpu_fallbacks[name]] : []);
   const resolve = (name) => {
     if (!resolved.has(name)) {
       const others = (FALLBACKS.get(name) ?? []).filter((one) => lacks(name) || resource(one).unit === "matrix");
       const chain = [name, ...rounded(name), ...others];
-      resolved.set(name, rated.get(chain.find((one) => rated.has(one))) ?? directed(name) ?? repeated(name));
+      resolved.set(name, apart(rated.get(chain.find((one) => rated.has(one)))) ?? directed(name) ?? repeated(name));
     }
     return resolved.get(name);
   };

@@ -86,7 +86,7 @@ export function timedOn(report, machine) {
 /** The memory levels and links that the ops' bytes cross and the machine rates, main memory first: [{key, title}]. */
 export function levels(report, machine = ownMachine(report)) {
   const used = new Set(report.ops.flatMap((op) => [...Object.keys(op.bytes ?? {}), ...Object.keys(op.counters?.bytes ?? {})]));
-  const rated = machine.ceilings.map((one) => one.resource).filter((name) => resource(name).measure === "B");
+  const rated = machine.ceilings.map((one) => one.resource).filter((name) => resource(name).isMemory || (resource(name).isLink && resource(name).measure === "B"));
   const keys = rated.filter((name) => name === "hbm" || used.has(name) || [...used].some((each) => each.startsWith(`${name}.`)));
   keys.sort((one, other) => (other === "hbm") - (one === "hbm"));
   return keys.map((key) => ({ key, title: title(key) }));
