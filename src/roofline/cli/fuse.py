@@ -57,7 +57,9 @@ def run(words: Sequence[str]) -> int:
     corrections = chosen_corrections(args)
     shape = _shape(args.shape)
     stages = [_stage(word, number, args.second_operands) for number, word in enumerate(args.op, start=1)]
-    line = chain(shape, args.dtype, stages, compute="vector/fp32", keep=[f"{name}.out" for name in args.keep])
+    # A TPU with a bf16 vector unit computes bf16 on it (without one the rate is that of fp32); compilers for GPUs widen to fp32 first.
+    worker = None if machine.kind == "tpu" else "vector/fp32"
+    line = chain(shape, args.dtype, stages, compute=worker, keep=[f"{name}.out" for name in args.keep])
     on_chip = None if args.on_chip is None else parse(args.on_chip, "B")
     winner = best(line, machine, on_chip_bytes=on_chip, corrections=corrections)
     if args.groups:

@@ -65,14 +65,27 @@ def names(card: Card) -> Iterator[Problem]:
 
 
 def ranges(card: Card) -> Iterator[Problem]:
-    """A rate is in the range of its peers in the catalogue, unless it was measured (has percentiles) and so cannot be a typing error."""
-    known = identities(card)
+    """A rate is in the range of its peers in the catalogue.
+
+    A measured one (it has percentiles) cannot be a typing error, and a vector format at a usual multiple of fp32 is as right as fp32 is.
+    """
+    known, usual = identities(card), _usual_formats(card.machine)
     for ceiling in card.machine.ceilings:
         resource = ceiling.resource
-        if ceiling.spread or any(each.machine.ceiling(resource) for each in known):
+        if ceiling.spread or resource.name in usual or any(each.machine.ceiling(resource) for each in known):
             continue
         among = peers.by_memory if resource == HBM else peers.by_maker
         yield from _within("range", card, resource, ceiling.rate, resource.per, among(card, _rate_of(resource)))
+
+
+def _usual_formats(machine: Machine) -> set[str]:
+    """The vector formats whose rate is a usual multiple of another format's."""
+    rated = [(machine.ceiling(name), _first(machine, bases), multiples) for name, bases, multiples in RATIOS if name.startswith("vector/")]
+    return {
+        ceiling.resource.name
+        for ceiling, base, multiples in rated
+        if ceiling and base and any(relative_difference(ceiling.rate / base.rate, multiple) <= SAME for multiple in multiples)
+    }
 
 
 def capacities(card: Card) -> Iterator[Problem]:
@@ -240,14 +253,14 @@ def levels(card: Card) -> Iterator[Problem]:
 
 
 def sustained(card: Card) -> Iterator[Problem]:
-    """A sustained rate and its fraction agree, for the chip's peak or for that of one device."""
+    """A sustained rate and its fraction agree, for the chip's peak or for that of one device or link."""
     totals = {link.resource.name: link.chip for link in card.links if link.chip}
     for each in card.sustained:
         ceiling = card.machine.ceiling(each.resource) if each.resource else None
         if ceiling is None or each.fraction is None:
             continue
         peak = totals.get(ceiling.resource.name, ceiling.rate)
-        shares = (each.rate / peak, each.rate * card.machine.devices / peak)
+        shares = (each.rate / peak, each.rate * card.machine.devices / peak, each.rate / (ceiling.peak or ceiling.rate))
         if not any(abs(share - each.fraction) <= SAME / 2 for share in shares):
             message = f"{each.what}: {show(each.rate, each.per)} is {plain(shares[0], 3)} of {show(peak, each.per)}, not {each.fraction:g}"
             yield problem("sustained", card, ceiling.resource, message)
