@@ -4,6 +4,7 @@ A chip without a calibration uses that of its architecture, with wider intervals
 """
 
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +22,6 @@ from .table import Table
 FOLDER = Path(__file__).with_name("calibrations")
 SCHEMA = "roofline.calibration/1"
 _LARGEST = sys.float_info.max
-FAMILIES = ("products", "grouped", "prefill", "decode", "pointwise", "row-wise", "collectives", "compiled")
 _NEEDED = {
     "products": ("floor", "compute", "memory", "feed", "split", "p"),
     "grouped": ("floor", "compute", "memory", "feed", "split", "p"),
@@ -32,8 +32,14 @@ _NEEDED = {
     "collectives": ("floor", "hop", "link", "hump", "middle"),
     "compiled": ("floor", "window", "compute", "memory", "beside"),
 }
+TPU = "TPU"  # the architecture of chips whose core runs one op at a time: their families have fewer values
+_NEEDED_ON_TPU = {
+    "products": ("floor", "compute", "memory", "exposed"),
+    "pointwise": ("floor", "memory"),
+    "collectives": ("floor", "link"),
+}
 _QUANTIZATION = ("quantize", "quantize_row", "quantize_element")
-_SECONDS = ("floor", "split", "tile", "ramp", "block", "start", "column", "hop", "hump", *_QUANTIZATION, "timer")
+_SECONDS = ("floor", "exposed", "split", "tile", "ramp", "block", "start", "column", "hop", "hump", *_QUANTIZATION, "timer")
 _SHARES = ("compute", "compute_in_profiles", "memory", "memory_in_profiles", "append", "link", "beside")
 _BYTES = ("window",)
 _OTHER = ("feed", "p", "exponentials", "packs", "rows", "middle", "in_switch", "functions", "elements")
@@ -70,13 +76,17 @@ def _of_measured_rates(found: Calibration, machine: Machine, chip: Machine) -> C
 
 @cache
 def _own(name: str) -> Calibration | None:
+    """What was fitted for a chip, alone or together with others: a file for each."""
+    mine = []
     for file in sorted(FOLDER.glob("*.toml")):
         if name not in file.read_text("utf-8"):  # most chips have none, and parsing takes longer than a text search
             continue
         table = parse_file(file)
         if name in table.texts("chips"):
-            return _for_chip(calibration(table), name)
-    return None
+            mine.append(_for_chip(calibration(table), name))
+    if not mine:
+        return None
+    return replace(mine[0], families=tuple(family for each in mine for family in each.families))
 
 
 def _borrowed(machine: Machine, name: str) -> Calibration | None:
@@ -113,22 +123,23 @@ def calibration(table: Table) -> Calibration:
     chips = table.texts("chips")
     if not chips:
         raise table.error("chips", "missing; name the chips that it is for")
+    needed = _NEEDED_ON_TPU if table.text("architecture") == TPU else _NEEDED
     return Calibration(
         name=chips[0],
-        families=tuple(map(_family, table.tables("family"))),
+        families=tuple(_family(each, needed) for each in table.tables("family")),
         cores=table.whole("cores") or 0,
         clock_hz=table.quantity("clock", "Hz") or 0.0,
     )
 
 
-def _family(table: Table) -> Family:
+def _family(table: Table, needed: Mapping[str, tuple[str, ...]]) -> Family:
     table.only("family", "formats", "kinds", "source", "timed", "rows", "values", "error", "interval")
-    name = table.choice("family", FAMILIES, "")
-    if name not in FAMILIES:
-        raise table.error("family", f"missing; one of {', '.join(FAMILIES)}")
+    name = table.choice("family", tuple(needed), "")
+    if name not in needed:
+        raise table.error("family", f"missing; one of {', '.join(needed)}")
     return Family(
         family=name,
-        values=_values(table, name),
+        values=_values(table, name, needed[name]),
         formats=table.texts("formats"),
         kinds=table.texts("kinds"),
         source=table.need("source", "vLLM 0.24.0 on H100"),
@@ -139,13 +150,13 @@ def _family(table: Table) -> Family:
     )
 
 
-def _values(table: Table, family: str) -> dict[str, float]:
+def _values(table: Table, family: str, needed: tuple[str, ...]) -> dict[str, float]:
     inner = table.table("values")
     if inner is None:
-        raise table.error("values", f"missing; a family of {family} needs {', '.join(_NEEDED[family])}")
+        raise table.error("values", f"missing; a family of {family} needs {', '.join(needed)}")
     inner.only(*_SECONDS, *_SHARES, *_BYTES, *_OTHER)
-    if missing := [key for key in _NEEDED[family] if key not in inner.data]:
-        raise inner.error(missing[0], f"missing; {family} need {', '.join(_NEEDED[family])}")
+    if missing := [key for key in needed if key not in inner.data]:
+        raise inner.error(missing[0], f"missing; {family} need {', '.join(needed)}")
     found: dict[str, float] = {}
     for key in inner.data:
         if key in _SECONDS:

@@ -22,6 +22,7 @@ from .compiled_programs import compiled_time
 from .products import product_time
 from .streams import pointwise_time, row_time
 from .terms import Estimate, Hardware
+from .tpu import tpu_time
 
 __all__ = ["Prediction", "predict"]
 
@@ -66,7 +67,10 @@ def predict(
     stated = calibration.family(COMPILED) if placed.times and cost.is_known else None
     if stated is not None and compiled != UNSTATED:
         return _of_compiled(placed, compiled, machine, stated, calibration, count)
-    family, found = _estimate(operation, cost, machine, calibration)
+    if machine.kind == "tpu":
+        family, found = tpu_time(operation, placed, calibration)
+    else:
+        family, found = _estimate(operation, cost, machine, calibration)
     if found is None:
         if not placed.times or placed.unrated or not cost.is_known:
             return None
