@@ -1,4 +1,4 @@
-"""`roofline measure`: measure this computer's CPU or GPU."""
+"""`roofline measure`: measure this computer's CPU, GPU or TPU."""
 
 import argparse
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from ..machines.cpu_measured import FULL_S, QUICK_S, compare_cpu, measure_cpu
 from ..machines.finished_experiments import finish
 from ..machines.gpu_conditions import conditions
 from ..machines.local import FOLDER_VARIABLE, local_file, local_gpu_file
+from ..machines.tpu_devices import tpu_here
 from ..machines.writing import write_machine_file
 from ..render.machines import card_text
 from ..units import show
@@ -23,25 +24,28 @@ from .progress import progress
 
 SUFFIX = ".toml"
 FRAMEWORKS = ("torch", "jax")
+DEVICES = ("cpu", "gpu", "tpu")
 
 
 def parser() -> Parser:
     made = Parser(
         "measure",
-        "Measure this computer: its GPU where PyTorch or JAX can use one, else its CPU. Measure while nothing else runs.\n"
+        "Measure this computer: its GPU or TPU where PyTorch or JAX can use one, else its CPU. Measure while nothing else runs.\n"
         "CPU: vector rates and matrix products in fp32 and fp64 on one core and all cores, caches and main memory.\n"
         "GPU: matrix products in every number format, in bursts and sustained for seconds, with random operands and zeros; vector and\n"
         "transcendental rates; the memory levels that a sweep over working sets shows; launches, synchronisation, copies to the host.\n"
-        "The result becomes this computer's machine: --chip local (CPU, the default for CPU profiles) or --chip local-gpu.\n"
+        "TPU: through JAX (jax[tpu]) matrix products in bf16, int8 and fp8, vector and transcendental rates, streams larger than VMEM,\n"
+        "programs dispatched, copies to the host; copies between devices and all-reduces over them where there are several.\n"
+        "The result becomes this computer's machine: --chip local (CPU, the default for CPU profiles), local-gpu or local-tpu.\n"
         "An interrupted measurement resumes when the same command runs again.",
-        "roofline measure --quick\n  roofline measure --device gpu -o h200.toml\n  roofline chips local",
+        "roofline measure --quick\n  roofline measure --device gpu -o h200.toml\n  roofline measure --device tpu\n  roofline chips local",
     )
     made.add_argument(
         "--quick",
         action="store_true",
-        help=f"measure a CPU for at most {show(QUICK_S, 's')} instead of {show(FULL_S, 's')}, a GPU for under 20 s",
+        help=f"measure a CPU for at most {show(QUICK_S, 's')} instead of {show(FULL_S, 's')}, a GPU or TPU for under 20 s",
     )
-    made.add_argument("--device", choices=("cpu", "gpu"), help="what to measure (default: the GPU, if PyTorch or JAX can use one)")
+    made.add_argument("--device", choices=DEVICES, help="what to measure (default: the GPU or TPU, if PyTorch or JAX can use one)")
     made.add_argument("--framework", choices=FRAMEWORKS, default="", help="measure the GPU through this one (default: PyTorch, else JAX)")
     made.add_argument(
         "-o",
@@ -57,17 +61,19 @@ def parser() -> Parser:
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
-    gpu = args.device == "gpu" or (args.device is None and _has_gpu())
-    path = Path(args.output) if args.output else local_gpu_file() if gpu else local_file(this_cpu())
+    kind = args.device or _accelerator() or "cpu"
+    if kind == "tpu" and args.framework == "torch":
+        raise UsageError("--framework torch: a TPU is measured through JAX")
+    path = Path(args.output) if args.output else local_file(this_cpu()) if kind == "cpu" else local_gpu_file()
     try:
-        compared = _gpu(args, path) if gpu else _cpu(args, path)
+        compared = _cpu(args, path) if kind == "cpu" else _accelerated(args, kind, path)
     except KeyboardInterrupt:
         write_message("interrupted; run the same command again to resume")
         raise
     written = read_card(path)
     machines = (written.machine,)
     emit(args, lambda page: "\n".join([card_text(written, page), *compared]), listing(machines), lambda: ceiling_rows(machines))
-    name = "local-gpu" if gpu else "local"
+    name = "local" if kind == "cpu" else f"local-{kind}"
     write_message(f"wrote {path}" if args.output else f"saved as this computer's machine (--chip {name}): {path}")
     return 0
 
@@ -81,20 +87,22 @@ def _cpu(args: argparse.Namespace, path: Path) -> list[str]:
     return ["", *compare_cpu(card, this_cpu())]
 
 
-def _gpu(args: argparse.Namespace, path: Path) -> list[str]:
-    """Measure the GPU. Returns a sentence that compares the result with the catalogue's chip."""
+def _accelerated(args: argparse.Namespace, kind: str, path: Path) -> list[str]:
+    """Measure the GPU or TPU. Returns a sentence that compares the result with the catalogue's chip."""
     from ..machines.gpu_measured import compare_with_catalogue, measure_gpu
 
-    with progress("measuring this GPU") as tell:
-        card = measure_gpu(path, quick=args.quick, framework=args.framework, tell=tell)
+    with progress(f"measuring this {kind.upper()}") as tell:
+        card = measure_gpu(path, quick=args.quick, kind=kind, framework=args.framework, tell=tell)
     write_machine_file(card, path)
     finish(path)
     return ["", *compare_with_catalogue(card, look_up(card.extends))] if card.extends else []
 
 
-def _has_gpu() -> bool:
-    """Whether there is a GPU, and a library to measure it with."""
-    return bool(conditions()) and any(find_spec(name) for name in FRAMEWORKS)
+def _accelerator() -> str:
+    """The kind of accelerator that is here with a library to measure it; empty where there is none."""
+    if conditions() and any(find_spec(name) for name in FRAMEWORKS):
+        return "gpu"
+    return "tpu" if tpu_here() and find_spec("jax") and find_spec("libtpu") else ""
 
 
 def _machine_file(name: str) -> str:

@@ -51,7 +51,8 @@ def calibration_for(machine: Machine, floor_s: float | None = None) -> Calibrati
     chip = name.removesuffix(MEASURED)
     found = _own(chip) or _borrowed(machine, name) or Calibration(name=name)
     if chip != name and not found.borrowed:
-        found = _of_measured_rates(found, machine, look_up(chip).machine)
+        paper = look_up(chip).machine
+        found = _of_measured_rates(found, machine, paper.per_device() if machine.scope == "device" else paper)
     return found.with_floor(machine.launch_floor_s if floor_s is None else floor_s)
 
 

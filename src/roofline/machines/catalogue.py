@@ -23,7 +23,7 @@ from ..errors import MachineError, excerpt
 from ..machine import Machine
 from ..units import BINARY
 from .chip_specs import Card
-from .local import GPU_NAME as LOCAL_GPU
+from .local import ACCELERATORS as LOCAL_ACCELERATORS
 from .local import NAMES as LOCAL
 from .local import local_card, local_gpu_file
 from .reading import build, parse_file
@@ -58,9 +58,12 @@ def card(name: str) -> Card:
     chip = name.removesuffix(DEVICE)
     if chip.lower() in LOCAL:
         return local_card()
-    if chip.lower() == LOCAL_GPU:
+    if chip.lower() in LOCAL_ACCELERATORS:
         if not local_gpu_file().is_file():
-            raise MachineError(f"this computer's GPU has not been measured ({LOCAL_GPU}); run: roofline measure --device gpu")
+            kind = chip.lower().removeprefix("local-")
+            raise MachineError(
+                f"this computer's {kind.upper()} has not been measured ({chip.lower()}); run: roofline measure --device {kind}"
+            )
         return read_card(local_gpu_file())
     if not is_path(chip) or _find(chip)[0]:
         return catalogue_card(name)
@@ -117,7 +120,7 @@ def read_card(path: str | Path, extended_by: tuple[str, ...] = ()) -> Card:
     extends = table.text("extends")
     if not extends:
         return build(table)
-    if is_path(extends):
+    if is_path(extends) and not _find(extends.removesuffix(DEVICE))[0]:
         beside = os.path.join(os.path.dirname(path), extends)
         chain = (*extended_by, os.path.realpath(path))
         if os.path.realpath(beside) in chain:

@@ -32,7 +32,7 @@ FASTER_THAN_L2 = 1.3  # times the L2's rate: faster reads of a core's own share 
 
 
 def measure_gpu(target: Path, *, quick: bool = False, kind: str = "gpu", framework: str = "", tell: Tell = lambda d, t: None) -> Card:
-    """Measure the GPU of this computer; finished experiments are stored next to ``target`` until `finish`."""
+    """Measure the GPU or TPU of this computer; finished experiments are stored next to ``target`` until `finish`."""
     began = time.monotonic()
     with Worker(kind, framework) as worker:
         kept = FinishedExperiments(target, {"quick": quick, **worker.device})
@@ -79,7 +79,7 @@ def gpu_card(device: Mapping[str, Any], answers: Mapping[str, Any], conditions: 
     extends = chip.name if chip and _in_catalogue(chip.name) else ""
     title = f"{chip.title if chip else conditions['device']}, measured"
     machine = Machine(
-        name=f"{extends or 'gpu'}{MEASURED}",
+        name=f"{(extends or 'gpu').removesuffix('/device')}{MEASURED}",
         title=title,
         kind=chip.kind if chip else "gpu",
         vendor=chip.vendor if chip else "",
@@ -87,6 +87,7 @@ def gpu_card(device: Mapping[str, Any], answers: Mapping[str, Any], conditions: 
         ceilings=tuple(ceilings),
         capacities=tuple(capacities),
         cores=1,
+        scope=chip.scope if chip else "chip",
         launch_floor_s=median(floors) if floors else None,
         notes=tuple(_notes(ceilings, chip, answers, conditions)),
         conditions=tuple(conditions.items()),

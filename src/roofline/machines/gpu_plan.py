@@ -1,4 +1,4 @@
-"""The experiments that measure a GPU, the most important first, and their execution."""
+"""The experiments that measure a GPU or a TPU, the most important first, and their execution."""
 
 import math
 import time
@@ -11,6 +11,8 @@ from .gpu_conditions import conditions
 from .gpu_worker_process import Worker
 
 FORMATS = ("bf16", "fp16", "tf32", "fp8", "int8", "fp32", "fp64", "fp4")
+TPU_FORMATS = ("bf16", "int8", "fp8")  # of its matrix unit; wider formats are rounded to bf16 or computed in several passes
+VECTOR_FORMATS, TPU_VECTOR_FORMATS = ("fp32", "fp64", "transcendental"), ("fp32", "bf16", "transcendental")
 SIDES = (4096, 8192)
 TILE = (128, 256)  # part of the result that one core of a GPU computes
 SMALLEST, LARGEST = parse("1 MiB", "B"), parse("4 GiB", "B")
@@ -20,6 +22,7 @@ PATTERNS = {  # sizes per doubling, the smallest and the largest working set
     "copy": (1, SMALLEST, LARGEST),
     "per_core": (2, parse("256 KiB", "B"), parse("64 MiB", "B")),
 }
+BEYOND_VMEM = parse("256 MiB", "B")  # working sets larger than a TPU's VMEM, which is no cache: XLA decides what it holds
 SHARE = 16  # a working set has at most this fraction (1/16) of the memory
 BIG = parse("1 GiB", "B")  # working sets larger than any cache
 SMALL = ("product", "add", "norm")
@@ -27,6 +30,7 @@ ALL_REDUCED = tuple(int(parse(size, "B")) for size in ("64 KiB", "8 MiB", "256 M
 LOADED = 0.6  # of the time of a sustained product, after which clock and power are read
 LAUNCHES = ("graph", "stream", "sync", "round trip")
 JAX_LAUNCHES = ("graph", "stream", "sync", "dispatch", "program round trip")  # the host dispatches programs, not kernels
+TPU_LAUNCHES = JAX_LAUNCHES[2:]  # a core runs the ops of a program one after the other: there are no kernels to launch
 QUICK_S = parse("17 s", "s")  # after which a quick measurement starts only the required experiments
 LATE = "no time left"
 NEEDED = ("product/bf16/burst/random", "small/", "launch/", "vector/fp32")  # required experiments, which a quick measurement runs first
@@ -39,13 +43,14 @@ Tell = Callable[[int, int], None]
 def plan(device: Mapping[str, Any], quick: bool) -> Plan:
     """Every experiment by its key, with what the worker needs to know."""
     through_jax = str(device.get("framework", "")).startswith("jax")
+    is_tpu = _is_tpu(device)
     few = quick and through_jax  # JAX compiles each shape of product separately
     found = _products(device, quick, few)
     brief = 0.05 if quick else 0.4
-    for number in ("fp32", "fp64", "transcendental"):
+    for number in TPU_VECTOR_FORMATS if is_tpu else VECTOR_FORMATS:
         found[f"vector/{number}"] = {"name": "vector", "number": number, "seconds": brief}
     found |= _streams(device, quick, few)
-    for kind in JAX_LAUNCHES if through_jax else LAUNCHES:
+    for kind in TPU_LAUNCHES if is_tpu else JAX_LAUNCHES if through_jax else LAUNCHES:
         found[f"launch/{kind}"] = {"name": "launch", "kind": kind, "seconds": brief}
     for kind in SMALL:
         found[f"small/{kind}"] = {"name": "small", "kind": kind, "seconds": brief}
@@ -61,15 +66,20 @@ def plan(device: Mapping[str, Any], quick: bool) -> Plan:
     return found if not quick else dict(sorted(found.items(), key=lambda each: each[0] not in needed))
 
 
+def _is_tpu(device: Mapping[str, Any]) -> bool:
+    return device.get("platform") == "tpu"
+
+
 def _products(device: Mapping[str, Any], quick: bool, few: bool) -> Plan:
     """Matmuls of each format, in bursts and held for seconds, of random numbers and of zeros."""
     found: Plan = {}
     all_shapes = shapes(device["cores"]) if "memory" in device else [[256, 256, 256]]
     chosen = {"shapes": all_shapes[-2:][: 1 if few else 2], "layout": "NT"} if quick else {"shapes": all_shapes}
-    for number in FORMATS:
+    formats = TPU_FORMATS if _is_tpu(device) else FORMATS
+    for number in formats:
         burst: dict[str, Any] = {"name": "product", "number": number, **chosen}
         found[f"product/{number}/burst/random"] = {**burst, "seconds": 0.2 if quick else 0.8}
-        if not quick or number == FORMATS[0]:
+        if not quick or number == formats[0]:
             found[f"product/{number}/held/random"] = {**burst, "seconds": 1.0 if quick else 4.0, "held": True}
             found[f"product/{number}/burst/zeros"] = {**burst, "seconds": 0.2 if quick else 0.5, "zeros": True}
         if not quick:
@@ -78,11 +88,13 @@ def _products(device: Mapping[str, Any], quick: bool, few: bool) -> Plan:
 
 
 def _streams(device: Mapping[str, Any], quick: bool, few: bool) -> Plan:
-    """Reads, writes and copies of working sets of many sizes."""
+    """Reads, writes and copies of working sets of many sizes; on a TPU those that VMEM does not hold, by all of its one core."""
     found: Plan = {}
     largest = largest_set(device.get("memory"))
     for pattern, (steps, first, limit) in PATTERNS.items():
         for size in sizes(first, min(largest, limit), steps / 2 if few and pattern != "per_core" else steps):
+            if _is_tpu(device) and (size < BEYOND_VMEM or pattern == "per_core"):
+                continue
             seconds = (0.2 if size >= BIG else 0.03) / (4 if quick else 1)
             request = {"name": "stream", "pattern": pattern, "size": size, "seconds": seconds, "few_kernels": quick}
             found[f"stream/{pattern}/{size}"] = request

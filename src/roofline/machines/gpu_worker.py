@@ -22,9 +22,9 @@ class Device(Protocol):
 
 
 def opened(wanted: str, kind: str) -> Device:
-    """The device, through the first framework that is installed and has one of this kind (``gpu``, ``cpu``)."""
+    """The device, through the first framework that is installed and has one of this kind (``gpu``, ``tpu``, ``cpu``)."""
     problems = []
-    for framework in (wanted,) if wanted else FRAMEWORKS:
+    for framework in (wanted,) if wanted else ("jax",) if kind == "tpu" else FRAMEWORKS:
         try:
             if framework == "torch":
                 from .torch_experiments import TorchDevice

@@ -28,7 +28,8 @@ class Worker:
         self.device: Mapping[str, Any] = self.answer()
         if reason := self.device.get("absent"):
             self._end()
-            raise MachineError(f"no GPU can be measured here ({reason}); it takes PyTorch or JAX with a GPU build")
+            needs = "jax[tpu] on a computer with TPUs" if kind == "tpu" else "PyTorch or JAX with a GPU build"
+            raise MachineError(f"no {kind.upper()} can be measured here ({reason}); it takes {needs}")
 
     def __enter__(self) -> "Worker":
         return self

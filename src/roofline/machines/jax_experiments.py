@@ -1,4 +1,4 @@
-"""Experiments on an accelerator through JAX, where PyTorch is not installed: TPUs, and GPUs with JAX alone.
+"""Experiments on an accelerator through JAX: TPUs, and GPUs where PyTorch is not installed.
 
 On a GPU, memory and vector rates are measured with Pallas kernels; elsewhere, or where these fail, with code compiled by XLA.
 """
@@ -6,6 +6,7 @@ On a GPU, memory and vector rates are measured with Pallas kernels; elsewhere, o
 import math
 import time
 from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from statistics import median
 from typing import Any
 
@@ -41,14 +42,15 @@ KEEP_APART: Callable[[Any], Any] = jax.lax.optimization_barrier
 
 
 class JaxDevice(JaxTimer):
-    """The first device of JAX: a GPU or TPU, or the CPU if requested."""
+    """The first device of JAX of a kind: ``tpu``, ``cpu``, or ``gpu`` for any accelerator."""
 
     def __init__(self, kind: str) -> None:
-        found = [each for each in jax.devices() if (each.platform == "cpu") == (kind == "cpu")]
+        found = [each for each in jax.devices() if (each.platform != "cpu" if kind == "gpu" else each.platform == kind)]
         if not found:
-            raise RuntimeError("no accelerator that JAX can use")
+            raise RuntimeError("no TPU that JAX can use" if kind == "tpu" else "no accelerator that JAX can use")
         CONFIG.update("jax_enable_x64", True)
         super().__init__(found[0])
+        self.platform = str(self.device.platform)
         self.devices = found
         self.cores = getattr(self.device, "core_count", None) or 1
         self._fastest: tuple[int, int, int] | None = None
@@ -67,6 +69,8 @@ class JaxDevice(JaxTimer):
             found["memory"] = parse(whole, "B") if whole else stats["bytes_limit"]  # JAX's own limit is a share of a GPU's memory
         if self.device.platform != "cpu" and hasattr(self.device, "compute_capability"):
             found["capability"] = str(self.device.compute_capability)
+        if self.platform == "tpu":
+            found |= {"platform": self.platform, "libraries": f"libtpu {_version('libtpu')}"}
         return found
 
     def run(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
@@ -314,7 +318,7 @@ class JaxDevice(JaxTimer):
 
     def host(self, direction: str, pinned: bool, seconds: float) -> dict[str, Any]:
         """B/s of a copy from the host (``in``) or to it (``out``)."""
-        if self.device.platform == "cpu":
+        if self.platform == "cpu":
             raise RuntimeError("a CPU has no link to a host")
         import numpy
 
@@ -344,3 +348,11 @@ class JaxDevice(JaxTimer):
     def all_reduce(self, size: int, seconds: float) -> dict[str, Any]:
         """Seconds of an all-reduce over all devices."""
         return all_reduce_seconds(self.devices, size, lambda work: self._for(work, seconds))
+
+
+def _version(package: str) -> str:
+    """The installed version of a package, in words."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "of unknown version"

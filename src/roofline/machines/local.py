@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .cpu import Cpu
 
 FOLDER_VARIABLE = "ROOFLINE_DATA"
-GPU_NAME = "local-gpu"  # this computer's GPU, after it was measured
+ACCELERATORS = ("local-gpu", "local-tpu")  # this computer's GPU or TPU, after it was measured
 MEASURED = "-measured"  # suffix of the name of a measured GPU
 NAMES = ("local", "cpu")  # names of this computer for people and in JAX
 
@@ -35,7 +35,7 @@ def local_file(cpu: "Cpu") -> Path:
 
 
 def local_gpu_file() -> Path:
-    """The file of this computer's GPU measurement; computers with a shared home folder have one each."""
+    """The file of the measurement of this computer's GPU or TPU; computers with a shared home folder have one each."""
     return data_folder() / "machines" / f"gpu-{platform.node() or 'here'}.toml"
 
 
