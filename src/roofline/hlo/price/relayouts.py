@@ -1,12 +1,11 @@
 """Changes of layout on a TPU: moving another dimension into the lanes of registers, or other tiles, is work of the cross-lane unit."""
 
 from ...cost import Cost
-from ...resource import Resource
+from ...resource import XLU
 from ..ir.shapes import Shape
 from .types import Site
 from .work import NO_WORK, Work
 
-XLU = Resource("xlu")
 RELAYOUTS = frozenset(("copy", "transpose", "reshape"))
 
 
