@@ -59,7 +59,8 @@ class NamedTpu:
 
 @pytest.mark.jax
 def test_every_experiment_of_a_tpu_runs_and_makes_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("jax")
+    jax = pytest.importorskip("jax")
+    monkeypatch.setattr(jax.config, "update", lambda *_: None)  # 64-bit numbers, which no experiment of a TPU needs, for all later tests
     monkeypatch.setattr(gpu_plan, "SIDES", (32, 64))
     monkeypatch.setattr(gpu_plan, "TILE", (1, 2))
     monkeypatch.setattr(gpu_plan, "BEYOND_VMEM", parse("1 MiB", "B"))
