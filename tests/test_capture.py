@@ -436,6 +436,7 @@ def test_the_programs_own_path_stays_behind_the_hook() -> None:
         "roofline_hook.py",
         "roofline_hook_jax.py",
         "roofline_hook_jax_calls.py",
+        "roofline_hook_jax_libtpu.py",
         "roofline_hook_recorder.py",
         "roofline_hook_torch.py",
         "roofline_hook_torch_graphs.py",

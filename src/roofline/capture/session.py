@@ -25,6 +25,7 @@ from ..report import Report
 from ..sources import read
 from .hook import roofline_hook_jax as jax_hook
 from .hook import roofline_hook_torch as torch_hook
+from .hook.roofline_hook_jax_libtpu import CrashingProfiler
 from .hook.roofline_hook_torch_profiler import options
 from .run_folder import collect
 
@@ -100,6 +101,9 @@ def _start_jax(root: Path, name: str | None) -> Callable[[], Files]:
     jax_hook.wait_for_devices(jax)
     try:
         jax_hook.start(jax, str(staging))
+    except CrashingProfiler as error:
+        stack.close()
+        raise UsageError(f"cannot start JAX's profiler: {error}") from None
     except RuntimeError as error:
         stack.close()
         raise UsageError(f"cannot start JAX's profiler (it records one profile at a time): {error}") from None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 _PACKAGE = f"{__package__}." if __package__ else ""
 watch_calls = import_module(f"{_PACKAGE}roofline_hook_jax_calls").watch_calls
+check_libtpu = import_module(f"{_PACKAGE}roofline_hook_jax_libtpu").check_libtpu
 if TYPE_CHECKING:
     from .roofline_hook_recorder import OWN_PROFILE, PATIENCE, Recorder, later
 else:
@@ -221,6 +222,7 @@ class JaxRecorder(Recorder):
 
 def start(jax: Any, folder: str, start_trace: Any = None, python: bool = False) -> None:
     """Start the profiler: device events, programs and step annotations, and with ``python`` also Python calls."""
+    check_libtpu(jax)
     start_trace = start_trace or jax.profiler.start_trace
     if not hasattr(jax.profiler, "ProfileOptions"):  # JAX before 0.7 has no such options
         start_trace(folder)
