@@ -1,7 +1,7 @@
 # Two commands set everything up on a machine with only Python, make and gcc:
 #   make demo    install into .venv, measure this computer and run a small program on it (demo/this_computer.html), then analyse a real
 #                training profile: print its chart and table, write demo/report.html and more
-#   make test    install into .venv with all the tests need, find or install Chromium and Node, run every check
+#   make test    install into .venv with all the tests need, and the TPU compiler into .venv-tpu, find or install Chromium and Node, run every check
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -13,7 +13,9 @@ EXTRAS := --extra cluster --extra jax --extra mcp --extra parquet --extra remote
 INSTALL :=
 # At most 8 processes: a container may be allowed only a few of the cores that it sees, and each process grows to 1 GB.
 TESTS := -m pytest -q -n auto --maxprocesses=8 --durations=15
-COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate
+COMPILE := $(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate
+# The compiler for TPUs needs no TPU, but its wheels are for Linux on x86-64: elsewhere nothing is made, and the tests that need it are skipped.
+TPU := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),.venv-tpu/installed)
 
 .venv/installed: $(SOURCES) requirements/run.txt
 	$(PYTHON) -m venv .venv
@@ -28,13 +30,19 @@ COMPILE := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 
 	$(BIN)/python tests/browser/programs.py
 	touch .venv/installed $@
 
+# Apart from .venv: beside libtpu, JAX looks for a TPU whenever it starts.
+.venv-tpu/installed: requirements/tpu.txt
+	$(PYTHON) -m venv .venv-tpu
+	.venv-tpu/bin/python requirements/install.py tpu $(INSTALL)
+	touch $@
+
 demo: .venv/installed
 	mkdir -p demo
 	$(BIN)/roofline demo --no-open -o demo/this_computer.html
 	$(BIN)/roofline analyze sample:train --chart --top 12 --json demo/report.json -o demo/report.html
 	$(BIN)/roofline analyze sample:train -o demo/roofline.svg > demo/report.txt
 
-test: .venv/tested
+test: .venv/tested $(TPU)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -42,7 +50,7 @@ test: .venv/tested
 	$(BIN)/python $(TESTS) -m "not slow" --ignore=tests/browser/test_page_whole.py
 
 # Every test, with those that make test leaves out: some five minutes more.
-test-all: .venv/tested
+test-all: .venv/tested $(TPU)
 	$(BIN)/python $(TESTS)
 
 # Every view of every kind of page in a browser: some two minutes more.
@@ -61,15 +69,16 @@ test-lowest:
 	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest/bin/python --constraint .venv-lowest/lowest.txt -e ".[test]"
 	.venv-lowest/bin/python $(TESTS) -o filterwarnings=default --ignore=tests/browser --ignore=tests/sanitize tests
 
-# New versions, with their hashes, for the demo and the tests.
+# New versions, with their hashes, for the demo and the tests; one compiler for TPUs, whatever the Python.
 requirements: .venv/tested
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	echo "setuptools>=77" | $(COMPILE) -o requirements/run.txt pyproject.toml -
-	echo "setuptools>=77" | $(COMPILE) -o requirements/test.txt -c requirements/run.txt --extra test pyproject.toml -
+	echo "setuptools>=77" | $(COMPILE) --universal -o requirements/run.txt pyproject.toml -
+	echo "setuptools>=77" | $(COMPILE) --universal -o requirements/test.txt -c requirements/run.txt --extra test pyproject.toml -
+	echo "jax[tpu]>=0.5" | $(COMPILE) --python-platform x86_64-manylinux_2_31 -o requirements/tpu.txt -
 
 schema: .venv/tested
 	$(BIN)/python -c "from roofline.render.export import to_json; from roofline.render.schema import report_schema as r; \
 	  open('src/roofline/report.schema.json', 'wb').write(to_json(r()))"
 
 clean:
-	rm -rf .venv .venv-lowest build dist demo src/*.egg-info
+	rm -rf .venv .venv-lowest .venv-tpu build dist demo src/*.egg-info

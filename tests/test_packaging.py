@@ -1,6 +1,8 @@
 """What a release contains, and the workflows that test and build it."""
 
+import os
 import runpy
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -33,7 +35,7 @@ def test_the_workflows_pass(linter: list[str]) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-@pytest.mark.parametrize("name", ["run", "test"])
+@pytest.mark.parametrize("name", ["run", "test", "tpu"])
 def test_pinned_versions_are_those_promised_and_have_hashes(name: str) -> None:
     from packaging.requirements import Requirement
 
@@ -42,9 +44,11 @@ def test_pinned_versions_are_those_promised_and_have_hashes(name: str) -> None:
     pinned = [line.split() for line in text.replace("\\\n", "").splitlines() if not line.startswith("#")]
     assert all(any(word.startswith("--hash=sha256:") for word in words) for words in pinned)
     pins = [Requirement(" ".join(word for word in words if not word.startswith("--hash"))) for words in pinned]
+    extras = PROJECT["project"]["optional-dependencies"]
     wanted = PROJECT["build-system"]["requires"] + PROJECT["project"]["dependencies"]
+    if name == "tpu":
+        wanted = [*extras["tpu"], "libtpu"]
     if name == "test":
-        extras = PROJECT["project"]["optional-dependencies"]
         tested = next(Requirement(one).extras for one in extras["test"] if one.startswith("roofline["))
         wanted += [one for extra in ("test", *sorted(tested)) for one in extras[extra]]
         assert all(f"--extra {extra}" in (ROOT / "Makefile").read_text() for extra in tested)
@@ -52,6 +56,31 @@ def test_pinned_versions_are_those_promised_and_have_hashes(name: str) -> None:
         mine = [pin for pin in pins if pin.name == one.name]
         assert mine, f"{one}: make requirements"
         assert all(one.specifier.contains(next(iter(pin.specifier)).version) for pin in mine), one
+
+
+def test_the_environment_of_the_tests_has_no_libtpu() -> None:
+    # Beside it JAX looks for a TPU at every start; the compiler for TPUs has an environment of its own.
+    assert not any(line.startswith("libtpu") for line in (ROOT / "requirements" / "test.txt").read_text().splitlines())
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="no make")
+@pytest.mark.parametrize(
+    ("system", "machine", "made"), [("Linux", "x86_64", True), ("Linux", "aarch64", False), ("Darwin", "arm64", False)]
+)
+def test_the_environment_of_the_tpu_compiler_is_made_where_it_has_a_wheel(tmp_path: Path, system: str, machine: str, made: bool) -> None:
+    uname = tmp_path / "bin" / "uname"
+    uname.parent.mkdir()
+    uname.write_text(f'#!/bin/sh\n[ "$1" = -s ] && echo {system} || echo {machine}\n')
+    uname.chmod(0o755)
+    (tmp_path / "pyproject.toml").touch()
+    words = ["make", "--dry-run", "--file", str(ROOT / "Makefile"), "test"]
+    for file in ("setup.py", "requirements/run.txt", "requirements/test.txt", "requirements/tpu.txt"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).touch()
+    environment = {**os.environ, "PATH": f"{uname.parent}{os.pathsep}{os.environ['PATH']}", "MAKEFLAGS": ""}
+    run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert ("requirements/install.py tpu" in run.stdout) == made
+    assert (".venv-tpu" in run.stdout) == made
 
 
 def test_without_a_compiler_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
