@@ -1,5 +1,6 @@
 """Property tests run on shared, busy machines: no deadlines, and slow generation is not a failure. No test touches the user's files."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +12,26 @@ from roofline.files.input_limits import DEFAULT, set_limits
 from roofline.sources.files import files_of
 from roofline.sources.parts import Part
 from roofline.sources.xspace.recording import read_part
+from tpu_compiler import HAS_WHEEL, why_not
 
 # Scripts that made the data, some of which need an accelerator; and two modules of one name, in which there are no doctests to find.
 collect_ignore_glob = ["data/*", "conftest.py", "browser/conftest.py"]
 
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("tpu") and (reason := why_not()):
+        pytest.skip(reason)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Where the TPU compiler can be installed, tests that miss it show, and on GitHub they annotate the run."""
+    skipped = [report for report in terminalreporter.stats.get("skipped", ()) if "tpu" in report.keywords]
+    if skipped and HAS_WHEEL:
+        prefix = "::warning::" if "GITHUB_ACTIONS" in os.environ else ""
+        terminalreporter.write_line(f"{prefix}tests of TPU programs that were skipped: {len(skipped)}; {why_not()}", yellow=True)
 
 
 @pytest.fixture(autouse=True, scope="session")
