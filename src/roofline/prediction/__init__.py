@@ -14,6 +14,7 @@ from ..machine import Machine
 from ..operation import UNSTATED, Attention, Collective, Compiled, Operation, Product, RowWise, Streamed
 from ..placement import Placement, place_op
 from ..resource import HBM, TRANSCENDENTAL
+from ..units import show
 from .attention import decode_time, prefill_time
 from .calibration import BORROWED, LATENCY_REGIME_S, WIDE, Calibration, Family
 from .collectives import collective_time
@@ -98,6 +99,8 @@ def _of_compiled(
     """The prediction of an op of a program that the TPU compiler made."""
     made, (low_s, high_s) = compiled_time(placed, placed.cost, compiled, machine, family, calibration)
     cycles = "the compiler's cycles within the limits of the units" if compiled.cycles else "the limits of the units, without cycles"
+    if compiled.cycles and made.terms["cycles"] < placed.floor_s:
+        cycles = f"the limit of {placed.unit}, which the compiler's own estimate ({show(made.terms['cycles'], 's')}) leaves out"
     return Prediction(
         time_s=max(made.seconds, placed.floor_s) * count,
         low_s=max(low_s, placed.floor_s) * count,
