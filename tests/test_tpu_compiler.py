@@ -6,7 +6,7 @@ import pytest
 
 import roofline as rl
 from roofline.report import Report
-from test_tpu_programs import matrix_flop, unknown
+from test_frozen_tpu_programs import matrix_flop, unknown
 from tpu_compiler import Compiled, Refused, compile_program, hbm_bytes, result, start
 
 pytestmark = pytest.mark.tpu
