@@ -29,7 +29,7 @@ from .fingerprints import Fingerprints
 from .gated_experts import gated_experts
 from .gathered_blocks import gathered_blocks
 from .inverses import inverses
-from .kernels import Kernels, Product
+from .kernels import ConvolvedProduct, Kernels, Product
 from .labels import Wording, label, wording
 from .layout import layout_copies
 from .linear_recurrences import linear_recurrences
@@ -129,7 +129,7 @@ class _Kind(Struct, frozen=True, kw_only=True):
     their avoidable work (None if it differs), and which arguments and results of the program they read and write.
     """
 
-    product: Product | None
+    product: Product | ConvolvedProduct | None
     is_split: bool
     words: Wording
     operation: Operation | None
@@ -153,9 +153,9 @@ class Review:
         """The label of an instruction, whose scope and source line are known."""
         instruction = self.module.computations[computation].instructions[index]
         kernels, place = self._representative(computation, index)
-        product, parts = kernels.product(place), self.values.body(instruction) or ()
+        product, parts = kernels.product(place) or kernels.convolved_product(place), self.values.body(instruction) or ()
         words = wording(instruction, product, _is_split(kernels, place), parts)
-        return label(instruction, words, product, parts, Origin(instruction.op_name, scope, location), self.module.name)
+        return label(instruction, words, parts, Origin(instruction.op_name, scope, location), self.module.name)
 
     def avoidable(self, computation: int, index: int) -> tuple[Avoidable, ...]:
         """The avoidable work of an instruction; empty for one whose even share over devices is only assumed."""
@@ -239,7 +239,7 @@ class Review:
             self.module,
             one,
             origin,
-            label=label(instruction, words, kind.product, parts, origin, self.module.name),
+            label=label(instruction, words, parts, origin, self.module.name),
             avoidable=self.avoidable(number, index) if kind.avoidable is None else kind.avoidable,
             takes=kind.takes,
             gives=kind.gives,
@@ -248,7 +248,8 @@ class Review:
 
     def _kind(self, kernels: Kernels, place: int, one: Running) -> _Kind:
         """What a representative kernel shares with the kernels it represents."""
-        number, index, product, is_split = one.computation, one.index, kernels.product(place), _is_split(kernels, place)
+        number, index, is_split = one.computation, one.index, _is_split(kernels, place)
+        product = kernels.product(place) or kernels.convolved_product(place)
         takes, gives = self.exchanged(number, index)
         return _Kind(
             product=product,

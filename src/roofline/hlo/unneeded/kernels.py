@@ -7,11 +7,13 @@ from math import prod
 from msgspec import Struct
 
 from ...cost import NOTHING, Cost
+from ...dtypes import DType, wider
 from ...errors import SourceError
 from ..ir.attributes import DotDimensions
 from ..ir.module import Instruction
 from ..price.calls.products import dimensions, precision_of
 from ..price.calls.settings import section, word, words
+from ..price.convolved_products import ProductSizes, convolved_product
 from ..price.pricing import FREE, Pricer
 from ..price.types import Site
 from ..read.backend_config import parse_config
@@ -56,9 +58,16 @@ class Product(Struct, frozen=True, kw_only=True):
         return sorted((self.rows, self.depth, self.columns))[1] <= _TINY
 
     def __str__(self) -> str:
-        size = f"{self.rows}×{self.depth}×{self.columns}"
-        whole = f"{self.batch}×({size})" if self.batch > 1 else size
-        return f"{whole} in {self.groups:,} groups" if self.groups else whole
+        whole = ProductSizes(self.batch, self.rows, self.depth, self.columns)
+        return f"{whole} in {self.groups:,} groups" if self.groups else str(whole)
+
+
+class ConvolvedProduct(Struct, frozen=True):
+    """A product that the compiler wrote as a convolution: that instruction, the wider format of its operands, and the sizes."""
+
+    made: Value
+    number: DType
+    sizes: ProductSizes
 
 
 class Convolution(Struct, frozen=True):
@@ -88,6 +97,7 @@ class Kernels:
         self.costs = dict(self._priced())
         self._places = {id(instruction): index for index, instruction in enumerate(self.computation.instructions)}
         self._products: dict[int, Product | None] = {}
+        self._convolved: dict[int, ConvolvedProduct | None] = {}
         self._inside: dict[str, tuple[int, ...]] = {}  # fused body -> instructions that may be products
         self.splits: dict[int, bool] = {}  # cache of `is_split`: whether a batched product is one whose depth was split
 
@@ -124,6 +134,27 @@ class Kernels:
         inside = ((self.computation, instruction),)
         found = [made for place in places if (made := product(self.values, Value(body, place, inside)))]
         return max(found, key=lambda one: one.flops, default=None)
+
+    def convolved_product(self, index: int) -> ConvolvedProduct | None:
+        """The product that a kernel of a TPU computes as a convolution, the largest if there are several; none if one is not a product."""
+        if index not in self._convolved:
+            written = self._convolutions_in(Value(self.computation, index)) if self.platform == "tpu" else ()
+            products = [_convolved(self.values, convolution) for convolution in written]
+            known = [product for product in products if product is not None]
+            largest = max(known, key=lambda product: product.sizes.flops, default=None)
+            self._convolved[index] = largest if len(known) == len(products) else None
+        return self._convolved[index]
+
+    def _convolutions_in(self, value: Value) -> Iterator[Value]:
+        """The convolutions of an instruction, also in the fusions inside a fusion."""
+        body = self.values.body(value.instruction)
+        if body is None:
+            if value.opcode == "convolution":
+                yield value
+            return
+        inside = (*value.inside, (value.computation, value.instruction))
+        for place in range(len(body)):
+            yield from self._convolutions_in(Value(body, place, inside))
 
     @cached_property
     def products(self) -> dict[int, Product]:
@@ -211,6 +242,15 @@ def _sizes(dims: DotDimensions, ours: tuple[int, ...], theirs: tuple[int, ...]) 
         prod(ours[axis] for axis in dims.lhs_contracting),
         prod(size for axis, size in enumerate(theirs) if axis not in (*dims.rhs_contracting, *dims.rhs_batch)),
     )
+
+
+def _convolved(values: Values, made: Value) -> ConvolvedProduct | None:
+    """The product that a convolution computes; ``None`` if it is not one."""
+    if len(made.instruction.operands) < 2:
+        return None
+    left, right = values.operand(made, 0), values.operand(made, 1)
+    sizes = convolved_product(made.instruction, left.shape.dims, right.shape.dims)
+    return ConvolvedProduct(made, wider(left.shape.number, right.shape.number), sizes) if sizes else None
 
 
 def _convolution(values: Values, made: Value) -> Convolution | None:

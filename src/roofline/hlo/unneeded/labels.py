@@ -16,7 +16,7 @@ from ..ir.module import Instruction
 from ..ir.shapes import NUMBERS
 from ..price.fused_collectives import started
 from ..price.program import Origin
-from .kernels import Product
+from .kernels import ConvolvedProduct, Product
 
 _NUMBERED = re.compile(r"[._]\d+")
 # Prefixes of XLA's names of fusions, and of those that roofline's own model of a compiler makes.
@@ -49,43 +49,50 @@ class Wording(Struct, frozen=True):
 
     main: str
     sizes: str
+    is_product: bool = False
 
 
-def wording(instruction: Instruction, product: Product | None, split: bool, parts: Iterable[Instruction]) -> Wording:
+def wording(instruction: Instruction, product: Product | ConvolvedProduct | None, split: bool, parts: Iterable[Instruction]) -> Wording:
     """The words for an instruction; ``parts`` are the instructions of its fused body, ``split`` says that its batch is one split depth."""
     if begun := started(parts):
         instruction = begun
     shape = instruction.shape
     if not shape.is_array:
         shape = next((leaf for leaf in shape.leaves if leaf.is_array), shape)
+    if isinstance(product, ConvolvedProduct):
+        return Wording(_product_word(product.made.instruction.op_name, "dot"), f"{product.sizes} {product.number.name}", is_product=True)
     if product is None:
         return Wording(_main(instruction, parts), _array(shape.dtype, shape.dims) if shape.is_array else "")
     number = _format(product.left.shape.dtype if product.left.shape.is_array else shape.dtype)
     if split:
         whole = f"{product.rows}×{product.batch * product.depth}×{product.columns}"
-        return Wording("dot", f"{whole} {number}, depth split in {product.batch}")
-    return Wording("dot", f"{product} {number}")
+        return Wording("dot", f"{whole} {number}, depth split in {product.batch}", is_product=True)
+    return Wording("dot", f"{product} {number}", is_product=True)
 
 
-def label(
-    instruction: Instruction, words: Wording, product: Product | None, parts: Iterable[Instruction], origin: Origin, program: str
-) -> str:
+def label(instruction: Instruction, words: Wording, parts: Iterable[Instruction], origin: Origin, program: str) -> str:
     """The label of an instruction: where it comes from, what it does, and its sizes."""
     where = origin.scope or source_line(origin.location) or program.removeprefix("jit_")
     exchange = (started(parts) or instruction).opcode.removesuffix("-start").removesuffix("-done")
     if exchange in _EXCHANGES:  # the framework's name is that of the op that needs it, or the names of several for a combined one
         return f"{where}  {exchange} {words.sizes}"
-    if product is None and origin.op_name.endswith(_PRODUCTS) and not any(one.opcode in _MULTIPLYING for one in (instruction, *parts)):
+    if words.is_product:
+        return f"{where}  {_product_word(origin.op_name, words.main)} {words.sizes}"
+    if origin.op_name.endswith(_PRODUCTS) and not any(one.opcode in _MULTIPLYING for one in (instruction, *parts)):
         return f"{where}  {words.main} {words.sizes}"  # a cast or a transpose made for a product
     return f"{where}  {_word(origin.op_name, words.main)} {words.sizes}"
+
+
+def _product_word(name: str, otherwise: str) -> str:
+    """The framework's word for a product."""
+    primitive = name.rpartition("/")[2]
+    return _PLAIN.get(primitive, otherwise) if "dot" in primitive or "conv" in primitive else otherwise
 
 
 @lru_cache(maxsize=10_000)  # a program repeats its names for each layer of a loop, and its kernels in them
 def _word(name: str, otherwise: str) -> str:
     """The framework's word: the innermost jitted function (softmax), else the primitive."""
     primitive = name.rpartition("/")[2]
-    if otherwise == "dot":
-        return _PLAIN.get(primitive, "dot") if "dot" in primitive or "conv" in primitive else "dot"
     if name.count("jit(") > 1:  # the first is the program
         functions: list[str] = [word for word in _FUNCTION.findall(name)[1:] if word not in _QUIET]
         if functions and functions[-1] in _OPERATIONS and primitive not in _OPERATIONS:

@@ -1,0 +1,90 @@
+"""Products of matrices that a compiler wrote as convolutions.
+
+The TPU compiler writes every dot as a convolution: its free, shared and contracted axes become the features and batch of the convolution,
+or spatial dimensions with a window of one element, of the whole axis, or of one element that moves along with the output.
+"""
+
+from math import prod
+
+from msgspec import Struct
+
+from ...errors import FormulaError
+from ..ir.attributes import ConvolutionDimensions, WindowDimension
+from ..ir.module import Instruction
+from .windows import inputs_read, outputs_with_input, pairs
+
+
+class ProductSizes(Struct, frozen=True):
+    """The sizes of a product: ``batch`` of them, rows times depth by depth times columns."""
+
+    batch: int
+    rows: int
+    depth: int
+    columns: int
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.batch * self.rows * self.depth * self.columns
+
+    def __str__(self) -> str:
+        size = f"{self.rows}×{self.depth}×{self.columns}"
+        return f"{self.batch}×({size})" if self.batch > 1 else size
+
+
+def convolved_product(instruction: Instruction, source: tuple[int, ...], kernel: tuple[int, ...]) -> ProductSizes | None:
+    """The sizes of the product that a convolution of arrays with these dimensions is; ``None`` if its windows overlap.
+
+    Rows are those of the operand whose axes come first in the result, as in the dot that was written.
+    """
+    labels, result = instruction.convolution, instruction.shape.dims
+    groups = instruction.feature_group_count * instruction.batch_group_count
+    if labels is None or not _fits(labels, source, kernel, result):
+        return None
+    sides = instruction.window or tuple(WindowDimension(kernel[axis]) for axis in labels.kernel_spatial)
+    ours = [(labels.output_batch, source[labels.input_batch] // instruction.batch_group_count)]
+    theirs = [(labels.output_feature, result[labels.output_feature] // groups)]
+    batch, depth = [groups], [source[labels.input_feature] // instruction.feature_group_count]
+    for side, place, out in zip(sides, labels.input_spatial, labels.output_spatial, strict=True):
+        read, written = source[place], result[out]
+        match _role(side, read, written):
+            case "batch":
+                batch.append(written)
+            case "depth":
+                depth.append(read)
+            case "rows":
+                ours.append((out, written))
+            case "columns":
+                theirs.append((out, written))
+            case None:
+                return None
+    if max((axis for axis, size in ours if size > 1), default=-1) > max((axis for axis, size in theirs if size > 1), default=len(result)):
+        ours, theirs = theirs, ours
+    rows, columns = (prod(size for _, size in axes) for axes in (ours, theirs))
+    return ProductSizes(prod(batch), rows, prod(depth), columns)
+
+
+def _fits(labels: ConvolutionDimensions, source: tuple[int, ...], kernel: tuple[int, ...], result: tuple[int, ...]) -> bool:
+    """Whether the arrays have the dimensions that the convolution names."""
+    return (
+        max(labels.input_batch, labels.input_feature, *labels.input_spatial) < len(source)
+        and max(labels.kernel_input_feature, labels.kernel_output_feature, *labels.kernel_spatial) < len(kernel)
+        and max(labels.output_batch, labels.output_feature, *labels.output_spatial) < len(result)
+    )
+
+
+def _role(side: WindowDimension, read: int, written: int) -> str | None:
+    """What one spatial dimension is in a product: an axis of the batch, the depth, the rows or the columns; ``None`` in a convolution."""
+    try:
+        count = pairs(side, read, written)
+        is_complete = inputs_read(side, read, written) == read and outputs_with_input(side, read, written) == written
+    except FormulaError:
+        return None
+    if not is_complete:
+        return None
+    if side.size == 1:
+        return "rows" if count == read == written else None
+    if written == 1:
+        return "depth" if count == read == side.size else None
+    if read == 1:
+        return "columns" if count == written == side.size else None
+    return "batch" if count == read == written == side.size else None
