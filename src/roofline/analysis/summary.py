@@ -70,6 +70,9 @@ def _machines(machine: MachineInfo, devices: Sequence[DeviceInfo]) -> str:
     hosts = len({device.host for device in devices})
     if hosts < len(devices) and all(device.name == CPU for device in devices):  # one CPU can be several devices
         return f"{_number(count)} devices of {_number(hosts)} {title}{assumed}"
+    if machine.scope == "device" and machine.devices_per_chip > 1:
+        plural = "s" if count > 1 else ""
+        return f"{_number(count)} device{plural} of {title} ({_number(machine.devices_per_chip)} a chip){assumed}"
     return f"{_number(count)} {title}{assumed}"
 
 

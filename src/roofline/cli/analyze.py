@@ -3,6 +3,7 @@
 import argparse
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from ..errors import SourceError, UsageError
@@ -17,7 +18,6 @@ from .options import (
     anonymize_options,
     at_least,
     chosen_corrections,
-    chosen_machine,
     chosen_throughput,
     correction_options,
     is_corrected,
@@ -133,11 +133,10 @@ def _program(args: argparse.Namespace) -> Recording:
     """A program, read with the options for programs."""
     from ..sources import programs  # takes 30 ms to import, and profiles do not need it
 
-    machine, trips = chosen_machine(args), chosen_trips(args)
-    network = chosen_network(args, machine)
+    trips = chosen_trips(args)
     if len(args.path) > 1 or is_sample(args.path[0]) or find(args.path[0]) is not PROGRAM:
         raise UsageError(f"{NEEDS_PROGRAM} one program (HLO or StableHLO)")
-    return programs.read(Path(args.path[0]), machine, network=network, trips=trips)
+    return programs.read(Path(args.path[0]), machine_to_read(args), network=partial(chosen_network, args), trips=trips)
 
 
 def _check(args: argparse.Namespace) -> None:

@@ -4,7 +4,7 @@ import argparse
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import msgspec
@@ -225,14 +225,14 @@ def _check_program_options(args: argparse.Namespace) -> None:
         check_trips(chosen_trips(args), [loop for path in named for loop in loop_names(read_modules(path))])
 
 
-def _program(args: argparse.Namespace, path: Path, machine: Machine) -> Recording:
+def _program(args: argparse.Namespace, path: Path, usual: Machine | None) -> Recording:
     """A program, read with the options for programs, and with the trip counts of its own loops."""
     from ..sources import programs  # takes 30 ms to import, and profiles do not need it
     from ..sources.hlo_dump import read_modules
 
     own = programs.loop_names(read_modules(path)) if args.trips else []
     trips = {loop: count for loop, count in chosen_trips(args).items() if loop in own}
-    return programs.read(path, machine, network=chosen_network(args, machine), trips=trips)
+    return programs.read(path, machine_to_read(args, usual), network=partial(chosen_network, args), trips=trips)
 
 
 def _is_program(name: str) -> bool:
@@ -251,10 +251,10 @@ def _report(args: argparse.Namespace, name: str, machines: list[Machine]) -> Rep
         return kept
     same = None if names_machine(args) or not machines else machines[0]
     if names_program_option(args) and _is_program(name):
-        recording = _program(args, Path(name), same or chosen_machine(args))
+        recording = _program(args, Path(name), same)
     else:
         recording = read_input(args, [name], machine_to_read(args, same))
-    machine = same if same and _is_program(name) else chosen_machine(args, recording.devices)
+    machine = same if same and not recording.devices and _is_program(name) else chosen_machine(args, recording.devices)
     machines.append(machine)
     return analyze(recording, machine)
 

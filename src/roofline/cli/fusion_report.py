@@ -1,6 +1,7 @@
 """`roofline fusion-report`: what the compiler left unfused in a program, why, and what that costs."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import asdict
@@ -12,9 +13,9 @@ from ..render.op_table import more
 from ..render.tables import Paper, facts, table
 from ..render.text import notes_text
 from ..sources.hlo_dump import read_modules
-from ..sources.programs import check_trips, loop_names, prepared, read
+from ..sources.programs import check_trips, loop_names, prepared, read, target_machine
 from ..units import percent, plain, show
-from .options import Parser, at_least, chosen_machine, limit_options, machine_options, output_options
+from .options import Parser, at_least, chosen_machine, limit_options, machine_options, machine_to_read, output_options
 from .output import draw, emit
 from .program_options import chosen_network, chosen_trips, program_options
 from .progress import progress
@@ -38,19 +39,24 @@ def parser() -> Parser:
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
-    machine = chosen_machine(args)
-    network, trips = chosen_network(args, machine), chosen_trips(args)
+    path, trips = Path(args.path), chosen_trips(args)
     reports = []
     with progress(f"analyzing {args.path}"):
-        modules = list(read_modules(Path(args.path)))
+        modules = list(read_modules(path))
         check_trips(trips, loop_names(modules))
+        _, devices, compiled = target_machine(path, modules, machine_to_read(args))
+        machine = chosen_machine(args, devices)
+        network = chosen_network(args, machine)
         for module in modules:
             ready, platform, notes = prepared(module, machine)
-            reports.append((fusion_report(ready, platform, machine, link=network, trips=trips), notes))
+            reports.append((fusion_report(ready, platform, machine, link=network, trips=trips), [*compiled, *notes]))
     if args.output:
         from ..render.plot import roofline_chart
 
-        draw(args, roofline_chart(analyze(read(Path(args.path), machine, network=network, trips=trips), machine), theme=args.theme))
+        draw(
+            args,
+            roofline_chart(analyze(read(path, machine, network=partial(chosen_network, args), trips=trips), machine), theme=args.theme),
+        )
     emit(
         args,
         lambda page: "\n\n\n".join(_text(report, machine, [*notes, *machine.notes], args.top, page) for report, notes in reports),

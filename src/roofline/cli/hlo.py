@@ -1,6 +1,7 @@
 """`roofline hlo`: cost of an XLA program by scope, source location, category or phase, without running it."""
 
 from collections.abc import Sequence
+from functools import partial
 from math import fsum
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from .options import (
     correction_options,
     limit_options,
     machine_options,
+    machine_to_read,
     output_options,
 )
 from .output import emit_report, shared
@@ -62,10 +64,10 @@ def parser() -> Parser:
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
-    machine = chosen_machine(args)
+    corrections = chosen_corrections(args)
     with progress(f"analyzing {args.path}"):
-        recording = read(Path(args.path), machine, network=chosen_network(args, machine), trips=chosen_trips(args))
-        (report,) = shared(args, analyze(recording, machine, chosen_corrections(args)))
+        recording = read(Path(args.path), machine_to_read(args), network=partial(chosen_network, args), trips=chosen_trips(args))
+        (report,) = shared(args, analyze(recording, chosen_machine(args, recording.devices), corrections))
     groups = group(report.ops, KEYS[args.by], depth=args.depth) if args.by else None
     grouped = group_table(KEYS[args.by], groups, fsum(column(unsorted(report.ops), "weight_s"))) if groups is not None else None
     emit_report(

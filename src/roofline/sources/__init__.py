@@ -104,8 +104,8 @@ def read(
 ) -> Recording:
     """Reads a file, folder, address or ``sample:NAME``, or the profiles of a run's hosts in any order, into a recording.
 
-    ``target`` is the machine to analyze for, or a function that finds it: of the devices of a profile, or of none for another source that
-    needs a machine. Other processes may call it.
+    ``target`` is the machine to analyze for, or a function that finds it: of the devices of a profile, of the TPU that a program was
+    compiled for, or of none for another source that needs a machine. Other processes may call it.
     ``salvage`` reads a damaged profile up to the damage. ``timeline`` reads a profile a second time to fill the timeline. ``jobs`` is
     how many processes read the files of a run (default: one, or one per CPU if it takes longer than a second); ``cluster`` is the address
     of a Dask scheduler whose workers read instead. ``cache`` is a folder for parsed profiles; ``True`` is the user's cache folder, used for
@@ -131,8 +131,7 @@ def read(
         )
         recording: Recording = source.load().merge(_read_parts(files, how, jobs, cluster, progress))
     else:
-        machine = (target(()) if source.needs_machine else None) if callable(target) else target
-        recording = source.load().read(Path(files[0]), machine)
+        recording = source.load().read(Path(files[0]), target if source.needs_machine or not callable(target) else None)
     return recording
 
 

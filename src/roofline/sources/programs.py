@@ -5,7 +5,7 @@ project's own model, and a note says that its costs are an estimate. So is a pro
 accelerator, after the CPU compiler's changes have been undone.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import UsageError, did_you_mean
@@ -22,8 +22,10 @@ from ..hlo.price.collectives import Network, network_of, slice_note
 from ..hlo.price.pricing import even_share
 from ..hlo.unneeded import reviewed_program
 from ..machine import Machine
-from ..workload import Op, PeakMemory, Recording, Workload
+from ..workload import Device, Op, PeakMemory, Recording, Workload
 from .hlo_dump import read_modules, sniff
+from .target import Target
+from .tpu_programs import compiled_device
 
 __all__ = ["is_compiled", "prepared", "read", "sniff"]
 
@@ -51,23 +53,45 @@ NO_ENTRY = "{name} marks no computation as ENTRY: its last one, {computation}, i
 MANUAL = "{name} is already written for one of its {devices} devices, with its collectives: counted as it is"
 
 
-def read(path: Path, target: Machine | None = None, *, network: Network | None = None, trips: Mapping[str, int] | None = None) -> Recording:
+def read(
+    path: Path,
+    target: Target | None = None,
+    *,
+    network: Callable[[Machine], Network | None] = network_of,
+    trips: Mapping[str, int] | None = None,
+) -> Recording:
     """The ops of a program, or of each program in a folder, each program run once.
 
-    ``network`` defaults to that of the target; ``trips`` are trip counts by the name of the loop.
+    Where ``target`` finds the machine of devices, it is given the TPU that the program was compiled for, if any, which is then the device
+    of the recording. ``network`` gives the network of the machine; ``trips`` are trip counts by the name of the loop.
     """
-    notes: list[str] = []
     ops: list[Op] = []
     priced: list[tuple[HloModule, Platform]] = []
     modules = list(read_modules(path))
     if trips:
         check_trips(trips, loop_names(modules))
+    machine, devices, notes = target_machine(path, modules, target)
     for module in modules:
-        ready, platform, note = prepared(module, target)
-        notes += [*note, *filter(None, [large_constants_note(module), slice_note(module, target)])]
-        ops += reviewed_program(ready, platform, link=network or (network_of(target) if target else None), trips=trips).ops
+        ready, platform, note = prepared(module, machine)
+        notes += [*note, *filter(None, [large_constants_note(module), slice_note(module, machine)])]
+        ops += reviewed_program(ready, platform, link=network(machine) if machine else None, trips=trips).ops
         priced.append((ready, platform))
-    return Recording(workload=Workload(tuple(ops)), format="hlo", files=(str(path),), memory=most_memory(priced), notes=tuple(notes))
+    return Recording(
+        workload=Workload(tuple(ops)),
+        format="hlo",
+        files=(str(path),),
+        devices=devices,
+        memory=most_memory(priced),
+        notes=tuple(notes),
+    )
+
+
+def target_machine(path: Path, modules: Iterable[HloModule], target: Target | None) -> tuple[Machine | None, tuple[Device, ...], list[str]]:
+    """The machine to analyze programs for; where it was not chosen, also the TPU that they were compiled for, with a note."""
+    if not callable(target):
+        return target, (), []
+    devices, notes = compiled_device(path, modules)
+    return target(devices), devices, notes
 
 
 def most_memory(programs: Iterable[tuple[HloModule, Platform]]) -> PeakMemory | None:

@@ -138,23 +138,12 @@ class Kernels:
     def convolved_product(self, index: int) -> ConvolvedProduct | None:
         """The product that a kernel of a TPU computes as a convolution, the largest if there are several; none if one is not a product."""
         if index not in self._convolved:
-            written = self._convolutions_in(Value(self.computation, index)) if self.platform == "tpu" else ()
+            written = self.values.nested(Value(self.computation, index), "convolution") if self.platform == "tpu" else ()
             products = [_convolved(self.values, convolution) for convolution in written]
             known = [product for product in products if product is not None]
             largest = max(known, key=lambda product: product.sizes.flops, default=None)
             self._convolved[index] = largest if len(known) == len(products) else None
         return self._convolved[index]
-
-    def _convolutions_in(self, value: Value) -> Iterator[Value]:
-        """The convolutions of an instruction, also in the fusions inside a fusion."""
-        body = self.values.body(value.instruction)
-        if body is None:
-            if value.opcode == "convolution":
-                yield value
-            return
-        inside = (*value.inside, (value.computation, value.instruction))
-        for place in range(len(body)):
-            yield from self._convolutions_in(Value(body, place, inside))
 
     @cached_property
     def products(self) -> dict[int, Product]:

@@ -97,6 +97,17 @@ class Values:
             return []
         return [one for one in self.parts(computation, index) if one.opcode == opcode]
 
+    def nested(self, value: Value, opcode: str) -> Iterator[Value]:
+        """The instructions of a kernel with an opcode, also in the fusions inside a fusion."""
+        body = self.body(value.instruction)
+        if body is None:
+            if value.opcode == opcode:
+                yield value
+            return
+        inside = (*value.inside, (value.computation, value.instruction))
+        for place in range(len(body)):
+            yield from self.nested(Value(body, place, inside), opcode)
+
     @cached_property
     def loop_bodies(self) -> frozenset[int]:
         """The computations that are the body of a loop."""
