@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import roofline as rl
 from roofline import formulas
-from roofline.analysis.advice import advise, explain, unknown_first
+from roofline.analysis import analyze
+from roofline.analysis.advice import advise, explain
 from roofline.analysis.advice_kinds import KINDS
 from roofline.analysis.advice_rules import EXTRA, PRIMARY, PROGRAM, Placed
 from roofline.analysis.summary import summary
@@ -19,7 +20,7 @@ from roofline.machine import Machine
 from roofline.operation import Product
 from roofline.placement import Corrections, place
 from roofline.report import Finding, MachineInfo, Point
-from roofline.workload import Op
+from roofline.workload import Op, Recording, Workload
 from toys import toy
 
 V7X = Machine.of("v7x", {"matrix/bf16": "2307 TFLOP/s", "hbm": "7.2 TB/s", "vmem": "150 TB/s"})
@@ -252,13 +253,38 @@ def test_unknown_latencies_of_links_are_no_finding() -> None:
     assert "unrated" not in kinds(op(0, {"dcn": 5, "dcn/hop": 1}, 1.1, chip), machine=chip)
 
 
-def test_what_is_unknown_comes_first_where_it_is_most_of_the_time() -> None:
-    findings = Finding(kind="memory", message="a", saving_s=1.0), Finding(kind="unknown", message="b", levers=("record shapes",))
-    large, small = (Point(scope="average", time_s=10.0, lost={"unpriced": unpriced}) for unpriced in (6.0, 4.0))
-    assert [one.kind for one in unknown_first(findings, [large])] == ["unknown", "memory"]
-    assert unknown_first(findings, [small]) == findings
-    machine = MachineInfo(name="toy", ceilings=())
-    assert summary([large], machine, [], unknown_first(findings, [large])).endswith("To know more, record shapes.")
+@pytest.mark.parametrize(("unknown_s", "first"), [(6.0, "unknown"), (4.0, "memory")])
+def test_what_is_unknown_comes_first_where_it_is_most_of_the_time(unknown_s: float, first: str) -> None:
+    # The copy needs 1 s of its 10 s less the time of the unknown op.
+    ops = (
+        Op(name="copy", cost=Cost.of({"hbm": 10}), time_s=10.0 - unknown_s),
+        Op(name="kernel", cost=Cost.of({"hbm": None}), time_s=unknown_s),
+    )
+    report = analyze(Recording(workload=Workload(ops), format="table"), toy())
+    kinds = [finding.kind for finding in report.findings]
+    assert kinds[0] == first
+    assert "unknown" in kinds
+
+
+def test_the_summary_says_how_to_record_what_is_not_known() -> None:
+    findings = Finding(kind="unknown", message="b", levers=("record shapes",)), Finding(kind="memory", message="a", saving_s=1.0)
+    point = Point(scope="average", time_s=10.0, lost={"unpriced": 6.0})
+    assert summary([point], MachineInfo(name="toy", ceilings=()), [], findings).endswith("To know more, record shapes.")
+
+
+@pytest.mark.parametrize(
+    ("cost", "findings"),
+    [
+        ({"hbm": 10, "vmem.write": 5}, ["memory", "unrated"]),  # VMEM is faster than HBM: its rate changes no bound
+        ({"hbm": 10, "dcn": 5}, ["unrated", "memory"]),  # the exchange may take longer than the memory
+        ({"hbm": 1, "vector/fp32": None}, ["memory", "unknown"]),  # 0.1 s of 1.1 s
+        ({"hbm": 20, "vector/fp32": None}, ["unknown", "memory"]),  # 2 s of 3 s
+    ],
+)
+def test_a_doubt_comes_first_only_where_it_may_change_the_bound(cost: dict[str, float | None], findings: list[str]) -> None:
+    ops = Op(name="kernel", cost=Cost.of(cost)), Op(name="copy", cost=Cost.of({"hbm": 10}))
+    report = analyze(Recording(workload=Workload(ops), format="hlo"), toy())
+    assert [finding.kind for finding in report.findings] == findings
 
 
 def test_the_unpriced_share_of_time_is_told() -> None:

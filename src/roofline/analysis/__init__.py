@@ -52,10 +52,11 @@ from ..sources import read
 from ..sources.remote import Progress
 from ..sources.report_json import only_stored_report
 from ..workload import Op, Recording, Workload
-from .advice import advise, doubts, unknown_first
+from .advice import advise, doubts
 from .advice_rules import Program
 from .assumed_machine import device_of_program, plausible_machine, with_dispatch
 from .cache_hits import cache_hits_note
+from .doubt_order import decisive_doubts, decisive_first
 from .expected_times import predict_op
 from .finding_kinds import ASKED
 from .findings import diagnose
@@ -136,7 +137,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     found = _with_straggler(found, ops, device_shares, devices)
     findings = _with_wall_clock(found, placed, made, recording, step_shares, device_shares)
     findings = _with_predictions(findings, recording, made, lowered, calibration)
-    findings = unknown_first(findings, made)
+    findings = decisive_first(findings, decisive_doubts(placed, made, machine))
     if (too_much := out_of_memory(memory, machine)) is not None:
         findings = (too_much, *findings)
     return Report(

@@ -23,14 +23,14 @@ from msgspec.structs import replace
 from ..cost import sum_of_known
 from ..machine import Machine
 from ..placement import Placement
-from ..report import Finding, Point
+from ..report import Finding
 from ..workload import Op
 from .advice_kinds import KINDS
 from .advice_rules import DOUBTS, EXTRA, LISTED, NOTABLE, PRIMARY, PROGRAM, Draft, Placed, Program, listed, near_ridge, short_name
 
 SEPARATE = 5  # ops of one kind that get a line each; more are merged into one line
-SUSPECT = ("unrated", "above-roof")  # kinds that are about the time of their ops
-UNKNOWN = "unknown"
+SUSPECT = "above-roof"  # the kind that is about the time of its ops
+UNRATED, UNKNOWN = "unrated", "unknown"  # kinds that come last, unless they could change the answer (`doubt_order`)
 
 
 def advise(placed: Iterable[Placed], machine: Machine) -> tuple[Finding, ...]:
@@ -66,28 +66,20 @@ def doubt(one: Placed) -> str | None:
 
 
 def in_order(findings: Iterable[Finding], times: Mapping[int, float | None] | Sequence[float | None]) -> tuple[Finding, ...]:
-    """Findings by seconds: those saved, or the time of suspect ops; of those without either unknown costs first.
+    """Findings by seconds: those saved, or the time of suspect ops; missing rates and unknown costs last.
 
     ``times`` are those of the ops, by id, on the same clock as the savings. Suspect ops without any time come first.
     """
 
-    def order(finding: Finding) -> tuple[float, int, bool, str, tuple[int, ...]]:
-        if finding.kind in SUSPECT:
+    def order(finding: Finding) -> tuple[bool, float, bool, str, tuple[int, ...]]:
+        is_last = finding.kind in (UNRATED, UNKNOWN)
+        if finding.kind == SUSPECT:
             known = [seconds for id in finding.ops if (seconds := times[id]) is not None]
-            return -sum(known) if known else -inf, SUSPECT.index(finding.kind), True, finding.kind, finding.ops
+            return is_last, -sum(known) if known else -inf, False, finding.kind, finding.ops
         saved = finding.saving_s if finding.saving_per_step_s is None else finding.saving_per_step_s
-        return -(saved or 0.0), len(SUSPECT), finding.kind != UNKNOWN, finding.kind, finding.ops
+        return is_last, -(saved or 0.0), True, finding.kind, finding.ops
 
     return tuple(sorted(findings, key=order))
-
-
-def unknown_first(findings: Sequence[Finding], points: Sequence[Point]) -> tuple[Finding, ...]:
-    """The findings, with that on unknown costs first if most of a step, or of the run, is in such ops."""
-    spans = {point.scope: point for point in points if point.time_s and point.infeed_outfeed}
-    point = spans.get("average") or spans.get("total")
-    if point is None or not point.time_s or point.lost.get("unpriced", 0.0) <= point.time_s / 2:
-        return tuple(findings)
-    return tuple(sorted(findings, key=lambda finding: finding.kind != "unknown"))
 
 
 def explain(placement: Placement, name: str = "it") -> Finding | None:

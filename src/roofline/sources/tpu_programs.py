@@ -1,7 +1,7 @@
 """The generation of TPU that a program was compiled for, from what only its compiler writes.
 
-A dump names it (``target_arguments.txt``). Otherwise each fact that a program shows leaves some generations, as libtpu 0.0.42.1 compiles the
-same functions for v2 to v7x:
+A dump names it (``target_arguments.txt``). Otherwise each fact that a program shows leaves some generations, as libtpu 0.0.42.1
+compiles the same functions for v2 to v7x:
 
 - the tile of a scalar is 8192 bits on v2 and v3, else 4096;
 - arrays live in CMEM (``S(3)``) on v4 alone, in VMEM (``S(1)``) from v5e on;

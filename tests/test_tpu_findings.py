@@ -1,0 +1,35 @@
+"""Findings of TPU programs: what cannot change the answer is a note at the end."""
+
+from pathlib import Path
+
+import pytest
+
+import roofline as rl
+from hlo_programs import SHARED
+
+DATA = Path(__file__).parent / "data" / "tpu"
+DOUBTS = {"unrated", "unknown"}
+
+
+def _kinds(path: Path, chip: str | None = None) -> list[str]:
+    return [finding.kind for finding in rl.analyze(path, chip).findings]
+
+
+@pytest.mark.parametrize("chip", ["v2", "v3", "v4", "v5e", "v5p", "v6e", "v7x"])
+def test_the_first_finding_is_about_the_program(chip: str) -> None:
+    # A missing rate of VMEM or of the vector unit cannot make a product of 2048^3 wait for it.
+    assert _kinds(DATA / f"matmul_{chip}.hlo.gz")[0] not in DOUBTS
+
+
+@pytest.mark.parametrize(
+    ("name", "chip"),
+    [("conv_v5e.hlo.gz", "v5e"), ("s_undonated.hlo.gz", "v5e"), ("more/attention_v6e.pb.gz", "v6e"), ("more/embedding_v5e.pb.gz", "v5e")],
+)
+def test_doubts_about_shared_programs_come_last(name: str, chip: str) -> None:
+    if not (SHARED / "tpu" / name).is_file():
+        pytest.skip("the shared programs are not here")
+    kinds = _kinds(SHARED / "tpu" / name, chip)
+    assert len(kinds) > 1
+    assert kinds[0] not in DOUBTS
+    told = [kind for kind in kinds if kind not in DOUBTS]
+    assert kinds[: len(told)] == told
