@@ -1,4 +1,4 @@
-"""Findings of TPU programs: what cannot change the answer is a note at the end."""
+"""Findings of TPU programs: true, about what their authors can change, and doubts that cannot change the answer at the end."""
 
 from pathlib import Path
 
@@ -6,6 +6,8 @@ import pytest
 
 import roofline as rl
 from hlo_programs import SHARED
+from roofline.hlo.read import parse
+from roofline.hlo.unneeded import reviewed_program
 
 DATA = Path(__file__).parent / "data" / "tpu"
 DOUBTS = {"unrated", "unknown"}
@@ -33,3 +35,163 @@ def test_doubts_about_shared_programs_come_last(name: str, chip: str) -> None:
     assert kinds[0] not in DOUBTS
     told = [kind for kind in kinds if kind not in DOUBTS]
     assert kinds[: len(told)] == told
+
+
+def _avoidable(program: str) -> dict[str, set[str]]:
+    """The kinds of avoidable work of each op that has any, by its name."""
+    module = parse(program.encode(), "program.hlo")
+    return {op.name: {one.kind for one in op.avoidable} for op in reviewed_program(module, "tpu") if op.avoidable}
+
+
+REDUCE_SCATTER = """HloModule jit_f, is_scheduled=true, num_partitions=2
+
+%add (x: bf16[], y: bf16[]) -> bf16[] {
+  %x = bf16[] parameter(0)
+  %y = bf16[] parameter(1)
+  ROOT %sum = bf16[] add(%x, %y)
+}
+
+%all-reduce-scatter (input: bf16[2048,1536]) -> bf16[1032,1536] {
+  %input = bf16[2048,1536]{1,0:T(8,128)(2,1)} parameter(0)
+  %zero = bf16[] constant(0)
+  %pad = bf16[2064,1536]{1,0:T(8,128)(2,1)} pad(%input, %zero), padding=0_16x0_0
+  %all-reduce = bf16[2064,1536]{1,0:T(8,128)(2,1)} all-reduce(%pad), channel_id=1, replica_groups={{0,1}}, to_apply=%add
+  %first = s32[] constant(0)
+  ROOT %own = bf16[1032,1536]{1,0:T(8,128)(2,1)} dynamic-slice(%all-reduce, %first, %first), dynamic_slice_sizes={1032,1536}
+}
+
+ENTRY %main (a: bf16[2048,512], b: bf16[512,1536]) -> bf16[1032,1536] {
+  %a = bf16[2048,512]{1,0:T(8,128)(2,1)} parameter(0)
+  %b = bf16[512,1536]{1,0:T(8,128)(2,1)} parameter(1)
+  %dot = bf16[2048,1536]{1,0:T(8,128)(2,1)} convolution(%a, %b), dim_labels=bf_io->bf
+  ROOT %scattered = bf16[1032,1536]{1,0:T(8,128)(2,1)} fusion(%dot), kind=kCustom, calls=%all-reduce-scatter
+}
+"""
+
+
+def test_a_padded_reduce_scatter_needs_all_of_its_operand() -> None:
+    # Each device keeps half of the sum, but gives all of its own part to it.
+    assert _avoidable(REDUCE_SCATTER) == {}
+
+
+PASSED_ON = """HloModule jit_f, is_scheduled=true
+
+%with_step (left: bf16[2048,512], right: bf16[512,1536], part: bf16[4096,2048]) -> (bf16[2048,1536], bf16[4096,2048]) {
+  %left = bf16[2048,512]{1,0:T(8,128)(2,1)} parameter(0)
+  %right = bf16[512,1536]{1,0:T(8,128)(2,1)} parameter(1)
+  %part = bf16[4096,2048]{1,0:T(8,128)(2,1)} parameter(2)
+  %dot = bf16[2048,1536]{1,0:T(8,128)(2,1)} convolution(%left, %right), dim_labels=bf_io->bf
+  ROOT %both = (bf16[2048,1536]{1,0:T(8,128)(2,1)}, bf16[4096,2048]{1,0:T(8,128)(2,1)}) tuple(%dot, %part)
+}
+
+ENTRY %main (a: bf16[2048,512], b: bf16[512,1536], c: bf16[4096,2048]) -> bf16[2048,1536] {
+  %a = bf16[2048,512]{1,0:T(8,128)(2,1)} parameter(0)
+  %b = bf16[512,1536]{1,0:T(8,128)(2,1)} parameter(1)
+  %c = bf16[4096,2048]{1,0:T(8,128)(2,1)} parameter(2)
+  %fusion = (bf16[2048,1536]{1,0:T(8,128)(2,1)}, bf16[4096,2048]{1,0:T(8,128)(2,1)}) fusion(%a, %b, %c), calls=%with_step, kind=kLoopMORE
+  ROOT %result = bf16[2048,1536]{1,0:T(8,128)(2,1)} get-tuple-element(%fusion), index=0
+}
+"""
+
+
+def test_operands_that_a_fusion_passes_on_in_place_are_no_results_of_it() -> None:
+    # A step of an asynchronous collective in a product passes on its buffers; 3.1 M of 11.5 M elements are the product's.
+    assert _avoidable(PASSED_ON.replace("MORE", ", output_to_operand_aliasing={{1}: (2, {})}")) == {}
+    assert _avoidable(PASSED_ON.replace("MORE", "")) == {"fusion": {"unused-results"}}
+
+
+PREFETCHED = """HloModule jit_f, is_scheduled=true
+
+ENTRY %main (a: f32[4096,1024]) -> f32[4096,1024] {
+  %a = f32[4096,1024]{1,0:T(8,128)} parameter(0)
+  %first = (f32[4096,1024]{1,0:T(8,128)SPACE}, f32[4096,1024]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(%a)
+  %first-done = f32[4096,1024]{1,0:T(8,128)SPACE} copy-done(%first)
+  %one = f32[4096,1024]{1,0:T(8,128)} exponential(%first-done)
+  %second = (f32[4096,1024]{1,0:T(8,128)SPACE}, f32[4096,1024]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(%a)
+  %second-done = f32[4096,1024]{1,0:T(8,128)SPACE} copy-done(%second)
+  ROOT %two = f32[4096,1024]{1,0:T(8,128)} add(%one, %second-done)
+}
+"""
+
+
+@pytest.mark.parametrize(("space", "kinds"), [("S(1)", {}), ("S(3)", {}), ("", {"second": {"duplicated-work"}})])
+def test_an_array_that_is_prefetched_twice_is_no_work_done_twice(space: str, kinds: dict[str, set[str]]) -> None:
+    # VMEM (1) and CMEM (3) hold an array for a while; a second copy in main memory could be the first.
+    assert _avoidable(PREFETCHED.replace("SPACE", space)) == kinds
+
+
+def _copied(entry: str) -> str:
+    return f"""HloModule jit_f, is_scheduled=true
+
+ENTRY %main (a: bf16[64,512,256]) -> bf16[64,512,256] {{
+  %a = bf16[64,512,256]{{2,1,0:T(8,128)(2,1)}} parameter(0)
+{entry}
+}}
+"""
+
+
+def test_copies_for_the_compilers_own_kernels_are_not_told() -> None:
+    between = """  %one = bf16[64,512,256]{2,1,0:T(8,128)(2,1)} exponential(%a)
+  %copy = bf16[64,512,256]{1,2,0:T(8,128)(2,1)} copy(%one)
+  ROOT %two = bf16[64,512,256]{1,2,0:T(8,128)(2,1)} negate(%copy)"""
+    assert _avoidable(_copied(between)) == {}
+    tiles = "  ROOT %copy = bf16[64,512,256]{2,1,0:T(4,128)(2,1)} copy(%a)"
+    assert _avoidable(_copied(tiles)) == {}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        # the order of an argument, of a result, and of the author's own transpose
+        """  %copy = bf16[64,512,256]{1,2,0:T(8,128)(2,1)} copy(%a)
+  ROOT %two = bf16[64,512,256]{1,2,0:T(8,128)(2,1)} negate(%copy)""",
+        """  %one = bf16[64,512,256]{1,2,0:T(8,128)(2,1)} negate(%a)
+  ROOT %copy = bf16[64,512,256]{2,1,0:T(8,128)(2,1)} copy(%one)""",
+        """  %one = bf16[64,512,256]{2,1,0:T(8,128)(2,1)} exponential(%a)
+  %copy = bf16[64,512,256]{1,2,0:T(8,128)(2,1)} copy(%one), metadata={op_name="jit(f)/transpose"}
+  ROOT %two = bf16[64,512,256]{1,2,0:T(8,128)(2,1)} negate(%copy)""",
+    ],
+)
+def test_copies_into_an_order_that_the_author_decides_on_are_told(entry: str) -> None:
+    assert _avoidable(_copied(entry)) == {"copy": {"layout-copies"}}
+
+
+def test_half_used_copies_of_the_compiler_are_a_matter_of_layout() -> None:
+    # A table of 64 columns, which the compiler keeps by columns, is turned before its rows are looked up.
+    program = """HloModule jit_f, is_scheduled=true
+
+ENTRY %main (table: f32[65536,64]) -> f32[1024,64] {
+  %table = f32[65536,64]{0,1:T(8,128)} parameter(0)
+  %copy = f32[65536,64]{1,0:T(8,128)} copy(%table)
+  ROOT %rows = f32[1024,64]{1,0:T(8,128)} slice(%copy), slice={[0:1024], [0:64]}
+}
+"""
+    assert _avoidable(program)["copy"] == {"layout-copies"}
+
+
+@pytest.mark.parametrize(
+    ("array", "kinds"),
+    [
+        ("f32[4096,256,4]{2,1,0:T(8,128)}", {"exp": {"tile-padding"}}),  # 4 of 128 columns
+        ("f32[8,16,2048]{2,1,0:T(8,128)}", {}),
+        ("f32[8,16,2048]{1,2,0:T(8,128)}", {}),  # 16 of 128 columns, in an order that the compiler chose
+        ("f32[8,16,1,2048]{3,2,1,0:T(8,128)}", {}),  # 1 of 8 rows, of a dimension that it added
+        ("f32[100]{0:T(256)}", {}),
+        ("s32[65536,2]{1,0:T(8,128)}", {}),  # indices
+    ],
+)
+def test_padding_of_tiles_is_told_where_the_authors_dimensions_cause_it(array: str, kinds: dict[str, set[str]]) -> None:
+    program = f"""HloModule jit_f, is_scheduled=true
+
+ENTRY %main (a: {array.partition("{")[0]}) -> {array.partition("{")[0]} {{
+  %a = {array} parameter(0)
+  ROOT %exp = {array} negate(%a)
+}}
+"""
+    assert _avoidable(program) == kinds
+
+
+def test_the_shared_sharded_step_has_no_unused_results() -> None:
+    if not (SHARED / "tpu" / "sharded_v5p_2x2x2.hlo.gz").is_file():
+        pytest.skip("the shared programs are not here")
+    assert not {"unused-results", "duplicated-work"} & {*_kinds(SHARED / "tpu" / "sharded_v5p_2x2x2.hlo.gz", "v5p")}

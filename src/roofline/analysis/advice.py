@@ -26,7 +26,21 @@ from ..placement import Placement
 from ..report import Finding
 from ..workload import Op
 from .advice_kinds import KINDS
-from .advice_rules import DOUBTS, EXTRA, LISTED, NOTABLE, PRIMARY, PROGRAM, Draft, Placed, Program, listed, near_ridge, short_name
+from .advice_rules import (
+    DOUBTS,
+    EXTRA,
+    LISTED,
+    NOTABLE,
+    PRIMARY,
+    PROGRAM,
+    Draft,
+    Placed,
+    Program,
+    levers_on,
+    listed,
+    near_ridge,
+    short_name,
+)
 
 SEPARATE = 5  # ops of one kind that get a line each; more are merged into one line
 SUSPECT = "above-roof"  # the kind that is about the time of its ops
@@ -130,7 +144,8 @@ def _merged(drafts: Iterable[Draft], placed: Callable[[int], Placed]) -> list[Fi
         names = [short_name(placed(draft.id).op.name) for draft in mine[:LISTED]]
         message = f"{len(mine):,} ops {KINDS[kind].phrase}: {listed(names, len(mine))}."
         ops = tuple([draft.id for draft in mine])
-        merged.append(Finding(kind=kind, message=message, ops=ops, saving_s=saving, levers=KINDS[kind].levers))
+        levers = levers_on(kind, placed(mine[0].id).placement.machine)
+        merged.append(Finding(kind=kind, message=message, ops=ops, saving_s=saving, levers=levers))
     return merged
 
 
@@ -139,4 +154,5 @@ def _alone(draft: Draft, one: Placed) -> Finding:
     write = draft.write or next(same.write for same in _about(one) if same.kind == draft.kind)
     assert write is not None
     message = f"{short_name(one.op.name)} {write()}"
-    return Finding(kind=draft.kind, message=message, ops=(draft.id,), saving_s=draft.saving_s, levers=KINDS[draft.kind].levers)
+    levers = levers_on(draft.kind, one.placement.machine)
+    return Finding(kind=draft.kind, message=message, ops=(draft.id,), saving_s=draft.saving_s, levers=levers)

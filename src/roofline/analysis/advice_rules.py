@@ -18,6 +18,7 @@ from ..resource import COMPUTE_UNITS, HBM, Resource, bound_words, named
 from ..units import percent, plain, rounded, show
 from ..workload import UNPRICED, Op, is_upper_bound
 from .advice_kinds import CLOSE, FAR, FAR_BELOW, KINDS
+from .tpu_finding_kinds import ADVICE as TPU_ADVICE
 
 NEAR_RIDGE = 1.25  # of the shorter of compute and memory time: if the longer is at most this, the op is near the ridge (a choice)
 SERIAL_BAND = 0.1  # a time within this share of the serial time means that nothing overlaps (a choice)
@@ -315,7 +316,14 @@ def unknown(program: Program) -> Finding | None:
         message = f"Ops with {percent(spent / total)} of the measured time ({show(spent, 's')}) have no known cost: {names}."
     else:
         message = f"The cost of {len(mine):,} of {program.count:,} ops is not known: {names}."
-    return Finding(kind="unknown", message=message, ops=tuple(mine), levers=(*_recorded_by(program), *KINDS["unknown"].levers))
+    return Finding(
+        kind="unknown", message=message, ops=tuple(mine), levers=(*_recorded_by(program), *levers_on("unknown", program.machine))
+    )
+
+
+def levers_on(kind: str, machine: Machine) -> tuple[str, ...]:
+    """The levers of a kind of advice, in the terms of the machine."""
+    return TPU_ADVICE.get(kind, KINDS[kind].levers) if machine.kind == "tpu" else KINDS[kind].levers
 
 
 def _recorded_by(program: Program) -> list[str]:

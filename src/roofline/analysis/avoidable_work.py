@@ -194,7 +194,8 @@ def _good_with_other_sizes(one: OpTime, reason: Avoidable) -> float:
 
 def avoidable_draft(case: Case, op_times: OpTimes, clock: Clock, kinds: Kinds) -> FindingDraft:
     """A finding about work that could be avoided."""
-    kind = {**TORCH_GROUPS, **GROUPS}.get((case.kind, case.group), kinds[case.kind])
+    groups = {**TORCH_GROUPS, **GROUPS}
+    kind = kinds[case.kind].groups.get(case.group) or groups.get((case.kind, case.group), kinds[case.kind])
     if kind is IN_FP32 and any(SUM_IN_FP32 in label for label in op_times.words("label")):
         kind = BESIDE_SUMS
     case.ops.sort(key=lambda entry: -entry[1])

@@ -10,7 +10,8 @@ class Kind(Struct, frozen=True):
 
     ``title`` ends the sentence "start with …"; ``change`` is what to do, in one clause; ``phrase`` is the observation. ``compiled`` are the
     levers where a compiler generated the kernels with most of the saving, if they differ from ``levers``, ``looped`` those where loops of
-    JAX programs run these kernels, and ``linear`` those where such loops compute linear recurrences.
+    JAX programs run these kernels, and ``linear`` those where such loops compute linear recurrences. ``by_category`` are the levers where
+    most of the saving is in ops of one category, by default those of `LEVERS_BY_CATEGORY`; ``groups`` are groups in other words.
     """
 
     title: str
@@ -20,6 +21,8 @@ class Kind(Struct, frozen=True):
     compiled: tuple[str, ...] = ()
     looped: tuple[str, ...] = ()
     linear: tuple[str, ...] = ()
+    by_category: Mapping[str, tuple[str, ...]] | None = None
+    groups: Mapping[str, "Kind"] = {}
 
 
 Kinds = Mapping[str, Kind]  # by their names
@@ -427,3 +430,8 @@ ASKED = {
     "missing-donation": "donate",
     "unfused-chain": "fuse all",
 }
+
+
+def levers_for_category(name: str, kind: Kind, category: str) -> tuple[str, ...]:
+    """The levers of a kind of finding for ops of one category; empty if they are those of the kind."""
+    return LEVERS_BY_CATEGORY.get((name, category), ()) if kind.by_category is None else kind.by_category.get(category, ())

@@ -14,7 +14,7 @@ from ..operation import GATHERED, Convolution, Operation, Streamed
 from ..report import Finding
 from ..resource import HBM
 from ..workload import Op, source_line
-from .finding_kinds import DEPTHWISE, DEPTHWISE_FP32, FEW_SUMS, LEVERS_BY_CATEGORY, NARROW_SUM, Kind
+from .finding_kinds import DEPTHWISE, DEPTHWISE_FP32, FEW_SUMS, LEVERS_BY_CATEGORY, NARROW_SUM, Kind, levers_for_category
 from .op_times import OpTimes
 from .program_clock import Clock, Saving
 
@@ -117,7 +117,7 @@ def fitting(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int], won: S
     """A kind with the levers for the ops that have most of the saving, and these ops; none if no category has most of it."""
     if kind.looped and _are_in_short_loops(op_times, ids, won):
         kind = replace(kind, levers=kind.linear if _are_linear(op_times, ids, won) else kind.looped)
-    if not kind.compiled and not any(of == name for of, _ in LEVERS_BY_CATEGORY):
+    if not kind.compiled and not kind.by_category and not any(of == name for of, _ in LEVERS_BY_CATEGORY):
         return kind, ()
     if kind.compiled and any(category.endswith(COMPILED) for category in {*op_times.category}):
         kind = replace(kind, levers=kind.compiled)  # not the advice to compile what is compiled already
@@ -131,11 +131,11 @@ def fitting(name: str, kind: Kind, op_times: OpTimes, ids: Sequence[int], won: S
         return kind, ()
     mine = [id for (_, id), category in zip(tried, categories, strict=True) if category == most]
     if (name, most) == ("memory", "scatter"):
-        return replace(kind, levers=replacements(op_times, mine[0])), mine
+        return replace(kind, levers=replacements(op_times, mine[0], kind)), mine
     if most == COMPILED and _is_gathered(op_times.operations[mine[0]]):
         most = "gather"
-    levers = kind.compiled if most == COMPILED else LEVERS_BY_CATEGORY.get((name, most), ())
-    if (name, most) == ("memory", "convolution") and _is_depthwise(op_times, mine[0]):
+    levers = kind.compiled if most == COMPILED else levers_for_category(name, kind, most)
+    if (name, most) == ("memory", "convolution") and kind.by_category is None and _is_depthwise(op_times, mine[0]):
         levers = (*((DEPTHWISE_FP32,) if re.search(_FP32, op_times.words("label")[mine[0]]) else ()), *DEPTHWISE)
     return replace(kind, levers=levers or kind.levers), mine
 
@@ -156,12 +156,12 @@ def _are_linear(op_times: OpTimes, ids: Sequence[int], won: Sequence[float]) -> 
     return 2 * sum(linear) > sum(seconds for seconds, _ in tried)
 
 
-def replacements(op_times: OpTimes, id: int) -> tuple[str, ...]:
-    """Levers for a scatter or a sort: what to use in its place."""
+def replacements(op_times: OpTimes, id: int, kind: Kind) -> tuple[str, ...]:
+    """Levers for a scatter or a sort, which are memory-bound: what to use in its place."""
     what = op_times.words("label")[id].rpartition("  ")[2]
     few = (FEW_SUMS,) if _adds_to_few(op_times.ops[id], what) else ()
-    narrow = (NARROW_SUM,) if re.match(_NARROW_SUM, what) else ()
-    return (*few, *narrow, *LEVERS_BY_CATEGORY["memory", categories_of(op_times, [id])[0]])
+    narrow = (NARROW_SUM,) if kind.by_category is None and re.match(_NARROW_SUM, what) else ()
+    return (*few, *narrow, *levers_for_category("memory", kind, categories_of(op_times, [id])[0]))
 
 
 def _adds_to_few(op: Op, what: str) -> bool:

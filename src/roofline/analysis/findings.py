@@ -39,7 +39,7 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
     clock, ids = _in_averaged_steps(op_times, clock)
     if (share := clock.exposed(op_times, ids)) < 1:
         op_times = op_times.exposed(share)
-    kinds = _kinds(op_times, ids, recording)
+    kinds = _kinds(op_times, ids, recording, machine)
     idle = waiting(recording, clock.parts)
     waits = idle_findings(
         idle, clock, kinds, one_program=_is_one_program(op_times, ids, recording, clock), callbacks=_callbacks(op_times, ids)
@@ -74,10 +74,10 @@ def _in_averaged_steps(op_times: OpTimes, clock: Clock) -> tuple[Clock, Sequence
     return clock, [id for id in range(len(op_times)) if clock.share(id)]
 
 
-def _kinds(op_times: OpTimes, ids: Sequence[int], recording: Recording) -> dict[str, Kind]:
-    """The kinds of findings in the terms of the program's framework, and of how it launches its kernels."""
+def _kinds(op_times: OpTimes, ids: Sequence[int], recording: Recording, machine: Machine) -> dict[str, Kind]:
+    """The kinds of findings in the terms of the program's framework and hardware, and of how it launches its kernels."""
     replayed, compiled = _is_replayed(op_times, ids), _is_compiled(op_times, ids)
-    kinds = kinds_for(recording.format, on_cpu=recording.is_on_host, replayed=replayed, compiled=compiled)
+    kinds = kinds_for(recording.format, on_tpu=machine.kind == "tpu", on_cpu=recording.is_on_host, replayed=replayed, compiled=compiled)
     if not _is_launched_singly(recording):
         return kinds
     launching = loop_around(op_times, ids, len(recording.steps)) or kinds["idle-dispatch"]

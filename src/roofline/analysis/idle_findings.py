@@ -34,7 +34,7 @@ def idle_findings(
 
     ``one_program`` is whether a step is one program; ``callbacks`` are the source lines that call back to the host.
     """
-    idle, is_torch = list(idle), kinds is not KINDS
+    idle, is_torch = list(idle), kinds[SYNC] is not KINDS[SYNC]
     if one_program:
         kinds = {**kinds, DISPATCH: ONE_PROGRAM}
     by_kind: dict[str, list[Waiting]] = {}

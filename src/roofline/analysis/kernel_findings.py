@@ -269,7 +269,9 @@ def _merged(
     if is_little:
         message = f"{loss} {FEWER_KERNELS if kind_name == LATENCY else LESS_WORK}"
         slowest = max(worst, key=op_times.spent_s.__getitem__)
-        return Finding(kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=_less_work(kind_name, op_times, slowest))
+        return Finding(
+            kind=kind_name, title=kind.title, message=message, ops=tuple(worst), levers=_less_work(kind_name, op_times, slowest, kinds)
+        )
     then = clock.after(saving.steps_s)
     if kind_name == "host-copies":  # overlapped with other work, not removed
         without = f", {clock.without(spent)} without the copies" if saving.steps_s < spent - clock.notable_s else ""
@@ -295,11 +297,11 @@ def _less_certain(op_times: OpTimes, id: int) -> str:
     return f" It may save less: {note.removeprefix(LOWER_BOUND)}." if note else ""
 
 
-def _less_work(kind: str, op_times: OpTimes, slowest: int) -> tuple[str, ...]:
+def _less_work(kind: str, op_times: OpTimes, slowest: int, kinds: Kinds) -> tuple[str, ...]:
     """What takes less time than the longest of the ops that run no faster, where it is known."""
     category = categories_of(op_times, [slowest])[0]
     if kind == "memory" and category in REPLACED:
-        return replacements(op_times, slowest)
+        return replacements(op_times, slowest, kinds[kind])
     return FACTORISE_LESS if kind in ("memory", "compute", LATENCY) and category == LINEAR_ALGEBRA else ()
 
 

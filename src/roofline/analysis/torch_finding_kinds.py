@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from .finding_kinds import KINDS, Kind
+from .tpu_finding_kinds import TPU_KINDS
 
 TORCH = "torch"  # the format of recordings of PyTorch's profiler
 
@@ -285,13 +286,15 @@ TORCH_GROUPS = {
 }
 
 
-def kinds_for(format: str, *, on_cpu: bool = False, replayed: bool = False, compiled: bool = False) -> dict[str, Kind]:
-    """The kinds of findings in the terms of the recording's framework; for PyTorch on a CPU, without kernels and launches.
+def kinds_for(
+    format: str, *, on_tpu: bool = False, on_cpu: bool = False, replayed: bool = False, compiled: bool = False
+) -> dict[str, Kind]:
+    """The kinds of findings in the terms of the recording's framework, and of its hardware: TPUs, or CPUs without kernels and launches.
 
     ``replayed`` is whether most of the work is replayed in graphs, ``compiled`` whether compiled code launches most kernels.
     """
     if format != TORCH:
-        return KINDS
+        return TPU_KINDS if on_tpu else KINDS
     levers = {**TORCH_LEVERS, **TORCH_CPU_LEVERS} if on_cpu else TORCH_LEVERS
     of_inductor = {} if on_cpu else TORCH_COMPILED
     kinds = {name: replace(KINDS[name], levers=mine, compiled=of_inductor.get(name, ()), looped=()) for name, mine in levers.items()}

@@ -293,8 +293,8 @@ triangular-solve
 SELECTIVE = frozenset(_SELECTIVE.split())
 # Opcodes that need all of their operands whichever part of the result is needed.
 _WHOLE = """
-batch-norm-grad batch-norm-inference batch-norm-training conditional custom-call fft rng rng-bit-generator scaled-dot scan scatter
-select-and-scatter topk while
+all-gather all-reduce all-to-all batch-norm-grad batch-norm-inference batch-norm-training collective-broadcast collective-permute
+conditional custom-call fft ragged-all-to-all reduce-scatter rng rng-bit-generator scaled-dot scan scatter select-and-scatter topk while
 """
 # Opcodes that are not here are elementwise.
 NEEDS: dict[str, Rule] = {

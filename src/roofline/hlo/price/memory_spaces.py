@@ -9,7 +9,7 @@ from ..ir.platforms import Platform
 from ..ir.shapes import Shape
 
 _VMEM = {"read": Resource("vmem.read"), "write": Resource("vmem.write")}
-VMEM, SCALARS, _HOST = 1, frozenset((4, 6)), 5
+VMEM, SCALARS, HOST = 1, frozenset((4, 6)), 5
 _FLAGS = frozenset((2, 8, 9, 10, 11, 12))
 
 
@@ -22,7 +22,7 @@ def level_of_space(space: int, platform: Platform, access: str) -> Resource | No
     """The memory with this number in layouts, or the link to it; ``None`` for scalar memory."""
     if not space or platform == "cpu":
         return HBM
-    if space == _HOST:
+    if space == HOST:
         return PCIE
     if platform == "tpu" and (space in SCALARS or space in _FLAGS):
         return None

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from ...cost import NOTHING
 from ...workload import Avoidable
 from ..ir.equality import NEVER_EQUAL, EqualInstructions
+from ..ir.module import Instruction
+from ..price.memory_spaces import HOST
 from .kernels import Kernels
 
 KIND, CLASS = "duplicated-work", "duplicated"
@@ -17,7 +19,7 @@ def duplicates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     alike = EqualInstructions(module, computation)
     same: dict[int, int] = {}  # an instruction, and the first that computes the same value
     for index, instruction in enumerate(computation.instructions):
-        if instruction.opcode in NEVER_EQUAL:
+        if instruction.opcode in NEVER_EQUAL or is_prefetch(instruction):
             continue
         operands = instruction.operands
         if not same.keys().isdisjoint(operands):
@@ -29,6 +31,13 @@ def duplicates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         if index in kernels.costs and instruction.operands and not _is_cloned(kernels, first, index):  # without operands it fills a buffer
             why = f"{FIRST}{computation[first].name}"
             yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
+
+
+def is_prefetch(instruction: Instruction) -> bool:
+    """Whether an instruction copies an array to a memory on the chip, which holds it for a while: the same may be copied there again."""
+    if not instruction.opcode.endswith("-start"):
+        return False
+    return any(leaf.is_array and leaf.dims and leaf.memory_space not in (0, HOST) for leaf in instruction.shape.leaves)
 
 
 def _is_cloned(kernels: Kernels, first: int, index: int) -> bool:

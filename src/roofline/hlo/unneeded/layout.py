@@ -1,7 +1,8 @@
 """Kernels that only change the layout of an array: transposes and copies that move every byte and compute nothing.
 
 A copy that keeps the layout does not count, unless the array was transposed before: the compiler adds it where a buffer is overwritten
-while its old value is still needed.
+while its old value is still needed. The TPU compiler also copies arrays into the order and the tiles that one of its kernels reads best:
+such copies count where the author decides on the order, which is that of an argument, of a result, or of a transpose in the program.
 """
 
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from ..ir.module import Computation, Instruction
 from ..ir.shapes import Shape
 from .kernels import Kernels
 from .layout_words import reordering
+from .program_arrays import results_of
 from .values import Value
 
 KIND, CLASS = "layout-copies", "layout"
@@ -39,6 +41,8 @@ def layout_copies(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         moved = max((one for one in parts if changes_order(within, one)), key=lambda one: one.shape.elements, default=None)
         if moved is None or 2 * (reordered := moved.shape.elements) < instruction.shape.elements or cost.unknown:
             continue
+        if not _is_authors(kernels, index, within, moved):
+            continue
         only_moves = [resource for resource, _ in cost.amounts] == [HBM] and (
             body is None or kernels.values.opcodes(instruction) <= _ALLOWED
         )
@@ -52,6 +56,27 @@ def layout_copies(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         elif body is not None and (updated := _updated_bytes(body, reordered)):
             instead = less_traffic(cost, 2 * (instruction.shape.bytes - updated))
             yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS)
+
+
+def _is_authors(kernels: Kernels, index: int, within: Computation, moved: Instruction) -> bool:
+    """Whether the author of a program decides on the order that a kernel changes; on other platforms than TPUs all kernels count."""
+    instruction = kernels.computation[index]
+    if kernels.platform != "tpu" or not kernels.module.is_scheduled:
+        return True
+    if "transpose" in (moved.op_name.rpartition("/")[2], instruction.op_name.rpartition("/")[2]):
+        return True
+    if moved.opcode == "copy" and _order(within[moved.operands[0]].shape)[:-1] == _order(moved.shape)[:-1]:
+        return False  # other tiles alone
+    if kernels.are_in_entry and index in results_of(kernels.computation):
+        return True
+    sources, _ = kernels.values.sources(Value(kernels.computation, instruction.operands[0]), _sliced)
+    return any(source.opcode == "parameter" and source.computation is kernels.module.entry_computation for source in sources)
+
+
+def _sliced(value: Value) -> Value | None:
+    """The array that an instruction takes a slice of."""
+    is_slice = value.opcode in ("slice", "dynamic-slice")
+    return Value(value.computation, value.instruction.operands[0], value.inside) if is_slice else None
 
 
 def _turned_argument(kernels: Kernels, index: int) -> str:

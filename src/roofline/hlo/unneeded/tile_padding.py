@@ -1,6 +1,12 @@
-"""Padded tiles: a TPU stores arrays in tiles of 8 by 128 elements and moves whole tiles, even if few elements are data."""
+"""Padded tiles: a TPU stores arrays in tiles of 8 by 128 elements and moves whole tiles, even if few elements are data.
+
+Padding counts that the array would have in the order of its dimensions too, without those of size 1: the compiler chooses other orders, and
+adds dimensions of size 1, for reasons of its own. Arrays of one dimension, indices and masks do not count: they have the shape of what they
+are for.
+"""
 
 from collections.abc import Iterator
+from math import prod
 
 from ...cost import Cost
 from ...resource import HBM
@@ -9,6 +15,7 @@ from ..ir.shapes import Shape
 from .kernels import Kernels
 
 KIND, CLASS = "tile-padding", "padded"
+_INDICES = frozenset(("s32", "s64", "u32", "u64", "pred"))
 _LEAST = 0.1  # of a kernel's bytes: less is only the last tile of an array
 
 
@@ -39,4 +46,14 @@ def _in_main_memory(shape: Shape) -> bool:
 
 
 def _padded_bytes(shape: Shape) -> float:
-    return shape.bytes * shape.padded_elements / shape.elements if shape.elements else 0.0
+    """The bytes of an array in whole tiles: in its layout, or in the order of its dimensions, whichever pads less."""
+    tiles, sizes = shape.layout.tiles if shape.layout is not None else (), [size for size in shape.dims if size > 1]
+    if not tiles or len(sizes) < 2 or not shape.elements or shape.dtype in _INDICES:
+        return shape.bytes
+    rows, columns = tiles[0][-2:] if len(tiles[0]) > 1 else (1, tiles[0][0])
+    in_order = prod(sizes[:-2]) * _whole(sizes[-2], rows) * _whole(sizes[-1], columns)
+    return shape.bytes * min(shape.padded_elements, in_order) / shape.elements
+
+
+def _whole(size: int, tile: int) -> int:
+    return -(-size // tile) * tile

@@ -1,6 +1,6 @@
 """Results of which only a part is used, found by following the needed elements from the program's results back to every kernel."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from weakref import WeakKeyDictionary
 
 from ...cost import NOTHING as FREE
@@ -66,7 +66,10 @@ def _shares_used(kernels: Kernels) -> Iterator[tuple[int, float]]:
         found = kernels.products.get(index)
         if found is not None and not _leaves_lines_out(found, computation[index].shape, wanted.get((), NOTHING)):
             continue
-        used = share_used(computation[index].shape, wanted)
+        if kernels.platform == "tpu" and computation[index].opcode == "copy":  # the compiler's: it changes a layout, or fills VMEM
+            continue
+        passed = {alias.output[0] for alias in computation[index].operand_aliases if len(alias.output) == 1}
+        used = share_used(computation[index].shape, wanted, passed)
         if used < MOST_USED:
             yield index, used
 
@@ -117,11 +120,15 @@ def _is_undivided(bodies: Bodies, instruction: Instruction) -> bool:
     return any(one.opcode in _UNDIVIDED or (one.opcode == "reduce" and one.shape.is_tuple) for one in parts)
 
 
-def share_used(shape: Shape, wanted: _Demand) -> float:
-    """The share of a result's elements that is needed; a library call's workspace does not count."""
+def share_used(shape: Shape, wanted: _Demand, passed: Set[int] = frozenset()) -> float:
+    """The share of a result's elements that is needed; a library call's workspace does not count, and no ``passed`` parts of a tuple, which
+    are operands in place.
+    """
     shape = shape.parts[0] if shape.is_tuple and shape.parts and shape.parts[-1].dtype in ("s8", "u8") else shape
     total = used = 0
     for place, leaf in enumerate(shape.parts) if shape.is_tuple else ((None, shape),):
+        if place in passed:
+            continue
         if not leaf.is_array:
             return 1.0
         region = joined(wanted.get((), NOTHING), wanted.get((place,), NOTHING) if place is not None else wanted.get((0,), NOTHING))
