@@ -127,7 +127,7 @@ def test_labels_of_compiled_programs_have_the_sizes_that_were_priced(name: str) 
     for module in read_modules(path):
         for op in reviewed_program(module, "tpu"):
             flop = sum(float(amount) for resource, amount in op.cost.amounts if resource.unit == "matrix")
-            if flop:
+            if flop and op.category != "custom call":
                 assert "dot" in op.label
                 batch, _, sizes = op.label.split()[-2].rpartition("×(")
                 rows, depth, columns = map(int, sizes.rstrip(")").split("×"))

@@ -21,12 +21,10 @@ SPLASH = "jax.experimental.pallas.ops.tpu.splash_attention, or flash_attention b
 GROUPED = "megablox (jax.experimental.pallas.ops.tpu.megablox.gmm), or jax.lax.ragged_dot: rows sorted by expert"
 PREFETCH = "two blocks of each operand in VMEM: a Pallas grid, or pltpu.emit_pipeline, copies the next by DMA while this one is computed"
 COLLECTIVE_MATMUL = (
-    "collective matmuls, which send parts of an operand while others are multiplied: xla_jf_spmd_threshold_for_windowed_einsum_mib=0; "
-    "a large number leaves each product in one piece"
+    "compare collective matmuls, which send parts of an operand while others are multiplied, with products in one piece: "
+    "xla_jf_spmd_threshold_for_windowed_einsum_mib=0 and =1000000"
 )
-AHEAD = (
-    "xla_tpu_enable_latency_hiding_scheduler=True, which starts collectives early; on v5e also xla_tpu_enable_async_collective_fusion=True"
-)
+AHEAD = "give the scheduler independent work between what a collective sends and what needs its result: another microbatch, another layer"
 FEWER_BYTES = "send fewer bytes: another sharding, a narrower format"
 
 IN_FP32_PASSES = "Compute in fp32, if its precision is enough (matmuls then run in passes of bf16)"

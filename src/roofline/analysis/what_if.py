@@ -27,13 +27,15 @@ from .changes.state import State
 from .expected_times import predict_op
 from .memory import out_of_memory
 
+BF16 = "dtype bf16"
+WIDE = ("fp32", "fp64", "bf16x3", "bf16x6")  # formats of products on a matrix unit that take several times as long as bf16
 CANDIDATES = (
     "kernel attention=flash",
     "grouped",
     "remat off",
     "donate",
     "fuse all",
-    "dtype bf16",
+    BF16,
     "dtype fp8",
     "dtype int8-weights",
     "graph",
@@ -62,7 +64,7 @@ def what_if(source: Report | str | Path, changes: Sequence[str] | str, machine: 
         change(state, some)
         return _report(state, before, some)
 
-    return _best(after) if words == ["best"] else after(words)
+    return _best(after, _candidates(before, chip)) if words == ["best"] else after(words)
 
 
 def measured_source(source: Report | str | Path, machine: Machine | str | None = None) -> tuple[Recording, Machine]:
@@ -74,15 +76,21 @@ def measured_source(source: Report | str | Path, machine: Machine | str | None =
     return timed(recording, chip), chip
 
 
-def _best(after: Callable[[Sequence[str]], Report]) -> Report:
+def _candidates(before: Recording, chip: Machine) -> list[str]:
+    """The changes to try: not bf16 on a TPU whose products run in one pass of bf16 already, as those of fp32 do by default."""
+    wide = any(resource.unit == "matrix" and resource.kind in WIDE for op in before.workload.ops for resource, _ in op.cost.amounts)
+    return [words for words in CANDIDATES if wide or chip.kind != "tpu" or words != BF16]
+
+
+def _best(after: Callable[[Sequence[str]], Report], candidates: Sequence[str]) -> Report:
     """The combination of changes that helps this program the most; the notes have the time of each change alone.
 
     Of changes of one kind, such as number formats, only the best is used; a graph also if it helps only after the others have made the
     device faster.
     """
-    alone = {words: after(words.split()) for words in CANDIDATES}
+    alone = {words: after(words.split()) for words in candidates}
     before = max((point.before_s or 0.0 for report in alone.values() if (point := _main(report))), default=0.0)
-    helping = [words for words in CANDIDATES if _time_s(alone[words]) < (1 - WORTH) * before]
+    helping = [words for words in candidates if _time_s(alone[words]) < (1 - WORTH) * before]
     helping.sort(key=lambda words: _time_s(alone[words]))
     if not helping:
         report = alone[GRAPH]

@@ -19,7 +19,8 @@ def chip(state: State, words: Words) -> None:
         if is_path(name):
             raise
         raise UsageError(str(error)) from None
-    state.after_machine = machine.per_device() if state.machine.scope == "device" and machine.devices > 1 else machine
+    is_per_device = state.machine.scope == "device" or state.machine.kind == machine.kind == "tpu"  # a program of TPUs is one device's
+    state.after_machine = machine.per_device() if is_per_device and machine.devices > 1 else machine
     state.after_calibration = calibration_for(state.after_machine).for_kernels()
 
 

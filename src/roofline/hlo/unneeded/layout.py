@@ -12,6 +12,7 @@ from ...resource import HBM
 from ...workload import Avoidable
 from ..ir.module import Computation, Instruction
 from ..ir.shapes import Shape
+from ..price.relayouts import XLU
 from .kernels import Kernels
 from .layout_words import reordering
 from .program_arrays import results_of
@@ -43,7 +44,7 @@ def layout_copies(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             continue
         if not _is_authors(kernels, index, within, moved):
             continue
-        only_moves = [resource for resource, _ in cost.amounts] == [HBM] and (
+        only_moves = {resource for resource, _ in cost.amounts} - {XLU} == {HBM} and (
             body is None or kernels.values.opcodes(instruction) <= _ALLOWED
         )
         how = reordering(kernels, index, within, moved)
