@@ -144,10 +144,10 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
     ``devices`` says how many framework devices the chip is (2 for TPU v7x); ``scope`` says which of the two this describes. ``matrix_unit``
     is false for a chip that has none: its products run on the vector unit. ``None`` is unknown: a CPU is then assumed to have none, and on
     any other chip a product without a matrix rate has no bound. ``matrix_side`` is the rows and columns of a TPU's matrix unit, which sizes
-    that are not multiples fill in part. ``launch_floor_s`` is how long the smallest op takes, where that was
-    measured: predictions start from it. ``conditions`` are those of a measurement: its date, threads, libraries, by name. ``assumed`` is
-    whether neither the user nor the input named it. ``torus`` says which slices there are of a TPU, ``topology`` is the slice that this
-    chip is part of: rates and capacities stay those of one chip or device.
+    that are not multiples fill in part; ``clock_hz`` its clock, in whose cycles the compiler estimates. ``launch_floor_s`` is how long the
+    smallest op takes, where that was measured: predictions start from it. ``conditions`` are those of a measurement: its date, threads,
+    libraries, by name. ``assumed`` is whether neither the user nor the input named it. ``torus`` says which slices there are of a TPU,
+    ``topology`` is the slice that this chip is part of: rates and capacities stay those of one chip or device.
     """
 
     name: str
@@ -164,6 +164,7 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
     scope: str = "chip"
     matrix_unit: bool | None = None
     matrix_side: int | None = None
+    clock_hz: float | None = None
     torus: Torus | None = None
     topology: Topology | None = None
     power_w: float | None = None

@@ -271,7 +271,7 @@ def _op_times(placed: PlacedOps, machine: Machine, corrections: Corrections, pre
         floor_s = placed.floor_s[number]
         same = (*[(id(one.instead), one.unneeded) for one in op.avoidable], id(op.cost), op.compiled.products, op.count, floor_s)
         if same not in known:
-            known[same] = needed(op, floor_s, minimum_s, machine.matrix_side)
+            known[same] = needed(op, floor_s, minimum_s, machine)
         if (least := known[same]) is not None:
             needs[number] = least
     waited_share = share_waited_for(placed.ops, placed.floor_s, minimum_s)

@@ -51,7 +51,7 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
     cases = worth_a_line(cases, clock)
     found = [*(avoidable_draft(case, op_times, clock, kinds) for case in cases), *waits]
     left = _without(ids, {one.id for case in cases for one, _, _ in case.ops})
-    found += matrix_fill(op_times, left, machine.matrix_side, clock, kinds)
+    found += matrix_fill(op_times, left, machine, clock, kinds)
     found = with_autotuning(found, op_times, ids, clock)
     counted = _counted(op_times, left, machine, corrections, clock, kinds)
     left = _without(left, {id for one in counted for id in one.ops})

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from ..machine import Machine
 from ..operation import MatrixWork
 from ..prediction import Prediction
-from ..prediction.compiled_programs import MATRIX
+from ..prediction.compiled_programs import MATRIX, padded_flops
 from ..units import percent, rounded, show
 from .finding_drafts import FindingDraft, StepSaving
 from .finding_kinds import Kinds
@@ -27,9 +28,10 @@ class _Unfilled(Struct, frozen=True):
     padding_s: float
 
 
-def matrix_fill(op_times: OpTimes, ids: Sequence[int], side: int | None, clock: Clock, kinds: Kinds) -> list[FindingDraft]:
+def matrix_fill(op_times: OpTimes, ids: Sequence[int], machine: Machine, clock: Clock, kinds: Kinds) -> list[FindingDraft]:
     """The finding, where the padding is expected to take a notable part of the program's time; with a saving where that was measured."""
-    unfilled = [found for id in ids if (found := _unfilled(op_times, id, side))] if side else []
+    side = machine.matrix_side
+    unfilled = [found for id in ids if (found := _unfilled(op_times, id, machine))] if side else []
     mine = [found.id for found in unfilled]
     padding = Saving.of(mine, [found.padding_s for found in unfilled], clock)
     if not side or not unfilled or padding.steps_s < clock.notable_s:
@@ -50,9 +52,10 @@ def matrix_fill(op_times: OpTimes, ids: Sequence[int], side: int | None, clock: 
     ]
 
 
-def _unfilled(op_times: OpTimes, id: int, side: int | None) -> _Unfilled | None:
-    products, prediction = op_times.ops[id].compiled.products, op_times.predicted.get(id)
-    if not side or not products or prediction is None:
+def _unfilled(op_times: OpTimes, id: int, machine: Machine) -> _Unfilled | None:
+    compiled, side, prediction = op_times.ops[id].compiled, machine.matrix_side, op_times.predicted.get(id)
+    products = compiled.products
+    if not side or prediction is None or not products or not padded_flops(compiled, machine):
         return None
     main = max(products, key=lambda product: product.flops / product.fill(side))
     padding_s = _padding_s(prediction, products, side)

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from ..cost import Amount, Cost, tidy
+from ..machine import Machine
 from ..placement import MinimumTimes
 from ..prediction.compiled_programs import padded_flops
 from ..workload import Op
@@ -24,15 +25,15 @@ class Needed(Struct, frozen=True):
 PADDED = "padded"  # class of unneeded work
 
 
-def needed(op: Op, floor_s: float, minimum_s: MinimumTimes, matrix_side: int | None = None) -> Needed | None:
-    """The needed work of an op; ``None`` where all of it was needed, and fills a matrix unit of ``matrix_side`` rows and columns.
+def needed(op: Op, floor_s: float, minimum_s: MinimumTimes, machine: Machine) -> Needed | None:
+    """The needed work of an op; ``None`` where all of it was needed, and fills the machine's matrix unit.
 
     Several reasons may apply to one op: half of a product is masked, and all of it is recomputed. For each resource, the smallest needed
     amount counts.
     """
     reasons = [one for one in op.avoidable if one.unneeded]
     if not reasons:
-        padded = sum(padded_flops(op.compiled, matrix_side).values()) * op.count
+        padded = sum(padded_flops(op.compiled, machine).values()) * op.count
         return Needed(op.cost, floor_s, {PADDED: tidy(padded)}, beyond=True) if padded else None
     amounts = dict(op.cost.amounts)
     unneeded: dict[str, Amount] = {}

@@ -98,7 +98,9 @@ def build(table: Table, base: Card = _UNKNOWN) -> Card:
         attributions=tuple(_attributions(table)),
         sweep=tuple(_sweep(table)),
     )
-    return replace(card, machine=replace(card.machine, limits=_limits(table, card)))
+    clock = card.spec("clock")
+    clock_hz = parse(clock, "Hz") if isinstance(clock, str) and card.machine.kind == "tpu" else base.machine.clock_hz
+    return replace(card, machine=replace(card.machine, limits=_limits(table, card), clock_hz=clock_hz))
 
 
 def _machine(table: Table, found: list[Found], names: tuple[Names, ...], old: Machine) -> Machine:

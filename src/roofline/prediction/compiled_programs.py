@@ -44,21 +44,29 @@ def compiled_time(
     return Estimate(seconds, {**terms, "cycles": cycles_s}), (min(longest, seconds), max(cycles_s, seconds))
 
 
-def padded_flops(compiled: Compiled, side: int | None) -> dict[Resource, float]:
-    """The FLOP of one execution that a matrix unit of ``side`` rows and columns spends on padding, by number format."""
-    padded: dict[Resource, float] = {}
+def padded_flops(compiled: Compiled, machine: Machine) -> dict[Resource, float]:
+    """The FLOP of one execution that the matrix unit spends on padding, by number format.
+
+    None where the compiler's own estimate is shorter than the padded products would take: it has found another way to fill the unit.
+    """
+    side = machine.matrix_side
     if not side:
-        return padded
+        return {}
+    padded: dict[Resource, float] = {}
     for product in compiled.products:
         unit = matrix(product.compute)
         padded[unit] = padded.get(unit, 0.0) + product.flops * (1 / product.fill(side) - 1)
+    if compiled.cycles and machine.clock_hz:
+        whole = [(product.flops / product.fill(side), machine.resolve(matrix(product.compute))) for product in compiled.products]
+        least_s = sum(flops / ceiling.rate for flops, ceiling in whole if ceiling)
+        return padded if compiled.cycles / machine.clock_hz >= least_s else {}
     return padded
 
 
 def _matrix_s(cost: Cost, compiled: Compiled, machine: Machine) -> float:
     """The seconds of the matrix unit at its peak, padding included."""
     work = [(resource, float(amount)) for resource, amount in cost.amounts if resource.unit == MATRIX]
-    ceilings = [(machine.resolve(resource), flops) for resource, flops in (*work, *padded_flops(compiled, machine.matrix_side).items())]
+    ceilings = [(machine.resolve(resource), flops) for resource, flops in (*work, *padded_flops(compiled, machine).items())]
     return sum(flops / ceiling.rate for ceiling, flops in ceilings if ceiling)
 
 

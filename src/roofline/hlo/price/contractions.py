@@ -78,8 +78,9 @@ def _convolution_fill(site: Site) -> tuple[int, tuple[int, ...]]:
         return 0, ()
     kernel, result = site.operands[1].shape.dims, instruction.shape.dims
     depth, features = kernel[labels.kernel_input_feature], result[labels.output_feature]
-    if depth < _PACKED_BELOW:
-        depth *= prod(kernel[axis] for axis in labels.kernel_spatial)
+    taps, places = prod(kernel[axis] for axis in labels.kernel_spatial), prod(result[axis] for axis in labels.output_spatial)
+    if depth < _PACKED_BELOW or taps > places:  # the gradient of weights: its window is the image, which is contracted with the batch
+        depth *= taps
     return depth, (features, prod(result) // max(1, features))
 
 

@@ -8,11 +8,10 @@ such copies count where the author decides on the order, which is that of an arg
 from collections.abc import Iterator
 
 from ...cost import NOTHING, less_traffic
-from ...resource import HBM
+from ...resource import HBM, XLU
 from ...workload import Avoidable
 from ..ir.module import Computation, Instruction
 from ..ir.shapes import Shape
-from ..price.relayouts import XLU
 from .kernels import Kernels
 from .layout_words import reordering
 from .program_arrays import results_of
