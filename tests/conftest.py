@@ -28,7 +28,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Where the TPU compiler can be installed, tests that miss it show, and on GitHub they annotate the run."""
-    skipped = [report for report in terminalreporter.stats.get("skipped", ()) if "tpu" in report.keywords]
+    skipped = [report for report in terminalreporter.stats.get("skipped", ()) if "tpu" in getattr(report, "keywords", ())]
     if skipped and HAS_WHEEL:
         prefix = "::warning::" if "GITHUB_ACTIONS" in os.environ else ""
         terminalreporter.write_line(f"{prefix}tests of TPU programs that were skipped: {len(skipped)}; {why_not()}", yellow=True)

@@ -90,9 +90,9 @@ def test_hostile_names_open_no_element() -> None:
     assert [tag for tag, _ in hostile.started] == [tag for tag, _ in plain.started]
 
 
-def test_the_page_stays_below_400_kb_plus_its_data() -> None:
+def test_the_page_stays_below_410_kb_plus_its_data() -> None:
     report = matmuls("fusion.1")
-    assert len(report_page(report).encode()) - len(to_json(report)) < 400_000
+    assert len(report_page(report).encode()) - len(to_json(report)) < 410_000
 
 
 def test_the_policy_of_the_file_allows_its_own_parts_by_hash_and_no_network() -> None:

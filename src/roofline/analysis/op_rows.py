@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 from ..columns.lazy_rows import ABSENT, Entries, LazyRows, column, take, values_at
 from ..columns.op_columns import MANY, OpColumns, amounts_of
 from ..operation import UNSTATED
-from ..report import OpInfo
+from ..report import Expected, OpInfo
 from ..resource import Resource
-from .expected_times import with_expected_time
+from .expected_times import expected_info, split_time, with_expected_time
 from .needed_work import Needed
 from .op_info import needed_amounts, op_info, plain_label, time_above, unneeded_info
 from .op_info_columns import plain_rows
@@ -18,7 +18,7 @@ from .placed_ops import PlacedOps
 from .program_points import known_parts, number
 
 Value = TypeVar("Value")
-OWN = ("name", "category", "module", "scope", "location", "phase", "count", "kernels", "self_time_s", "notes")
+OWN = ("name", "category", "module", "scope", "location", "phase", "count", "kernels", "self_time_s", "dma_stall_s", "notes")
 MEASURES = {"amounts": ("FLOP", "B", "hop"), "work": ("FLOP",), "bytes": ("B",), "hops": ("hop",)}
 
 
@@ -70,6 +70,9 @@ class _Fields:
             "lost_s": self._lost_s,
             "serial_s": self._serial_s,
             "expected_s": self._expected_s,
+            "expected": self._expected,
+            "inherent_s": lambda ids: (parts[0] for parts in self._above_minimum(ids)),
+            "excess_s": lambda ids: (parts[1] for parts in self._above_minimum(ids)),
         }
 
     def __call__(self, name: str, ids: Sequence[int]) -> list[Any] | Entries | None:
@@ -141,6 +144,22 @@ class _Fields:
         times = self._placed.times.values()
         for id in ids:
             yield None if id in self._placed.blank else sum(sorted([each[id] for each in times if each[id]], reverse=True))
+
+    def _expected(self, ids: Sequence[int]) -> Iterator[Expected | None]:
+        predicted = self._op_times.predicted
+        return (expected_info(predicted[id]) if id in predicted else None for id in ids)
+
+    def _above_minimum(self, ids: Sequence[int]) -> Iterator[tuple[float | None, float | None]]:
+        """The inherent time and the excess of ops with a prediction and a time of their own."""
+        predicted, times = self._op_times.predicted, self._op_times.own_s
+        for id, time_s in zip(ids, self._whole_times(ids), strict=True):
+            known = id in predicted and time_s is not None
+            yield split_time(times[id], self._placed.floor_s[id], predicted[id]) if known else (None, None)
+
+    def _whole_times(self, ids: Sequence[int]) -> Sequence[float | None]:
+        """The time of each op, its own or whole; ``None`` where neither was measured."""
+        own, whole = (values_at(column(self._placed.ops, name), ids) for name in ("self_time_s", "time_s"))
+        return [time_s if own_s is None else own_s for own_s, time_s in zip(own, whole, strict=True)]
 
     def _expected_s(self, ids: Sequence[int]) -> Iterator[float | None]:
         for id, serial_s in zip(ids, self._serial_s(ids), strict=True):

@@ -108,6 +108,8 @@ def _wrong_peaks(machine: MachineInfo, chip: Machine) -> Iterator[Problem]:
         paper = chip.ceiling(one.resource)
         if paper is None or _is_measured(machine, one.resource) or _near(one.rate, paper.rate) or _is_scaled(one):
             continue
+        if (one.provenance, paper.provenance) == ("profile", "derived"):  # the device knows better than slots times a clock
+            continue
         other = next((each.resource for each in chip.compute if each.resource != paper.resource and _near(one.rate, each.rate)), None)
         if one.provenance == "user" and other is None and not _near(one.rate, paper.sparse or 0.0):
             continue  # a rate that a person chose

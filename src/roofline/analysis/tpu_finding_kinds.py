@@ -21,7 +21,7 @@ SPLASH = "jax.experimental.pallas.ops.tpu.splash_attention, or flash_attention b
 GROUPED = "megablox (jax.experimental.pallas.ops.tpu.megablox.gmm), or jax.lax.ragged_dot: rows sorted by expert"
 PREFETCH = "two blocks of each operand in VMEM: a Pallas grid, or pltpu.emit_pipeline, copies the next by DMA while this one is computed"
 COLLECTIVE_MATMUL = (
-    "compare collective matmuls, which send parts of an operand while others are multiplied, with products in one piece: "
+    "compare collective matmuls, which send parts of an operand while others are multiplied, with matmuls in one piece: "
     "xla_jf_spmd_threshold_for_windowed_einsum_mib=0 and =1000000"
 )
 AHEAD = "give the scheduler independent work between what a collective sends and what needs its result: another microbatch, another layer"
@@ -67,7 +67,7 @@ LEVERS: dict[str, tuple[str, ...]] = {
 }
 # Levers of findings about single ops, by the kind of advice.
 ADVICE: dict[str, tuple[str, ...]] = {
-    "between-roofs": ("block so that more of the working set stays in VMEM", "order blocks so that neighbours reuse what is still in VMEM"),
+    "between-roofs": ("tile so that more of the working set stays in VMEM", "order tiles so that neighbours reuse what is still in VMEM"),
     "latency": (
         "batch small operations into one, or fuse them with a neighbour",
         "jit the whole step, so that no Python runs between its parts",

@@ -62,6 +62,7 @@ VALUES: dict[str, Callable[[], Iterable[str]]] = {
     "FORMAT": lambda: DTYPES,
     "FORMULA": _formulas,
     "NAME|FILE": names,
+    "NAME|FILE|OP": names,
     "OP": lambda: POINTWISE,
 }
 # commands whose first argument determines their options

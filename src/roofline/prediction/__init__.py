@@ -98,7 +98,7 @@ def _of_compiled(
 ) -> Prediction:
     """The prediction of an op of a program that the TPU compiler made."""
     made, (low_s, high_s) = compiled_time(placed, placed.cost, compiled, machine, family, calibration)
-    cycles = "the compiler's cycles within the limits of the units" if compiled.cycles else "the limits of the units, without cycles"
+    cycles = "the compiler's cycles within the limits of the units" if compiled.cycles else "the limits of the units at sustained rates"
     if compiled.cycles and made.terms["cycles"] < placed.floor_s:
         cycles = f"the limit of {placed.unit}, which the compiler's own estimate ({show(made.terms['cycles'], 's')}) leaves out"
     return Prediction(
