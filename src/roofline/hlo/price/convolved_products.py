@@ -5,6 +5,7 @@ or spatial dimensions with a window of one element, of the whole axis, or of one
 """
 
 from math import prod
+from typing import Literal
 
 from msgspec import Struct
 
@@ -12,6 +13,8 @@ from ...errors import FormulaError
 from ..ir.attributes import ConvolutionDimensions, WindowDimension
 from ..ir.module import Instruction
 from .windows import inputs_read, outputs_with_input, pairs
+
+Role = Literal["batch", "depth", "rows", "columns"]
 
 
 class ProductSizes(Struct, frozen=True):
@@ -46,7 +49,7 @@ def convolved_product(instruction: Instruction, source: tuple[int, ...], kernel:
     batch, depth = [groups], [source[labels.input_feature] // instruction.feature_group_count]
     for side, place, out in zip(sides, labels.input_spatial, labels.output_spatial, strict=True):
         read, written = source[place], result[out]
-        match _role(side, read, written):
+        match role_of(side, read, written):
             case "batch":
                 batch.append(written)
             case "depth":
@@ -72,7 +75,7 @@ def _fits(labels: ConvolutionDimensions, source: tuple[int, ...], kernel: tuple[
     )
 
 
-def _role(side: WindowDimension, read: int, written: int) -> str | None:
+def role_of(side: WindowDimension, read: int, written: int) -> Role | None:
     """What one spatial dimension is in a product: an axis of the batch, the depth, the rows or the columns; ``None`` in a convolution."""
     try:
         count = pairs(side, read, written)

@@ -15,6 +15,7 @@ from ...operation import Operation
 from ...workload import Array, Avoidable, Op, Workload
 from ..ir.module import HloModule
 from ..ir.platforms import Platform, detect_platform
+from ..lower import as_written
 from ..price.collectives import Network
 from ..price.pricing import Pricer, even_share
 from ..price.program import Origin, Running, op_of, running
@@ -139,10 +140,15 @@ class _Kind(Struct, frozen=True, kw_only=True):
 
 
 class Review:
-    """The review of one program: the label of each instruction, and its avoidable work."""
+    """The review of one program: the label of each instruction, and its avoidable work.
+
+    A program of the TPU compiler is reviewed in the operators that were written (`lower`), in which each kernel has the same place.
+    """
 
     def __init__(self, pricer: Pricer) -> None:
-        self.pricer, self.module, self.values = pricer, pricer.module, Values(pricer.module)
+        module = as_written(pricer.module) if pricer.platform == "tpu" else pricer.module
+        self.pricer = pricer if module is pricer.module else Pricer(module, pricer.platform, pricer.network, pricer.trips)
+        self.module, self.values = module, Values(module)
         self._kernels: dict[int, Kernels] = {}
         self._fingerprints = Fingerprints(self.values)
         self._found: dict[int, dict[int, tuple[Avoidable, ...]]] = {}
@@ -292,8 +298,9 @@ def reviewed_program(
 ) -> Workload:
     """The operations a module runs, with their costs, labels, and avoidable work; see `price.program.program`."""
     platform = platform or detect_platform(module)
-    review = Review(Pricer(module, platform, Network.of(link, platform), trips or {}))
-    every = tuple(running(review.pricer))  # all are priced first: an error names the first that cannot be priced
+    pricer = Pricer(module, platform, Network.of(link, platform), trips or {})
+    review = Review(pricer)
+    every = tuple(running(pricer))  # all are priced first: an error names the first that cannot be priced
     return Workload(tuple(map(review.reviewed, every)))
 
 

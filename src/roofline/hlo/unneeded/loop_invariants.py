@@ -17,7 +17,7 @@ _MADE_ANYWHERE = ("constant", "iota")
 def loop_invariants(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels in the body of a loop that compute the same in every trip."""
     trips = kernels.trips
-    if kernels.computation.name not in kernels.values.loops or (trips is not None and trips < 2):
+    if kernels.number not in kernels.values.loop_bodies or (trips is not None and trips < 2):
         return
     same: dict[int, bool] = {}  # what is the same in every trip, and whether the loop was given it: without that a kernel fills a buffer
     for index, instruction in enumerate(kernels.computation.instructions):

@@ -52,7 +52,7 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 continue
             instead, words = _instead(found, side, many, looked_up=hot in axes)
             why = f"multiplies by {'one' if many == 1 else 'many'}-hot rows ({found}), where {words} would do"
-            group = SLOTS if values.origin(side).opcode in _MASKED else ""
+            group = SLOTS if _has_slots(values, side) else ""
             yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, factor=None, group=group)
             products.add(index)
             for maker in _source_kernels(kernels, side):
@@ -90,10 +90,20 @@ def many_hot(values: Values, value: Value) -> tuple[int | None, int]:
         return one_hot_axis(values, value), 1
     bodies = [values.module.computations[number] for number in made.instruction.called("to_apply")]
     rows, summed = values.operand(made, 0), made.instruction.dimensions
-    hot = one_hot_axis(values, rows)
-    if hot is None or hot in summed or any(body.root_instruction.opcode != "add" for body in bodies):
+    hot = hot_axes(values, rows)
+    if not hot or hot & {*summed} or any(body.root_instruction.opcode != "add" for body in bodies):
         return None, 1
-    return hot - sum(axis < hot for axis in summed), prod(rows.shape.dims[axis] for axis in summed)
+    left = frozenset(axis - sum(before < axis for before in summed) for axis in hot)
+    many = prod(rows.shape.dims[axis] for axis in summed)
+    return (min(left) if len(left) == 1 else _merged_axis(made, value, left)), many
+
+
+def _has_slots(values: Values, value: Value) -> bool:
+    """Whether the rows of a matrix are one-hot in two indices, or sums of such rows: of tokens over the slots of experts."""
+    made = values.origin(value)
+    if made.opcode == "reduce":
+        made = values.origin(values.operand(made, 0))
+    return made.opcode in _MASKED and len(hot_axes(values, made)) > 1
 
 
 def hot_axes(values: Values, value: Value, depth: int = 8) -> frozenset[int]:

@@ -110,10 +110,16 @@ class Values:
 
     @cached_property
     def loop_bodies(self) -> frozenset[int]:
-        """The computations that are the body of a loop."""
+        """The computations that are the body of a loop which the author wrote."""
         if "while" not in self.module.opcodes:
             return frozenset()
-        return frozenset([body for each in self.module for one in each if one.opcode == "while" for body in one.called("body")])
+        loops = [one for each in self.module for one in each if one.opcode == "while"]
+        return frozenset([body for loop in loops for body in loop.called("body") if not self._is_divided_product(loop, body)])
+
+    def _is_divided_product(self, loop: Instruction, body: int) -> bool:
+        """Whether a loop is one product that the compiler divided: each step multiplies a part of an operand and sends it on."""
+        sends = any(one.opcode.startswith("collective-permute") for one in self.module.computations[body])
+        return sends and bool(loop.op_name) and loop.op_name.rpartition("/")[2] != "while"
 
     def operand(self, value: Value, number: int) -> Value:
         """An operand of a value's instruction."""

@@ -1,0 +1,90 @@
+"""The programs of this folder, one planted fault each: `.venv-tpu/bin/python tests/data/rules/programs.py [NAME …]` compiles them again."""
+
+import gzip
+import os
+import sys
+from pathlib import Path
+
+os.environ |= {"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "TPU_LOG_DIR": "disabled"}
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.experimental import topologies
+from jax.sharding import SingleDeviceSharding
+
+HERE = Path(__file__).parent
+BF16, FP32, INT32 = jnp.bfloat16, jnp.float32, jnp.int32
+
+
+def stored_attention(q, k, v):
+    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k).astype(FP32) * 0.125
+    return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, -1).astype(BF16), v)
+
+
+def dense_experts(x, router, w1, w2):
+    weights = jax.nn.softmax((x @ router).astype(FP32))
+    least = lax.top_k(weights, 2)[0][:, 1:]
+    weights = jnp.where(weights >= least, weights, 0).astype(BF16)
+    hidden = jax.nn.gelu(jnp.einsum("nd,edf->enf", x, w1))
+    return jnp.einsum("end,ne->nd", jnp.einsum("enf,efd->end", hidden, w2), weights)
+
+
+def fp32_products(x, w1, w2):
+    return lax.dot(jax.nn.relu(lax.dot(x, w1, precision="highest")), w2, precision="highest")
+
+
+def one_hot_dispatch(x, router, w1, w2):
+    tokens, experts = x.shape[0], w1.shape[0]
+    capacity = tokens * 2 // experts
+    weights, chosen = lax.top_k(jax.nn.softmax((x @ router).astype(FP32)), 2)
+    ones = jax.nn.one_hot(chosen, experts, dtype=INT32).reshape(tokens * 2, experts)
+    place = ((jnp.cumsum(ones, 0) - 1) * ones).sum(-1).reshape(tokens, 2)
+    slot = jax.nn.one_hot(jnp.where(place < capacity, place, capacity), capacity, dtype=BF16)
+    dispatch = jax.nn.one_hot(chosen, experts, dtype=BF16)[..., None] * slot[:, :, None, :]
+    given = jnp.einsum("nec,nd->ecd", dispatch.sum(1), x)
+    made = jnp.einsum("ecf,efd->ecd", jax.nn.gelu(jnp.einsum("ecd,edf->ecf", given, w1)), w2)
+    return jnp.einsum("nec,ecd->nd", (dispatch * weights[..., None, None].astype(BF16)).sum(1), made)
+
+
+def one_hot_gradient(ids, table, w):
+    def loss(table):
+        return ((jax.nn.one_hot(ids, table.shape[0], dtype=BF16) @ table @ w).astype(FP32) ** 2).mean()
+
+    return jax.grad(loss)(table)
+
+
+def product_order(a, b, x):
+    return (a @ b) @ x
+
+
+def padded_depth(x, w):
+    return jnp.pad(x, ((0, 0), (0, 1048))) @ jnp.pad(w, ((0, 1048), (0, 0)))
+
+
+HEADS = ((8, 16, 2048, 64), BF16)
+PROGRAMS = {
+    stored_attention: ("v5e", HEADS, HEADS, HEADS),
+    dense_experts: ("v5e", ((2048, 1024), BF16), ((1024, 16), BF16), ((16, 1024, 4096), BF16), ((16, 4096, 1024), BF16)),
+    fp32_products: ("v5e", ((4096, 2048), FP32), ((2048, 8192), FP32), ((8192, 2048), FP32)),
+    one_hot_dispatch: ("v5e", ((4096, 1024), BF16), ((1024, 8), BF16), ((8, 1024, 2816), BF16), ((8, 2816, 1024), BF16)),
+    one_hot_gradient: ("v6e", ((8192,), INT32), ((32000, 1024), BF16), ((1024, 1024), BF16)),
+    product_order: ("v6e", ((4096, 4096), BF16), ((4096, 4096), BF16), ((4096, 128), BF16)),
+    padded_depth: ("v5e", ((8192, 3000), BF16), ((3000, 4096), BF16)),
+}
+
+
+def main(names: list[str]) -> None:
+    for program, (chip, *shapes) in PROGRAMS.items():
+        if names and program.__name__ not in names:
+            continue
+        topology = topologies.get_topology_desc(platform="tpu", topology_name=f"{chip}:2x2")
+        here = SingleDeviceSharding(topology.devices[0])
+        lowered = jax.jit(program).lower(*(jax.ShapeDtypeStruct(shape, dtype, sharding=here) for shape, dtype in shapes))
+        compiled = lowered.compile().as_text().replace(f"{HERE}/", "").replace(f"{sys.prefix}/", "")
+        for form, text in ((f"{chip}.stablehlo", lowered.as_text()), (f"tpu-{chip}.hlo", compiled)):
+            (HERE / f"{program.__name__}.{form}.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,103 @@
+"""Programs of the TPU compiler in the operators that were written."""
+
+from pathlib import Path
+
+import pytest
+
+from roofline.cost import Cost
+from roofline.hlo.ir.module import HloModule
+from roofline.hlo.lower import as_written
+from roofline.hlo.price.collectives import Network
+from roofline.hlo.price.pricing import Pricer
+from roofline.hlo.price.program import running
+from roofline.hlo.read import parse, parse_all
+from roofline.hlo.unneeded.kernels import Kernels
+from roofline.hlo.unneeded.values import Values
+from roofline.sources.files import all_of
+
+DATA = Path(__file__).parent / "data"
+COMPILED = sorted((*DATA.glob("tpu/*.hlo*.gz"), *DATA.glob("rules/*.hlo.gz")))
+
+BATCHED = """HloModule batched, is_scheduled=true
+
+%scores {
+  %q = bf16[4,512,64]{2,1,0} parameter(0)
+  %k = bf16[4,256,64]{2,1,0} parameter(1)
+  ROOT %s = bf16[4,512,256]{2,1,0} convolution(%q, %k), window={size=4 stride=3 pad=0_0 lhs_dilate=4}, dim_labels=0bf_0oi->0bf
+}
+
+ENTRY %main {
+  %q = bf16[4,512,64]{2,1,0:T(8,128)(2,1)} parameter(0)
+  %k = bf16[4,256,64]{2,1,0:T(8,128)(2,1)} parameter(1)
+  ROOT %f = bf16[4,512,256]{2,1,0:T(8,128)(2,1)} fusion(%q, %k), kind=kOutput, calls=%scores
+}
+"""
+
+
+def pricer(module: HloModule) -> Pricer:
+    return Pricer(module, "tpu", Network.of(None, "tpu"))
+
+
+def matrix(cost: Cost) -> dict[str, object]:
+    return {resource.name: amount for resource, amount in cost.amounts if resource.unit == "matrix"}
+
+
+@pytest.mark.parametrize("path", COMPILED, ids=lambda path: path.name)
+def test_each_kernel_has_the_same_place_and_the_same_products(path: Path) -> None:
+    for module in parse_all(all_of(path), path.name):
+        written = as_written(module)
+        before, after = ({(one.computation, one.index): one for one in running(pricer(each))} for each in (module, written))
+        assert before.keys() == after.keys()
+        for place, kernel in before.items():
+            assert kernel.instruction.name == after[place].instruction.name
+            assert matrix(kernel.price.cost) == matrix(after[place].price.cost)
+
+
+@pytest.mark.parametrize("path", COMPILED, ids=lambda path: path.name)
+def test_no_kernel_has_a_fusion_inside(path: Path) -> None:
+    for module in parse_all(all_of(path), path.name):
+        written = as_written(module)
+        bodies = {call.computation for each in written for one in each if one.opcode == "fusion" for call in one.calls}
+        run = {number for number in range(len(written.computations)) if number not in bodies}
+        direct = {
+            call.computation for number in run for one in written.computations[number] for call in one.calls if one.opcode == "fusion"
+        }
+        assert not any(one.opcode == "fusion" for number in direct for one in written.computations[number])
+
+
+def test_a_convolution_that_moves_along_an_axis_is_a_batch_of_products() -> None:
+    written = as_written(parse(BATCHED, "batched"))
+    kernels = Kernels(pricer(written), Values(written), written.entry)
+    product = kernels.product(2)
+    assert product is not None
+    assert str(product) == "4×(512×64×256)"
+    assert (product.dims.lhs_batch, product.dims.rhs_batch) == ((0,), (0,))
+    assert (product.dims.lhs_contracting, product.dims.rhs_contracting) == ((2,), (2,))
+
+
+def test_a_convolution_whose_windows_overlap_stays_one() -> None:
+    text = """HloModule conv, is_scheduled=true
+ENTRY %main {
+  %x = bf16[8,32,32,64]{3,2,1,0:T(8,128)(2,1)} parameter(0)
+  %w = bf16[3,3,64,64]{3,2,1,0:T(8,128)(2,1)} parameter(1)
+  ROOT %y = bf16[8,32,32,64]{3,2,1,0:T(8,128)(2,1)} convolution(%x, %w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+}
+"""
+    module = parse(text, "conv")
+    assert [one.opcode for one in as_written(module).entry_computation] == ["parameter", "parameter", "convolution"]
+
+
+def test_a_product_whose_result_is_turned_is_turned_after_it() -> None:
+    text = """HloModule turned, is_scheduled=true
+ENTRY %main {
+  %x = bf16[512,64]{1,0:T(8,128)(2,1)} parameter(0)
+  %w = bf16[64,256]{1,0:T(8,128)(2,1)} parameter(1)
+  ROOT %y = bf16[256,512]{0,1:T(8,128)(2,1)} convolution(%x, %w), dim_labels=bf_io->fb
+}
+"""
+    written = as_written(parse(text, "turned"))
+    (kernel,) = [one for one in written.entry_computation if one.opcode == "fusion"]
+    body = written.computations[kernel.calls[0].computation]
+    assert [one.opcode for one in body] == ["parameter", "parameter", "dot", "transpose"]
+    # In memory the rows of the result follow each other as in the dot: nothing moves.
+    assert [str(one.shape) for one in body][2:] == ["bf16[512,256]{1,0:T(8,128)(2,1)}", "bf16[256,512]{0,1:T(8,128)(2,1)}"]
