@@ -39,8 +39,14 @@ class WithoutSize(Exception):
     """A sparse or nested tensor, whose size in memory does not follow from its shape."""
 
 
+Position = tuple[int, int]  # where a tensor begins: the number of its memory, and its offset there in elements
+
+
 class Seen(Struct, frozen=True, kw_only=True):
     """One call with its module and source line, and the memory that it reads and writes: number and bytes.
+
+    ``operands`` are the positions of the tensors among its arguments, those in lists too; ``results`` of those that it returns; ``changed``
+    are the operands that it writes to, by their places.
 
     ``repeated`` is the bytes of operands that are passed more than once, as x in x·x: they are read once. ``again`` is whether the backward
     pass recomputes it, as in activation checkpointing. ``sequence`` is autograd's number of a call, which its gradient shares, or -1.
@@ -55,6 +61,9 @@ class Seen(Struct, frozen=True, kw_only=True):
     reads: tuple[tuple[int, int], ...]
     writes: tuple[tuple[int, int], ...]
     repeated: int
+    operands: tuple[Position, ...] = ()
+    results: tuple[Position, ...] = ()
+    changed: tuple[int, ...] = ()
 
 
 class Given(Struct, frozen=True):
@@ -182,11 +191,27 @@ class Recorder:
             tuple(described(one) for one in made),
             extra=self._extra(name),
         )
-        changed = [given[place] for place, one in enumerate(operator._schema.arguments) if one.alias_info and one.alias_info.is_write]
+        written = [one.alias_info is not None and one.alias_info.is_write for one in operator._schema.arguments]
+        changes = [is_written for value, is_written in zip(given, written, strict=True) for _ in tensors_in(self._torch, value)]
+        changed = tuple(place for place, is_written in enumerate(changes) if is_written)
         reads, repeated = self._numbered(used)
-        writes, _ = self._numbered([*made, *tensors_in(self._torch, changed)])
-        origin = {"scope": scope, "location": location, "phase": phase, "again": again, "sequence": sequence}
-        self.calls.append(Seen(call=call, **origin, reads=reads, writes=writes, repeated=repeated))  # type: ignore[arg-type]
+        writes, _ = self._numbered([*made, *(used[place] for place in changed)])
+        self.calls.append(
+            Seen(
+                call=call,
+                scope=scope,
+                location=location,
+                phase=phase,
+                again=again,
+                sequence=sequence,
+                reads=reads,
+                writes=writes,
+                repeated=repeated,
+                operands=tuple(map(self._position, used)),
+                results=tuple(map(self._position, made)),
+                changed=changed,
+            )
+        )
 
     def _need_size(self, tensor: Any) -> None:
         if tensor.is_nested:
@@ -227,6 +252,9 @@ class Recorder:
             self._numbers[key] = self._next
             self._next += 1
         return self._numbers[key]
+
+    def _position(self, tensor: Any) -> Position:
+        return self._number(tensor), int(tensor.storage_offset())
 
     def numbers_of(self, tensors: Sequence[Any]) -> set[int]:
         """The numbers of these tensors' memory."""

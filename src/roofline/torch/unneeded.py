@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 
+from ..rules import RULES
 from ..sources.torch_trace.columns import NONE
 from ..sources.torch_trace.context import Context
 from ..sources.torch_trace.executions import Execution
@@ -11,6 +12,7 @@ from ..sources.torch_trace.unneeded.recorded import PricedExecution, Recorded
 from ..sources.torch_trace.unneeded.written_attention import written_attention
 from ..torch_prices import Call, Priced
 from ..workload import Avoidable
+from .lower import graph_of
 from .recorder import BACKWARD, Seen
 
 UNUSED = "unused-results"
@@ -38,7 +40,11 @@ def avoidable_in(calls: Sequence[Seen], price: Callable[[Call], Priced], kept: C
         sequence=lambda one: calls[one.op].sequence,
         differentiated=frozenset(seen.sequence for seen in calls if seen.phase == BACKWARD and seen.sequence != NONE),
     )
+    graph = graph_of(calls, price, kept)
     found: dict[int, dict[str, Avoidable]] = {}
+    for written_on_graphs in RULES:
+        for place, reason in written_on_graphs(graph):
+            found.setdefault(place, {})[reason.kind] = reason
     for rule in BY_SHAPE:
         for (one, _), reason in rule(recorded):
             if not (reason.kind == UNUSED and any(number in kept for number, _ in calls[one.op].writes)):  # the caller may use all of it

@@ -49,23 +49,20 @@ Rules = tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]],
 BY_SHAPE: Rules = (
     all_experts,
     causal_masks,
-    one_hot_products,
     unused_rows,
     sorted_parts,
     few_rows,
-    costly_orders,
-    gathered_rows,
     passed_messages,
-    stored_repeats,
-    stored_masks,
     padded_tensors,
     dequantized_weights,
     reordered_caches,
     unfolded_patches,
 )
+# Those that the graph of a function answers by what each call reads.
+BY_SIZE: Rules = (one_hot_products, costly_orders, gathered_rows, stored_repeats, stored_masks)
 # Those that need all of a step: what it accumulates and updates, and that nothing outside uses its results.
 BY_STEP: Rules = (unused_results, unused_statistics, merged_factors, unused_gradients, zeroed_gradients, dense_gradients)
-RULES = (*BY_SHAPE, *BY_STEP)  # if two rules find the same kind for an op and context, the later one wins
+RULES = (*BY_SHAPE, *BY_SIZE, *BY_STEP)  # if two rules find the same kind for an op and context, the later one wins
 MOST_SHOWN = 2  # lines that call torch.utils.checkpoint
 TF32, FP32 = matrix("tf32"), matrix("fp32")
 

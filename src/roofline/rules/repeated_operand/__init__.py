@@ -1,0 +1,1 @@
+"""Arrays that are stored or multiplied several times over."""

@@ -1,0 +1,108 @@
+"""Which array each part of memory has, as calls write and read it through views.
+
+>>> from roofline.graph import Graph
+>>> graph = Graph()
+>>> memory = ArrayMemory(graph)
+>>> whole = memory.write(Array((4, 8), None, (8, 1)), 0, 0)
+>>> row = memory.read(Array((8,), None, (1,)), 0, 8)
+>>> graph.maker[row].operator.value, graph.maker[row].takes == (whole,)
+('slice', True)
+"""
+
+from msgspec import Struct
+
+from ..graph import Array, Graph, Node, Operator
+
+_BYTE = 8  # bits of an element whose number format is unknown
+
+
+class Piece(Struct, frozen=True):
+    """An array in one memory, where its elements lie between two bits; ``written`` is whether the program wrote it."""
+
+    number: int
+    array: Array
+    begin: int
+    end: int
+    written: bool
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether it has all elements in between."""
+        return self.end - self.begin == self.array.elements * _bits(self.array)
+
+    def overlaps(self, other: "Piece") -> bool:
+        return self.begin < other.end and other.begin < self.end
+
+    def includes(self, other: "Piece") -> bool:
+        """Whether all elements of another piece are among its own."""
+        return self.is_dense and self.begin <= other.begin and other.end <= self.end
+
+    def equals(self, other: "Piece") -> bool:
+        return self.array == other.array and self.begin == other.begin
+
+
+class ArrayMemory:
+    """The arrays in each memory, by its number: newer ones come last, and may have replaced parts of older ones."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._pieces: dict[int, list[Piece]] = {}
+        self._views: dict[int, dict[tuple[Array, int], int]] = {}  # those that were read since the last write
+
+    def arrays_in(self, memory: int) -> list[int]:
+        """The numbers of the arrays in a memory."""
+        return [piece.number for piece in self._pieces.get(memory, ())]
+
+    def write(self, array: Array, memory: int, offset: int) -> int:
+        """The number of an array that is written there."""
+        number = self._graph.array(array)
+        self._replace(memory, _piece(number, array, offset, written=True))
+        return number
+
+    def read(self, array: Array, memory: int, offset: int) -> int:
+        """The number of an array that is read from there, after the nodes that make it of those that were written."""
+        views = self._views.get(memory, {})
+        if (array, offset) not in views:
+            number = self._read(array, memory, offset)
+            self._views.setdefault(memory, {})[array, offset] = number
+            return number
+        return views[array, offset]
+
+    def _read(self, array: Array, memory: int, offset: int) -> int:
+        wanted = _piece(len(self._graph.arrays), array, offset)
+        pieces = [piece for piece in self._pieces.get(memory, ()) if piece.overlaps(wanted)]
+        if pieces and pieces[-1].equals(wanted):
+            return pieces[-1].number
+        self._graph.array(array)
+        if pieces and pieces[-1].includes(wanted) and pieces[-1].array.dtype == array.dtype:
+            self._graph.append(Node(_view(pieces[-1], wanted), (pieces[-1].number,), (wanted.number,)))
+            return wanted.number
+        written = any(piece.written for piece in pieces)
+        if written:
+            self._graph.append(Node(Operator.UPDATE, tuple(piece.number for piece in pieces), (wanted.number,)))
+        self._replace(memory, _piece(wanted.number, array, offset, written=written))
+        return wanted.number
+
+    def _replace(self, memory: int, piece: Piece) -> None:
+        older = [before for before in self._pieces.get(memory, ()) if not piece.includes(before)]
+        self._pieces[memory] = [*older, piece]
+        self._views.pop(memory, None)
+
+
+def _view(whole: Piece, part: Piece) -> Operator:
+    """How a part of an array is made of it."""
+    elements = part.array.elements
+    if part.array.distinct < elements or elements > whole.array.elements:
+        return Operator.BROADCAST
+    return Operator.VIEW if elements == whole.array.elements and part.is_dense else Operator.SLICE
+
+
+def _piece(number: int, array: Array, offset: int, *, written: bool = False) -> Piece:
+    bits, strides = _bits(array), array.strides
+    distance = sum((size - 1) * stride for size, stride in zip(array.shape, strides or (), strict=False))
+    length = array.elements if strides is None or not array.elements else 1 + distance
+    return Piece(number, array, offset * bits, (offset + length) * bits, written)
+
+
+def _bits(array: Array) -> int:
+    return array.dtype.bits if array.dtype is not None else _BYTE

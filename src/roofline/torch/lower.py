@@ -1,0 +1,32 @@
+"""The graph of a function's calls. Its edges are exact: what each call reads and writes is known, also through views."""
+
+from collections.abc import Callable, Collection, Sequence
+
+from ..cost import NOTHING
+from ..graph import Array, Graph, Kernel, Node, Operator, Phase
+from ..torch_prices import Call, Priced, Tensor
+from ..torch_prices.operators import append, meaning, tensors_of
+from .array_memory import ArrayMemory
+from .recorder import BACKWARD, Seen
+
+
+def graph_of(calls: Sequence[Seen], price: Callable[[Call], Priced], kept: Collection[int]) -> Graph:
+    """The graph of calls; its kernels have their places. ``kept`` is the memory that is live when the function ends."""
+    graph = Graph()
+    memory = ArrayMemory(graph)
+    for place, seen in enumerate(calls):
+        call, priced = seen.call, price(seen.call)
+        operands, results = tensors_of(call.args), call.outputs or ()
+        means = meaning(call.op, call.args, priced.category)
+        takes = tuple(memory.read(_array(operands[number]), *seen.operands[number]) for number in means.takes)
+        written = [*zip(results, seen.results, strict=True), *((operands[number], seen.operands[number]) for number in seen.changed)]
+        gives = tuple(memory.write(_array(tensor), *position) for tensor, position in dict.fromkeys(written))
+        phase = Phase.BACKWARD if seen.phase == BACKWARD else Phase.FORWARD
+        graph.kernels[place] = Kernel(priced.cost or NOTHING)
+        append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, seen.sequence))
+    graph.results = {array for number in kept for array in memory.arrays_in(number)}
+    return graph
+
+
+def _array(tensor: Tensor) -> Array:
+    return Array(tensor.shape, tensor.dtype, tensor.strides)

@@ -1,0 +1,111 @@
+"""The operators of aten, by the names that rules know, and what their arguments mean."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..graph import Array, Graph, Node, Operator, Params, Sizes
+from .call import Tensor
+
+FIRST_FACTOR = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1, "aten::_addmm_activation": 1}
+_AFTER = {"aten::addmm": Operator.ADD, "aten::baddbmm": Operator.ADD, "aten::_addmm_activation": Operator.OTHER}
+_AXIS = {"aten::index_select": 1, "aten::scatter": 1, "aten::scatter_": 1}  # the place of the argument that is the axis
+_NAMES = {
+    Operator.GATHER: "index index_select",
+    Operator.SCATTER: "scatter scatter_",
+    Operator.CONCATENATE: "cat",
+    Operator.EQUAL: "eq",
+    Operator.ADD: "add add_",
+    Operator.MULTIPLY: "mul mul_",
+    Operator.DIVIDE: "div div_",
+    Operator.NEGATE: "neg neg_",
+    Operator.FILL: "zeros zeros_like new_zeros ones ones_like new_ones full full_like new_full fill_ zero_",
+    Operator.IOTA: "arange",
+    Operator.COPY: "copy_ _to_copy clone contiguous",
+}
+_OPERATORS = {f"aten::{name}": operator for operator, names in _NAMES.items() for name in names.split()}
+
+
+class Meaning(Struct, frozen=True):
+    """What a call computes: the operator, the places of the tensors that it takes among all of its tensors, and its parameters.
+
+    The result of a product with a bias is changed by the operator ``then``, in the same kernel.
+    """
+
+    operator: Operator
+    takes: tuple[int, ...]
+    params: Params = None
+    then: Operator | None = None
+
+
+def append(graph: Graph, means: Meaning, takes: tuple[int, ...], gives: tuple[int, ...], node: Node) -> None:
+    """Appends the nodes of a call to a graph; ``node`` has its origin, which all of them share."""
+    if means.then is None:
+        graph.append(replace(node, operator=means.operator, takes=takes, gives=gives, params=means.params))
+        return
+    made = graph.arrays[gives[0]] if gives else Array(())
+    product = graph.array(Array(made.shape, made.dtype, sure=made.sure))
+    graph.append(replace(node, operator=means.operator, takes=takes[:2], gives=(product,), params=means.params))
+    graph.append(replace(node, operator=means.then, takes=(product, *takes[2:]), gives=gives))
+
+
+def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
+    """What a call of an operator of aten computes, by its arguments and the category of its price."""
+    tensors = tensors_of(args)
+    everything = tuple(range(len(tensors)))
+    if (place := FIRST_FACTOR.get(name)) is not None:
+        return _product(tensors, place, _AFTER.get(name))
+    if category == "attention" and len(tensors) > 2 and "backward" not in name:
+        return Meaning(Operator.ATTENTION, everything)
+    operator = _OPERATORS.get(name, Operator.OTHER)
+    if operator == Operator.COPY and tensors:
+        source = 1 if name == "aten::copy_" and len(tensors) > 1 else 0
+        return Meaning(Operator.CAST if category == "cast" else Operator.COPY, (source,))
+    if operator == Operator.FILL:
+        return Meaning(operator, ())
+    if operator == Operator.GATHER:
+        return _gather(name, args, everything)
+    if operator == Operator.SCATTER:
+        is_scalar = len(tensors) == 2
+        return Meaning(operator if is_scalar else Operator.OTHER, everything, _axis(name, args))
+    if operator == Operator.CONCATENATE:
+        return Meaning(operator, everything, args[1] if len(args) > 1 and isinstance(args[1], int) else 0)
+    return Meaning(operator, everything)
+
+
+def tensors_of(value: Any) -> list[Tensor]:
+    """Every tensor in an argument or a list of arguments, in order."""
+    if isinstance(value, Tensor):
+        return [value]
+    return [tensor for part in value for tensor in tensors_of(part)] if isinstance(value, (list, tuple)) else []
+
+
+def _axis(name: str, args: Sequence[Any]) -> int | None:
+    place = _AXIS[name]
+    axis = args[place] if place < len(args) else None
+    return axis if isinstance(axis, int) else None
+
+
+def _product(tensors: Sequence[Tensor], place: int, then: Operator | None) -> Meaning:
+    """A product of the tensor at a place and the next one; the others are added to it."""
+    everything = tuple(range(len(tensors)))
+    factors = tensors[place : place + 2]
+    if len(factors) < 2 or min(len(factor.shape) for factor in factors) < 2:
+        return Meaning(Operator.OTHER, everything)
+    left, right = factors
+    batch = left.elements // max(left.shape[-2] * left.shape[-1], 1)
+    sizes = Sizes(batch, left.shape[-2], left.shape[-1], right.shape[-1])
+    others = tuple(other for other in everything if other not in (place, place + 1))
+    return Meaning(Operator.DOT, (place, place + 1, *(others if then is not None else ())), sizes, then)
+
+
+def _gather(name: str, args: Sequence[Any], everything: tuple[int, ...]) -> Meaning:
+    """A gather; ``x[i, j]`` and ``x[mask]`` are other operators."""
+    if name == "aten::index_select":
+        return Meaning(Operator.GATHER, everything, _axis(name, args))
+    indices = args[1] if len(args) > 1 and isinstance(args[1], (list, tuple)) else ()
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    is_mask = any(isinstance(index, Tensor) and index.dtype is not None and index.dtype.name == "bool" for index in indices)
+    return Meaning(Operator.GATHER, everything, axes[0]) if len(axes) == 1 and not is_mask else Meaning(Operator.OTHER, everything)

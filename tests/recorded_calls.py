@@ -1,0 +1,217 @@
+"""Recorded calls of small PyTorch functions as JSON, which tests read without PyTorch.
+
+    python tests/recorded_calls.py          records them again, with PyTorch
+
+Each program of `PROGRAMS` is one file in `tests/data/recorded_calls`: its calls with the memory that they read and write, and the memory
+that is live when it ends.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from roofline.dtypes import DType, dtype
+from roofline.torch.recorder import Seen
+from roofline.torch_prices import Call, Tensor
+
+FOLDER = Path(__file__).parent / "data" / "recorded_calls"
+BF16, INT64 = "bfloat16", "int64"
+Shape = tuple[int, ...]
+
+
+class Program:
+    """A function of ``torch`` and tensors, the tensors' shapes and number formats, and whether gradients follow."""
+
+    def __init__(self, function: Callable[..., Any], *tensors: tuple[Shape, str], backward: bool = False) -> None:
+        self.function, self.tensors, self.backward = function, tensors, backward
+
+
+def _of(*shape: int, number: str = BF16) -> tuple[Shape, str]:
+    return shape, number
+
+
+def _ids(*shape: int) -> tuple[Shape, str]:
+    return shape, INT64
+
+
+def _one_hot(torch: Any, ids: Any, count: int, like: Any) -> Any:
+    return torch.nn.functional.one_hot(ids, count).to(like.dtype)
+
+
+def _scattered(torch: Any, ids: Any, table: Any) -> Any:
+    return table.new_zeros(ids.shape[0], table.shape[0]).scatter_(1, ids[:, None], 1.0) @ table
+
+
+def _filled(torch: Any, ids: Any, table: Any, rows: Any) -> Any:
+    """One-hot rows in the first half of the rows that a product multiplies by, others in the second half."""
+    half = ids.shape[0]
+    whole = table.new_empty(2 * half, table.shape[0])
+    whole[:half] = _one_hot(torch, ids, table.shape[0], table)
+    whole[half:] = rows
+    return whole @ table
+
+
+def _halves(torch: Any, x: Any, table: Any) -> Any:
+    """Scores of which one half is multiplied, and the other half returned."""
+    scores = x @ table.transpose(-1, -2)
+    return scores[:, :1024] @ table[:1024], scores[:, 1024:]
+
+
+def _grouped(torch: Any, keys: Any, times: int) -> Any:
+    batch, heads, length, width = keys.shape
+    return keys[:, :, None].expand(batch, heads, times, length, width).reshape(batch, heads * times, length, width)
+
+
+def _attended(torch: Any, q: Any, k: Any, v: Any) -> Any:
+    return torch.nn.functional.scaled_dot_product_attention(q, _grouped(torch, k, 4), _grouped(torch, v, 4))
+
+
+def _masked(torch: Any, q: Any, k: Any, v: Any, mask: Any) -> Any:
+    stored = mask[:, None, None].expand(*q.shape[:-1], k.shape[-2]).contiguous()
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=stored)
+
+
+def _joined(torch: Any, rows: Any, ids: Any, others: Any, weights: Any) -> Any:
+    return torch.cat([rows[ids], others], -1) @ weights
+
+
+def _in_place(torch: Any, q: Any, k: Any, v: Any) -> Any:
+    scores = q @ k.transpose(-1, -2)
+    return scores.mul_(0.125) @ v
+
+
+def _overwritten(torch: Any, q: Any, k: Any, v: Any, others: Any) -> Any:
+    """Scores that another matrix replaces before the second product."""
+    scores = q @ k.transpose(-1, -2)
+    total = scores.sum()
+    scores.copy_(others)
+    return total, scores @ v
+
+
+def _rows(torch: Any, q: Any, k: Any, v: Any) -> Any:
+    scores = q @ k.transpose(-1, -2)
+    return torch.softmax(scores, -1) @ v, scores
+
+
+QKV = (_of(16, 4096, 64),) * 3
+PROGRAMS: Mapping[str, Program] = {
+    # Two unrelated things whose sizes coincide.
+    "one_hot_beside_product": Program(
+        lambda t, ids, x, w: (t.nn.functional.one_hot(ids, 2048), x @ w), _ids(4096), _of(4096, 2048), _of(2048, 256)
+    ),
+    "products_beside": Program(lambda t, a, b, c, d: (a @ b, c @ d), _of(2048, 32), _of(32, 2048), _of(2048, 2048), _of(2048, 32)),
+    "gather_beside_product": Program(lambda t, x, ids, y, w: (x[ids], y @ w), _of(5000, 512), _ids(30000), _of(30000, 512), _of(512, 128)),
+    "repeat_beside_product": Program(
+        lambda t, k, p, v: (k.repeat_interleave(8, 1), p @ v), _of(4, 4, 512, 64), _of(4, 32, 512, 512), _of(4, 32, 512, 64)
+    ),
+    "gathered_then_changed": Program(lambda t, x, ids, w: t.relu(x[ids]) @ w, _of(5000, 512), _ids(30000), _of(512, 128)),
+    # One-hot rows.
+    "one_hot": Program(lambda t, ids, w: _one_hot(t, ids, 4096, w) @ w, _ids(8192), _of(4096, 512)),
+    "one_hot_square": Program(lambda t, ids, w: _one_hot(t, ids, 4096, w) @ w, _ids(4096), _of(4096, 512)),
+    "one_hot_trained": Program(lambda t, ids, w: _one_hot(t, ids, 4096, w) @ w, _ids(8192), _of(4096, 512), backward=True),
+    "one_hot_added_up": Program(lambda t, ids, x: _one_hot(t, ids, 1024, x).transpose(0, 1) @ x, _ids(8192), _of(8192, 512)),
+    "one_hot_scattered": Program(_scattered, _ids(8192), _of(4096, 512)),
+    "one_hot_kept": Program(lambda t, ids, w: (hot := _one_hot(t, ids, 4096, w), hot @ w), _ids(8192), _of(4096, 512)),
+    "one_hot_written_in_part": Program(_filled, _ids(4096), _of(2048, 512), _of(4096, 2048)),
+    "same_class": Program(lambda t, ids, x: (ids[:, None] == ids[None]).to(x.dtype) @ x, _ids(4096), _of(4096, 512)),
+    "few_classes": Program(lambda t, ids, w: _one_hot(t, ids, 16, w) @ w, _ids(8192), _of(16, 512)),
+    "embedding": Program(lambda t, ids, w: t.nn.functional.embedding(ids, w), _ids(8192), _of(4096, 512)),
+    # Orders of products.
+    "linear_attention": Program(lambda t, q, k, v: (q @ k.transpose(-1, -2)) @ v, *QKV),
+    "linear_attention_trained": Program(lambda t, q, k, v: (q @ k.transpose(-1, -2)) @ v, *QKV, backward=True),
+    "linear_attention_scaled": Program(lambda t, q, k, v: ((q @ k.transpose(-1, -2)) / 8 * q.new_ones(())) @ v, *QKV),
+    "linear_attention_in_place": Program(_in_place, *QKV),
+    "linear_attention_in_order": Program(lambda t, q, k, v: q @ (k.transpose(-1, -2) @ v), *QKV),
+    "scores_divided_by": Program(lambda t, q, k, v: (q.new_ones(()) / (q @ k.transpose(-1, -2))) @ v, *QKV),
+    "scores_squared": Program(lambda t, q, k, v: ((s := q @ k.transpose(-1, -2)) * s) @ v, *QKV),
+    "scores_with_softmax": Program(_rows, *QKV),
+    "scores_overwritten": Program(_overwritten, *QKV, _of(16, 4096, 4096)),
+    "scores_returned": Program(lambda t, q, k, v: ((s := q @ k.transpose(-1, -2)) @ v, s), *QKV),
+    "scores_in_halves": Program(_halves, _of(2048, 64), _of(2048, 64)),
+    "low_rank": Program(lambda t, x, up, down: x @ (up @ down), _of(2048, 4096), _of(4096, 16), _of(16, 4096)),
+    "wide_with_bias": Program(lambda t, x, v, b, w: t.addmm(b, x, v) @ w, _of(8192, 64), _of(64, 4096), _of(4096), _of(4096, 64)),
+    "wide_with_matrix": Program(lambda t, x, v, b, w: t.addmm(b, x, v) @ w, _of(8192, 64), _of(64, 4096), _of(8192, 4096), _of(4096, 64)),
+    # Gathered rows.
+    "gathered": Program(lambda t, x, ids, w: x[ids] @ w, _of(5000, 256), _ids(40000), _of(256, 256)),
+    "gathered_trained": Program(lambda t, x, ids, w: x[ids] @ w, _of(5000, 256), _ids(40000), _of(256, 256), backward=True),
+    "gathered_by_groups": Program(lambda t, x, ids, w: x.index_select(0, ids).to(w.dtype) @ w, _of(5000, 256), _ids(40000), _of(256, 256)),
+    "gathered_columns": Program(lambda t, x, ids, w: x[:, ids] @ w, _of(20000, 128), _ids(256), _of(256, 256)),
+    "gathered_once": Program(lambda t, x, ids, w: x[ids] @ w, _of(30000, 256), _ids(40000), _of(256, 256)),
+    "gathered_and_joined": Program(_joined, _of(5000, 256), _ids(40000), _of(40000, 64), _of(320, 128), backward=True),
+    # Arrays that are stored several times over.
+    "repeated_heads": Program(_attended, _of(8, 32, 1024, 128), _of(8, 8, 1024, 128), _of(8, 8, 1024, 128)),
+    "repeated_keys": Program(lambda t, q, k: q @ _grouped(t, k, 4).transpose(-1, -2), _of(8, 32, 1024, 128), _of(8, 8, 1024, 128)),
+    "repeated_keys_returned": Program(
+        lambda t, q, k: (q @ (keys := _grouped(t, k, 4)).transpose(-1, -2), keys), _of(8, 32, 1024, 128), _of(8, 8, 1024, 128)
+    ),
+    "repeated_mask": Program(_masked, *[_of(8, 16, 1024, 64)] * 3, _of(8, 1024)),
+}
+
+
+def read(name: str) -> tuple[list[Seen], frozenset[int]]:
+    """The calls of a program, and the memory that is live when it ends."""
+    program = json.loads((FOLDER / f"{name}.json").read_text())
+    return [_seen(call) for call in program["calls"]], frozenset(program["kept"])
+
+
+def record(program: Program) -> tuple[list[Seen], frozenset[int]]:
+    """The calls of a program, with PyTorch."""
+    import torch
+
+    import roofline.torch
+
+    tensors = [torch.empty(shape, dtype=getattr(torch, number), device="meta") for shape, number in program.tensors]
+    for tensor in tensors:
+        tensor.requires_grad_(program.backward and tensor.is_floating_point())
+    traced = roofline.torch.trace(lambda *given: program.function(torch, *given), backward=program.backward)(*tensors)
+    return list(traced.calls), traced.kept
+
+
+def _seen(fields: dict[str, Any]) -> Seen:
+    call = fields["call"]
+    args = tuple(map(_argument, call["args"]))
+    return msgspec.convert(
+        {**fields, "call": Call(call["op"], call["overload"], args, tuple(map(_argument, call["outputs"])), extra=call["extra"])}, Seen
+    )
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(map(_argument, value))
+    if isinstance(value, dict) and "format" in value:
+        return dtype(value["format"])
+    if isinstance(value, dict):
+        return Tensor(tuple(value["shape"]), dtype(value["dtype"]), tuple(value["strides"]))
+    return value
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_text(part) for part in value]
+    if isinstance(value, DType):
+        return {"format": value.name}
+    if isinstance(value, Tensor):
+        return {"shape": value.shape, "dtype": value.dtype and value.dtype.name, "strides": value.strides}
+    return value
+
+
+def _fields(seen: Seen) -> dict[str, Any]:
+    call = seen.call
+    named = {"op": call.op, "overload": call.overload, "args": _text(call.args), "outputs": _text(call.outputs), "extra": dict(call.extra)}
+    others = {name: getattr(seen, name) for name in Seen.__struct_fields__ if name != "call"}
+    return {"call": named, **others, "location": "program.py:1"}
+
+
+def write() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name, program in PROGRAMS.items():
+        calls, kept = record(program)
+        lines = ",\n".join(json.dumps(_fields(call)) for call in calls)
+        (FOLDER / f"{name}.json").write_text(f'{{"kept": {json.dumps(sorted(kept))}, "calls": [\n{lines}\n]}}\n')
+
+
+if __name__ == "__main__":
+    write()

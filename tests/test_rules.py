@@ -1,0 +1,120 @@
+"""Rules on graphs of recorded calls: what each of some small programs is told, and what programs whose sizes coincide are not."""
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+import grimp
+import pytest
+
+import roofline
+from recorded_calls import PROGRAMS, read, record
+from roofline.graph import Array, Graph, Node, Operator
+from roofline.resource import HBM
+from roofline.rules import RULES
+from roofline.torch.lower import graph_of
+from roofline.torch.recorder import Seen
+from roofline.torch.unneeded import avoidable_in
+from roofline.torch_prices import price
+
+# Of each program, the kind and group of its findings, and how many calls have them.
+ROWS, ORDER, JOINED, GATHERED = ("one-hot-product", ""), ("product-order", ""), "joined rows", "gathered rows"
+STORED, MASK, OPERAND = "stored", "mask", "repeated-operand"
+KINDS = (ROWS[0], ORDER[0], OPERAND)
+TOLD = {
+    "one_hot": {ROWS: 4},  # the comparison, two casts and the product
+    "one_hot_square": {ROWS: 4},
+    "one_hot_trained": {ROWS: 5},  # and the gradient of the table
+    "one_hot_added_up": {ROWS: 4},
+    "one_hot_scattered": {ROWS: 3},  # zeros, the scatter and the product
+    "one_hot_kept": {ROWS: 1},  # the caller needs the rows
+    "few_classes": {ROWS: 4},
+    "linear_attention": {ORDER: 2},
+    "linear_attention_trained": {ORDER: 6},  # two products, and two for the gradients of each
+    "linear_attention_scaled": {ORDER: 2},
+    "linear_attention_in_place": {ORDER: 2},
+    "low_rank": {ORDER: 2},
+    "wide_with_bias": {ORDER: 2},
+    "gathered": {(OPERAND, GATHERED): 1},
+    "gathered_trained": {(OPERAND, GATHERED): 3},
+    "gathered_by_groups": {(OPERAND, GATHERED): 1},
+    "gathered_and_joined": {(OPERAND, JOINED): 3},
+    "repeated_heads": {(OPERAND, STORED): 3},  # both copies and attention
+    "repeated_keys": {(OPERAND, STORED): 2},
+    "repeated_mask": {(OPERAND, MASK): 2},
+}
+
+
+def lowered(name: str) -> tuple[list[Seen], Graph]:
+    calls, kept = read(name)
+    return calls, graph_of(calls, price, kept)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_is_told_its_faults_and_no_other(name: str) -> None:
+    calls, kept = read(name)
+    told = [(one.kind, one.group) for reasons in avoidable_in(calls, price, kept).values() for one in reasons]
+    assert Counter(reason for reason in told if reason[0] in KINDS) == TOLD.get(name, {})
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_recorded_calls_are_those_of_pytorch(name: str) -> None:
+    pytest.importorskip("torch")
+    (calls, kept), (recorded, kept_then) = record(PROGRAMS[name]), read(name)
+    graph, before = graph_of(calls, price, kept), graph_of(recorded, price, kept_then)
+    assert [(node.operator, node.takes, node.gives) for node in graph.nodes] == [
+        (node.operator, node.takes, node.gives) for node in before.nodes
+    ]
+
+
+def test_the_other_order_costs_what_its_products_do() -> None:
+    # (Q Kᵀ) V: 2·16·4096·4096·64 multiplications; Q (Kᵀ V): 16·64·64·(4096 + 4096), 1/64 of them. The scores of 16·4096² numbers are
+    # not written and not read.
+    _, graph = lowered("linear_attention")
+    reasons = [(kernel, reason.instead) for rule in RULES for kernel, reason in rule(graph)]
+    for kernel, instead in reasons:
+        cost = graph.kernels[kernel].cost
+        assert instead.flops == pytest.approx(cost.flops / 64)
+        assert instead.known(HBM) == cost.known(HBM) - 2 * 16 * 4096**2
+
+
+def test_a_lookup_reads_and_writes_a_row_for_each_id() -> None:
+    _, graph = lowered("one_hot_square")
+    (product,) = graph.of(Operator.DOT)
+    (instead,) = [reason.instead for rule in RULES for kernel, reason in rule(graph) if kernel == product.kernel]
+    assert instead.known(HBM) == 2 * 2 * 4096 * 512  # in bf16; the strides of a square matrix tell that its columns are summed
+
+
+def test_an_array_is_followed_through_its_other_names_and_back() -> None:
+    graph = Graph()
+    scores, view, cast, product = (graph.array(Array(shape)) for shape in ((2, 8), (8, 2), (8, 2), (8, 4)))
+    graph.append(Node(Operator.VIEW, (scores,), (view,)))
+    graph.append(Node(Operator.CAST, (view,), (cast,)))
+    graph.append(Node(Operator.DOT, (cast, scores), (product,)))
+    assert graph.origin(cast) == scores
+    assert [node.operator for node in graph.between(cast)] == [Operator.CAST, Operator.VIEW]
+    assert [(node.operator, array) for node, array in graph.uses(scores)] == [(Operator.DOT, cast), (Operator.DOT, scores)]
+
+
+def test_an_array_that_is_written_in_part_is_made_of_both() -> None:
+    _, graph = lowered("one_hot_written_in_part")
+    (product,) = graph.of(Operator.DOT)
+    update = graph.maker[product.takes[0]]
+    assert update.operator == Operator.UPDATE
+    assert [graph.arrays[array].shape for array in update.takes] == [(4096, 2048), (4096, 2048)]
+
+
+def test_rules_know_graphs_and_no_framework() -> None:
+    folder = Path(roofline.__file__).parent / "rules"
+    imported = grimp.build_graph("roofline").find_upstream_modules("roofline.rules", as_package=True)
+    assert not [name for name in imported if re.match(r"roofline\.(hlo|jax|torch|torch_prices|sources)\b", name)]
+    modules = sorted(folder.rglob("*.py"))
+    assert modules
+    for path in modules:
+        words = {
+            node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        assert not [word for word in words if re.search(r"aten::|\baten\b|stablehlo", word)], path
