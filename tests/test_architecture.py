@@ -43,6 +43,18 @@ def test_prefixes_live_in_units_alone() -> None:
             assert not numbers & prefixes, f"{path.name} spells out a prefix"
 
 
+def test_rules_know_graphs_and_no_framework() -> None:
+    imported = grimp.build_graph("roofline").find_upstream_modules("roofline.rules", as_package=True)
+    assert not [name for name in imported if re.match(r"roofline\.(hlo|jax|torch|torch_prices|sources)\b", name)]
+    modules = sorted((SOURCE / "rules").rglob("*.py"))
+    assert modules
+    for path in modules:
+        words = {
+            node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        assert not [word for word in words if re.search(r"aten::|\baten\b|stablehlo", word)], path
+
+
 def test_every_module_of_the_package_is_checked() -> None:
     # A wrong folder would let the tests below pass with nothing to look at.
     assert {SOURCE / "cli" / "__init__.py", SOURCE / "placement.py", SOURCE / "hlo" / "price" / "pricing.py"} <= set(MODULES)

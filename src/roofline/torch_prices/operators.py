@@ -60,11 +60,13 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
     if category == "attention" and len(tensors) > 2 and "backward" not in name:
         return Meaning(Operator.ATTENTION, everything)
     operator = _OPERATORS.get(name, Operator.OTHER)
-    if operator == Operator.COPY and tensors:
-        source = 1 if name == "aten::copy_" and len(tensors) > 1 else 0
-        return Meaning(Operator.CAST if category == "cast" else Operator.COPY, (source,))
-    if operator == Operator.FILL:
+    source = 1 if name == "aten::copy_" else 0
+    if operator in (Operator.FILL, Operator.IOTA):
         return Meaning(operator, ())
+    if len(tensors) <= (source if operator == Operator.COPY else 0):  # traces may leave arguments out
+        return Meaning(Operator.OTHER, ())
+    if operator == Operator.COPY:
+        return Meaning(Operator.CAST if category == "cast" else Operator.COPY, (source,))
     if operator == Operator.GATHER:
         return _gather(name, args, everything)
     if operator == Operator.SCATTER:
@@ -102,10 +104,12 @@ def _product(tensors: Sequence[Tensor], place: int, then: Operator | None) -> Me
 
 
 def _gather(name: str, args: Sequence[Any], everything: tuple[int, ...]) -> Meaning:
-    """A gather; ``x[i, j]`` and ``x[mask]`` are other operators."""
+    """A gather; ``x[i, j]`` and ``x[mask]`` are other operators. Where the indices are not recorded, neither is the axis."""
     if name == "aten::index_select":
         return Meaning(Operator.GATHER, everything, _axis(name, args))
-    indices = args[1] if len(args) > 1 and isinstance(args[1], (list, tuple)) else ()
+    indices = args[1] if len(args) > 1 else None
+    if not isinstance(indices, (list, tuple)):
+        return Meaning(Operator.GATHER, everything)
     axes = [axis for axis, index in enumerate(indices) if index is not None]
     is_mask = any(isinstance(index, Tensor) and index.dtype is not None and index.dtype.name == "bool" for index in indices)
     return Meaning(Operator.GATHER, everything, axes[0]) if len(axes) == 1 and not is_mask else Meaning(Operator.OTHER, everything)

@@ -51,7 +51,7 @@ def _one_hot(graph: Graph, array: int) -> OneHot | None:
     else:
         is_one_hot = maker.operator == Operator.EQUAL and _is_compared(graph, maker)
     whole = graph.arrays[maker.gives[0]]
-    if not is_one_hot:
+    if not is_one_hot or not whole.elements:
         return None
     nodes = graph.between(array)
     spared = [node for node in (*nodes, maker) if all(user.operator == Operator.DOT for user, _ in graph.uses(node.gives[0]))]
@@ -64,9 +64,9 @@ def _one_hot(graph: Graph, array: int) -> OneHot | None:
 def _is_scattered(graph: Graph, scatter: Node) -> bool:
     """Whether a scatter writes one element in each row of its last axis, of an array of zeros."""
     base, positions = (graph.arrays[array] for array in scatter.takes[:2])
-    is_last = scatter.params in (-1, len(base.shape) - 1) or not base.sure
-    filled = graph.made_by(scatter.takes[0], Operator.FILL) is not None or not base.sure
-    return is_last and filled and bool(base.shape) and positions.shape == (*base.shape[:-1], 1)
+    axes = (-1, len(base.shape) - 1) if base.sure else (-1, len(base.shape) - 1, None)
+    is_filled = graph.made_by(scatter.takes[0], Operator.FILL) is not None or not base.sure
+    return scatter.params in axes and is_filled and bool(base.shape) and positions.shape == (*base.shape[:-1], 1)
 
 
 def _is_compared(graph: Graph, equal: Node) -> bool:
@@ -78,7 +78,7 @@ def _is_compared(graph: Graph, equal: Node) -> bool:
         origin = graph.origin(numbers, _SPREAD)
         of_columns = graph.arrays[origin]
         is_iota = graph.made_by(origin, Operator.IOTA) is not None
-        is_unknown = not of_columns.sure and origin not in graph.maker
+        is_unknown = not of_columns.sure and origin not in graph.maker and of_columns.elements != graph.arrays[ids].elements
         if graph.arrays[ids].shape[-1:] in ((1,), ()) and columns == (of_columns.elements,) and (is_iota or is_unknown):
             return True
     return False

@@ -30,7 +30,7 @@ def costly_orders(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         seconds = [(use, _width(use, array)) for use, array in uses if use.phase != Phase.BACKWARD]
         both = made.multiplications + sum(use.sizes.multiplications for use, _ in seconds)
         instead = sum(made.batch * made.depth * width * (made.rows + made.columns) for _, width in seconds)
-        if not seconds or instead > WORTH * both:
+        if not 0 < instead <= WORTH * both:
             continue
         why = f"multiplies two large matrices before a narrow one, where the other order needs {plain(both / instead, 3)} times fewer FLOP"
         for product in (first, *(use for use, _ in seconds)):

@@ -84,7 +84,7 @@ def _joined(graph: Graph, join: Node, whole: Array) -> Rows | None:
     own, needed, most = width, 0.0, 0.0
     for array in join.takes:
         part = graph.arrays[array]
-        if len(part.shape) != 2 or part.shape[0] != rows:
+        if len(part.shape) != 2 or part.shape[0] != rows or join.params not in (1, -1):
             return None
         gather = graph.made_by(array, Operator.GATHER)
         if gather is not None and (times := _times(graph, gather, part)) >= WORTH:

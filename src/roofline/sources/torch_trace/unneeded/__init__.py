@@ -7,6 +7,7 @@ from one op alone. `second_passes` runs before them, as passes that run again ge
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
+from .... import rules
 from ....cost import NOTHING
 from ....resource import matrix
 from ....torch_prices import Call
@@ -15,6 +16,7 @@ from ....workload import Avoidable
 from ..columns import NONE
 from ..context import Context, Contexts
 from ..executions import Execution
+from ..lower import graph_of
 from ..pricing import PricedOp, Prices
 from .all_experts import all_experts
 from .causal_masks import causal_masks
@@ -23,18 +25,15 @@ from .dense_gradients import dense_gradients
 from .dequantized_weights import dequantized_weights
 from .few_rows import few_rows
 from .frozen_gradients import unused_gradients
-from .gathered_rows import gathered_rows
+from .merged_factors import merged_factors
 from .norm_copies import REASON as FOR_NORMS
 from .norm_copies import norm_copies
-from .one_hot import one_hot_products
 from .padded_tensors import padded_tensors
 from .passed_messages import passed_messages
-from .product_order import costly_orders, merged_factors
 from .recorded import PricedExecution, Recorded
 from .reordered_caches import reordered_caches
 from .second_passes import repeated_pass
 from .sorted_parts import sorted_parts
-from .stored_repeats import stored_masks, stored_repeats
 from .train_mode import unused_statistics
 from .unfolded_patches import unfolded_patches
 from .unfused import spared_bytes, unfused
@@ -58,11 +57,9 @@ BY_SHAPE: Rules = (
     reordered_caches,
     unfolded_patches,
 )
-# Those that the graph of a function answers by what each call reads.
-BY_SIZE: Rules = (one_hot_products, costly_orders, gathered_rows, stored_repeats, stored_masks)
 # Those that need all of a step: what it accumulates and updates, and that nothing outside uses its results.
 BY_STEP: Rules = (unused_results, unused_statistics, merged_factors, unused_gradients, zeroed_gradients, dense_gradients)
-RULES = (*BY_SHAPE, *BY_SIZE, *BY_STEP)  # if two rules find the same kind for an op and context, the later one wins
+RULES = (*BY_SHAPE, *BY_STEP)  # if two rules find the same kind for an op and context, the later one wins
 MOST_SHOWN = 2  # lines that call torch.utils.checkpoint
 TF32, FP32 = matrix("tf32"), matrix("fp32")
 
@@ -96,6 +93,11 @@ class Patterns:
             sequence=lambda one: contexts.sequence(one.op),
             differentiated=contexts.differentiated,
         )
+        graph = graph_of(recorded)
+        for on_graph in rules.RULES:
+            for place, reason in on_graph(graph):
+                one, op = in_order[place]
+                self._in_place.setdefault((id(op), id(one.context)), {})[reason.kind] = reason
         for rule in RULES:
             for (one, op), reason in rule(recorded):
                 self._in_place.setdefault((id(op), id(one.context)), {})[reason.kind] = reason

@@ -20,7 +20,6 @@ from ....torch_prices import Tensor
 from ....units import parse
 from ....workload import Avoidable
 from ..pricing import PricedOp
-from .gathered_rows import GATHERS
 from .recorded import PricedExecution, Recorded, tensors_of
 
 KIND, GROUP = "unfused-chain", "messages"
@@ -64,7 +63,7 @@ def _gathers(priced: PricedOp, rows: Tensor) -> bool:
     table, *others = tensors_of(priced) or [Tensor(())]
     if priced.name == "aten::gather":
         return table.shape[1:] == rows.shape[1:] and any(one.shape == rows.shape for one in others)
-    return priced.name in GATHERS and len(table.shape) == 2 and table.shape[1:] == rows.shape[1:]
+    return priced.name in ("aten::index", "aten::index_select") and len(table.shape) == 2 and table.shape[1:] == rows.shape[1:]
 
 
 def _multiplies(priced: PricedOp) -> bool:

@@ -54,10 +54,10 @@ def result_of(priced: PricedOp) -> Tensor | None:
     if largest is None:
         return None
     named = [one.dtype for one in tensors if one.dtype is not None and one.dtype.name == priced.priced.dtype]
-    return Tensor(_broadcast(tensors) or largest.shape, named[0] if named else largest.dtype)
+    return Tensor(broadcast(tensors) or largest.shape, named[0] if named else largest.dtype)
 
 
-def _broadcast(tensors: Sequence[Tensor]) -> tuple[int, ...]:
+def broadcast(tensors: Sequence[Tensor]) -> tuple[int, ...]:
     """The shape of tensors broadcast together; empty if they cannot be."""
     rank = max(len(one.shape) for one in tensors)
     padded = [(1,) * (rank - len(one.shape)) + one.shape for one in tensors]

@@ -1,0 +1,175 @@
+"""The graph of the executions of a trace, which does not record what an op reads: edges are matched by size, here and nowhere else.
+
+An operand is the last array of its step with as many elements, in the same number format, whose last axis is one of its last two; several
+operands of an op are the last few such arrays, in order. A gradient takes the operands of its forward op first. An array that nothing made
+or took for as long as a layer takes is forgotten, and so is one that an op took whose result is not known.
+"""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...cost import NOTHING
+from ...graph import Array, Graph, Kernel, Node, Operator, Phase, Sizes
+from ...torch_prices import Call, Tensor
+from ...torch_prices.operators import Meaning, append, meaning, tensors_of
+from .columns import NONE
+from .pricing import PricedOp
+from .unneeded.recorded import Recorded
+from .unneeded.unfused import broadcast, result_of
+
+REACH = 64  # executions for which an array is remembered: those of a layer of a transformer, in eager mode
+NEAR = 12  # executions after a gather in which the next rows as wide as those of its table are what it gathered
+_LIKE_FIRST = (Operator.COPY, Operator.CAST, Operator.FILL, Operator.SCATTER, Operator.ATTENTION)
+
+
+class Made(Struct, eq=False):
+    """An array, and the place of the execution that made or took it last. Of gathered rows the number may be unknown: they are ``open``."""
+
+    number: int
+    array: Array
+    place: int
+    is_open: bool = False
+
+    def may_be(self, tensor: Tensor) -> bool:
+        """Whether an operand may be this array, whatever its axes are."""
+        if None not in (tensor.dtype, self.array.dtype) and tensor.dtype != self.array.dtype:
+            return False
+        shape, last = tensor.shape, self.array.shape[-1:]
+        if self.is_open:
+            return len(shape) == 2 and shape[-1:] == last
+        return (not last or last[0] in shape[-2:]) and tensor.elements == self.array.elements
+
+
+def graph_of(recorded: Recorded) -> Graph:
+    """The graph of executions; its kernels have their places."""
+    graph = Graph()
+    arrays, step = Arrays(graph), NONE
+    operands: dict[int, list[Made]] = {}  # of forward ops, by the numbers that their gradients share
+    for place, (execution, priced) in enumerate(recorded.ordered):
+        if execution.mark != step:
+            arrays, step = Arrays(graph), execution.mark
+        is_backward, number = execution.context.backward, recorded.sequence(execution)
+        means, tensors = meaning(priced.name, priced.args, priced.priced.category), tensors_of(priced.args)
+        if means.operator == Operator.GATHER and means.params is None:  # of a list of indices that was not recorded
+            means = replace(means, params=0)
+        taken = [tensors[index] for index in means.takes]
+        matches = arrays.matches(taken, operands.get(number, ()) if is_backward else (), place)
+        if not is_backward and number != NONE:
+            operands.setdefault(number, []).extend(made for made in matches if made is not None)
+        takes = tuple(arrays.named(tensor, made) for tensor, made in zip(taken, matches, strict=True))
+        result = _result(priced, means, tensors)
+        gives = (arrays.given(result, place),) if result is not None else ()
+        if result is None and not tensors and priced.priced.cost is None:  # an unknown kernel may have written any array
+            arrays = Arrays(graph)
+        elif result is None:
+            arrays.forget(matches)
+        graph.kernels[place] = Kernel(priced.priced.cost or NOTHING)
+        phase = Phase.BACKWARD if is_backward else Phase.FORWARD
+        append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number))
+    return graph
+
+
+class Arrays:
+    """The arrays of a step that later ops may take, in the order of making, by their elements; open ones by 0."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._made: dict[int, list[Made]] = {}
+
+    def matches(self, taken: Sequence[Tensor], forward: Sequence[Made], place: int) -> list[Made | None]:
+        """The array that each operand of an execution may be; ``forward`` are those that its forward op took."""
+        matches: list[Made | None] = [None] * len(taken)
+        sizes = {index: tensor.elements for index, tensor in enumerate(taken) if _is_stored(tensor)}
+        left = list(forward)
+        for index in sizes if left else ():
+            matches[index] = next((made for made in left if made.may_be(taken[index])), None)
+            left = [made for made in left if made is not matches[index]]
+        for elements in dict.fromkeys(sizes.values()):
+            alike = [index for index, size in sizes.items() if size == elements and matches[index] is None]
+            recent = self._made[elements] = [made for made in self._made.get(elements, ()) if place - made.place <= REACH]
+            known = [made for made in recent if made.may_be(taken[alike[0]])] if alike else []
+            for index, made in zip(alike, known[-len(alike) :], strict=False):
+                matches[index] = made
+            for index in alike[len(known) :]:
+                matches[index] = self._gathered(taken[index], place)
+        for tensor, match in zip(taken, matches, strict=True):
+            if match is not None:
+                match.place = place
+                if match.array.dtype is None and tensor.dtype is not None:
+                    match.array = self._graph.arrays[match.number] = replace(match.array, dtype=tensor.dtype)
+        return matches
+
+    def _gathered(self, tensor: Tensor, place: int) -> Made | None:
+        """The rows that were gathered last, if an operand may be them."""
+        waiting = [made for made in self._made.get(0, ()) if place - made.place <= NEAR and made.may_be(tensor)]
+        if not waiting:
+            return None
+        made = waiting[-1]
+        self._made[0].remove(made)
+        made.is_open, made.array = False, replace(made.array, shape=tensor.shape)
+        self._graph.arrays[made.number] = made.array
+        self._made.setdefault(tensor.elements, []).append(made)
+        return made
+
+    def named(self, tensor: Tensor, made: Made | None) -> int:
+        """The number of an operand, which may have other axes than the array that it is."""
+        if made is not None and made.array.shape == tensor.shape:
+            return made.number
+        strides = tensor.strides if tensor.strides is not None and len(tensor.strides) == len(tensor.shape) else None
+        number = self._graph.array(Array(tensor.shape, tensor.dtype, strides, sure=False))
+        if made is not None:
+            self._graph.append(Node(Operator.VIEW, (made.number,), (number,)))
+        return number
+
+    def given(self, result: Tensor, place: int) -> int:
+        """The number of the result of an execution."""
+        array = Array(result.shape, result.dtype, sure=False)
+        made = Made(self._graph.array(array), array, place, is_open=not array.elements)
+        self._made.setdefault(array.elements, []).append(made)
+        return made.number
+
+    def forget(self, matches: Sequence[Made | None]) -> None:
+        """Forgets what an execution took: its result, which is not known, may be as large."""
+        for made in matches:
+            if made is not None and made in self._made.get(made.array.elements, ()):
+                self._made[made.array.elements].remove(made)
+
+
+def _is_stored(tensor: Tensor) -> bool:
+    """Whether an operand may be an array that an op made: one with an expanded axis is a view of a smaller one."""
+    return tensor.distinct == tensor.elements > 1
+
+
+def _result(priced: PricedOp, means: Meaning, tensors: Sequence[Tensor]) -> Tensor | None:
+    """The result of an op, ``None`` if the trace does not tell it; gathered rows of unknown number have the shape (0, width)."""
+    if not tensors:
+        return None
+    first = tensors[0]
+    if isinstance(means.params, Sizes):
+        left, right = (tensors[index] for index in means.takes[:2])
+        return Tensor((*left.shape[:-1], right.shape[-1]), left.dtype)
+    if means.operator == Operator.CAST and means.takes == (0,):
+        return Tensor(first.shape, Call(priced.name, args=priced.args).format(1))
+    if means.operator in _LIKE_FIRST:
+        return Tensor(first.shape, first.dtype)
+    if means.operator == Operator.EQUAL:
+        return Tensor(broadcast(tensors))  # of booleans, which some recordings call bytes
+    if means.operator == Operator.GATHER:
+        rows = tensors[1].elements if len(tensors) > 1 else 0
+        return Tensor((rows, first.shape[1]), first.dtype) if means.params == 0 and len(first.shape) == 2 else None
+    if means.operator == Operator.CONCATENATE:
+        return _joined(tensors, means.params)
+    return result_of(priced)
+
+
+def _joined(tensors: Sequence[Tensor], axis: object) -> Tensor | None:
+    """The result of a concatenation, of which empty parts may have any shape."""
+    rank = max(len(tensor.shape) for tensor in tensors)
+    parts = [tensor for tensor in tensors if len(tensor.shape) == rank]
+    if not isinstance(axis, int) or not -rank <= axis < rank:
+        return None
+    shape = list(parts[0].shape)
+    shape[axis] = sum(part.shape[axis] for part in parts)
+    return Tensor(tuple(shape), parts[0].dtype)
