@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
 from recorded_calls import PROGRAMS, read, record
 from roofline.graph import Array, Graph, Node, Operator
@@ -16,7 +17,7 @@ from roofline.sources.torch_trace.unneeded.recorded import Recorded
 from roofline.torch.lower import graph_of
 from roofline.torch.recorder import BACKWARD, Seen
 from roofline.torch.unneeded import avoidable_in
-from roofline.torch_prices import price
+from roofline.torch_prices import Call, Tensor, price
 
 # Of each program, the kind and group of its findings, and how many calls have them.
 ROWS, ORDER, JOINED, GATHERED = ("one-hot-product", ""), ("product-order", ""), "joined rows", "gathered rows"
@@ -61,7 +62,32 @@ BY_SIZE = {
 
 def lowered(name: str) -> tuple[list[Seen], Graph]:
     calls, kept = read(name)
-    return calls, graph_of(calls, price, kept)
+    return calls, exact_graph(calls, kept)
+
+
+def exact_graph(calls: list[Seen], kept: frozenset[int]) -> Graph:
+    return graph_of(calls, [price(seen.call) for seen in calls], kept)
+
+
+def guessed_graph(calls: list[Seen]) -> Graph:
+    """The graph of a trace of the calls."""
+    contexts = [Context(backward=seen.phase == BACKWARD) for seen in calls]
+    executions = [Execution(place, place, 0, 0, context=context) for place, context in enumerate(contexts)]
+    ops = [PricedOp(seen.call.op, seen.call.args, price(seen.call)) for seen in calls]
+    recorded = Recorded(
+        ordered=list(zip(executions, ops, strict=True)),
+        accumulated=(),
+        has_shards=False,
+        sequence=lambda execution: calls[execution.op].sequence,
+        differentiated=frozenset(),
+    )
+    return lower.graph_of(recorded)
+
+
+def reasons_of(graph: Graph) -> Counter[tuple[str, str]]:
+    """The kinds and groups that the rules give, and how many kernels have them."""
+    reasons = {(kernel, reason.kind, reason.group) for rule in RULES for kernel, reason in rule(graph)}
+    return Counter((kind, group) for _, kind, group in reasons)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -73,24 +99,29 @@ def test_a_program_is_told_its_faults_and_no_other(name: str) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_edges_that_are_matched_by_size_serve_the_same_rules(name: str) -> None:
-    calls, _ = read(name)
-    recorded = Recorded(
-        ordered=[
-            (
-                Execution(place, place, 0, 0, context=Context(backward=seen.phase == BACKWARD)),
-                PricedOp(seen.call.op, seen.call.args, price(seen.call)),
-            )
-            for place, seen in enumerate(calls)
-        ],
-        accumulated=(),
-        has_shards=False,
-        sequence=lambda execution: calls[execution.op].sequence,
-        differentiated=frozenset(),
-    )
-    graph = lower.graph_of(recorded)
+    graph = guessed_graph(read(name)[0])
     assert not any(array.sure for array in graph.arrays)
-    reasons = {(kernel, reason.kind, reason.group) for rule in RULES for kernel, reason in rule(graph)}
-    assert Counter((kind, group) for _, kind, group in reasons) == BY_SIZE.get(name, TOLD.get(name, {}))
+    assert reasons_of(graph) == BY_SIZE.get(name, TOLD.get(name, {}))
+
+
+def test_a_trace_forgets_what_an_unknown_kernel_may_have_overwritten() -> None:
+    calls, _ = read("linear_attention")
+    first, second = calls[0], calls[-1]
+    unknown = replace(first, call=Call("mine::kernel"), sequence=-1)
+    assert reasons_of(guessed_graph([first, second])) == {ORDER: 2}
+    assert not reasons_of(guessed_graph([first, unknown, second]))
+
+
+@pytest.mark.parametrize("op", ["aten::mm", "aten::copy_", "aten::cat", "aten::index", "aten::scatter_", "aten::eq", "aten::bmm"])
+@pytest.mark.parametrize(
+    "args", [(), (Tensor((0, 0)),), (Tensor(()),) * 3, (Tensor((0, 4)), Tensor((4, 0)), 7), ((Tensor((2,)), Tensor(())), -9)]
+)
+def test_operators_with_odd_arguments_are_lowered(op: str, args: tuple[object, ...]) -> None:
+    calls, _ = read("one_hot")
+    odd = replace(calls[0], call=Call(op, None, args))
+    graph = guessed_graph([odd, *calls, odd])
+    assert reasons_of(graph) == TOLD["one_hot"]
+    assert len(graph.kernels) == len(calls) + 2
 
 
 @pytest.mark.torch
@@ -99,7 +130,7 @@ def test_edges_that_are_matched_by_size_serve_the_same_rules(name: str) -> None:
 def test_recorded_calls_are_those_of_pytorch(name: str) -> None:
     pytest.importorskip("torch")
     (calls, kept), (recorded, kept_then) = record(PROGRAMS[name]), read(name)
-    graph, before = graph_of(calls, price, kept), graph_of(recorded, price, kept_then)
+    graph, before = exact_graph(calls, kept), exact_graph(recorded, kept_then)
     assert [(node.operator, node.takes, node.gives) for node in graph.nodes] == [
         (node.operator, node.takes, node.gives) for node in before.nodes
     ]

@@ -1,21 +1,21 @@
 """The graph of a function's calls. Its edges are exact: what each call reads and writes is known, also through views."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from ..cost import NOTHING
 from ..graph import Array, Graph, Kernel, Node, Operator, Phase
-from ..torch_prices import Call, Priced, Tensor
+from ..torch_prices import Priced, Tensor
 from ..torch_prices.operators import append, meaning, tensors_of
 from .array_memory import ArrayMemory
 from .recorder import BACKWARD, Seen
 
 
-def graph_of(calls: Sequence[Seen], price: Callable[[Call], Priced], kept: Collection[int]) -> Graph:
-    """The graph of calls; its kernels have their places. ``kept`` is the memory that is live when the function ends."""
+def graph_of(calls: Sequence[Seen], prices: Sequence[Priced], kept: Collection[int]) -> Graph:
+    """The graph of calls and their prices; its kernels have their places. ``kept`` is the memory that is live when the function ends."""
     graph = Graph()
     memory = ArrayMemory(graph)
-    for place, seen in enumerate(calls):
-        call, priced = seen.call, price(seen.call)
+    for place, (seen, priced) in enumerate(zip(calls, prices, strict=True)):
+        call = seen.call
         operands, results = tensors_of(call.args), call.outputs or ()
         means = meaning(call.op, call.args, priced.category)
         takes = tuple(memory.read(_array(operands[number]), *seen.operands[number]) for number in means.takes)

@@ -40,7 +40,7 @@ def avoidable_in(calls: Sequence[Seen], price: Callable[[Call], Priced], kept: C
         sequence=lambda one: calls[one.op].sequence,
         differentiated=frozenset(seen.sequence for seen in calls if seen.phase == BACKWARD and seen.sequence != NONE),
     )
-    graph = graph_of(calls, price, kept)
+    graph = graph_of(calls, [op.priced for _, op in ordered], kept)
     found: dict[int, dict[str, Avoidable]] = {}
     for written_on_graphs in RULES:
         for place, reason in written_on_graphs(graph):
