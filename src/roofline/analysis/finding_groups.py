@@ -57,6 +57,16 @@ GROUPS = {
             "do not split and stack the array around the loop",
         ),
     ),
+    ("layout-copies", "selected"): Kind(
+        "the arguments that are rewritten in full by a select, to change one position",
+        "Write the new position alone, in place",
+        "rewrites arrays in full, with a select, to change one position of each",
+        (
+            "cache.at[rows, :, positions].set(new), or lax.dynamic_update_slice at one position, instead of "
+            "jnp.where(jnp.arange(n) == position, new, cache)",
+            "donate the array (jax.jit(f, donate_argnums=…)), so that the update is in place",
+        ),
+    ),
     ("layout-copies", "reordered"): Kind(
         "the arguments that are copied in full to put their rows in another order",
         "Leave the rows in place, and follow their order by index",
@@ -294,6 +304,23 @@ GROUPS = {
         levers=(
             "jax.custom_vjp around the scan, whose backward scan returns the gradients of the gates, dgates, of all steps: "
             "then dw = jnp.einsum('tbi,tbj->ij', inputs, dgates)",
+        ),
+    ),
+    ("product-order", "batch"): Kind(
+        "the batched matmuls whose results are summed over the batch",
+        "Sum in one matmul, which contracts the batch too",
+        "computes a matrix for each member of a batch and then adds these up",
+        levers=(
+            "jax.grad of the mean of the losses, not the mean over jax.vmap(jax.grad(loss)), which stores a gradient per example",
+            "jnp.einsum('bij,bik->jk', x, y) instead of jnp.einsum('bij,bik->bjk', x, y).sum(0)",
+        ),
+    ),
+    ("unused-results", "condition"): Kind(
+        "the work that every step does and few steps use",
+        "Compute it only in the steps that use it",
+        "computes what a select throws away in most steps",
+        levers=(
+            "lax.cond(step % n == 0, f, lambda …: 0.0, …), which computes one branch; jnp.where with a scalar condition computes both",
         ),
     ),
     ("unused-results", "sorted"): Kind(

@@ -37,6 +37,7 @@ from .linear_recurrences import linear_recurrences
 from .loop_invariants import loop_invariants
 from .low_batch import is_split, low_batches
 from .number_formats import fp64_kernels, wide_products
+from .occasional import occasional_work
 from .odd_sizes import large_windows, odd_sizes, tiny_products, tiny_solves
 from .one_hot import compared_bins, one_hot_products
 from .operations import operation
@@ -52,6 +53,7 @@ from .repeated import repeated_operands
 from .repeated_rows import repeated_rows
 from .row_chains import Chain, row_chains
 from .selected import selected_products
+from .selected_updates import selected_updates
 from .shifted import shifted_arguments
 from .shortened import EqualLayers, shortened_kernels
 from .shuffles import shuffles
@@ -60,6 +62,7 @@ from .stacked_activations import stacked_activations
 from .stacked_arguments import stacked_arguments
 from .stacked_states import stacked_states
 from .stored_repeats import stored_repeats
+from .summed_batches import summed_batches
 from .summed_products import summed_products
 from .tile_padding import padded_tiles
 from .transforms import complex_transforms, odd_transforms
@@ -80,6 +83,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     selected_products,
     missing_donations,
     shifted_arguments,
+    selected_updates,
     reordered_arrays,
     rebuilt_arrays,
     stacked_states,
@@ -91,6 +95,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     fp64_kernels,
     complex_transforms,
     room_for_groups,
+    occasional_work,
     unused_gradients,
     padding,
     pooled_windows,
@@ -119,6 +124,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     costly_orders,
     inverses,
     summed_products,
+    summed_batches,
     repeated_operands,
     stored_repeats,
     padded_tiles,

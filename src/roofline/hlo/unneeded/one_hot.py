@@ -153,7 +153,7 @@ def one_hot_axis(values: Values, value: Value) -> int | None:
         counted = position(values, counter)
         if counted is None or position(values, index) is not None:
             continue
-        if any(_follows(values, counter, axis) and _varies(values, index, axis) for axis in range(len(made.shape.dims))):
+        if any(follows(values, counter, axis) and _varies(values, index, axis) for axis in range(len(made.shape.dims))):
             return None  # one position is compared with one index per row: a mask of rows, as in the gradient of a scatter
         size = counted[0].shape.dims[counted[1]]
         places = [axis for axis, length in enumerate(value.shape.dims) if length == size]
@@ -194,10 +194,10 @@ def _counts(values: Values, value: Value, axis: int, counter: Value) -> bool:
     here = source_axis(values, value, axis, RENAMED)
     if here is not None and (made := values.origin(value)).opcode == "select":
         here = source_axis(values, values.operand(made, 0), here, RENAMED)
-    return _follows(values, counter, here)
+    return follows(values, counter, here)
 
 
-def _follows(values: Values, counter: Value, axis: int | None) -> bool:
+def follows(values: Values, counter: Value, axis: int | None) -> bool:
     """Whether a dimension of a value is that of the iota it is made from."""
     for _ in range(64):
         if axis is None:

@@ -18,7 +18,7 @@ def summed_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products of a computation whose only use is a sum over their rows or columns, and the kernels that sum."""
     if "reduce" not in kernels.module.opcodes:
         return
-    for index, reduce in _sums(kernels):
+    for index, reduce in sums(kernels):
         made = unscaled(kernels.values, kernels.values.operand(reduce, 0))
         place = kernels.holding(made)
         found = kernels.products.get(place) if place is not None else None
@@ -39,7 +39,7 @@ def summed_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         yield index, Avoidable(kind=KIND, instead=Cost.of({HBM: less}), why=f"adds up {times} {side} of a matmul")
 
 
-def _sums(kernels: Kernels) -> Iterator[tuple[int, Value]]:
+def sums(kernels: Kernels) -> Iterator[tuple[int, Value]]:
     """The kernels that sum one array, with the reduction."""
     for index in kernels.costs:
         found = kernels.values.parts_with("reduce", kernels.computation, index)

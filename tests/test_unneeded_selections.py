@@ -1,0 +1,211 @@
+"""What of a program's work could be avoided: positions chosen by a select, sums over a batch, work that few steps use."""
+
+import pytest
+
+from roofline.hlo.read import parse
+from roofline.hlo.unneeded import reviewed_program
+from roofline.resource import HBM
+from roofline.workload import Avoidable, Op
+
+ROWS, POSITIONS, WIDTH = 16, 4096, 128
+CACHE = 2 * ROWS * POSITIONS * WIDTH  # bytes of bf16
+
+
+def reviewed(program: str, group: str) -> list[tuple[Op, Avoidable]]:
+    return [(op, one) for op in reviewed_program(parse(program), "gpu") for one in op.avoidable if one.group == group]
+
+
+def cached(
+    direction: str = "EQ", spread: str = "{0,2}", new: str = f"bf16[{ROWS},{WIDTH}]", returned: str = "%made", more: str = ""
+) -> str:
+    """A cache, one position per row of which is selected from what is new."""
+    cache, width = f"bf16[{ROWS},{POSITIONS},{WIDTH}]", new.count(",") + 1
+    layout = "{" + ",".join(map(str, reversed(range(width)))) + "}"
+    return f"""HloModule decode
+%body (cache.1: {cache}, at.1: s32[{ROWS}], new.1: {new}) -> {cache} {{
+  %cache.1 = {cache}{{2,1,0}} parameter(0)
+  %at.1 = s32[{ROWS}]{{0}} parameter(1)
+  %new.1 = {new}{layout} parameter(2)
+  %counter = s32[{ROWS},{POSITIONS}]{{1,0}} iota(), iota_dimension=1
+  %here = s32[{ROWS},{POSITIONS}]{{1,0}} broadcast(%at.1), dimensions={{0}}
+  %equal = pred[{ROWS},{POSITIONS}]{{1,0}} compare(%counter, %here), direction={direction}
+  %mask = {cache.replace("bf16", "pred")}{{2,1,0}} broadcast(%equal), dimensions={{0,1}}
+  %spread = {cache}{{2,1,0}} broadcast(%new.1), dimensions={spread}
+  ROOT %chosen = {cache}{{2,1,0}} select(%mask, %spread, %cache.1)
+}}
+ENTRY %main (cache: {cache}, at: s32[{ROWS}], new: {new}) -> ({cache}, {cache}) {{
+  %cache = {cache}{{2,1,0}} parameter(0)
+  %at = s32[{ROWS}]{{0}} parameter(1)
+  %new = {new}{layout} parameter(2)
+  %made = {cache}{{2,1,0}} fusion(%cache, %at, %new), kind=kLoop, calls=%body
+  %scaled = {cache}{{2,1,0}} add(%made, {"%cache" if more else "%made"})
+  ROOT %both = ({cache}{{2,1,0}}, {cache}{{2,1,0}}) tuple({returned}, %scaled)
+}}
+"""
+
+
+def test_a_cache_of_which_a_select_changes_one_position_could_be_updated_there() -> None:
+    [(op, found)] = reviewed(cached(), "selected")
+    # All of the cache is read and written, where one position of 4,096 would do.
+    assert op.name == "made"
+    assert float(op.cost[HBM] - found.instead[HBM]) == 2 * CACHE * (1 - 1 / POSITIONS)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        cached(direction="LE"),  # all positions up to an index
+        cached(spread="{0,1,2}", new=f"bf16[{ROWS},{POSITIONS},{WIDTH}]"),  # another value for each position
+        cached(returned="%scaled"),  # the caller gets another array
+        cached(more="old"),  # the old values are read afterwards
+    ],
+    ids=["range", "whole", "inner", "kept"],
+)
+def test_a_select_that_changes_more_or_keeps_the_old_array_is_no_update(program: str) -> None:
+    assert reviewed(program, "selected") == []
+
+
+def looped(place: int) -> str:
+    """A loop that carries two caches, and selects one position of the first."""
+    cache, state = f"bf16[{POSITIONS},{WIDTH}]", f"(s32[], bf16[{POSITIONS},{WIDTH}], bf16[{POSITIONS},{WIDTH}])"
+    other = "%chosen, %second" if place == 1 else "%second, %chosen"
+    return f"""HloModule decode
+%next (state: {state}) -> {state} {{
+  %state = {state} parameter(0)
+  %i = s32[] get-tuple-element(%state), index=0
+  %first = {cache}{{1,0}} get-tuple-element(%state), index=1
+  %second = {cache}{{1,0}} get-tuple-element(%state), index=2
+  %counter = s32[{POSITIONS},{WIDTH}]{{1,0}} iota(), iota_dimension=0
+  %here = s32[{POSITIONS},{WIDTH}]{{1,0}} broadcast(%i), dimensions={{}}
+  %mask = pred[{POSITIONS},{WIDTH}]{{1,0}} compare(%counter, %here), direction=EQ
+  %one = bf16[] constant(1)
+  %ones = {cache}{{1,0}} broadcast(%one), dimensions={{}}
+  %chosen = {cache}{{1,0}} select(%mask, %ones, %first)
+  %step = s32[] constant(1)
+  %more = s32[] add(%i, %step)
+  ROOT %after = {state} tuple(%more, {other})
+}}
+%go (state: {state}) -> pred[] {{
+  %state.1 = {state} parameter(0)
+  %i.1 = s32[] get-tuple-element(%state.1), index=0
+  %most = s32[] constant(64)
+  ROOT %less = pred[] compare(%i.1, %most), direction=LT
+}}
+ENTRY %main (x: {cache}, y: {cache}) -> {state} {{
+  %x = {cache}{{1,0}} parameter(0)
+  %y = {cache}{{1,0}} parameter(1)
+  %zero = s32[] constant(0)
+  %start = {state} tuple(%zero, %x, %y)
+  ROOT %loop = {state} while(%start), condition=%go, body=%next
+}}
+"""
+
+
+@pytest.mark.parametrize(("place", "told"), [(1, True), (2, False)])
+def test_in_a_loop_only_the_part_of_the_state_that_the_select_hands_on_is_updated(place: int, told: bool) -> None:
+    assert [op.name for op, _ in reviewed(looped(place), "selected")] == (["chosen"] if told else [])
+
+
+def batched(name: str = "jit(step)/reduce_sum", dimensions: str = "{0}", made: str = "f32[1024,512]", result: str = "%sum") -> str:
+    """A product for each of 128 members of a batch, and a sum."""
+    other = made if result == "%sum" else "bf16[128,1024,512]"
+    return f"""HloModule step
+%add (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}}
+%body (each.1: bf16[128,1024,512]) -> {made} {{
+  %each.1 = bf16[128,1024,512]{{2,1,0}} parameter(0)
+  %wide = f32[128,1024,512]{{2,1,0}} convert(%each.1)
+  %zero = f32[] constant(0)
+  ROOT %total = {made} reduce(%wide, %zero), dimensions={dimensions}, to_apply=%add, metadata={{op_name="{name}"}}
+}}
+ENTRY %main (x: bf16[128,64,1024], y: bf16[128,64,512]) -> ({made}, {other}) {{
+  %x = bf16[128,64,1024]{{2,1,0}} parameter(0)
+  %y = bf16[128,64,512]{{2,1,0}} parameter(1)
+  %each = bf16[128,1024,512]{{2,1,0}} dot(%x, %y), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{1}},
+    rhs_contracting_dims={{1}}, metadata={{op_name="jit(step)/vmap(transpose(jvp()))/dot_general"}}
+  %sum = {made} fusion(%each), kind=kInput, calls=%body
+  ROOT %results = ({made}, {other}) tuple(%sum, {result})
+}}
+"""
+
+
+def test_matrices_of_a_batch_that_are_only_added_up_could_be_one_product() -> None:
+    (product, first), (_, second) = reviewed(batched(), "batch")
+    written, read, summed = 2 * 128 * 1024 * 512, 2 * 128 * 64 * (1024 + 512), 4 * 1024 * 512
+    assert product.cost[HBM] == read + written
+    assert first.instead[HBM] == read + written / 128  # as many FLOP, and one matrix instead of 128
+    assert first.instead.flops == product.cost.flops
+    assert second.instead[HBM] == summed + written / 128
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        batched(name="jit(step)/vmap(transpose(jvp()))/dot_general"),  # the compiler split the depth of one product
+        batched(name=""),
+        batched(dimensions="{1}", made="f32[128,512]"),  # a sum over rows
+        batched(dimensions="{0,1}", made="f32[512]"),
+        batched(result="%each"),  # each matrix is a result too
+    ],
+    ids=["split", "nameless", "rows", "both", "kept"],
+)
+def test_products_that_were_split_or_are_needed_for_each_member_stay_batched(program: str) -> None:
+    assert reviewed(program, "batch") == []
+
+
+def penalized(compared: str = "%rest", direction: str = "EQ", other: str = "%zero", linear: str = "multiply(%weighted, %slope)") -> str:
+    """A loss, and a penalty of products that a select by the number of the step takes or leaves, with its gradient."""
+    return f"""HloModule step
+%add (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}}
+ENTRY %main (number: s32[], x: f32[4096,1024], w: f32[1024,1024]) -> (f32[], f32[1024,1024]) {{
+  %number = s32[] parameter(0), metadata={{op_name="number"}}
+  %x = f32[4096,1024]{{1,0}} parameter(1), metadata={{op_name="x"}}
+  %w = f32[1024,1024]{{1,0}} parameter(2), metadata={{op_name="w"}}
+  %every = s32[] constant(16)
+  %rest = s32[] remainder(%number, %every)
+  %none = s32[] constant(0)
+  %is = pred[] compare({compared}, %none), direction={direction}
+  %zero = f32[] constant(0)
+  %one = f32[] constant(1)
+  %main = f32[4096,1024]{{1,0}} dot(%x, %w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  %loss = f32[] reduce(%main, %zero), dimensions={{0,1}}, to_apply=%add
+  %slope = f32[4096,1024]{{1,0}} dot(%main, %w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
+  %penalty = f32[] reduce(%slope, %zero), dimensions={{0,1}}, to_apply=%add
+  %taken = f32[] select(%is, {"%penalty, " + other if direction == "EQ" else other + ", %penalty"})
+  %total = f32[] add(%loss, %taken)
+  %weight = f32[] select(%is, {"%one, " + other if direction == "EQ" else other + ", %one"})
+  %weighted = f32[4096,1024]{{1,0}} broadcast(%weight), dimensions={{}}
+  %back = f32[4096,1024]{{1,0}} {linear}
+  %gradient = f32[1024,1024]{{1,0}} dot(%x, %back), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}
+  %new = f32[1024,1024]{{1,0}} subtract(%w, %gradient)
+  ROOT %results = (f32[], f32[1024,1024]{{1,0}}) tuple(%total, %new)
+}}
+"""
+
+
+@pytest.mark.parametrize("direction", ["EQ", "NE"])
+def test_what_only_every_16th_step_uses_could_be_conditional_with_its_gradients(direction: str) -> None:
+    found = reviewed(penalized(direction=direction), "condition")
+    assert {"slope", "penalty", "back", "gradient"} <= {op.name for op, _ in found}
+    assert {"main", "loss", "total", "new"}.isdisjoint(op.name for op, _ in found)
+    assert all(16 * one.instead[HBM] == op.cost[HBM] for op, one in found if op.cost[HBM])
+
+
+def test_what_is_not_zero_in_the_other_steps_is_used_in_all() -> None:
+    # Plus instead of times: the gradient needs the slope in every step.
+    found = {op.name for op, _ in reviewed(penalized(linear="add(%weighted, %slope)"), "condition")}
+    assert {"slope", "back", "gradient"}.isdisjoint(found)
+    assert "penalty" in found
+
+
+@pytest.mark.parametrize("program", [penalized(compared="%number"), penalized(other="%one", linear="add(%weighted, %slope)")])
+def test_a_step_of_unknown_frequency_or_another_value_in_its_place_is_no_waste_of_products(program: str) -> None:
+    found = {op.name for op, _ in reviewed(program, "condition")}
+    assert {"slope", "gradient"}.isdisjoint(found)
