@@ -1,4 +1,4 @@
-"""What of a program's work could be avoided: positions chosen by a select, sums over a batch, work that few steps use."""
+"""What of a program's work could be avoided: positions chosen by a select, sums over a batch, work that few steps use, undone sorts."""
 
 import pytest
 
@@ -209,3 +209,62 @@ def test_what_is_not_zero_in_the_other_steps_is_used_in_all() -> None:
 def test_a_step_of_unknown_frequency_or_another_value_in_its_place_is_no_waste_of_products(program: str) -> None:
     found = {op.name for op, _ in reviewed(program, "condition")}
     assert {"slope", "gradient"}.isdisjoint(found)
+
+
+def sampled(axis: int = 1, made: str = "select(%is, %scores, %nones)", also: str = "%kept", keys: str = "%order") -> str:
+    """A sort, of which elements below a share are dropped, and a sort by the order of the first."""
+    row, places = "f32[64,4096]", "s32[64,4096]"
+    return f"""HloModule sample
+%larger (a: f32[], b: f32[], c: s32[], d: s32[]) -> pred[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  %c = s32[] parameter(2)
+  %d = s32[] parameter(3)
+  ROOT %gt = pred[] compare(%a, %b), direction=GT
+}}
+%earlier (e: s32[], f: s32[], g: f32[], h: f32[]) -> pred[] {{
+  %e = s32[] parameter(0)
+  %f = s32[] parameter(1)
+  %g = f32[] parameter(2)
+  %h = f32[] parameter(3)
+  ROOT %lt = pred[] compare(%e, %f), direction=LT
+}}
+ENTRY %main (x: {row}, least: {row}, other: {places}) -> ({row}, {row}) {{
+  %x = {row}{{1,0}} parameter(0)
+  %least = {row}{{1,0}} parameter(1)
+  %other = {places}{{1,0}} parameter(2)
+  %counter = {places}{{1,0}} iota(), iota_dimension={axis}
+  %sorted = ({row}{{1,0}}, {places}{{1,0}}) sort(%x, %counter), dimensions={{1}}, to_apply=%larger
+  %scores = {row}{{1,0}} get-tuple-element(%sorted), index=0
+  %order = {places}{{1,0}} get-tuple-element(%sorted), index=1
+  %is = pred[64,4096]{{1,0}} compare(%scores, %least), direction=GE
+  %none = f32[] constant(-inf)
+  %nones = {row}{{1,0}} broadcast(%none), dimensions={{}}
+  %chosen = {row}{{1,0}} {made}
+  %back = ({places}{{1,0}}, {row}{{1,0}}) sort({keys}, %chosen), dimensions={{1}}, to_apply=%earlier
+  %kept = {row}{{1,0}} get-tuple-element(%back), index=1
+  ROOT %results = ({row}{{1,0}}, {row}{{1,0}}) tuple(%kept, {also})
+}}
+"""
+
+
+def test_sorts_that_only_find_which_elements_to_keep_could_be_a_bisection() -> None:
+    found = reviewed(sampled(), "masked")
+    assert {op.name for op, _ in found} == {"sorted", "is", "chosen", "back"}
+    assert all(not one.instead.amounts for _, one in found)
+    # 24 passes over the rows, one for each bit of the significand of fp32, in place of all of them.
+    assert [one.besides[HBM] for op, one in found if op.name == "sorted"] == [24 * 64 * 4096 * 4]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        sampled(axis=0),  # not the order of a row
+        sampled(keys="%other"),  # another order
+        sampled(made="select(%is, %scores, %least)"),  # other values of the same ranks
+        sampled(also="%scores"),  # the sorted row is a result too
+    ],
+    ids=["axis", "order", "values", "kept"],
+)
+def test_sorts_into_another_order_or_with_sorted_results_are_needed(program: str) -> None:
+    assert reviewed(program, "masked") == []

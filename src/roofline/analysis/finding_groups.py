@@ -336,6 +336,16 @@ GROUPS = {
             "a sampling kernel that does not sort: top_p_sampling_from_probs of FlashInfer",
         ),
     ),
+    ("unused-results", "masked"): Kind(
+        "the sorts of whole rows, to find which elements to keep",
+        "Find the least value to keep, without sorting",
+        "sorts whole rows, drops some elements and sorts the others back",
+        levers=(
+            "bisect the threshold: 24 passes of enough = jnp.where(p >= middle, p, 0).sum(-1) >= top_p over each row, then "
+            "jnp.where(p >= low, logits, -jnp.inf)",
+            "jax.lax.top_k(logits, 256) first, and top-p among those, with jax.nn.logsumexp(logits) as their sum",
+        ),
+    ),
     ("unused-results", "quantile"): Kind(
         "the sort for a quantile",
         "Compute it from a sample of the elements, if an estimate is enough",

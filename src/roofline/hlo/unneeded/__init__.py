@@ -66,6 +66,7 @@ from .summed_batches import summed_batches
 from .summed_products import summed_products
 from .tile_padding import padded_tiles
 from .transforms import complex_transforms, odd_transforms
+from .undone_sorts import undone_sorts
 from .unused import unused_gradients, unused_results
 from .unused_in_loops import unused_in_loops
 from .values import Value, Values
@@ -104,6 +105,7 @@ RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
     diagonals_of_products,
     dense_gradients,
     sorted_parts,
+    undone_sorts,
     shuffles,
     duplicates,
     stacked_arguments,
