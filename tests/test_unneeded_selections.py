@@ -1,11 +1,18 @@
 """What of a program's work could be avoided: positions chosen by a select, sums over a batch, work that few steps use, undone sorts."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from reviewed import of_shape, ops_of
 from roofline.hlo.read import parse
 from roofline.hlo.unneeded import reviewed_program
 from roofline.resource import HBM
 from roofline.workload import Avoidable, Op
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
 
 ROWS, POSITIONS, WIDTH = 16, 4096, 128
 CACHE = 2 * ROWS * POSITIONS * WIDTH  # bytes of bf16
@@ -49,6 +56,32 @@ def test_a_cache_of_which_a_select_changes_one_position_could_be_updated_there()
     # All of the cache is read and written, where one position of 4,096 would do.
     assert op.name == "made"
     assert float(op.cost[HBM] - found.instead[HBM]) == 2 * CACHE * (1 - 1 / POSITIONS)
+
+
+def test_a_kernel_that_also_adds_up_the_cache_still_reads_it() -> None:
+    read = """  %sum = bf16[16,128]{1,0} reduce(%chosen, %none), dimensions={1}, to_apply=%add
+  ROOT %two = (bf16[16,4096,128]{2,1,0}, bf16[16,128]{1,0}) tuple(%chosen, %sum)
+}
+ENTRY"""
+    adds = """%add (a: bf16[], b: bf16[]) -> bf16[] {
+  %a = bf16[] parameter(0)
+  %b = bf16[] parameter(1)
+  ROOT %c = bf16[] add(%a, %b)
+}
+"""
+    program = (
+        cached()
+        .replace("HloModule decode\n", "HloModule decode\n" + adds)
+        .replace("  ROOT %chosen", "  %none = bf16[] constant(0)\n  %chosen")
+    )
+    program = program.replace("}\nENTRY", read, 1).replace(
+        "%made = bf16[16,4096,128]{2,1,0} fusion(%cache",
+        "%pair = (bf16[16,4096,128]{2,1,0}, bf16[16,128]{1,0}) fusion(%cache",
+    )
+    program = program.replace("  %scaled", "  %made = bf16[16,4096,128]{2,1,0} get-tuple-element(%pair), index=0\n  %scaled")
+    [(op, found)] = reviewed(program, "selected")
+    assert op.name == "pair"
+    assert float(op.cost[HBM] - found.instead[HBM]) == CACHE * (1 - 1 / POSITIONS)  # it need not write the cache
 
 
 @pytest.mark.parametrize(
@@ -268,3 +301,39 @@ def test_sorts_that_only_find_which_elements_to_keep_could_be_a_bisection() -> N
 )
 def test_sorts_into_another_order_or_with_sorted_results_are_needed(program: str) -> None:
     assert reviewed(program, "masked") == []
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        lambda is_due, penalty: jnp.where(is_due, penalty, 0.0),
+        lambda is_due, penalty: jnp.where(is_due, 1.0, 0.0) * penalty,
+        lambda is_due, penalty: is_due * penalty,
+    ],
+    ids=["select", "weight", "predicate"],
+)
+@pytest.mark.parametrize("every", [10, 64])
+def test_a_penalty_of_few_steps_is_found_before_the_compiler_sees_it(chosen: Callable[[Any, Any], Any], every: int) -> None:
+    def step(number: Any, w: Any, x: Any) -> Any:
+        def loss(w: Any) -> Any:
+            return jnp.tanh(x @ w).sum() + chosen(number % every == 0, jnp.square(x @ w @ w).sum())
+
+        return jax.value_and_grad(loss)(w)
+
+    shapes = of_shape(1024, 1024, dtype="float32"), of_shape(4096, 1024, dtype="float32")
+    ops = ops_of(step, of_shape(dtype="int32"), *shapes)
+    products = [op for op in ops if "dot" in op.name]
+    waste = [one for op in ops for one in op.avoidable if one.group == "condition"]
+    # x @ w and its gradient are the loss's too; (x @ w) @ w, its gradients by both factors and the first one's by w are the penalty's.
+    assert (len(products), len(waste)) == (6, 4)
+    assert {one.factor for one in waste} == {every}
+
+
+def test_a_position_that_only_live_rows_update_is_one_position() -> None:
+    def decode(cache: Any, new: Any, at: Any, live: Any) -> Any:
+        here = (jnp.arange(2048) == at[:, None]) & live[:, None]
+        return jnp.where(here[:, :, None], new[:, None], cache)
+
+    shapes = of_shape(16, 2048, 1024), of_shape(16, 1024), of_shape(16, dtype="int32"), of_shape(16, dtype="bool")
+    [found] = [one for op in ops_of(decode, *shapes) for one in op.avoidable if one.group == "selected"]
+    assert found.kind == "layout-copies"

@@ -34,7 +34,7 @@ class _Condition(Struct, frozen=True):
 
 def occasional_work(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels of a program's entry whose results only every n-th step uses."""
-    if not kernels.are_in_entry or not {"select", "compare"} <= kernels.module.opcodes:
+    if not kernels.are_in_entry or "compare" not in kernels.module.opcodes:
         return
     search = _Search(kernels)
     for condition in search.conditions():
@@ -50,14 +50,14 @@ class _Search:
     def __init__(self, kernels: Kernels) -> None:
         self.kernels, self.values = kernels, kernels.values
         self._fingerprints = Fingerprints(kernels.values)
-        self._selects: dict[object, _Condition] = {}  # scalar select -> its condition, with the second operand as the one used
-        for select in kernels.parts_with("select"):
-            if select.shape.is_array and (condition := self._condition(select)) is not None:
-                self._selects[select.key] = condition
+        self._conditions: dict[object, _Condition] = {}  # of scalar comparisons
+        for compared in kernels.parts_with("compare"):
+            if compared.shape.elements == 1 and (condition := self._condition(compared)) is not None:
+                self._conditions[compared.key] = condition
 
     def conditions(self) -> Iterator[_Condition]:
-        """The conditions with which a select takes zero in most steps."""
-        yield from dict.fromkeys(self._selects.values())
+        """The conditions that hold in few steps."""
+        yield from dict.fromkeys(self._conditions.values())
 
     def unused(self, condition: _Condition) -> list[int]:
         """The kernels that compute only zeros, or what nothing needs, in steps in which a condition does not hold."""
@@ -71,7 +71,7 @@ class _Search:
         found = []
         for index in self.kernels.costs:
             written = [values.made_by(value).key for value in values.written(computation, index)]
-            if all(key in zeros or key not in needed for key in written):
+            if not any(key in self._conditions or (key in needed and key not in zeros) for key in written):
                 found.append(index)
         return found
 
@@ -87,7 +87,7 @@ class _Search:
                 continue
             needed.add(value.key)
             operands = values.operands(value)
-            if self._selects.get(value.key) == condition:
+            if value.opcode == "select" and self._of(operands[0]) == condition:
                 operands.pop(2 if condition.used_if_false else 1)
             waiting += operands
         return needed
@@ -102,9 +102,11 @@ class _Search:
             return literal is not None and not any(literal)
         are_zero = [self.values.made_by(operand).key in zeros for operand in operands]
         if value.opcode == "select":
-            if self._selects.get(value.key) == condition:
+            if self._of(operands[0]) == condition:
                 return are_zero[1 if condition.used_if_false else 2]
             return are_zero[1] and are_zero[2]
+        if value.opcode == "compare":
+            return not condition.used_if_false and self._conditions.get(value.key) == condition
         if value.opcode == "reduce":
             return all(are_zero) and self._adds(value)
         if value.opcode in _ANY:
@@ -121,30 +123,42 @@ class _Search:
         bodies = [self.kernels.module.computations[number] for number in reduce.instruction.called("to_apply")]
         return all(body.root_instruction.opcode == "add" for body in bodies)
 
-    def _condition(self, select: Value) -> _Condition | None:
-        """The condition of a select by the equality of a step's number, modulo a period, with a constant."""
-        predicate = self.values.origin(self.values.operand(select, 0), SPREAD)
-        direction = predicate.instruction.word("direction").upper() if predicate.opcode == "compare" else ""
-        if direction not in ("EQ", "NE") or predicate.shape.elements != 1:
-            return None
-        period = self._period(predicate)
-        fingerprint = self._fingerprints.of(predicate) if period >= _LEAST else ""
+    def _of(self, predicate: Value) -> _Condition | None:
+        return self._conditions.get(self.values.origin(predicate, SPREAD).key)
+
+    def _condition(self, compared: Value) -> _Condition | None:
+        """The condition that a step's number, modulo a period, equals a constant; ``None`` for other comparisons."""
+        direction = compared.instruction.word("direction").upper()
+        period = self._period(compared) if direction in ("EQ", "NE") else 0
+        fingerprint = self._fingerprints.of(compared) if period >= _LEAST else ""
         return _Condition(fingerprint, direction == "NE", period) if fingerprint else None
 
-    def _period(self, predicate: Value) -> int:
-        """The period of a remainder that a predicate compares with a constant; 0 if there is none, or arrays decide.
+    def _period(self, compared: Value) -> int:
+        """The period of a remainder that is compared with a constant; 0 if there is none, or arrays decide.
 
         The remainder of a power of two may be written as the last bits of the number.
         """
-        periods = []
-        sides = [self.values.origin(side) for side in self.values.operands(predicate)]
-        if not any(side.opcode == "constant" for side in sides):
+        periods = set[int]()
+        if all(self._constant(side) is None for side in self.values.operands(compared)):
             return 0
-        for one in self.values.ancestors(predicate, frozenset()):
+        for one in self.values.ancestors(compared, frozenset()):
             if not one.shape.is_array or one.shape.elements != 1 or one.shape.dtype not in (*_INTEGERS, "pred"):
                 return 0
             if one.opcode in ("remainder", "and") and one.shape.dtype in _INTEGERS:
-                by = self.values.origin(self.values.operand(one, 1))
-                if by.opcode == "constant" and by.instruction.literal:
-                    periods.append(int(by.instruction.literal[0].real) + (one.opcode == "and"))
-        return periods[0] if len(set(periods)) == 1 else 0
+                by = self._constant(self.values.operand(one, 1))
+                periods |= set() if by is None else {by + (one.opcode == "and")}
+        return periods.pop() if len(periods) == 1 else 0
+
+    def _constant(self, value: Value) -> int | None:
+        """The value of an integer constant, also of JAX's guard of a divisor: one in place of zero."""
+        made = self.values.origin(value)
+        if made.opcode == "constant" and made.instruction.literal:
+            return int(made.instruction.literal[0].real)
+        if made.opcode != "select":
+            return None
+        is_zero, one, other = self.values.operands(made)
+        compared = self.values.origin(is_zero)
+        sides = [self._constant(side) for side in self.values.operands(compared)] if compared.opcode == "compare" else [None]
+        if None in sides or compared.instruction.word("direction").upper() != "EQ":
+            return None
+        return self._constant(one if sides[0] == sides[1] else other)

@@ -33,7 +33,8 @@ def selected_updates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             if made.opcode != "select" or kernels.holding(made) != index or made.key not in returned:
                 continue
             if _is_replaced(kernels, made, index, returned[made.key]) and (positions := _positions(kernels.values, made)):
-                saved += 2 * made.shape.bytes * (1 - 1 / positions)
+                ways = 1 if _is_read(kernels.values, made) else 2
+                saved += ways * made.shape.bytes * (1 - 1 / positions)
         if saved:
             why = "reads and writes an array in full to select what is new at one position"
             yield index, Avoidable(kind=KIND, instead=less_traffic(cost, saved), why=why, unneeded=CLASS, group=GROUP)
@@ -56,26 +57,43 @@ def _is_replaced(kernels: Kernels, select: Value, index: int, place: int) -> boo
     return carried_part(kernels.computation, old) == place
 
 
+def _is_read(values: Values, select: Value) -> bool:
+    """Whether the kernel of a select also computes with all of its result, which it has to read anyway."""
+    users = values.users(select.computation, select.index) if select.inside else []
+    return any(select.computation[user].opcode not in ("tuple", *LAYOUT) for user in users)
+
+
 def _positions(values: Values, select: Value) -> int:
     """The number of positions along the axis of which a select changes one; 0 if it may change more."""
     predicate, new, _ = values.operands(select)
-    made = values.origin(predicate, SPREAD)
-    if made.opcode != "compare" or made.instruction.word("direction").upper() != "EQ":
-        return 0
-    sides = values.operands(made)
     for axis, size in enumerate(select.shape.dims):
-        place = source_axis(values, predicate, axis, SPREAD)
-        if size < _LEAST or place is None or not _is_spread(values, new, axis):
-            continue
-        for counter, index in (sides, sides[::-1]):
-            if follows(values, counter, place) and _is_spread(values, index, place):
-                return size
+        if size >= _LEAST and _is_spread(values, new, axis) and _is_at_one(values, predicate, axis):
+            return size
     return 0
 
 
+def _is_at_one(values: Values, predicate: Value, axis: int) -> bool:
+    """Whether a predicate holds at most at one place along an axis: where a counter equals an index, and other predicates hold too."""
+    made, place = values.origin(predicate, SPREAD), source_axis(values, predicate, axis, SPREAD)
+    if place is None:
+        return False
+    sides = values.operands(made)
+    if made.opcode == "and":
+        return any(_is_at_one(values, side, place) for side in sides)
+    if made.opcode != "compare" or made.instruction.word("direction").upper() != "EQ":
+        return False
+    pairs = (sides, sides[::-1])
+    return any(follows(values, counter, place) and _is_spread(values, index, place) for counter, index in pairs)
+
+
 def _is_spread(values: Values, value: Value, axis: int) -> bool:
-    """Whether a value is the same along an axis, which a broadcast added."""
+    """Whether a value is the same along an axis, which a broadcast added or lengthened."""
     made, here = values.origin(value, RENAMED), source_axis(values, value, axis, RENAMED)
     if made.opcode == "constant":
         return made.shape.elements == 1
-    return made.opcode == "broadcast" and here is not None and here not in made.instruction.dimensions
+    if made.opcode != "broadcast" or here is None:
+        return False
+    before, dimensions = values.operand(made, 0), made.instruction.dimensions
+    if here not in dimensions or before.shape.dims[dimensions.index(here)] == 1:
+        return True
+    return _is_spread(values, before, dimensions.index(here))
