@@ -37,6 +37,27 @@ def test_without_many_events_nearly_all_of_it_is(tmp_path: Path) -> None:
     assert finding.saving_per_step_s == pytest.approx(950e-6 - 60e-6, rel=0.05)
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_host_that_records_while_it_is_ahead_would_be_further_ahead(tmp_path: Path, waits: bool) -> None:
+    # Two hundred calls of Python (210 of 300 µs, as recording takes 70% at most) while the device is busy, a launch before it is idle, and
+    # one that is 240 µs late, with no calls before it: without the profiler it would have come in time.
+    trace = TorchTrace()
+    for begin in trace.steps(4, 1000):
+        trace.frame("train.py(1): step", begin, 999)
+        trace.product(begin + 2, 10, launched=begin + 5, ran=begin + 10, took=300)
+        for number in range(200):
+            trace.frame("train.py(9): helper", begin + 20 + 1.4 * number, 1)
+        trace.product(begin + 302, 5, launched=begin + 305, ran=begin + 340, took=320)
+        if waits:
+            trace.launch(begin + 313, "cudaStreamSynchronize", dur=348)
+        trace.op("aten::add", begin + 700, 220, [(8, 4), (8, 4)])
+        trace.run("add", launched=begin + 899, start=begin + 900, dur=95)
+    idle = [one for one in report_on(trace, tmp_path).idle if one.reason != "latency"]
+    share = sum(one.recording_s or 0 for one in idle) / sum(one.time_s for one in idle)
+    # All gaps but that of the first step, before which no launch is known.
+    assert share == pytest.approx((3 * 240 + 3 * 15 + 5) / (4 * 240 + 3 * 15), rel=0.01) if not waits else share < 0.1
+
+
 @pytest.mark.parametrize(("launch", "recording"), [(6.2, 250), (4.1, 125), (1.0, 100), (10.4, 500), (50.0, 500)])
 def test_a_host_that_launches_slowly_records_slowly(tmp_path: Path, launch: float, recording: int) -> None:
     # An op and ten calls of Python take 25 µs with the launch on a host that launches in 6.2 µs, of which 2 µs are not the host's.

@@ -70,7 +70,10 @@ def mark_recording(
     ahead = 0
     for place, gap in enumerate(late):
         since = place - 1 if place else None
-        if gap.launched is None or gap.launched <= gap.begin or since is None:
+        if gap.launched is None or since is None:
+            continue
+        is_late = gap.launched > gap.begin
+        if not is_late and awaited[place]:
             continue
         if awaited[place]:  # recording while the host waits for the device costs nothing
             gap.recorded = max(int(events[place] - before[place]), 0) * gap.count
@@ -79,10 +82,12 @@ def mark_recording(
             took = _recording_ns(*since_begin, span, counted.most) * gap.count
             ahead = took * PS
         else:
-            gap.recorded = max(int(events[place] - events[since]), 0)
             span = int(instants[place] - instants[since])
             took = _recording_ns(int(cost[place] - cost[since]), int(kernels[place] - kernels[since]), span, counted.most)
             ahead = took * PS + (ahead if waited[place] == waited[since] else 0)
+            if not is_late:  # the host is ahead, and would be further ahead
+                continue
+            gap.recorded = max(int(events[place] - events[since]), 0)
         gap.recording = min(ahead, gap.weight)
         ahead -= gap.recording
 
