@@ -505,3 +505,38 @@ def test_a_sort_of_all_words_to_choose_one(tmp_path: Path, picked: int, told: bo
     if told:
         assert "sorts rows of 32,768 elements, of which it picks 1:" in found[0].message
         assert (found[0].saving_per_step_s or 0) > 700e-6, "of 900, with what was done to the sorted rows"
+
+
+@pytest.mark.parametrize(
+    ("passes", "how", "unneeded"),
+    [
+        (1, "kept", 2),  # the fill and the addition
+        (2, "kept", 2),  # the second pass accumulates, so it has to add
+        (1, "dropped", 0),  # the gradient is stored as it is
+        (2, "dropped", 0),  # the first pass stores it and the second adds to it
+        (1, "not filled", 0),  # gradients of several steps are accumulated
+    ],
+)
+def test_gradients_that_are_filled_with_zeros_and_added_to(tmp_path: Path, passes: int, how: str, unneeded: int) -> None:
+    rows, weight = 4096, (WIDTH, WIDTH)
+
+    def step(kernels: Kernels) -> None:
+        if how == "kept":
+            kernels.op("aten::zero_", [weight])
+        for number in range(passes):
+            kernels.op("aten::mm", [(rows, WIDTH), weight], sequence_number=number + 1)
+            kernels.node("MmBackward0", 1, sequence_number=number + 1)
+            kernels.op("aten::mm", [(WIDTH, rows), (rows, WIDTH)], strides=[(1, WIDTH), (WIDTH, 1)], thread=BACKWARD)
+            kernels.node("torch::autograd::AccumulateGrad", 2)
+            kernels.trace.op("torch::autograd::AccumulateGrad", kernels.at - 0.5, 15, [weight], thread=BACKWARD)
+            if how != "dropped" or number:
+                kernels.op("aten::add_", [weight, weight], thread=BACKWARD)
+            kernels.at += 10
+            kernels.op("aten::mm", [(rows, WIDTH), (WIDTH, rows)], thread=BACKWARD)  # the gradient of the input
+
+    found = [one for one in findings_on(steps_of(step), tmp_path, "unused-results") if "zeros" in one.message]
+    assert bool(found) == bool(unneeded)
+    if found:
+        assert "fills gradients with zeros, to which the backward pass adds" in found[0].message
+        assert "set_to_none=True" in found[0].levers[0]
+        assert found[0].saving_per_step_s == pytest.approx(100e-6 * unneeded, rel=0.01)

@@ -606,3 +606,48 @@ def test_a_bias_of_positions_is_better_computed_in_the_kernel(tmp_path: Path, in
     # Five operators of 100 µs build the bias, in each layer or once, and half of the products of attention are not needed.
     assert found.saving_per_step_s == pytest.approx((500 * (2 if in_layers else 1) + 100) * 1e-6, rel=0.05)
     assert "FlexAttention" in found.levers[0]
+
+
+@pytest.mark.parametrize(("dtype", "is_told"), [("float", True), ("c10::BFloat16", False)])
+def test_attention_in_fp32_takes_the_time_of_a_flash_kernel_in_bf16(tmp_path: Path, dtype: str, is_told: bool) -> None:
+    heads = (8, 16, LONG, 128)
+    sums = [heads[:-1], (1,), (1,)]  # the logarithms of sums of the softmax, and the state of random numbers
+
+    def step(kernels: Kernels) -> None:
+        kernels.op("aten::_scaled_dot_product_efficient_attention", [*[heads] * 3], dtype=dtype, values=["", "True", "0.", "False"])
+        name = "aten::_scaled_dot_product_efficient_attention_backward"
+        types = [*[dtype] * 4, "", dtype, "float", "long int", "long int"]
+        kernels.op(name, [*[heads] * 4, (), heads, *sums], types=types, values=["0.", "", "False"], thread=BACKWARD)
+
+    found = findings_on(steps_of(step), tmp_path, "wide-format")
+    assert bool(found) == is_told
+    if found:
+        assert "computes attention in fp32, which flash kernels do not take: 200 µs" in found[0].message
+        # Both kernels of 100 µs at the rate of bf16, which is 989 / 66.9 times that of fp32.
+        assert found[0].saving_per_step_s == pytest.approx(200e-6 * (1 - 66.9 / 989), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("queries", "mask", "is_told"),
+    [
+        (LONG, (LONG, 0, 0, 1), True),  # a row of keys for each sequence
+        (LONG, (0, 0, 0, 1), True),  # for all sequences
+        (LONG, (LONG * LONG, 0, LONG, 1), False),  # another row for each query
+        (LONG, (16 * LONG, LONG, 0, 1), False),  # a bias of each head
+        (1, (LONG, 0, 0, 1), False),  # one query: the mask says how much of a cache is filled
+    ],
+)
+def test_a_mask_of_keys_keeps_attention_from_the_flash_kernel(tmp_path: Path, queries: int, mask: tuple[int, ...], is_told: bool) -> None:
+    asked, keys, scores = (2, 16, queries, 128), (2, 16, LONG, 128), (2, 16, queries, LONG)
+    strides = [(16 * one * 128, one * 128, 128, 1) for one in (queries, LONG, LONG)]
+
+    def attend(kernels: Kernels) -> None:
+        kernels.op("aten::_scaled_dot_product_cudnn_attention", [asked, keys, keys, scores], strides=[*strides, mask], values=["True"])
+
+    found = findings_on(steps_of(attend), tmp_path, "masked-attention")
+    assert bool(found) == is_told
+    if found:
+        assert "gives attention a mask that is the same for all queries" in found[0].message
+        assert "attn_mask=None" in found[0].levers[0]
+        # 4·2·16·LONG²·128 FLOP at 55% of 989 TFLOP/s, which good attention reaches; the kernel takes 100 µs.
+        assert found[0].saving_per_step_s == pytest.approx(100e-6 - 4 * 2 * 16 * LONG**2 * 128 / (0.55 * 989e12), rel=0.05)

@@ -36,6 +36,8 @@ TRANSFORMS, GOOD_LENGTHS = ("transforms", "lengths"), 0.3  # on an H200, transfo
 SLOWED_BELOW = 0.6  # of the roof: a faster product is not slowed down by its sizes (as `GOOD` in `reachable`)
 STATISTICS, STORED_STATISTICS = "statistics", 0.5  # batch norms with stored statistics reach 51% on an H200
 
+KEY_MASKS = "masked-attention", "keys"  # all scores are needed, but a faster kernel computes them without the mask
+
 SUM_IN_FP32 = "scatter-add fp32"  # in the label of a kernel that adds rows by index
 
 Savings = Mapping[tuple[str, str], tuple[float, Avoidable]]  # the seconds of an op that each kind and group of reason would save
@@ -172,6 +174,8 @@ def _saved_s(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:
         return 0.0
     if reason.kind == "repeated-operand" and reason.group in ("", "pairs", "branches"):
         return _beyond(one, floor, REACHABLE["hbm"]) if floor < SLOWED_BELOW * one.spent_s else 0.0
+    if (reason.kind, reason.group) == KEY_MASKS:
+        return _beyond(one, floor, reachable(one.op.category, one.unit)) if floor < SLOWED_BELOW * one.spent_s else 0.0
     if reason.group.startswith("fp64") and not any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts):
         return _beyond(one, floor, REACHABLE["vector"])  # functions such as tanh and exp execute many more FLOP than are counted
     besides_s = minimum_s(reason.besides * one.op.count) / REACHABLE["hbm"] if reason.besides != NOTHING else 0.0

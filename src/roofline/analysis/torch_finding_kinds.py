@@ -93,6 +93,7 @@ TORCH_WORDS = {
         levers=(
             "torch.set_float32_matmul_precision('high') lets fp32 matmuls run as tf32",
             "bf16 weights and activations: model.bfloat16(), or torch.autocast with weights that stay cast",
+            "queries, keys and values in bf16: cast back what tables of positions or norms in fp32 have promoted",
         ),
     ),
     "missing-donation": Kind(
@@ -150,6 +151,14 @@ TORCH_GROUPS = {
         levers=(
             "FlexAttention, with a score_mod that adds the bias and a block mask for the causal part",
             "where sizes do not change, build the bias once, before the steps",
+        ),
+    ),
+    ("masked-attention", "keys"): Kind(
+        "the attention mask that is the same for all queries, which flash kernels do not take",
+        "Leave the mask out where nothing is padded, and pack sequences where they are",
+        levers=(
+            "attn_mask=None where all tokens are real: a mask of zeros, or of True, has no effect",
+            "sequences of different lengths without padding: flash_attn_varlen_func, nested tensors, or FlexAttention with a block mask",
         ),
     ),
     ("layout-copies", "beams"): Kind(
@@ -220,6 +229,11 @@ TORCH_GROUPS = {
             "weights.requires_grad_(False) where a loss does not train them",
             "loss(generated.detach()) where the loss does not train what generated it, as a discriminator's does not train the generator",
         ),
+    ),
+    ("unused-results", "zeros"): Kind(
+        "the gradients that are filled with zeros and added to",
+        "Drop them instead, so that the backward pass stores new ones",
+        levers=("optimizer.zero_grad(), or zero_grad(set_to_none=True), after each step of the optimizer",),
     ),
     ("unused-results", "statistics"): Kind(
         "the batch norms in training mode, in a program that trains nothing",

@@ -21,16 +21,20 @@ LOAD_BITS, SMALL = 128, 64  # bits of one load of a row; the size up to which pa
 # The largest size of matrices, and the least number of them, whose product is better computed by element: on an H200, a compiled sum takes
 # 1/8 to 1/165 of the time of bmm for sizes of 2 to 6, 2/5 to 3/5 for 8, and longer for 12 and more.
 TINY, LEAST_TINY = 6, 1000
+EFFICIENT = "efficient_attention"  # in the names of the memory-efficient kernel's operators, forward and backward
 APPENDED = 16  # a tensor this many times larger than the appended part is a growing cache
 
 
 def avoidable(call: Call, priced: Priced) -> tuple[Avoidable, ...]:
     """The avoidable work of a call: recomputed scores, copies of layouts and caches, products in a wide format."""
     if priced.needed is not None:  # the user cannot change it, so it is no kind of finding
-        return (Avoidable(kind="", instead=priced.needed, why=RECOMPUTED, unneeded="recomputed"),)
+        recomputed = Avoidable(kind="", instead=priced.needed, why=RECOMPUTED, unneeded="recomputed")
+        wide = _wide_attention(call, priced)
+        return (recomputed, wide) if wide else (recomputed,)
     if call.op in _COPIES and changes_layout([one for one in call.args if isinstance(one, Tensor)]):
         return (Avoidable(kind="layout-copies", instead=NOTHING, why="copies tensors only to change their layout", unneeded="layout"),)
-    found = _appended(call, priced) or _odd(priced) or _tiny(priced) or _transformed(call, priced) or _wide(priced) or _double(call, priced)
+    found = _appended(call, priced) or _odd(priced) or _tiny(priced) or _transformed(call, priced)
+    found = found or _wide_attention(call, priced) or _wide(priced) or _double(call, priced)
     return (found,) if found else ()
 
 
@@ -115,6 +119,19 @@ def _wide(priced: Priced) -> Avoidable | None:
             why = "multiplies in fp32 without tf32" if wide == "fp32" else "multiplies in fp64"
             return Avoidable(kind="wide-format", instead=instead, why=why)
     return None
+
+
+def _wide_attention(call: Call, priced: Priced) -> Avoidable | None:
+    """Attention in fp32, which runs the memory-efficient kernel, as a flash kernel in bf16: half the bytes, products at the rate of bf16.
+
+    That kernel never multiplies in tf32, whatever the precision of matmuls.
+    """
+    flops = priced.cost.known(matrix("fp32")) if priced.cost is not None and EFFICIENT in call.op else 0
+    if priced.cost is None or not flops:
+        return None
+    amounts = {resource: amount for resource, amount in priced.cost.items() if resource != matrix("fp32")}
+    amounts |= {matrix("bf16"): flops, HBM: priced.cost.known(HBM) / 2}
+    return Avoidable(kind="wide-format", instead=Cost.of(amounts), why="computes attention in fp32, which flash kernels do not take")
 
 
 def _double(call: Call, priced: Priced) -> Avoidable | None:

@@ -25,6 +25,8 @@ from .dense_gradients import dense_gradients
 from .dequantized_weights import dequantized_weights
 from .few_rows import few_rows
 from .frozen_gradients import unused_gradients
+from .kept_gradients import kept_gradients
+from .key_masks import key_masks
 from .merged_factors import merged_factors
 from .norm_copies import REASON as FOR_NORMS
 from .norm_copies import norm_copies
@@ -48,6 +50,7 @@ Rules = tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]],
 BY_SHAPE: Rules = (
     all_experts,
     causal_masks,
+    key_masks,
     unused_rows,
     sorted_parts,
     few_rows,
@@ -58,7 +61,7 @@ BY_SHAPE: Rules = (
     unfolded_patches,
 )
 # Those that need all of a step: what it accumulates and updates, and that nothing outside uses its results.
-BY_STEP: Rules = (unused_results, unused_statistics, merged_factors, unused_gradients, zeroed_gradients, dense_gradients)
+BY_STEP: Rules = (unused_results, unused_statistics, merged_factors, unused_gradients, zeroed_gradients, kept_gradients, dense_gradients)
 RULES = (*BY_SHAPE, *BY_STEP)  # if two rules find the same kind for an op and context, the later one wins
 MOST_SHOWN = 2  # lines that call torch.utils.checkpoint
 TF32, FP32 = matrix("tf32"), matrix("fp32")

@@ -51,13 +51,13 @@ class Spared:
         first, shares, count = self._sums.get(key, (held, 0.0, 0))
         self._sums[key] = first, shares + share, count + 1
 
-    def reasons(self, why: str) -> Iterator[tuple[PricedExecution, Avoidable]]:
+    def reasons(self, why: str, group: str = "gradients") -> Iterator[tuple[PricedExecution, Avoidable]]:
         """The executions of which something is not needed."""
         for held, shares, count in self._sums.values():
             if shares:
                 cost = held[1].priced.cost or Cost.of({})
                 instead = NOTHING if shares == count else cost * (1 - shares / count)
-                yield held, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group="gradients")
+                yield held, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=group)
 
 
 def updated_shapes(ordered: Sequence[PricedExecution]) -> Counter[Shape]:
