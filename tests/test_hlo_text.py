@@ -210,7 +210,7 @@ def test_calls_may_stand_before_what_they_call_and_operands_too() -> None:
         "HloModule m\nENTRY main {\n ROOT r = f32[] add(q, q)\n q = f32[] call(p), to_apply=f\n"
         " p = f32[] parameter(0)\n}\nf {\n ROOT p = f32[] parameter(0)\n}\n"
     )
-    assert [i.operands for i in program.entry_computation] == [(1, 1), (2,), ()]
+    assert [i.operands for i in program.entry_computation] == [(), (0,), (1, 1)], "each follows its operands, so that one walk sees all"
     assert program.entry_computation[1].calls == (Call("to_apply", 1),)
     assert program.entry == 0
 

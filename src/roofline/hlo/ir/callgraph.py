@@ -1,6 +1,7 @@
 """The call graph: the order in which computations can be priced, callees first."""
 
 from ...errors import SourceError
+from .malformed import Malformed
 from .module import Computation, HloModule
 
 MAX_DEPTH = 40  # calls within calls; compilers stay below ten
@@ -62,7 +63,7 @@ def in_order(computation: Computation) -> tuple[int, ...]:
                     done.add(index)
                     order.append(index)
             elif any(operand in open_ for operand in waiting) or index in waiting:
-                raise SourceError(f"{computation.name}: {computation[index].name} depends on its own result")
+                raise Malformed(f"{computation.name}: {computation[index].name} depends on its own result")
             else:
                 open_.add(index)
                 stack += waiting

@@ -28,7 +28,6 @@ from .attributes import (
     Window,
 )
 from .malformed import Malformed, excerpt
-from .opcodes import LEAST_OPERANDS
 from .shapes import Shape
 
 
@@ -305,15 +304,6 @@ def _check_calls(computations: tuple[Computation, ...]) -> None:
             else:
                 path.append((inner, iter(called[inner])))
                 on_path.add(inner)
-
-
-def check_operands(computations: Sequence[Computation]) -> None:
-    """Refuses instructions with fewer operands than their opcode needs."""
-    for computation in computations:
-        for instruction in computation.instructions:
-            if len(instruction.operands) < LEAST_OPERANDS.get(instruction.opcode, 0):
-                said = f"{excerpt(instruction.name)} is {instruction.opcode} with {len(instruction.operands)} operands"
-                raise Malformed(f"{said}, where it needs {LEAST_OPERANDS[instruction.opcode]}")
 
 
 class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its cached properties

@@ -44,6 +44,12 @@ class Layout(Struct, frozen=True, kw_only=True):
     tail_alignment: int = 1
     metadata_prefix_bytes: int = 0
 
+    def __post_init__(self) -> None:
+        if any(not tile or min(tile) < UNBOUNDED or 0 in tile for tile in self.tiles):
+            raise Malformed(f"a tile without elements in a layout: {excerpt(str(self.tiles))}")
+        if self.element_bits < 0 or self.tail_alignment < 1:
+            raise Malformed("a layout whose elements or end have no size")
+
     def __str__(self) -> str:
         marks = "T" + "".join(f"({_joined(tile).replace('-1', '*')})" for tile in self.tiles) if self.tiles else ""
         marks += f"L({self.tail_alignment})" if self.tail_alignment != 1 else ""

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from ...errors import SourceError
 from ...files.input_limits import excess, limits
 from ..ir.attributes import Alias, StackFrames
+from ..ir.consistency import consistent
 from ..ir.malformed import Malformed, excerpt, placed
-from ..ir.module import Call, Computation, HloModule, Instruction, check_operands
+from ..ir.module import Call, Computation, HloModule, Instruction
 from ..ir.opcodes import CALLERS
 from ..ir.shapes import Shape
 from .proto_attributes import MADE, PLAIN, ZEROES
@@ -148,10 +149,9 @@ class _Reader:
             self.remaining -= len(computations[-1])
             if self.remaining < 0:
                 raise Malformed(excess("instructions"), body[0])
-        check_operands(computations)
         return HloModule(
             name=name,
-            computations=tuple(computations),
+            computations=consistent(computations),
             entry=self._entry(entry, entry_name, computations, start),
             id=identity,
             is_scheduled=schedule is not None,

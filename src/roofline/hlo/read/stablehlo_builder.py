@@ -9,8 +9,9 @@ from msgspec import Struct, field
 
 from ..ir.amending import MappedDialect
 from ..ir.attributes import Alias
+from ..ir.consistency import consistent
 from ..ir.malformed import Malformed, excerpt
-from ..ir.module import Call, Computation, HloModule, Instruction, check_operands
+from ..ir.module import Call, Computation, HloModule, Instruction
 from ..ir.shapes import Shape, tuple_of
 from .mlir import Operation, Region
 from .mlir_locations import Locations
@@ -82,11 +83,11 @@ class Builder:
                     self.declared.add(str(operation.attributes["sym_name"]))
         meshes = [mesh_text(operation) for operation in operations if operation.name == "sdy.mesh"]
         number = self.function(entry, is_entry=True)
-        check_operands(self.computations)
-        computation = self.computations[number]
+        computations = consistent(self.computations)
+        computation = computations[number]
         return HloModule(
             name=name or entry,
-            computations=tuple(self.computations),
+            computations=computations,
             entry=number,
             replica_count=_count(given, "num_replicas"),
             num_partitions=_count(given, "num_partitions"),

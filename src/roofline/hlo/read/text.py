@@ -10,8 +10,9 @@ from typing import TypeVar
 
 from ...errors import SourceError
 from ..ir.attributes import NO_FRAMES, StackFrames
+from ..ir.consistency import consistent
 from ..ir.malformed import Malformed, excerpt, placed
-from ..ir.module import HloModule, check_operands
+from ..ir.module import HloModule
 from ..ir.shapes import whole
 from .freeform_text import Inline, Scanner, Unfinished, Written
 from .lexing import Balance, attributes_of, unquote, without_line_comment
@@ -104,7 +105,6 @@ class _Reader:
         self.program.resolve()
         self.program.line = 1
         module = self.module(name.strip().lstrip("%"), header, _read_frames(sections))
-        check_operands(module.computations)
         return module, after
 
     def logical(self, number: int) -> tuple[str, int]:
@@ -237,7 +237,7 @@ class _Reader:
         words: dict[str, str] = {key: header[start:end].strip() for key, start, end in attributes_of(header)}
         return HloModule(
             name=name or self.program.drafts[self.entry or 0].name,
-            computations=self.program.computations(),
+            computations=consistent(self.program.computations()),
             entry=self.entry or 0,
             marks_entry=self.marks_entry,
             is_scheduled=words.get("is_scheduled") == "true",
