@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from math import prod
 from operator import add, and_, eq, ge, gt, le, lshift, lt, mul, ne, or_, rshift, sub, xor
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ..ir.module import HloModule, Instruction
 from ..ir.shapes import Shape
@@ -57,9 +57,15 @@ class Loops(Struct):
 
     module: HloModule
     _evaluated: int = 0
+    _trips: dict[tuple[int, str], int | None] = field(default_factory=dict)  # by computation and name: a loop may have to be run
 
     def trip_count(self, number: int, loop: Instruction) -> int | None:
         """The trip count of a while in a computation; ``None`` if it depends on data."""
+        if (number, loop.name) not in self._trips:
+            self._trips[number, loop.name] = self._trip_count(number, loop)
+        return self._trips[number, loop.name]
+
+    def _trip_count(self, number: int, loop: Instruction) -> int | None:
         known = known_trip_count(loop)
         if known is not None:
             return known
