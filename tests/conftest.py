@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from roofline import rule_failures
 from roofline.files.input_limits import DEFAULT, set_limits
 from roofline.sources.files import files_of
 from roofline.sources.parts import Part
@@ -19,6 +20,7 @@ collect_ignore_glob = ["data/*", "conftest.py", "browser/conftest.py"]
 
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
+rule_failures.are_raised = True  # a rule that fails is a bug, not a note
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -153,7 +153,7 @@ def _report(state: State, before: Recording, words: Sequence[str]) -> Report:
     ops = tuple(_op(op, was.get(op.id), done.changed.get(op.id)) for op in report.ops)
     steps = {step.step: step.time_s for step in old.steps}
     too_much = out_of_memory(report.memory, state.after_machine)
-    notes = tuple(dict.fromkeys((*([too_much.message] if too_much else ()), *report.input.notes, *state.notes)))
+    notes = tuple(dict.fromkeys((*([too_much.message] if too_much else ()), *report.input.notes, *state.notes, *state.failures)))
     found = replace(
         report,
         points=tuple(_point(point, old, done.uncertainty) for point in report.points),

@@ -27,7 +27,7 @@ from ..hlo.ir.platforms import Platform, platform_of
 from ..hlo.memory.peak import peak_memory
 from ..hlo.price.collectives import network_of
 from ..hlo.read import parse
-from ..hlo.unneeded import reviewed_program
+from ..hlo.unneeded import Review
 from ..machine import Machine
 from ..machines import load
 from ..machines.catalogue import catalogue_card
@@ -94,9 +94,10 @@ def record(
 
     def recording(*args: Any, **kwargs: Any) -> Recording:
         found = lower(function, machine, compiled=compiled, copies=copies, **jit)(*args, **kwargs)
-        workload = reviewed_program(found.module, found.platform, link=network_of(machine, link), trips=trips)
+        review = Review.of(found.module, found.platform, link=network_of(machine, link), trips=trips)
+        workload = review.workload()
         memory = peak_memory(found.module, found.platform)
-        return Recording(workload=workload, format="jax", memory=memory, notes=found.notes)
+        return Recording(workload=workload, format="jax", memory=memory, notes=(*found.notes, *review.notes))
 
     return recording
 

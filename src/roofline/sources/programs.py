@@ -20,7 +20,7 @@ from ..hlo.memory.peak import peak_memory
 from ..hlo.partition.one_device import devices_of, is_written_for_one_device, partitioned, shared_evenly
 from ..hlo.price.collectives import Network, network_of, slice_note
 from ..hlo.price.pricing import even_share
-from ..hlo.unneeded import reviewed_program
+from ..hlo.unneeded import Review
 from ..machine import Machine
 from ..workload import Device, Op, PeakMemory, Recording, Workload
 from .hlo_dump import read_modules, sniff
@@ -73,8 +73,9 @@ def read(
     machine, devices, notes = target_machine(path, modules, target)
     for module in modules:
         ready, platform, note = prepared(module, machine)
-        notes += [*note, *filter(None, [large_constants_note(module), slice_note(module, machine)])]
-        ops += reviewed_program(ready, platform, link=network(machine) if machine else None, trips=trips).ops
+        review = Review.of(ready, platform, link=network(machine) if machine else None, trips=trips)
+        ops += review.workload().ops
+        notes += [*note, *filter(None, [large_constants_note(module), slice_note(module, machine)]), *review.notes]
         priced.append((ready, platform))
     return Recording(
         workload=Workload(tuple(ops)),

@@ -23,6 +23,7 @@ from ..machine import Machine
 from ..machines import load
 from ..placement import IDEAL, Corrections
 from ..report import Report
+from ..rule_failures import RuleFailures
 from ..workload import PeakMemory, Recording, Workload
 from .arguments import tensors_in
 from .autocasts import NOTE as AUTOCAST
@@ -84,11 +85,11 @@ def record(
         wants_fusion = hasattr(function, "_orig_mod") if compile is None else compile
         found = trace(function, backward=backward)(*args, **kwargs)
         network = network_of(machine, link)
-        ops = fused(found.calls, found.kept, network) if wants_fusion else ops_of(found.calls, found.kept, network)
+        failures = RuleFailures("this function")
+        ops = (fused if wants_fusion else ops_of)(found.calls, found.kept, network, failures)
         note = COMPILED.format(chip=machine.name) if wants_fusion else EAGER
-        return Recording(
-            workload=Workload(tuple(ops)), format="torch", memory=found.memory, notes=(note, *found.notes, *_masked(found.calls))
-        )
+        notes = (note, *found.notes, *_masked(found.calls), *failures.notes)
+        return Recording(workload=Workload(tuple(ops)), format="torch", memory=found.memory, notes=notes)
 
     return recording
 

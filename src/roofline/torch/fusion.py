@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from ..cost import Cost
 from ..formulas.network import Network
 from ..resource import HBM
+from ..rule_failures import RuleFailures
 from ..workload import Op
 from .recorder import Seen
 from .workload import op_of, repeated
@@ -35,9 +36,9 @@ class Node(Struct, kw_only=True):
     users: list[int]
 
 
-def fused(calls: Sequence[Seen], kept: frozenset[int], network: Network | None) -> list[Op]:
+def fused(calls: Sequence[Seen], kept: frozenset[int], network: Network | None, failures: RuleFailures) -> list[Op]:
     """The ops of a program after fusion. ``kept`` are the numbers of the memory that is live when the program ends."""
-    nodes = [_node(seen, network) for seen in calls]
+    nodes = [_node(seen, network, failures) for seen in calls]
     makers = _connect(nodes)
     groups = _grouped(nodes, makers)
     last_writer = {number: index for index, node in enumerate(nodes) for number, _ in node.seen.writes}
@@ -49,8 +50,8 @@ def fused(calls: Sequence[Seen], kept: frozenset[int], network: Network | None) 
     return [repeated(one) for one in rows.values()]
 
 
-def _node(seen: Seen, network: Network | None) -> Node:
-    op = op_of(seen, replace(seen.call, network=network))
+def _node(seen: Seen, network: Network | None, failures: RuleFailures) -> Node:
+    op = op_of(seen, replace(seen.call, network=network), failures)
     sizes = [one.elements for one in (*seen.call.all_tensors, *(seen.call.outputs or ()))]
     outs = [one.elements for one in seen.call.outputs or ()]
     elements, rows = max(sizes, default=0), None

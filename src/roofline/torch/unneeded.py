@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 
+from ..rule_failures import RuleFailures
 from ..rules import RULES
 from ..sources.torch_trace.columns import NONE
 from ..sources.torch_trace.context import Context
@@ -18,7 +19,9 @@ from .recorder import BACKWARD, Seen
 UNUSED = "unused-results"
 
 
-def avoidable_in(calls: Sequence[Seen], price: Callable[[Call], Priced], kept: Collection[int]) -> dict[int, tuple[Avoidable, ...]]:
+def avoidable_in(
+    calls: Sequence[Seen], price: Callable[[Call], Priced], kept: Collection[int], failures: RuleFailures
+) -> dict[int, tuple[Avoidable, ...]]:
     """The avoidable work of calls that shows in other calls, by their place. ``kept`` is the memory that is live when the function ends."""
     ops: dict[tuple[object, ...], PricedOp] = {}
     contexts: dict[Context, Context] = {}
@@ -40,16 +43,14 @@ def avoidable_in(calls: Sequence[Seen], price: Callable[[Call], Priced], kept: C
         sequence=lambda one: calls[one.op].sequence,
         differentiated=frozenset(seen.sequence for seen in calls if seen.phase == BACKWARD and seen.sequence != NONE),
     )
-    graph = graph_of(calls, [op.priced for _, op in ordered], kept)
+    graph = failures.attempt("graphs", graph_of, calls, [op.priced for _, op in ordered], kept)
     found: dict[int, dict[str, Avoidable]] = {}
-    for written_on_graphs in RULES:
-        for place, reason in written_on_graphs(graph):
-            found.setdefault(place, {})[reason.kind] = reason
-    for rule in BY_SHAPE:
-        for (one, _), reason in rule(recorded):
-            if not (reason.kind == UNUSED and any(number in kept for number, _ in calls[one.op].writes)):  # the caller may use all of it
-                found.setdefault(one.op, {})[reason.kind] = reason
-    scores = written_attention(ordered)
+    for place, reason in failures.evidence(RULES, graph) if graph is not None else ():
+        found.setdefault(place, {})[reason.kind] = reason
+    for (one, _), reason in failures.evidence(BY_SHAPE, recorded):
+        if not (reason.kind == UNUSED and any(number in kept for number, _ in calls[one.op].writes)):  # the caller may use all of it
+            found.setdefault(one.op, {})[reason.kind] = reason
+    scores = failures.attempt("written attention", written_attention, ordered) or {}
     return {
         place: (*found.get(place, {}).values(), *scores.get(id(op), ()))
         for place, (_, op) in enumerate(ordered)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from ..cost import NOTHING, Cost
 from ..formulas.network import Network
 from ..resource import HBM, UNNAMED_WORK
+from ..rule_failures import RuleFailures
 from ..torch_prices import Call, Priced, price
 from ..torch_prices.avoidable import avoidable
 from ..torch_prices.traffic import traffic
@@ -34,17 +35,17 @@ def priced(call: Call) -> tuple[Cost, Priced]:
     return Cost.of({HBM: None}), replace(found, notes=found.notes or (UNPRICED,))
 
 
-def ops_of(calls: Sequence[Seen], kept: Collection[int], network: Network | None) -> list[Op]:
+def ops_of(calls: Sequence[Seen], kept: Collection[int], network: Network | None, failures: RuleFailures) -> list[Op]:
     """The ops of a program as it was called, in order of their first call. ``kept`` is the memory that is live when the program ends."""
     rows: dict[tuple[object, ...], Op] = {}
-    chained = avoidable_in(calls, lambda call: price(replace(call, network=network)), kept)
+    chained = avoidable_in(calls, lambda call: price(replace(call, network=network)), kept, failures)
     for place, seen in enumerate(calls):
         call, reasons = replace(seen.call, network=network), chained.get(place, ())
         key = (call.op, call.overload, call.args, call.outputs, seen.scope, seen.location, seen.phase, seen.again, seen.repeated, reasons)
         if key in rows:
             rows[key] = replace(rows[key], count=rows[key].count + 1)
         else:
-            one = op_of(seen, call)
+            one = op_of(seen, call, failures)
             rows[key] = one if seen.again else replace(one, avoidable=(*reasons, *one.avoidable))
     return [repeated(one) for one in rows.values()]
 
@@ -55,7 +56,7 @@ def repeated(one: Op) -> Op:
     return replace(one, cost=one.cost * one.count, kernels=one.count, conventions=conventions)
 
 
-def op_of(seen: Seen, call: Call) -> Op:
+def op_of(seen: Seen, call: Call, failures: RuleFailures) -> Op:
     """One call as an op."""
     cost, found = priced(call)
     if seen.repeated and cost.known(HBM):
@@ -70,7 +71,7 @@ def op_of(seen: Seen, call: Call) -> Op:
         phase=seen.phase,
         work_provenance="shape",
         bytes_provenance="shape",
-        avoidable=(AGAIN,) if seen.again else avoidable(call, found),
+        avoidable=(AGAIN,) if seen.again else failures.attempt("single ops", avoidable, call, found) or (),
         conventions=dict(found.by_convention),
         notes=found.notes,
     )

@@ -111,6 +111,11 @@ class State:
             self._reviews[key] = Review(Pricer(module, platform, Network.of(network_of(self.machine), platform)))
         return self._reviews[key]
 
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Notes on rules that failed on the programs."""
+        return tuple(note for review in self._reviews.values() for note in review.notes)
+
     def weights(self, module: HloModule) -> set[int]:
         """The arguments of a program that are weights, by their indices."""
         if module.name not in self._weights:

@@ -4,7 +4,7 @@ Each rule is a module here: it finds the kernels of one computation whose work c
 `Review` runs the rules on a computation when one of its kernels is first looked up.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from msgspec import Struct
@@ -12,8 +12,10 @@ from msgspec import Struct
 from ...cost import NOTHING, Cost
 from ...errors import FormulaError, SourceError
 from ...operation import Operation
+from ...rule_failures import RuleFailures, rule_name
 from ...workload import Array, Avoidable, Op, Workload
-from ..ir.module import HloModule
+from ..ir.layers import LayerRun
+from ..ir.module import HloModule, Instruction
 from ..ir.platforms import Platform, detect_platform
 from ..lower import as_written
 from ..price.collectives import Network
@@ -75,8 +77,9 @@ from .widened_weights import widened_weights
 
 __all__ = ["Review", "reviewed_program"]
 
+Rule = Callable[[Kernels], Iterable[tuple[int, Avoidable]]]
 # The first rule that calls a kernel's work unneeded wins: a copy because of a missing donation is not reported as a layout change.
-RULES: tuple[Callable[[Kernels], Iterable[tuple[int, Avoidable]]], ...] = (
+RULES: tuple[Rule, ...] = (
     one_hot_products,
     compared_bins,
     dense_experts,
@@ -148,13 +151,16 @@ class _Kind(Struct, frozen=True, kw_only=True):
 
 
 class Review:
-    """The review of one program: the label of each instruction, and its avoidable work.
+    """The review of one program: the label of each instruction, and its avoidable work. ``notes`` name the rules that failed on it.
 
     A program of the TPU compiler is reviewed in the operators that were written (`lower`), in which each kernel has the same place.
     """
 
     def __init__(self, pricer: Pricer) -> None:
-        module = as_written(pricer.module) if pricer.platform == "tpu" else pricer.module
+        self._failures = RuleFailures(pricer.module.name)
+        self._compiled = pricer
+        written = self._failures.attempt("written operators", as_written, pricer.module) if pricer.platform == "tpu" else None
+        module = written or pricer.module
         self.pricer = pricer if module is pricer.module else Pricer(module, pricer.platform, pricer.network, pricer.trips)
         self.module, self.values = module, Values(module)
         self._kernels: dict[int, Kernels] = {}
@@ -163,13 +169,45 @@ class Review:
         self._kinds: dict[tuple[int, int], _Kind] = {}  # by computation and representative kernel
         self._operations: dict[tuple[int, int], Operation | None] = {}
 
+    @classmethod
+    def of(
+        cls,
+        module: HloModule,
+        platform: Platform | None = None,
+        *,
+        link: str | Network | None = None,
+        trips: Mapping[str, int] | None = None,
+    ) -> "Review":
+        """The review of a module on a platform, by default the one that it shows; see `price.program.program`."""
+        platform = platform or detect_platform(module)
+        return cls(Pricer(module, platform, Network.of(link, platform), trips or {}))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._failures.notes
+
+    def workload(self) -> Workload:
+        """The operations that the program runs, with their costs, labels, and avoidable work."""
+        every = tuple(running(self._compiled))  # all are priced first: an error names the first that cannot be priced
+        return Workload(tuple(map(self.reviewed, every)))
+
     def label(self, computation: int, index: int, scope: str, location: str) -> str:
         """The label of an instruction, whose scope and source line are known."""
         instruction = self.module.computations[computation].instructions[index]
-        kernels, place = self._representative(computation, index)
-        product, parts = kernels.product(place) or kernels.convolved_product(place), self.values.body(instruction) or ()
-        words = wording(instruction, product, _is_split(kernels, place), parts)
-        return label(instruction, words, parts, Origin(instruction.op_name, scope, location), self.module.name)
+        product, is_split = self._product(*self._representative(computation, index))
+        return self._label(instruction, self._words(instruction, product, is_split), Origin(instruction.op_name, scope, location))
+
+    def _product(self, kernels: Kernels, place: int) -> tuple[Product | ConvolvedProduct | None, bool]:
+        """The product that a kernel computes, and whether its depth is split."""
+        return self._failures.attempt("products", _product, kernels, place) or (None, False)
+
+    def _words(self, instruction: Instruction, product: Product | ConvolvedProduct | None, is_split: bool) -> Wording:
+        parts = self.values.body(instruction) or ()
+        return self._failures.attempt("labels", wording, instruction, product, is_split, parts) or Wording(instruction.opcode, "")
+
+    def _label(self, instruction: Instruction, words: Wording, origin: Origin) -> str:
+        parts = self.values.body(instruction) or ()
+        return self._failures.attempt("labels", label, instruction, words, parts, origin, self.module.name) or instruction.name
 
     def avoidable(self, computation: int, index: int) -> tuple[Avoidable, ...]:
         """The avoidable work of an instruction; empty for one whose even share over devices is only assumed."""
@@ -178,16 +216,17 @@ class Review:
         if computation == self.module.entry and self._layers is not None:
             return self._layers.avoidable(index)
         if computation not in self._found:
-            self._found[computation] = _apply(self._of(computation))
+            self._found[computation] = self._apply(self._of(computation))
         return self._found[computation].get(index, ())
 
     def value(self, computation: int, index: int) -> str:
         """The fingerprint of the value of a product or convolution, to find other programs that compute the same; empty for other
         instructions.
         """
-        if computation != self.module.entry:
-            return ""
-        kernels = self._of(computation)
+        return self._failures.attempt("equal values", self._value, index) or "" if computation == self.module.entry else ""
+
+    def _value(self, index: int) -> str:
+        kernels = self._of(self.module.entry)
         found = kernels.product(index)
         try:
             if found is None:
@@ -200,10 +239,7 @@ class Review:
         """The operation and sizes of an instruction with this cost."""
         kernels, place = self._representative(computation, index)
         if (computation, place) not in self._operations:
-            try:
-                found = operation(kernels, place, cost) if cost != NOTHING else None
-            except (SourceError, FormulaError):
-                found = None  # a damaged attribute: pricing the instruction reports it
+            found = self._failures.attempt("operations", _operation, kernels, place, cost) if cost != NOTHING else None
             self._operations[computation, place] = found
         return self._operations[computation, place]
 
@@ -217,16 +253,13 @@ class Review:
 
     def chains(self, computation: int) -> list[Chain]:
         """The kernels of a computation that one kernel could replace."""
-        try:
-            return row_chains(self._of(computation))
-        except (SourceError, FormulaError):
-            return []  # a damaged attribute: pricing the instruction reports it
+        return self._failures.attempt("chains", _chains, self._of(computation)) or []
 
     def exchanged(self, computation: int, index: int) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         """The program's arguments and results that a kernel reads and writes; empty if the program has products."""
         if computation != self.module.entry or self._has_products:
             return (), ()
-        return exchanged(self.module.entry_computation, index, self._results)
+        return self._failures.attempt("passed arrays", exchanged, self.module.entry_computation, index, self._results) or ((), ())
 
     @cached_property
     def _results(self) -> set[int]:
@@ -245,15 +278,15 @@ class Review:
         kind = self._kinds.get((number, place))
         if kind is None:
             kind = self._kinds[number, place] = self._kind(kernels, place, one)
-        words, parts = kind.words, self.values.body(instruction) or ()
+        words = kind.words
         if instruction.opcode == "fusion":  # its label may use its own name
-            words = wording(instruction, kind.product, kind.is_split, parts)
+            words = self._words(instruction, kind.product, kind.is_split)
         origin = Origin.of(self.module, instruction)
         return op_of(
             self.module,
             one,
             origin,
-            label=label(instruction, words, parts, origin, self.module.name),
+            label=self._label(instruction, words, origin),
             avoidable=self.avoidable(number, index) if kind.avoidable is None else kind.avoidable,
             takes=kind.takes,
             gives=kind.gives,
@@ -262,13 +295,13 @@ class Review:
 
     def _kind(self, kernels: Kernels, place: int, one: Running) -> _Kind:
         """What a representative kernel shares with the kernels it represents."""
-        number, index, is_split = one.computation, one.index, _is_split(kernels, place)
-        product = kernels.product(place) or kernels.convolved_product(place)
+        number, index = one.computation, one.index
+        product, is_split = self._product(kernels, place)
         takes, gives = self.exchanged(number, index)
         return _Kind(
             product=product,
             is_split=is_split,
-            words=wording(one.instruction, product, is_split, self.values.body(one.instruction) or ()),
+            words=self._words(one.instruction, product, is_split),
             operation=self.operation(number, index, one.price.cost),
             avoidable=self._avoidable(number, index),
             takes=takes,
@@ -289,11 +322,23 @@ class Review:
     @cached_property
     def _layers(self) -> EqualLayers | None:
         """The equal layers of the entry, if each has the same avoidable work."""
-        if self.pricer.layers is None:
-            return None
-        kernels = shortened_kernels(self.pricer, self.pricer.layers)
-        found = EqualLayers(self.module.entry_computation, kernels, self.pricer.layers, _apply(kernels))
+        layers = self.pricer.layers
+        return None if layers is None else self._failures.attempt("equal layers", self._equal_layers, layers)
+
+    def _equal_layers(self, layers: LayerRun) -> EqualLayers | None:
+        kernels = shortened_kernels(self.pricer, layers)
+        found = EqualLayers(self.module.entry_computation, kernels, layers, self._apply(kernels))
         return found if found.are_equal() else None
+
+    def _apply(self, kernels: Kernels) -> dict[int, tuple[Avoidable, ...]]:
+        """The avoidable work of kernels. Of one kind it is that of the first rule; one rule may name several groups of a kind."""
+        found: dict[int, list[tuple[int, Avoidable]]] = {}
+        for number, rule in enumerate(RULES):
+            for index, avoidable in self._failures.attempt(rule_name(rule), tuple, _evidence(rule, kernels)) or ():
+                held = found.setdefault(index, [])
+                if index in kernels.costs and not any(_excludes(one, avoidable, number == by) for by, one in held):
+                    held.append((number, avoidable))
+        return {index: tuple([one for _, one in held]) for index, held in found.items() if held}
 
     def _of(self, computation: int) -> Kernels:
         if computation not in self._kernels:
@@ -305,11 +350,7 @@ def reviewed_program(
     module: HloModule, platform: Platform | None = None, *, link: str | Network | None = None, trips: Mapping[str, int] | None = None
 ) -> Workload:
     """The operations a module runs, with their costs, labels, and avoidable work; see `price.program.program`."""
-    platform = platform or detect_platform(module)
-    pricer = Pricer(module, platform, Network.of(link, platform), trips or {})
-    review = Review(pricer)
-    every = tuple(running(pricer))  # all are priced first: an error names the first that cannot be priced
-    return Workload(tuple(map(review.reviewed, every)))
+    return Review.of(module, platform, link=link, trips=trips).workload()
 
 
 def _is_split(kernels: Kernels, place: int) -> bool:
@@ -317,18 +358,30 @@ def _is_split(kernels: Kernels, place: int) -> bool:
     return product is not None and product.batch > 1 and is_split(kernels, place, product.batch)
 
 
-def _apply(kernels: Kernels) -> dict[int, tuple[Avoidable, ...]]:
-    """The avoidable work of kernels. Of one kind it is that of the first rule; one rule may name several groups of a kind."""
-    found: dict[int, list[tuple[int, Avoidable]]] = {}
-    for number, rule in enumerate(RULES):
-        try:
-            for index, avoidable in rule(kernels):
-                held = found.setdefault(index, [])
-                if index in kernels.costs and not any(_excludes(one, avoidable, number == by) for by, one in held):
-                    held.append((number, avoidable))
-        except (SourceError, FormulaError):
-            continue  # a damaged attribute: pricing the instruction reports it
-    return {index: tuple([one for _, one in held]) for index, held in found.items() if held}
+def _product(kernels: Kernels, place: int) -> tuple[Product | ConvolvedProduct | None, bool]:
+    return kernels.product(place) or kernels.convolved_product(place), _is_split(kernels, place)
+
+
+def _operation(kernels: Kernels, place: int, cost: Cost) -> Operation | None:
+    try:
+        return operation(kernels, place, cost)
+    except (SourceError, FormulaError):
+        return None  # a damaged attribute: pricing the instruction reports it
+
+
+def _chains(kernels: Kernels) -> list[Chain]:
+    try:
+        return row_chains(kernels)
+    except (SourceError, FormulaError):
+        return []  # a damaged attribute: pricing the instruction reports it
+
+
+def _evidence(rule: Rule, kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
+    """What a rule finds, up to an attribute that cannot be read."""
+    try:
+        yield from rule(kernels)
+    except (SourceError, FormulaError):
+        return  # a damaged attribute: pricing the instruction reports it
 
 
 def _excludes(one: Avoidable, other: Avoidable, is_same_rule: bool) -> bool:

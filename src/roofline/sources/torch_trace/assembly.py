@@ -109,6 +109,7 @@ class _Reader:
                 for tally in part.rows.values():
                     tally.launched.clear()  # these are ops, not kernels that could be matched to counters
             devices.append(part if rank is None or len(rows) > 1 else replace(part, ordinal=rank))
+        failures = [note for one in rows for note in one.failures]
         idle_devices = [IdleDevice(one.number, one.busy, part) for one, part in zip(rows, devices, strict=True)]
         idle = explain(
             *(idle_devices, work, self.host, self.launches, self.names, columns.captured),
@@ -128,7 +129,9 @@ class _Reader:
             host=_host_name(self.trace),
             devices=tuple(devices),
             instances=self.steps.instances,
-            notes=tuple(dict.fromkeys((*self.trace.notes, *_missing(devices), *_waiting(devices, world_size_of(self.trace.head))))),
+            notes=tuple(
+                dict.fromkeys((*self.trace.notes, *_missing(devices), *_waiting(devices, world_size_of(self.trace.head)), *failures))
+            ),
             annotated_ps=begun,
             compiled=compiled,
             capturing=capturing,

@@ -99,6 +99,11 @@ class DeviceRows:
         time = (work.end - work.start).data.__getitem__
         self._patterns = Patterns(self._in_order(), distinct(self._priced).tolist(), prices, contexts, time)
 
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Notes on rules that failed."""
+        return self._patterns.notes
+
     def _mark_second_passes(self) -> None:
         """Sets other contexts for the executions of forward passes that repeat others."""
         multiplying = [number for number, one in enumerate(self._prices.ops) if one.priced.category in MULTIPLY]

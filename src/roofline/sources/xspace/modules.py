@@ -104,6 +104,11 @@ class Program(Struct, eq=False):
             self._review.append(Review(self.pricer))
         return self._review[0]
 
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Notes on rules that failed on the program."""
+        return self._review[0].notes if self._review else ()
+
     def instruction(self, place: Place) -> Instruction:
         """The instruction at a place."""
         return self.module.computations[place.computation][place.position]
@@ -203,7 +208,7 @@ class Program(Struct, eq=False):
 
 
 class Programs:
-    """The programs in a profile, each parsed on first use. ``notes`` says which of them could not be read.
+    """The programs in a profile, each parsed on first use. ``notes`` says which of them could not be read or reviewed.
 
     With ``digests`` programs are identified by content instead of id, so that hosts can share them; ``known`` has those of other hosts.
     """
@@ -215,8 +220,8 @@ class Programs:
         self._known: Known = {} if known is None else known
         self._slices: dict[int, tuple[str, Slice]] = {}
         self._parsed: dict[int, Program | str] = {}  # the program, or an error message
-        self._used: set[int] = set()
-        self.notes: list[str] = []
+        self._used: dict[int, Program] = {}
+        self._notes: list[str] = []
         for plane in space.planes:
             if plane.name == METADATA_PLANE:
                 self._slices.update(_embedded(plane))
@@ -228,21 +233,26 @@ class Programs:
             key = self._only_of_name(name)
         found = None if key is None else self._read(key)
         if isinstance(found, str):
-            if found not in self.notes:
-                self.notes.append(found)
+            if found not in self._notes:
+                self._notes.append(found)
             return None
         if found is not None and found.id not in self._used:
-            self._used.add(found.id)
+            self._used[found.id] = found
             self._add_constants(found)
         return found
+
+    @property
+    def notes(self) -> list[str]:
+        """What could not be read or reviewed so far."""
+        return [*self._notes, *(note for program in self._used.values() for note in program.failures)]
 
     def _add_constants(self, program: Program) -> None:
         """Adds a note on the large constants of a program."""
         from ...hlo.memory.large_constants import large_constants_note
 
         note = large_constants_note(program.module)
-        if note and note not in self.notes:
-            self.notes.append(note)
+        if note and note not in self._notes:
+            self._notes.append(note)
 
     def expect(self, names: Iterable[str]) -> Iterator[Program]:
         """The programs of these names that can be identified and read. Adds no notes, as these programs may not be needed."""

@@ -25,7 +25,7 @@ from .tpu_ops import TpuOp, link, needs_program, paired, subject, tpu_op, weight
 from .tpu_steps import DeviceSteps, device_steps
 
 if TYPE_CHECKING:
-    from .modules import Program
+    from .modules import Program, Programs
 
 _DEVICE, _SPARSE_CORE = "/device:TPU:", " SparseCore"
 _OP_LINES = ("XLA Ops", "Sparse Core Ops")
@@ -87,8 +87,12 @@ class _Modules:
                     module, _, id = name.rpartition("(")  # jit_f(123)
                     if id.endswith(")") and id[:-1].isdecimal():
                         self._names[int(id[:-1])] = module
-        self._programs: object = None
-        self.notes: list[str] = []
+        self._programs: Programs | None = None
+
+    @property
+    def notes(self) -> list[str]:
+        """What could not be read or reviewed of the programs that were asked for."""
+        return self._programs.notes if self._programs is not None else []
 
     def name(self, program: int | None) -> str:
         return self._names.get(program % 2**64, "") if program is not None else ""
@@ -100,11 +104,10 @@ class _Modules:
         from ..target import network_for
         from .modules import Programs
 
-        if not isinstance(self._programs, Programs):
+        if self._programs is None:
             plane = next(plane for plane in self._space.planes if _is_core(plane.name))
             device = Device(id=ordinal(plane), name=tpu_name(plane), rates=tpu_rates(plane))
             self._programs = Programs(self._space, "tpu", network_for(self._target, device))
-            self.notes = self._programs.notes
         return self._programs.get(op.program)
 
 

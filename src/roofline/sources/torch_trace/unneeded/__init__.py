@@ -5,11 +5,13 @@ from one op alone. `second_passes` runs before them, as passes that run again ge
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 from .... import rules
 from ....cost import NOTHING
 from ....resource import matrix
+from ....rule_failures import RuleFailures
 from ....torch_prices import Call
 from ....torch_prices.avoidable import RECOMPUTED, avoidable
 from ....workload import Avoidable
@@ -78,16 +80,20 @@ class Patterns:
         asked = ", ".join(line.rpartition("/")[2] for line in islice(contexts.checkpoints, MOST_SHOWN))
         why = f"{RECOMPUTED}{f', requested by the checkpoint in {asked}' if asked else ''}"
         self._again = Avoidable(kind="recomputation", instead=NOTHING, why=why, unneeded="recomputed")
-        self._spared = spared_bytes(in_order, self._is_kept)
-        self._for_norms = norm_copies(in_order)
-        self._scores = written_attention(in_order)
+        self._failures = RuleFailures("this trace")
+        attempt = self._failures.attempt
+        self._spared = attempt("unfused ops", spared_bytes, in_order, self._is_kept) or {}
+        self._for_norms = attempt("norm copies", norm_copies, in_order) or frozenset()
+        self._scores = attempt("written attention", written_attention, in_order) or {}
         self._forward = {id(priced) for one, priced in in_order if self._is_kept(one)}
-        self._converted = converted_shares(in_order, lambda event: str(prices.names[prices.kernel(event)[0]]), time)
+        self._converted = (
+            attempt("channel order", converted_shares, in_order, lambda event: str(prices.names[prices.kernel(event)[0]]), time) or {}
+        )
         ops = [prices.ops[number] for number in priced]
         self._allow_tf32 = {one.priced.category for one in ops if one.priced.cost and one.priced.cost.known(TF32)}
-        self._weights = weight_shapes(ops)
-        self._operands = operand_casts(in_order, self._weights)
-        self._updated = are_updated(ops, self._weights)
+        self._weights = attempt("weights", weight_shapes, ops) or frozenset()
+        self._operands = attempt("weight casts", operand_casts, in_order, self._weights) or set()
+        self._updated = attempt("weight casts", are_updated, ops, self._weights) or False
         self._in_place: dict[tuple[int, int], dict[str, Avoidable]] = {}  # by op and context, then by kind
         recorded = Recorded(
             ordered=in_order,
@@ -96,14 +102,17 @@ class Patterns:
             sequence=lambda one: contexts.sequence(one.op),
             differentiated=contexts.differentiated,
         )
-        graph = graph_of(recorded)
-        for on_graph in rules.RULES:
-            for place, reason in on_graph(graph):
-                one, op = in_order[place]
-                self._in_place.setdefault((id(op), id(one.context)), {})[reason.kind] = reason
-        for rule in RULES:
-            for (one, op), reason in rule(recorded):
-                self._in_place.setdefault((id(op), id(one.context)), {})[reason.kind] = reason
+        graph = attempt("graphs", graph_of, recorded)
+        for place, reason in self._failures.evidence(rules.RULES, graph) if graph is not None else ():
+            one, op = in_order[place]
+            self._in_place.setdefault((id(op), id(one.context)), {})[reason.kind] = reason
+        for (one, op), reason in self._failures.evidence(RULES, recorded):
+            self._in_place.setdefault((id(op), id(one.context)), {})[reason.kind] = reason
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on rules that failed."""
+        return self._failures.notes
 
     def _is_kept(self, one: Execution) -> bool:
         """Whether a backward pass may need the result of an execution."""
@@ -111,15 +120,22 @@ class Patterns:
 
     def avoidable(self, priced: PricedOp, context: Context) -> tuple[Avoidable, ...]:
         """The avoidable work of an op in a context."""
+        attempt, converted = self._failures.attempt, self._converted.get(id(priced), 0.0)
         return (
             *((repeated_pass(context.again, backward=context.backward),) if context.again is not None else ()),
             *((self._again,) if context.recomputed and id(priced) in self._forward else ()),
             *self._in_place.get((id(priced), id(context)), {}).values(),
-            *((FOR_NORMS,) if id(priced) in self._for_norms else () if _is_forced(priced, context) else self._alone(priced)),
-            *weight_cast(priced, self._weights, self._operands, updated=self._updated),
-            *channels_first(priced, self._converted.get(id(priced), 0.0), converting=bool(self._converted)),
-            *(self._scores.get(id(priced)) or self._unfused(priced, context)),
+            *(attempt("single ops", self._by_itself, priced, context) or ()),
+            *(attempt("weight casts", partial(weight_cast, updated=self._updated), priced, self._weights, self._operands) or ()),
+            *(attempt("channel order", partial(channels_first, converting=bool(self._converted)), priced, converted) or ()),
+            *(self._scores.get(id(priced)) or attempt("unfused ops", self._unfused, priced, context) or ()),
         )
+
+    def _by_itself(self, priced: PricedOp, context: Context) -> tuple[Avoidable, ...]:
+        """The avoidable work of an op that shows in its kind and shapes."""
+        if id(priced) in self._for_norms:
+            return (FOR_NORMS,)
+        return () if _is_forced(priced, context) else tuple(self._alone(priced))
 
     def _alone(self, priced: PricedOp) -> Iterator[Avoidable]:
         """The avoidable work that is seen from one op alone. If some products run in tf32, tf32 is enabled, and those in fp32 cannot use it

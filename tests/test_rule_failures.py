@@ -1,0 +1,186 @@
+"""A rule that fails costs what it would have found and a note, never the report; to the tests and the fuzzer it is a bug."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from roofline import rule_failures
+from roofline.analysis import analyze
+from roofline.analysis.what_if import what_if
+from roofline.errors import SourceError
+from roofline.hlo import unneeded
+from roofline.hlo.unneeded import labels
+from roofline.machine import Machine
+from roofline.rule_failures import RuleFailures
+from roofline.sources import read
+from roofline.sources.torch_trace import unneeded as trace_rules
+from roofline.torch import unneeded as function_rules
+from roofline.torch import workload
+from roofline.torch.fusion import fused
+from roofline.torch.recorder import Seen
+from roofline.torch_prices import Call, Tensor
+from roofline.workload import Recording
+from torch_writer import TorchTrace
+from xspace_profiles import MICROSECOND, Instruction, annotation, hlo, host, programs, recorded
+from xspace_writer import Event
+
+CPU = Machine.of("cpu", {"vector/fp32": "500 GFLOP/s", "hbm": "20 GB/s"}, kind="cpu")
+# The sum of the rows is computed twice.
+TWICE = """HloModule jit_step, is_scheduled=true
+
+%add (x: f32[], y: f32[]) -> f32[] {
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %s = f32[] add(%x, %y)
+}
+
+ENTRY %main (a: f32[4096,4096]) -> (f32[4096], f32[4096]) {
+  %a = f32[4096,4096]{1,0} parameter(0)
+  %zero = f32[] constant(0)
+  %first = f32[4096]{0} reduce(%a, %zero), dimensions={1}, to_apply=%add
+  %second = f32[4096]{0} reduce(%a, %zero), dimensions={1}, to_apply=%add
+  ROOT %both = (f32[4096]{0}, f32[4096]{0}) tuple(%first, %second)
+}
+"""
+FAILED = "the rule for one hot products failed on {} (IndexError); please report it"
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for users: failures are notes."""
+    monkeypatch.setattr(rule_failures, "are_raised", False)
+
+
+def one_hot_products(_: object) -> Iterator[object]:
+    """A rule that fails after it found something."""
+    yield from ()
+    raise IndexError("tuple index out of range")
+
+
+def unreadable(_: object) -> Iterator[object]:
+    yield from ()
+    raise SourceError("step.hlo: line 3: a damaged attribute")
+
+
+def program(tmp_path: Path) -> Recording:
+    path = tmp_path / "step.hlo"
+    path.write_text(TWICE)
+    return read(path)
+
+
+def kinds(recording: Recording) -> set[str]:
+    return {reason.kind for op in recording.workload for reason in op.avoidable}
+
+
+def test_the_other_rules_still_find_what_they_find(tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (kinds(program(tmp_path)), program(tmp_path).notes) == ({"duplicated-work"}, ())
+    monkeypatch.setattr(unneeded, "RULES", (one_hot_products, *unneeded.RULES))
+    recording = program(tmp_path)
+    assert kinds(recording) == {"duplicated-work"}
+    assert recording.notes == (FAILED.format("jit_step"),), "one note, although the program has two computations"
+    assert recording.notes[0] in analyze(tmp_path / "step.hlo", "h100").input.notes
+
+
+def test_a_failure_is_raised_in_the_tests_and_an_unreadable_attribute_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unneeded, "RULES", (unreadable, *unneeded.RULES))
+    recording = program(tmp_path)
+    assert (kinds(recording), recording.notes) == ({"duplicated-work"}, ())
+    monkeypatch.setattr(unneeded, "RULES", (one_hot_products, *unneeded.RULES))
+    with pytest.raises(IndexError):
+        program(tmp_path)
+
+
+@pytest.mark.parametrize("error", [IndexError, KeyError, ValueError, ZeroDivisionError, TypeError, RecursionError, AssertionError])
+def test_whatever_a_damaged_program_leads_to_is_a_note_but_errors_that_say_where_pass(error: type[Exception], noted: None) -> None:
+    failures = RuleFailures("jit_f")
+
+    def fail(with_: type[Exception]) -> int:
+        raise with_("why")
+
+    assert [failures.attempt("labels", fail, error) for _ in range(2)] == [None, None]
+    assert failures.notes == (f"the rule for labels failed on jit_f ({error.__name__}); please report it",)
+    assert failures.attempt("labels", len, "four") == 4
+    for passing in (SourceError, MemoryError, KeyboardInterrupt):
+        with pytest.raises(passing):
+            failures.attempt("labels", fail, passing)
+
+
+def test_ops_without_a_label_have_their_names(tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("dtype")
+
+    for name in ("label", "wording", "operation", "exchanged"):
+        monkeypatch.setattr(unneeded, name, fail)
+    recording = program(tmp_path)
+    assert [(op.name, op.label) for op in recording.workload] == [("first", "first"), ("second", "second")]
+    assert {note.removeprefix("the rule for ").partition(" failed")[0] for note in recording.notes} == {
+        "labels",
+        "operations",
+        "passed arrays",
+    }
+    assert labels.label is not fail
+
+
+def test_profiles_that_carry_programs_have_the_note_too(tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unneeded, "RULES", (one_hot_products, *unneeded.RULES))
+    said = {"hlo_op": "add.1", "hlo_module": "jit_f", "program_id": 7, "device_ordinal": 0}
+    thunks = [Event("add.1", 100 * run * MICROSECOND, 50, {**said, "run_id": run}) for run in range(3)]
+    main = [Instruction("x", "parameter"), Instruction("add.1", "add", ("x", "x"))]
+    recording = recorded(tmp_path, host(thunks, [annotation(1, 0, 400 * MICROSECOND)]), programs({7: hlo("jit_f", {"main": main})}))
+    assert recording.notes.count(FAILED.format("jit_f")) == 1
+
+
+def trace(path: Path) -> Path:
+    wide = (8192, 8192)
+    written = TorchTrace()
+    for place, name in enumerate(("aten::mul", "aten::add", "aten::relu")):
+        written.op(name, 10 * place, 5, [wide], values=["2"])
+        written.run("elementwise", launched=10 * place + 1, start=300 * place, dur=100)
+    return written.write(path / "trace.json")
+
+
+def test_traces_have_the_note_and_the_findings_of_other_rules(tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kinds(read(trace(tmp_path))) == {"unfused-chain"}
+    monkeypatch.setattr(trace_rules, "RULES", (one_hot_products, *trace_rules.RULES))
+    recording = read(trace(tmp_path))
+    assert kinds(recording) == {"unfused-chain"}
+    assert recording.notes.count(FAILED.format("this trace")) == 1
+
+
+@pytest.mark.parametrize("name", ["spared_bytes", "written_attention", "weight_cast", "unfused", "avoidable"])
+def test_rules_about_single_ops_of_traces_are_notes_too(name: str, tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise TypeError("an argument that is missing")
+
+    monkeypatch.setattr(trace_rules, name, fail)
+    (note,) = [note for note in read(trace(tmp_path)).notes if note.startswith("the rule for")]
+    assert note.endswith("failed on this trace (TypeError); please report it")
+
+
+def test_changes_that_review_a_program_note_it(tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> list[object]:
+        raise IndexError("tuple index out of range")
+
+    path = tmp_path / "step.hlo"
+    path.write_text(TWICE)
+    monkeypatch.setattr(unneeded, "row_chains", fail)
+    report = what_if(path, ["fuse all"], "h100")
+    assert "the rule for chains failed on jit_step (IndexError); please report it" in report.input.notes
+
+
+def test_functions_have_the_notes_of_both_kinds_of_rules(noted: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise TypeError("an argument that is missing")
+
+    call = Call("aten::relu", args=(Tensor((64, 64)),), outputs=(Tensor((64, 64)),))
+    seen = Seen(
+        call=call, scope="", location="", phase="forward", again=False, sequence=-1, reads=((1, 8192),), writes=((2, 8192),), repeated=0
+    )
+    monkeypatch.setattr(function_rules, "BY_SHAPE", (one_hot_products,))
+    monkeypatch.setattr(workload, "avoidable", fail)
+    eager, compiled = RuleFailures("this function"), RuleFailures("this function")
+    (op,), (kernel,) = workload.ops_of([seen], [2], None, eager), fused([seen], frozenset([2]), None, compiled)
+    assert (op.avoidable, kernel.avoidable) == ((), ())
+    single = "the rule for single ops failed on this function (TypeError); please report it"
+    assert (eager.notes, compiled.notes) == ((FAILED.format("this function"), single), (single,))
