@@ -43,8 +43,9 @@ from fuzz_files import (
     small_files,
     torch_traces,
     tpu_profile,
+    tpu_programs,
 )
-from fuzz_injuries import blind, json_values, proto_fields, text_tokens
+from fuzz_injuries import blind, json_values, kernel_code, program_parts, proto_fields, text_tokens
 from fuzz_jobs import LONGEST_S, State, run, tell
 
 if TYPE_CHECKING:
@@ -58,12 +59,18 @@ Mutation = Callable[[bytes, random.Random], bytes]
 
 
 class Reader:
-    """A kind of input: how often it is drawn, files to damage, how to, and what reads it."""
+    """A kind of input: how often it is drawn, files to damage, how to, what reads it, and the chips that it is read for in turn."""
 
     def __init__(
-        self, weight: int, files: Callable[[], list[bytes]], injuries: tuple[Mutation, ...], name: str, read: str = "read"
+        self,
+        weight: int,
+        files: Callable[[], list[bytes]],
+        injuries: tuple[Mutation, ...],
+        name: str,
+        read: str = "read",
+        chips: tuple[str, ...] = ("h100-sxm",),
     ) -> None:
-        self.weight, self.files, self.injuries, self.name, self.read = weight, files, injuries, name, read
+        self.weight, self.files, self.injuries, self.name, self.read, self.chips = weight, files, injuries, name, read, chips
         self._made: list[bytes] | None = None
 
     @property
@@ -73,18 +80,23 @@ class Reader:
         return self._made
 
 
+TPUS, ANY = ("v5e", "v5p", "v6e"), ("h100-sxm", "v5e")
+PROGRAM = (blind, text_tokens, program_parts, program_parts)
 TEXT, PROTO, JSON = (blind, text_tokens, text_tokens), (blind, proto_fields, proto_fields), (blind, json_values, json_values)
 READERS = {
     "table csv": Reader(16, lambda: [TABLE], TEXT, "ops.csv"),
     "table json": Reader(12, lambda: [json.dumps(json_rows()).encode()], JSON, "ops.json"),
     "table jsonl": Reader(12, lambda: ["\n".join(map(json.dumps, json_rows())).encode()], JSON, "ops.jsonl"),
     "hlo text": Reader(
-        12, lambda: [HLO] * 12 + small_files("hlo", ".hlo", 6_000) + small_files("hlo_gpu", ".txt", 4_500), TEXT, "step.hlo"
+        12, lambda: [HLO] * 12 + small_files("hlo", ".hlo", 6_000) + small_files("hlo_gpu", ".txt", 4_500), PROGRAM, "step.hlo", chips=ANY
     ),
-    "stablehlo text": Reader(10, lambda: [MLIR] * 8 + small_files("hlo", ".stablehlo", 6_000), TEXT, "step.mlir"),
-    "stablehlo bytecode": Reader(4, lambda: small_files("bytecode", "bc", 8_000), (blind,), "step.mlirbc"),
-    "jax export": Reader(1, lambda: small_files("bytecode", "exported"), (blind,), "step.jax"),
-    "hlo proto": Reader(4, lambda: small_files("hlo", ".pb", 8_000), PROTO, "step.hlo.pb"),
+    "stablehlo text": Reader(10, lambda: [MLIR] * 8 + small_files("hlo", ".stablehlo", 6_000), TEXT, "step.mlir", chips=ANY),
+    "stablehlo bytecode": Reader(4, lambda: small_files("bytecode", "bc", 8_000), (blind,), "step.mlirbc", chips=ANY),
+    "jax export": Reader(1, lambda: small_files("bytecode", "exported"), (blind,), "step.jax", chips=ANY),
+    "hlo proto": Reader(4, lambda: small_files("hlo", ".pb", 8_000), PROTO, "step.hlo.pb", chips=ANY),
+    "tpu program": Reader(8, lambda: tpu_programs(".hlo"), PROGRAM, "step.hlo", chips=TPUS),
+    "tpu proto": Reader(3, lambda: tpu_programs(".pb"), PROTO, "step.hlo.pb", chips=TPUS),
+    "pallas": Reader(4, lambda: small_files("pallas", ".pb"), (kernel_code, kernel_code, blind, proto_fields), "step.hlo.pb", chips=TPUS),
     "machine": Reader(3, lambda: [MACHINE], TEXT, "mine.toml", "load"),
     "calibration": Reader(1, lambda: [calibration()], TEXT, "mine.toml", "calibration"),
     "baseline": Reader(2, lambda: [baseline()], JSON, "baseline.json", "baseline"),
@@ -97,6 +109,7 @@ READERS = {
 ALSO_ANALYSED = 20  # one in so many of what was read is analyzed too
 SALVAGED = 3  # one profile in so many is read as far as it goes
 only = ""  # the reader that all inputs are for, if one
+ASKED = 2  # one input in so many is read for the machine of its devices
 PACKED = 11  # one input in so many is gzipped, and may be damaged once more
 
 
@@ -116,8 +129,10 @@ def made(number: int) -> tuple[str, bytes]:
 
 def outcome(number: int, folder: Path) -> tuple[str, str]:
     """How one input ends: ``read``, ``refused``, ``skipped`` if what reads it is not installed, or what is wrong about that."""
+    from roofline import rule_failures
     from roofline.errors import RooflineError
 
+    rule_failures.are_raised = True
     name, data = made(number)
     if READERS[name].read == "parquet" and not HAS_PYARROW:
         return "skipped", ""
@@ -157,8 +172,10 @@ def _read(reader: Reader, path: Path, data: bytes, number: int) -> None:
         if kind == "refused":
             raise SourceError(str(said))
     else:
-        chip = _chip()
-        recording = read(path, chip, salvage=number % SALVAGED == 0, timeline=number % ALSO_ANALYSED == 0)
+        drawn = number // (ALSO_ANALYSED * ASKED)  # so that each chip has inputs of each kind
+        chip = _chip(reader.chips[drawn % len(reader.chips)])
+        target = chip if number % ASKED else lambda _: chip  # the machine, or what finds it for the devices that are read
+        recording = read(path, target, salvage=number % SALVAGED == 0, timeline=number % ALSO_ANALYSED == 0)
         if number % ALSO_ANALYSED == 0:
             found = roofline.analyze(recording, chip)
             roofline.text(found)
@@ -166,10 +183,10 @@ def _read(reader: Reader, path: Path, data: bytes, number: int) -> None:
 
 
 @cache
-def _chip() -> "Machine":
+def _chip(name: str) -> "Machine":
     from roofline.machines import load
 
-    return load("h100-sxm")
+    return load(name)
 
 
 # ---- many of them ----

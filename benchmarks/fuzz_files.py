@@ -239,3 +239,8 @@ def small_files(folder: str, suffix: str, most: int = 40_000) -> list[bytes]:
     found = [path.read_bytes() for path in sorted((DATA / folder).glob(f"*{suffix}*"))]
     plain = [gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data for data in found]
     return [data for data in plain if len(data) <= most]
+
+
+def tpu_programs(suffix: str) -> list[bytes]:
+    """Small programs of the TPU compiler, as text or as protobuf."""
+    return small_files("tpu", suffix, 20_000) + small_files("tpu/memory", suffix, 35_000)

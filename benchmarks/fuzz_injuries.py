@@ -1,5 +1,6 @@
 """Ways to damage a file for `fuzz.py`, each with one source of chance: blind ones, and ones that know the format."""
 
+import base64
 import random
 import re
 
@@ -15,6 +16,15 @@ JSON_VALUES = (
     *("null", "true", "[]", "{}", '""', '"\\ud800"', '"=1+1"', "-1", "1e400", "NaN", "-Infinity", "9" * 400, "9" * 5000),
     "[" * 50 + "]" * 50,
     *('{"a": {"a": 1}}', "1.5", '"x"', "0", "1e308", "-0.0"),
+)
+# Patterns of parts of a program's text, and what they are exchanged for; where that is empty, for another part of the program like it.
+PROGRAM_PARTS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r", \w+=(?:\{[^{}]*\}|[^\s,{}]+)", ("",)),
+    (r"(?<=[{,\[x:_=])\d+(?=[},\]x:_])", ("0", "1", "2", "3", "5", "7", "16")),
+    (r"(?<=[(\s])%[\w.\-]+(?=[,)])", ()),
+    (r"%[\w.\-]+, (?=%)", ("",)),
+    (r"(?<= )[\w\-]+(?=\(%)", ()),
+    (r"[a-z]+\d+\[[\d,]*\](?:\{[\d,]*)?", ()),
 )
 
 
@@ -54,6 +64,18 @@ def text_tokens(data: bytes, source: random.Random) -> bytes:
     return (text[: match.start()] + new + text[match.end() :]).encode("utf-8", "surrogatepass")
 
 
+def program_parts(data: bytes, source: random.Random) -> bytes:
+    """A program that parses and does not fit together: an attribute or operand less, another opcode, small number, operand or shape."""
+    text = data.decode("utf-8", "surrogateescape")
+    pattern, replacements = source.choice(PROGRAM_PARTS)
+    found = list(re.finditer(pattern, text))
+    if not found:
+        return blind(data, source)
+    match = source.choice(found)
+    new = source.choice(replacements or found)
+    return (text[: match.start()] + (new if isinstance(new, str) else new[0]) + text[match.end() :]).encode("utf-8", "surrogateescape")
+
+
 def json_values(data: bytes, source: random.Random) -> bytes:
     """A value of JSON, or a key, exchanged for an odd one."""
     text = data.decode("utf-8", "replace")
@@ -85,6 +107,17 @@ def proto_fields(data: bytes, source: random.Random) -> bytes:
     if kind == 2 and wire == 0:
         return data[:begin] + varint(source.choice((0, 1, 127, 2**31, 2**32, 2**63, 2**64 - 1, source.randrange(2**64)))) + data[end:]
     return data[:begin] + source.randbytes(end - begin) + data[end:]
+
+
+def kernel_code(data: bytes, source: random.Random) -> bytes:
+    """Damage inside the code of a Pallas kernel, which stays as long as it was, so that what surrounds it can be read."""
+    places = [match.span(1) for match in re.finditer(rb'"body":"([A-Za-z0-9+/]+=*)"', data)]
+    if not places:
+        return blind(data, source)
+    begin, end = source.choice(places)
+    code = base64.b64decode(data[begin : begin + (end - begin) // 4 * 4])
+    damaged = blind(code, source)[: len(code)].ljust(len(code), b"\0")
+    return data[:begin] + base64.b64encode(damaged) + data[end:]
 
 
 def varint(number: int) -> bytes:
