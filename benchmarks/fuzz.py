@@ -80,7 +80,7 @@ class Reader:
         return self._made
 
 
-TPUS, ANY = ("v5e", "v5p", "v6e"), ("h100-sxm", "v5e")
+TPUS, ANY = ("v5e", "v5p-8", "v6e-16"), ("h100-sxm", "v5e")
 PROGRAM = (blind, text_tokens, program_parts, program_parts)
 TEXT, PROTO, JSON = (blind, text_tokens, text_tokens), (blind, proto_fields, proto_fields), (blind, json_values, json_values)
 READERS = {

@@ -6,6 +6,7 @@ import pytest
 
 from roofline.analysis import analyze
 from roofline.cost import Cost
+from roofline.errors import UsageError
 from roofline.folding import table_rows
 from roofline.hlo.price.program import program
 from roofline.hlo.read import parse
@@ -65,6 +66,17 @@ def test_what_the_compiler_says_of_an_op_is_kept_in_its_report(tmp_path: Path) -
     before = {op.name: op.compiled for op in report.ops}
     assert before["first"] == Compiled(cycles=1083068.0, products=(MatrixWork(flops=2 * 4096**3, depth=4096, widths=(4096, 4096)),))
     assert {op.name: op.compiled for op in again.ops} == before
+
+
+def test_a_number_longer_than_any_compiler_writes_is_no_estimate(tmp_path: Path) -> None:
+    # Python refuses to make a number of more than 4,300 digits.
+    windows = '"used_scoped_memory_configs":[{"memory_space":"1","offset":"0","size":"DIGITS"}],"window_config"'
+    text = PREFETCHED.replace("1083068", "9" * 5000).replace('"window_config"', windows.replace("DIGITS", "9" * 5000))
+    assert {op.compiled.cycles for op in program(parse(text, "prefetched"), "tpu").ops if op.compiled} == {None}
+    file = tmp_path / "prefetched.hlo"
+    file.write_text(text)
+    with pytest.raises(UsageError, match="may be v5e, v5p or v6e"):  # which its layouts leave, as without these numbers
+        analyze(str(file))
 
 
 def test_a_product_takes_the_cycles_of_the_compiler() -> None:

@@ -1,10 +1,12 @@
 """Programs that are still to be partitioned: the shapes, FLOP, bytes and exchanges of one device, by hand arithmetic."""
 
+from contextlib import suppress
 from fractions import Fraction
 
 import pytest
 
 from roofline.cost import Cost
+from roofline.errors import SourceError
 from roofline.hlo.fusion.fusion_report import fusion_report
 from roofline.hlo.partition.one_device import devices_of, partitioned
 from roofline.hlo.partition.shardings import meshes_of, parse_sharding, parse_shardings
@@ -80,6 +82,15 @@ def test_the_number_of_devices_is_that_of_the_shardings_where_the_header_does_no
     assert devices_of(parse(MLP.encode(), "test")) == 8
     assert devices_of(parse(MLP.replace("mlp\n", "mlp, num_partitions=8\n", 1).encode(), "test")) == 8
     assert devices_of(parse(b"HloModule m\nENTRY main {\n  ROOT x = f32[8] parameter(0), sharding={replicated}\n}\n", "test")) == 1
+
+
+@pytest.mark.parametrize("sharding", ["devices=[DIGITS]<=[DIGITS]", "devices=[2]DIGITS,1", "mesh['x'=DIGITS], [{'x':(DIGITS)DIGITS}]"])
+def test_numbers_that_no_sharding_has_are_no_crash(sharding: str) -> None:
+    # Python refuses to make a number of more than 4,300 digits.
+    text = f"HloModule m\nENTRY main {{\n  ROOT x = f32[8] parameter(0), sharding={{{sharding.replace('DIGITS', '9' * 5000)}}}\n}}\n"
+    assert devices_of(parse(text.encode(), "test")) >= 1
+    with suppress(SourceError):
+        partitioned(parse(text.encode(), "test"))
 
 
 def test_what_is_replicated_runs_whole_on_every_device() -> None:

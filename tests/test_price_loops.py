@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from priced import amounts, frozen, price
 from roofline.hlo.ir.module import HloModule
+from roofline.hlo.price.loops import Loops
 from roofline.hlo.price.program import program
 from roofline.hlo.price.types import Site
 from roofline.hlo.read import parse
@@ -66,6 +67,14 @@ def test_a_counted_loop_runs_as_often_as_python_runs_it(first: int, bound: int, 
 
 def test_the_compilers_note_comes_first() -> None:
     assert adds(loop(config=', backend_config={"known_trip_count":{"n":"42"}}')) == 8 * 42
+
+
+def test_a_loop_is_run_once_however_often_its_trips_are_asked_for() -> None:
+    module = loop(operation="multiply", first=1, step=2, bound=100)
+    loops, root = Loops(module), module.entry_computation.root_instruction
+    assert loops.trip_count(module.entry, root) == 7, "1, 2, 4, …, 64 are less than 100"
+    loops._evaluated = 0
+    assert (loops.trip_count(module.entry, root), loops._evaluated) == (7, 0)
 
 
 def test_a_loop_counts_its_body_and_condition() -> None:

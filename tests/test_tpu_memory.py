@@ -204,7 +204,12 @@ def test_vmem_holds_prefetches_and_what_the_running_kernel_uses() -> None:
     assert [(buffer.name, buffer.shape) for buffer in space.largest] == [("s", "f32[1024,1024]")]
 
 
-@pytest.mark.parametrize("config", ['[{"size":"many"}]', "[7]", '[{"memory_space":"1"}]'])
+LONG = "9" * 5000  # digits, more than Python makes a number of
+
+
+@pytest.mark.parametrize(
+    "config", ['[{"size":"many"}]', "[7]", '[{"memory_space":"1"}]', f'[{{"memory_space":"1","size":"{LONG}","indices":["{LONG}"]}}]']
+)
 def test_a_damaged_configuration_states_nothing(config: str) -> None:
     text = PREFETCHED.replace('[{"memory_space":"1","offset":"0","size":"3000000"}]', config)
     assert (vmem(peak(text)).peak_bytes, vmem(peak(text)).scoped_bytes) == (MATRIX + 2_000_000, 2_000_000)

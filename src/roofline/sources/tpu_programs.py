@@ -21,6 +21,7 @@ from ..errors import UsageError
 from ..hlo.ir.module import HloModule
 from ..hlo.ir.platforms import named_platform
 from ..hlo.ir.shapes import Shape
+from ..hlo.price.compiled import estimated_cycles
 from ..hlo.price.convolved_products import convolved_product
 from ..hlo.price.elementwise import ELEMENTWISE
 from ..hlo.unneeded.values import Value, Values
@@ -48,7 +49,6 @@ STREAMING = ELEMENTWISE | {"parameter", "constant", "broadcast", "convert", "bit
 # on v4. On the fastest generation a product may take longer.
 REACHED = 0.75
 ROUNDING = 1.02  # a clock is rounded, and so is a peak
-LONGEST = 2**62  # cycles of an op: the largest int64 stands for unknown
 # Google's names of the chips, as a dump has them.
 CODE_NAMES = {
     "JELLYFISH": V2,
@@ -59,8 +59,7 @@ CODE_NAMES = {
     "GHOSTLITE": V6E,
     "6acc60406": V7X,
 }
-_CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
-_SCOPED = re.compile(r'"used_scoped_memory_configs":\[\{"memory_space":"1","offset":"\d+","size":"(\d+)"')
+_SCOPED = re.compile(r'"used_scoped_memory_configs":\[\{"memory_space":"1","offset":"\d+","size":"(\d{1,19})"')
 _LIMITED = '"scoped_memory_configs":[{'
 _VERSION = re.compile(r'\bversion: TPU_VERSION_(\w+)(?:\s+variant: "(\w+)")?')
 _DUMPED = re.compile(r"module_\d+\..*?(?=\.(?:after|before)_)")
@@ -136,11 +135,11 @@ class _Facts:
                 if computation is module.entry_computation and instruction.opcode == "parameter":
                     self.has_limits |= _LIMITED in config
                 self.scoped_bytes = max([self.scoped_bytes, *map(int, _SCOPED.findall(config))])
-                cycles = _CYCLES.search(config)
-                if cycles and 0 < int(cycles[1]) < LONGEST:
+                cycles = estimated_cycles(instruction)
+                if cycles:
                     value = Value(computation, index)
-                    self.rate = max(self.rate, _large_products(values, value) / int(cycles[1]))
-                    self.stream = max(self.stream, _streamed_bytes(values, value) / int(cycles[1]))
+                    self.rate = max(self.rate, _large_products(values, value) / cycles)
+                    self.stream = max(self.stream, _streamed_bytes(values, value) / cycles)
 
     def _add_layouts(self, shapes: Iterable[Shape]) -> None:
         for shape in shapes:

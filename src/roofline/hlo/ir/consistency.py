@@ -82,8 +82,8 @@ def _spreads(instruction: Instruction, operand: Instruction) -> bool:
 
 
 def _has_parts(instruction: Instruction, _: Instruction) -> bool:
-    """Whether a tuple has an operand for each of its parts."""
-    return len(instruction.operands) == len(instruction.shape.parts)
+    """Whether a tuple has an operand for each of its parts; a program written by hand may not state them."""
+    return len(instruction.operands) == len(instruction.shape.parts) or not instruction.shape.is_tuple
 
 
 def _is_part(instruction: Instruction, operand: Instruction) -> bool:

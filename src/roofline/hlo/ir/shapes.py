@@ -291,3 +291,8 @@ def whole(text: str) -> int:
     if not _WHOLE.fullmatch(text):
         raise Malformed(f"not a whole number: {excerpt(text)}")
     return int(text)
+
+
+def whole_or_none(text: str) -> int | None:
+    """The same number; ``None`` for anything else."""
+    return int(text) if _WHOLE.fullmatch(text) else None

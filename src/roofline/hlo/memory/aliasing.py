@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from ..ir.module import Instruction
+from ..ir.shapes import whole_or_none
 from ..read.backend_config import backend_config
 
 _KEY, _NONE = '"aliasing_operands":{"lists":[', '"aliasing_operands":{"lists":[]'
@@ -24,7 +25,8 @@ def stated_aliases(instruction: Instruction) -> Mapping[int, int] | None:
     aliases: dict[int, int] = {}
     for group in groups if isinstance(groups, list) else ():
         written = group.get("indices") if isinstance(group, dict) else None
-        numbers = [int(number) for number in written if str(number).isdecimal()] if isinstance(written, list) else []
+        known = [whole_or_none(str(number)) for number in written] if isinstance(written, list) else []
+        numbers = [number for number in known if number is not None and number >= 0]
         operands = [number for number in numbers if number < count]
         aliases |= {number - count: operands[0] for number in numbers if number >= count and operands}
     return aliases

@@ -6,6 +6,7 @@ The compiler states it after it generated code: windows of operands and results,
 from collections.abc import Set
 
 from ..ir.module import Instruction
+from ..ir.shapes import whole_or_none
 from ..read.backend_config import backend_config
 
 _KEY = '"used_scoped_memory_configs":[{'
@@ -17,5 +18,5 @@ def scoped_bytes(instruction: Instruction, spaces: Set[int]) -> int:
         return 0
     configs = backend_config(instruction).get("used_scoped_memory_configs")
     used = [config for config in configs if isinstance(config, dict)] if isinstance(configs, list) else []
-    sizes = [(str(config.get("memory_space")), str(config.get("size"))) for config in used]
-    return sum(int(size) for space, size in sizes if space.isdecimal() and size.isdecimal() and int(space) in spaces)
+    sizes = [(whole_or_none(str(config.get("memory_space"))), whole_or_none(str(config.get("size")))) for config in used]
+    return sum(max(0, size) for space, size in sizes if size is not None and space in spaces)

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from ..fusion.inlining import SHARDING_MARKS, computations_that_run
 from ..ir.module import Computation, HloModule, Instruction
-from ..ir.shapes import Shape
+from ..ir.shapes import Shape, whole_or_none
 from .dimensions import Dimensions, Rule, rule_of
 from .shardings import MANUAL, MESHES, Axes, Axis, Sharding, meshes_of, open_dimensions, parse_shardings, ways
 
@@ -82,7 +82,8 @@ def _unspecified(one: Instruction) -> frozenset[int]:
     if one.opcode != "custom-call":
         return frozenset()
     _, _, listed = one.backend_config_text.partition("unspecified_dims=[")
-    return frozenset(int(word) for word in listed.partition("]")[0].split(",") if word.strip().isdecimal())
+    axes = map(whole_or_none, listed.partition("]")[0].split(","))
+    return frozenset(axis for axis in axes if axis is not None)
 
 
 def _step(module: HloModule, number: int, index: int, rule: Rule | None, found: Shardings) -> bool:

@@ -26,10 +26,10 @@ _LAST_TILES = re.compile(r"last_tile_dims=\{([^{}]*)\}")
 _MESH = re.compile(r"(\w+)\s*=\s*#?(?:sdy\.)?mesh<\[([^\]]*)\]")
 _INLINE_MESH = re.compile(r"mesh(?:<\[|\[)([^\]]*)\]")
 MOST_DEVICES = 2**24  # of a mesh; a file with more is damaged
-_MESH_AXIS = re.compile(r"""["']([^"']*)["']\s*=\s*(\d+)""")
+_MESH_AXIS = re.compile(r"""["']([^"']*)["']\s*=\s*(\d{1,19})""")
 _MESH_NAME = re.compile(r"@\"?([\w.\-]+)")
 _DIMENSION = re.compile(r"\{([^{}]*)\}")
-_DIMENSION_AXIS = re.compile(r"""["']([^"']*)["'](?::\((\d+)\)(\d+))?""")
+_DIMENSION_AXIS = re.compile(r"""["']([^"']*)["'](?::\((\d{1,19})\)(\d{1,19}))?""")
 
 
 def meshes_of(text: str) -> dict[str, Mesh]:
@@ -195,4 +195,5 @@ def _along_mesh(text: str, meshes: Mapping[str, Mesh]) -> Sharding | None:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in text.split(",") if word.strip())
+    """The whole numbers of a list; of one that no program has, the first digits, which are more than any count of devices."""
+    return tuple(int(word.strip()[:20]) for word in text.split(",") if word.strip())

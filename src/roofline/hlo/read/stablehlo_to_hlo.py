@@ -293,7 +293,8 @@ def _custom_call(operation: Operation) -> Given:
     aliases = _ALIAS.findall(" ".join(map(str, listed))) if isinstance(listed, list) else []
     if aliases:
         lists = [
-            (tuple(map(int, re.findall(r"\d+", out))), whole(at), tuple(map(int, re.findall(r"\d+", into)))) for out, at, into in aliases
+            (tuple(map(whole, re.findall(r"\d+", out))), whole(at), tuple(map(whole, re.findall(r"\d+", into))))
+            for out, at, into in aliases
         ]
         found["output_to_operand_aliasing"] = tuple(OperandAlias(*parts) for parts in lists)
     return found

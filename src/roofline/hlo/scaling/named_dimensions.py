@@ -176,7 +176,7 @@ def dimension_named(program: Program, name: str) -> Dimension | None:
     for known in dimensions_of(program):
         if known.name == name:
             return known
-    written = re.fullmatch(r"(.+)\[(\d+)\]", name)
+    written = re.fullmatch(r"(.+)\[(\d{1,9})\]", name)
     if written is None:
         return None
     axis = int(written[2])
