@@ -10,7 +10,8 @@ from roofline.analysis import analyze
 from roofline.analysis.what_if import what_if
 from roofline.errors import SourceError
 from roofline.hlo import unneeded
-from roofline.hlo.unneeded import labels
+from roofline.hlo.read import parse
+from roofline.hlo.unneeded import Review, labels
 from roofline.machine import Machine
 from roofline.rule_failures import RuleFailures
 from roofline.sources import read
@@ -184,3 +185,21 @@ def test_functions_have_the_notes_of_both_kinds_of_rules(noted: None, monkeypatc
     assert (op.avoidable, kernel.avoidable) == ((), ())
     single = "the rule for single ops failed on this function (TypeError); please report it"
     assert (eager.notes, compiled.notes) == ((FAILED.format("this function"), single), (single,))
+
+
+@pytest.mark.parametrize("sizes", ["0,10,16", "4,10,0", "0,0,0"])
+def test_products_of_empty_arrays_are_none_to_the_rules(sizes: str, tmp_path: Path) -> None:
+    rows, depth, columns = sizes.split(",")
+    path = tmp_path / "step.hlo"
+    path.write_text(f"""HloModule jit_step, is_scheduled=true
+
+ENTRY %main (x: f32[{rows},{depth}], w: f32[{depth},{columns}]) -> f32[{rows},{columns}] {{
+  %x = f32[{rows},{depth}]{{1,0}} parameter(0)
+  %w = f32[{depth},{columns}]{{1,0}} parameter(1)
+  ROOT %y = f32[{rows},{columns}]{{1,0}} dot(%x, %w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+""")
+    recording = read(path)
+    module = parse(path.read_bytes(), "step.hlo")
+    assert Review.of(module, "gpu").product(module.entry, 2) is None
+    assert (kinds(recording), recording.notes) == (set(), ())

@@ -46,6 +46,13 @@ def test_a_slice_has_axes_that_are_rings_or_lines(name: str, sides: tuple[int, .
     assert topology.devices == devices
 
 
+@pytest.mark.parametrize(("devices", "sides"), [(16, (4, 4)), (2**62, None), (0, None), (-8, None)])
+def test_a_count_of_devices_that_no_slice_has_is_none_at_once(devices: int, sides: tuple[int, ...] | None) -> None:
+    torus = load("v6e").torus
+    assert torus is not None
+    assert torus.usual(devices) == sides, "2^62 would take two thousand million divisions"
+
+
 def test_the_figures_of_a_slice_are_those_of_one_chip() -> None:
     chip, part = load("v6e"), load("v6e:4x4")
     assert part.name == "tpu-v6e:4x4"

@@ -75,8 +75,9 @@ class Torus(Struct, frozen=True):
 
         Axes of one chip come last, as in v5p:2x2x1.
         """
-        fitting = chips <= prod(self.largest)
-        whole = [sides for sides in factored(chips, len(self.largest)) if fitting and max(sides) <= max(self.largest) and _is_usual(sides)]
+        if not 0 < chips <= prod(self.largest):
+            return None
+        whole = [sides for sides in factored(chips, len(self.largest)) if max(sides) <= max(self.largest) and _is_usual(sides)]
         best = min(whole, key=lambda sides: (max(sides), sum(sides)), default=None)
         return best and (*(side for side in best if side > 1), *(side for side in best if side == 1))
 

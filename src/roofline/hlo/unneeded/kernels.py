@@ -201,7 +201,7 @@ class Kernels:
 
 
 def product(values: Values, made: Value) -> Product | None:
-    """The product that an instruction computes; ``None`` for other instructions."""
+    """The product that an instruction computes; ``None`` for other instructions, and for one of empty arrays, which computes nothing."""
     instruction = made.instruction
     dims = product_dimensions(instruction)
     if dims is None or len(instruction.operands) < 2:
@@ -215,6 +215,8 @@ def product(values: Values, made: Value) -> Product | None:
     if instruction.opcode == "ragged-dot" and len(instruction.operands) > 2:
         groups = values.operand(made, 2).shape.dims[-1]
         columns //= max(prod(right.shape.dims[axis] for axis in instruction.integers("rhs_group_dims")), 1)
+    if min(batch, rows, depth, columns) < 1:
+        return None
     return Product(left=left, right=right, made=made, dims=dims, batch=batch, rows=rows, depth=depth, columns=columns, groups=groups)
 
 
@@ -239,7 +241,7 @@ def _convolved(values: Values, made: Value) -> ConvolvedProduct | None:
         return None
     left, right = values.operand(made, 0), values.operand(made, 1)
     sizes = convolved_product(made.instruction, left.shape.dims, right.shape.dims)
-    return ConvolvedProduct(made, wider(left.shape.number, right.shape.number), sizes) if sizes else None
+    return ConvolvedProduct(made, wider(left.shape.number, right.shape.number), sizes) if sizes and sizes.flops > 0 else None
 
 
 def _convolution(values: Values, made: Value) -> Convolution | None:
