@@ -46,7 +46,7 @@ def callees(computation: Computation) -> tuple[int, ...]:
 
 def in_order(computation: Computation) -> tuple[int, ...]:
     """Its instructions, each after its operands; programs that were scheduled are in such an order already."""
-    if _is_ordered(computation):
+    if is_ordered(computation):
         return tuple(range(len(computation)))
     order: list[int] = []
     done: set[int] = set()
@@ -70,7 +70,7 @@ def in_order(computation: Computation) -> tuple[int, ...]:
     return tuple(order)
 
 
-def _is_ordered(computation: Computation) -> bool:
+def is_ordered(computation: Computation) -> bool:
     """Whether each instruction is after its operands."""
     for index, instruction in enumerate(computation.instructions):  # a loop: a program has many, and most have one operand or two
         for operand in instruction.operands:

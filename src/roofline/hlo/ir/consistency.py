@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec.structs import replace
 
 from ...errors import SourceError
-from .callgraph import in_order
+from .callgraph import in_order, is_ordered
 from .malformed import excerpt
 from .module import Computation, Instruction
 from .opcodes import LEAST_OPERANDS
@@ -48,9 +48,9 @@ def _fits(check: Check, instruction: Instruction, operand: Instruction) -> bool:
 
 def _ordered(computation: Computation) -> Computation:
     """The computation in an order in which each instruction follows its operands; a text written by hand may name a later one."""
-    order = in_order(computation)
-    if order == tuple(range(len(order))):
+    if is_ordered(computation):
         return computation
+    order = in_order(computation)
     places = {index: place for place, index in enumerate(order)}
 
     def moved(indices: Iterable[int]) -> tuple[int, ...]:
