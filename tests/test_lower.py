@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from roofline.cost import Cost
+from roofline.errors import SourceError
 from roofline.hlo.ir.module import HloModule
 from roofline.hlo.lower import as_written
 from roofline.hlo.price.collectives import Network
@@ -13,6 +14,8 @@ from roofline.hlo.price.program import running
 from roofline.hlo.read import parse, parse_all
 from roofline.hlo.unneeded.kernels import Kernels
 from roofline.hlo.unneeded.values import Values
+from roofline.machines import load
+from roofline.sources import read
 from roofline.sources.files import all_of
 
 DATA = Path(__file__).parent / "data"
@@ -101,3 +104,27 @@ ENTRY %main {
     assert [one.opcode for one in body] == ["parameter", "parameter", "dot", "transpose"]
     # In memory the rows of the result follow each other as in the dot: nothing moves.
     assert [str(one.shape) for one in body][2:] == ["bf16[512,256]{1,0:T(8,128)(2,1)}", "bf16[256,512]{0,1:T(8,128)(2,1)}"]
+
+
+def test_fusions_that_double_at_every_depth_are_left_as_they_are(tmp_path: Path) -> None:
+    # 30 bodies, each of which calls the next one twice: 2^30 sums, if all were written out.
+    bodies = [
+        f"%f{depth} {{\n  %p = bf16[8,128]{{1,0}} parameter(0)\n"
+        f"  %a = bf16[8,128]{{1,0}} fusion(%p), kind=kLoop, calls=%f{depth + 1}\n"
+        f"  ROOT %b = bf16[8,128]{{1,0}} fusion(%a), kind=kLoop, calls=%f{depth + 1}\n}}\n"
+        for depth in range(30)
+    ]
+    last = "%f30 {\n  %p = bf16[8,128]{1,0} parameter(0)\n  ROOT %s = bf16[8,128]{1,0} add(%p, %p)\n}\n"
+    entry = "ENTRY %main {\n  %x = bf16[8,128]{1,0} parameter(0)\n  ROOT %y = bf16[8,128]{1,0} fusion(%x), kind=kLoop, calls=%f0\n}\n"
+    path = tmp_path / "step.hlo"
+    path.write_text("\n".join(["HloModule doubled, is_scheduled=true\n", *bodies, last, entry]))
+    module = parse(path.read_bytes(), "doubled")
+    assert as_written(module) is module
+    assert [op.name for op in read(path, load("v5e")).workload] == ["y"]
+
+
+def test_a_damaged_attribute_leaves_the_program_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "step.hlo"
+    path.write_text(BATCHED.replace("dim_labels=0bf_0oi->0bf", "dim_labels=damaged"))
+    with pytest.raises(SourceError, match="damaged"):  # as pricing says, with the line
+        read(path, load("v5e"))

@@ -35,10 +35,10 @@ def as_written(module: HloModule) -> HloModule:
     computations = list(module.computations)
     left = _MOST_GROWTH * sum(map(len, computations)) + _MORE
     for number in sorted(bodies):
-        flat = _flattened(module, number)
-        left -= len(flat)
-        if left < 0:
+        flat = _flattened(module, number, left)
+        if flat is None:
             return module
+        left -= len(flat)
         computations[number] = _with_dots(flat)
     for number, computation in enumerate(module.computations):
         if number not in bodies:
@@ -46,28 +46,33 @@ def as_written(module: HloModule) -> HloModule:
     return replace(module, computations=tuple(computations))
 
 
-def _flattened(module: HloModule, number: int) -> Computation:
-    """A fused body with the bodies of the fusions in it in their place."""
+def _flattened(module: HloModule, number: int, most: int) -> Computation | None:
+    """A fused body with the bodies of the fusions in it in their place; ``None`` if it would have more than so many instructions."""
     computation = module.computations[number]
     if not any(one.opcode == FUSION and one.calls for one in computation.instructions):
-        return computation
+        return computation if len(computation) <= most else None
     written: list[Instruction] = []
-    where = _write(module, computation, {}, written)
+    where = _write(module, computation, {}, written, most)
+    if len(written) > most:
+        return None
     parameters = tuple(where[parameter] for parameter in computation.parameters)
     return replace(computation, instructions=tuple(written), root=where[computation.root], parameters=parameters)
 
 
-def _write(module: HloModule, computation: Computation, given: dict[int, int], written: list[Instruction]) -> dict[int, int]:
-    """Appends the instructions of a body, those of fusions in it in their place; where each value is then. ``given`` are its parameters."""
+def _write(module: HloModule, computation: Computation, given: dict[int, int], written: list[Instruction], most: int) -> dict[int, int]:
+    """Appends the instructions of a body, those of fusions in it in their place; where each value is then. ``given`` are its parameters.
+
+    Fusions are left as they are once there are more than ``most``: bodies that are repeated at every depth would fill the memory.
+    """
     where = dict(given)
     for index in in_order(computation):
         one = computation.instructions[index]
         if index in where:
             continue
-        if one.opcode == FUSION and one.calls:
+        if one.opcode == FUSION and one.calls and len(written) <= most:
             body = module.computations[one.calls[0].computation]
             inner = dict(zip(body.parameters, (where[operand] for operand in one.operands), strict=False))
-            where[index] = _write(module, body, inner, written)[body.root]
+            where[index] = _write(module, body, inner, written, most)[body.root]
         elif (part := _part(one, where, written)) is not None:
             where[index] = part
         else:

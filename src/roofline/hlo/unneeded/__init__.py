@@ -159,7 +159,7 @@ class Review:
     def __init__(self, pricer: Pricer) -> None:
         self._failures = RuleFailures(pricer.module.name)
         self._compiled = pricer
-        written = self._failures.attempt("written operators", as_written, pricer.module) if pricer.platform == "tpu" else None
+        written = self._failures.attempt("written operators", _as_written, pricer.module) if pricer.platform == "tpu" else None
         module = written or pricer.module
         self.pricer = pricer if module is pricer.module else Pricer(module, pricer.platform, pricer.network, pricer.trips)
         self.module, self.values = module, Values(module)
@@ -356,6 +356,13 @@ def reviewed_program(
 def _is_split(kernels: Kernels, place: int) -> bool:
     product = kernels.product(place)
     return product is not None and product.batch > 1 and is_split(kernels, place, product.batch)
+
+
+def _as_written(module: HloModule) -> HloModule:
+    try:
+        return as_written(module)
+    except (SourceError, FormulaError):
+        return module  # a damaged attribute: pricing the instruction reports it
 
 
 def _product(kernels: Kernels, place: int) -> tuple[Product | ConvolvedProduct | None, bool]:

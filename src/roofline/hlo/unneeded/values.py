@@ -99,14 +99,17 @@ class Values:
 
     def nested(self, value: Value, opcode: str) -> Iterator[Value]:
         """The instructions of a kernel with an opcode, also in the fusions inside a fusion."""
-        body = self.body(value.instruction)
-        if body is None:
-            if value.opcode == opcode:
+        waiting = [value]
+        for _ in range(_MOST_STEPS):  # bodies that are repeated at every depth have no end
+            if not waiting:
+                break
+            value = waiting.pop()
+            body = self.body(value.instruction)
+            if body is not None:
+                inside = (*value.inside, (value.computation, value.instruction))
+                waiting += [Value(body, place, inside) for place in reversed(range(len(body)))]
+            elif value.opcode == opcode:
                 yield value
-            return
-        inside = (*value.inside, (value.computation, value.instruction))
-        for place in range(len(body)):
-            yield from self.nested(Value(body, place, inside), opcode)
 
     @cached_property
     def loop_bodies(self) -> frozenset[int]:
