@@ -22,6 +22,12 @@ def entry(*lines: str) -> Computation:
         "%r = f32[8,4,2]{2,1,0} broadcast(%x), dimensions={0}",
         "%r = f32[8,4,2]{2,1,0} broadcast(%x), dimensions={0,3}",
         "%r = f32[32]{0} copy(%x)",
+        "%r = f32[16,4]{1,0} concatenate(%x, %x)",
+        "%r = f32[16,4]{1,0} concatenate(%x, %x), dimensions={2}",
+        "%r = f32[64]{0} concatenate(%x, %x), dimensions={0}",
+        "%r = f32[8]{0} reduce(%x, %zero), dimensions={2}",
+        "%r = f32[8]{0} reduce(%x, %zero), dimensions={1,1}",
+        "%r = f32[8,4]{1,0} sort(%x), dimensions={5}",
         "%r = (f32[8,4]{1,0}, f32[8,4]{1,0}) tuple(%x)",
         "%r = f32[8,4]{1,0} get-tuple-element(%both), index=2",
         "%r = f32[8,4]{1,0} get-tuple-element(%both), index=-1",
@@ -30,8 +36,9 @@ def entry(*lines: str) -> Computation:
 )
 def test_instructions_that_do_not_fit_their_operands_are_refused_with_their_place(line: str) -> None:
     before = ("%x = f32[8,4]{1,0} parameter(0)", "%both = (f32[8,4]{1,0}, f32[8,4]{1,0}) tuple(%x, %x)")
+    before = (*before, "%zero = f32[] constant(0)")
     opcode = line.split("(%")[0].rpartition(" ")[2]
-    with pytest.raises(SourceError, match=rf"^m.hlo: line 6: 'r' is {opcode} that does not fit"):
+    with pytest.raises(SourceError, match=rf"^m.hlo: line 7: 'r' is {opcode} that does not fit"):
         entry(*before, f"ROOT {line}")
 
 
@@ -43,10 +50,12 @@ def test_instructions_that_fit_are_read() -> None:
         "%scalar = f32[] constant(0)",
         "%filled = f32[3]{0} broadcast(%scalar), dimensions={}",
         "%none = () tuple()",
+        "%joined = f32[8,8]{1,0} concatenate(%x, %x), dimensions={1}",
+        "%ordered = f32[8,4]{1,0} sort(%x), dimensions={1}",
         "%both = (f32[4,2,8]{2,1,0}, f32[3]{0}) tuple(%spread, %filled)",
         "ROOT %r = f32[3]{0} get-tuple-element(%both), index=1",
     )
-    assert len(main) == 8
+    assert len(main) == 10
 
 
 def test_an_attribute_that_cannot_be_read_is_an_error_where_it_is_asked_for() -> None:

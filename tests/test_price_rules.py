@@ -383,7 +383,6 @@ def test_an_opcode_nobody_knows_keeps_its_bytes() -> None:
     [
         "f32[8]{0} dot(%0, %0), lhs_contracting_dims={7}, rhs_contracting_dims={0}",
         "f32[8]{0} convolution(%0, %0), window={size=3}, dim_labels=b0f_0io->b0f",
-        "f32[8]{0} sort(%0), dimensions={5}",
         "f32[8]{0} reduce-window(%0, %0), window={size=2x2}",
     ],
 )

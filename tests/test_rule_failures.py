@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from recorded_calls import read as read_calls
 from roofline import rule_failures
+from roofline import rules as graph_rules
 from roofline.analysis import analyze
 from roofline.analysis.what_if import what_if
 from roofline.errors import SourceError
@@ -19,8 +21,6 @@ from roofline.sources.torch_trace import unneeded as trace_rules
 from roofline.torch import unneeded as function_rules
 from roofline.torch import workload
 from roofline.torch.fusion import fused
-from roofline.torch.recorder import Seen
-from roofline.torch_prices import Call, Tensor
 from roofline.workload import Recording
 from torch_writer import TorchTrace
 from xspace_profiles import MICROSECOND, Instruction, annotation, hlo, host, programs, recorded
@@ -174,15 +174,13 @@ def test_functions_have_the_notes_of_both_kinds_of_rules(noted: None, monkeypatc
     def fail(*_: object) -> None:
         raise TypeError("an argument that is missing")
 
-    call = Call("aten::relu", args=(Tensor((64, 64)),), outputs=(Tensor((64, 64)),))
-    seen = Seen(
-        call=call, scope="", location="", phase="forward", again=False, sequence=-1, reads=((1, 8192),), writes=((2, 8192),), repeated=0
-    )
+    calls, kept = read_calls("one_hot")
     monkeypatch.setattr(function_rules, "BY_SHAPE", (one_hot_products,))
     monkeypatch.setattr(workload, "avoidable", fail)
     eager, compiled = RuleFailures("this function"), RuleFailures("this function")
-    (op,), (kernel,) = workload.ops_of([seen], [2], None, eager), fused([seen], frozenset([2]), None, compiled)
-    assert (op.avoidable, kernel.avoidable) == ((), ())
+    ops = workload.ops_of(calls, kept, None, eager)
+    assert {reason.kind for op in ops for reason in op.avoidable} == {"one-hot-product"}, "of the rules on graphs"
+    assert not any(op.avoidable for op in fused(calls, kept, None, compiled))
     single = "the rule for single ops failed on this function (TypeError); please report it"
     assert (eager.notes, compiled.notes) == ((FAILED.format("this function"), single), (single,))
 
@@ -203,3 +201,14 @@ ENTRY %main (x: f32[{rows},{depth}], w: f32[{depth},{columns}]) -> f32[{rows},{c
     module = parse(path.read_bytes(), "step.hlo")
     assert Review.of(module, "gpu").product(module.entry, 2) is None
     assert (kinds(recording), recording.notes) == (set(), ())
+
+
+def test_rules_on_graphs_and_the_graphs_themselves_are_noted(tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def graph_of(*_: object) -> None:
+        raise KeyError("array")
+
+    monkeypatch.setattr(graph_rules, "RULES", (one_hot_products, *graph_rules.RULES))
+    assert (kinds(read(trace(tmp_path))), read(trace(tmp_path)).notes[-1]) == ({"unfused-chain"}, FAILED.format("this trace"))
+    monkeypatch.setattr(trace_rules, "graph_of", graph_of)
+    failures = "the rule for graphs failed on this trace (KeyError); please report it"
+    assert (kinds(read(trace(tmp_path))), read(trace(tmp_path)).notes[-1]) == ({"unfused-chain"}, failures)

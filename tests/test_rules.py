@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from recorded_calls import PROGRAMS, read, record
 from roofline.graph import Array, Graph, Node, Operator
 from roofline.resource import HBM
+from roofline.rule_failures import RuleFailures
 from roofline.rules import RULES
 from roofline.sources.torch_trace import lower
 from roofline.sources.torch_trace.context import Context
@@ -93,7 +94,9 @@ def reasons_of(graph: Graph) -> Counter[tuple[str, str]]:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_is_told_its_faults_and_no_other(name: str) -> None:
     calls, kept = read(name)
-    told = [(one.kind, one.group) for reasons in avoidable_in(calls, price, kept).values() for one in reasons]
+    told = [
+        (one.kind, one.group) for reasons in avoidable_in(calls, price, kept, RuleFailures("this function")).values() for one in reasons
+    ]
     assert Counter(reason for reason in told if reason[0] in KINDS) == TOLD.get(name, {})
 
 

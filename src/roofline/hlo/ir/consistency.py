@@ -81,6 +81,18 @@ def _spreads(instruction: Instruction, operand: Instruction) -> bool:
     return len(axes) == operand.shape.rank and all(0 <= axis < instruction.shape.rank for axis in axes)
 
 
+def _joins(instruction: Instruction, operand: Instruction) -> bool:
+    """Whether a concatenation names the one dimension that it is along."""
+    axes = instruction.dimensions
+    return _keeps_rank(instruction, operand) and len(axes) == 1 and 0 <= axes[0] < instruction.shape.rank
+
+
+def _names_axes(instruction: Instruction, operand: Instruction) -> bool:
+    """Whether the dimensions that are named are some of the first operand's, each once."""
+    axes = instruction.dimensions
+    return len({*axes}) == len(axes) and all(0 <= axis < operand.shape.rank for axis in axes)
+
+
 def _has_parts(instruction: Instruction, _: Instruction) -> bool:
     """Whether a tuple has an operand for each of its parts; a program written by hand may not state them."""
     return len(instruction.operands) == len(instruction.shape.parts) or not instruction.shape.is_tuple
@@ -100,6 +112,8 @@ _CHECKS: Mapping[str, Check] = {
     **dict.fromkeys(_SAME_RANK, _keeps_rank),
     "transpose": _permutes,
     "broadcast": _spreads,
+    "concatenate": _joins,
+    **dict.fromkeys(("reduce", "sort"), _names_axes),
     "tuple": _has_parts,
     "get-tuple-element": _is_part,
     "while": _loops,
