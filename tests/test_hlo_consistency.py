@@ -22,6 +22,8 @@ def entry(*lines: str) -> Computation:
         "%r = f32[8,4,2]{2,1,0} broadcast(%x), dimensions={0}",
         "%r = f32[8,4,2]{2,1,0} broadcast(%x), dimensions={0,3}",
         "%r = f32[32]{0} copy(%x)",
+        "%r = f32[9,4]{1,0} pad(%x, %zero)",
+        "%r = f32[9,4]{1,0} pad(%x, %zero), padding=0_1",
         "%r = f32[16,4]{1,0} concatenate(%x, %x)",
         "%r = f32[16,4]{1,0} concatenate(%x, %x), dimensions={2}",
         "%r = f32[64]{0} concatenate(%x, %x), dimensions={0}",

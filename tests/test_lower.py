@@ -128,3 +128,34 @@ def test_a_damaged_attribute_leaves_the_program_as_it_was(tmp_path: Path) -> Non
     path.write_text(BATCHED.replace("dim_labels=0bf_0oi->0bf", "dim_labels=damaged"))
     with pytest.raises(SourceError, match="damaged"):  # as pricing says, with the line
         read(path, load("v5e"))
+
+
+def test_a_convolution_whose_labels_do_not_fit_its_arrays_is_left_as_it_is() -> None:
+    module = parse(BATCHED.replace("dim_labels=0bf_0oi->0bf", "dim_labels=01bf_01oi->01bf"), "batched")
+    assert {one.opcode for computation in as_written(module) for one in computation} >= {"convolution"}
+
+
+def test_an_inner_fusion_with_an_operand_less_than_its_body_needs_is_left_as_it_is() -> None:
+    module = parse(
+        """HloModule m, is_scheduled=true
+
+%inner {
+  %p = f32[8]{0} parameter(0)
+  %q = f32[8]{0} parameter(1)
+  ROOT %s = f32[8]{0} add(%p, %q)
+}
+
+%outer {
+  %p = f32[8]{0} parameter(0)
+  ROOT %y = f32[8]{0} fusion(%p), kind=kLoop, calls=%inner
+}
+
+ENTRY %main {
+  %x = f32[8]{0} parameter(0)
+  ROOT %y = f32[8]{0} fusion(%x), kind=kLoop, calls=%outer
+}
+""",
+        "m.hlo",
+    )
+    (outer,) = [computation for computation in as_written(module) if computation.name == "outer"]
+    assert [one.opcode for one in outer] == ["parameter", "fusion"]

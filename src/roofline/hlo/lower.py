@@ -17,7 +17,7 @@ from .ir.attributes import WindowDimension
 from .ir.callgraph import in_order
 from .ir.module import Call, Computation, HloModule, Instruction
 from .ir.shapes import Layout, Shape
-from .price.convolved_products import Role, role_of
+from .price.convolved_products import Role, fits, role_of
 
 FUSION, CONVOLUTION = "fusion", "convolution"
 _MOST_GROWTH = 4  # times the module's instructions, and a few more: nested fusions may repeat a body
@@ -69,8 +69,8 @@ def _write(module: HloModule, computation: Computation, given: dict[int, int], w
         one = computation.instructions[index]
         if index in where:
             continue
-        if one.opcode == FUSION and one.calls and len(written) <= most:
-            body = module.computations[one.calls[0].computation]
+        body = module.computations[one.calls[0].computation] if one.opcode == FUSION and one.calls else None
+        if body is not None and len(written) <= most and len(body.parameters) <= len(one.operands):
             inner = dict(zip(body.parameters, (where[operand] for operand in one.operands), strict=False))
             where[index] = _write(module, body, inner, written, most)[body.root]
         elif (part := _part(one, where, written)) is not None:
@@ -184,7 +184,7 @@ def _dot(one: Instruction, written: Sequence[Instruction]) -> list[Instruction] 
 def _roles(one: Instruction, source: tuple[int, ...], kernel: tuple[int, ...]) -> list[Role] | None:
     """What each spatial axis of a convolution is in a product; ``None`` if it is no product, or one of groups."""
     labels, result = one.convolution, one.shape.dims
-    if labels is None or one.feature_group_count * one.batch_group_count > 1:
+    if labels is None or not fits(labels, source, kernel, result) or one.feature_group_count * one.batch_group_count > 1:
         return None
     sides = one.window or tuple(WindowDimension(kernel[axis]) for axis in labels.kernel_spatial)
     try:

@@ -81,6 +81,11 @@ def _spreads(instruction: Instruction, operand: Instruction) -> bool:
     return len(axes) == operand.shape.rank and all(0 <= axis < instruction.shape.rank for axis in axes)
 
 
+def _pads(instruction: Instruction, operand: Instruction) -> bool:
+    """Whether a pad says what it adds to each dimension."""
+    return _keeps_rank(instruction, operand) and len(instruction.padding) == instruction.shape.rank
+
+
 def _joins(instruction: Instruction, operand: Instruction) -> bool:
     """Whether a concatenation names the one dimension that it is along."""
     axes = instruction.dimensions
@@ -113,6 +118,7 @@ _CHECKS: Mapping[str, Check] = {
     "transpose": _permutes,
     "broadcast": _spreads,
     "concatenate": _joins,
+    "pad": _pads,
     **dict.fromkeys(("reduce", "sort"), _names_axes),
     "tuple": _has_parts,
     "get-tuple-element": _is_part,

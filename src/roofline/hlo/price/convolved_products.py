@@ -41,7 +41,7 @@ def convolved_product(instruction: Instruction, source: tuple[int, ...], kernel:
     """
     labels, result = instruction.convolution, instruction.shape.dims
     groups = instruction.feature_group_count * instruction.batch_group_count
-    if labels is None or not _fits(labels, source, kernel, result):
+    if labels is None or not fits(labels, source, kernel, result):
         return None
     sides = instruction.window or tuple(WindowDimension(kernel[axis]) for axis in labels.kernel_spatial)
     ours = [(labels.output_batch, source[labels.input_batch] // instruction.batch_group_count)]
@@ -66,7 +66,7 @@ def convolved_product(instruction: Instruction, source: tuple[int, ...], kernel:
     return ProductSizes(prod(batch), rows, prod(depth), columns)
 
 
-def _fits(labels: ConvolutionDimensions, source: tuple[int, ...], kernel: tuple[int, ...], result: tuple[int, ...]) -> bool:
+def fits(labels: ConvolutionDimensions, source: tuple[int, ...], kernel: tuple[int, ...], result: tuple[int, ...]) -> bool:
     """Whether the arrays have the dimensions that the convolution names."""
     return (
         max(labels.input_batch, labels.input_feature, *labels.input_spatial) < len(source)
