@@ -136,6 +136,20 @@ class _Axes(Struct):
     absent: list[int] = []  # of size 1, which the product does not have
 
 
+class _Side(Struct):
+    """An operand of a convolution: 0 is the source and 1 the kernel, the array, its place, and how its axes take part in the product."""
+
+    number: int
+    array: Instruction
+    operand: int
+    axes: _Axes
+
+    def places(self, axes: Sequence[int]) -> tuple[int, ...]:
+        """Where axes of the array are once those of one element are gone."""
+        kept = [axis for axis in range(self.array.shape.rank) if axis not in self.axes.absent]
+        return tuple([kept.index(axis) for axis in axes])
+
+
 def _dot(one: Instruction, written: Sequence[Instruction]) -> list[Instruction] | None:
     """A convolution as a dot of its operands, with changes of shape before and after where it needs them; ``None`` if it is no product."""
     source, kernel = (written[operand] for operand in one.operands)
@@ -151,29 +165,33 @@ def _dot(one: Instruction, written: Sequence[Instruction]) -> list[Instruction] 
         for axes, axis, is_absent in ((left, ours, role == "columns"), (right, theirs, role == "rows")):
             names = {"batch": axes.batch, "depth": axes.contracted}
             (axes.absent if is_absent else names.get(role, axes.free)).append(axis)
-    steps = _Steps(one, len(written))
-    ours, theirs = steps.squeezed(source, one.operands[0], left.absent), steps.squeezed(kernel, one.operands[1], right.absent)
-    place_left, place_right = _places(source.shape, left.absent), _places(kernel.shape, right.absent)
-    free_left, free_right = sorted(left.free), sorted(right.free)
-    made = [*((0, axis) for axis in left.batch), *((0, axis) for axis in free_left), *((1, axis) for axis in free_right)]
     wanted = _wanted(one, roles, left, right)
-    if wanted is None or sorted(axis for axis in wanted if axis is not None) != sorted(made):
+    if wanted is None:
         return None
-    dims = [(source if side == 0 else kernel).shape.dims[axis] for side, axis in made]
+    sides = [_Side(0, source, one.operands[0], left), _Side(1, kernel, one.operands[1], right)]
+    if _is_kernel_first(wanted, one.shape.dims, left):
+        sides.reverse()
+    made = [(0, axis) for axis in left.batch] + [(side.number, axis) for side in sides for axis in sorted(side.axes.free)]
+    if sorted(axis for axis in wanted if axis is not None) != sorted(made):
+        return None
+    steps = _Steps(one, len(written))
+    operands = tuple([steps.squeezed(side.array, side.operand, side.axes.absent) for side in sides])
+    first, second = sides
+    dims = [(source if number == 0 else kernel).shape.dims[axis] for number, axis in made]
     order = [made.index(axis) for axis in wanted if axis is not None]  # of the dot's axes in the result
     attributes = {
-        "lhs_batch_dims": tuple(place_left[axis] for axis in left.batch),
-        "rhs_batch_dims": tuple(place_right[axis] for axis in right.batch),
-        "lhs_contracting_dims": tuple(place_left[axis] for axis in left.contracted),
-        "rhs_contracting_dims": tuple(place_right[axis] for axis in right.contracted),
-        "operand_precision": one.operand_precision,
+        "lhs_batch_dims": first.places(first.axes.batch),
+        "rhs_batch_dims": second.places(second.axes.batch),
+        "lhs_contracting_dims": first.places(first.axes.contracted),
+        "rhs_contracting_dims": second.places(second.axes.contracted),
+        "operand_precision": one.operand_precision if first.number == 0 else one.operand_precision[::-1],
         "metadata": one.metadata,
     }
     kept = [axis for axis, of in enumerate(wanted) if of is not None]
     shape = _kept_axes(one.shape, kept)  # the result without axes of size 1
     if prod(dims) != shape.elements:
         return None
-    steps.put("dot", _reordered(shape, order, dims), (ours, theirs), attributes)
+    steps.put("dot", _reordered(shape, order, dims), operands, attributes)
     if order != sorted(order):
         steps.put("transpose", shape, (steps.last,), {"dimensions": tuple(order), "metadata": one.metadata})
     if len(kept) < one.shape.rank:
@@ -211,9 +229,13 @@ def _wanted(one: Instruction, roles: Sequence[Role], left: _Axes, right: _Axes) 
     return [wanted[axis] for axis in range(one.shape.rank)] if sorted(wanted) == list(range(one.shape.rank)) else None
 
 
-def _places(shape: Shape, absent: Sequence[int]) -> dict[int, int]:
-    """Where the axes of an array are once some are gone."""
-    return {axis: place for place, axis in enumerate(axis for axis in range(shape.rank) if axis not in absent)}
+def _is_kernel_first(wanted: Sequence[tuple[int, int] | None], sizes: Sequence[int], source: _Axes) -> bool:
+    """Whether the rows of the dot that was written are the kernel's: its axes come before the source's in the result."""
+    last = {0: -1, 1: len(sizes)}
+    for place, (axis, size) in enumerate(zip(wanted, sizes, strict=True)):
+        if axis is not None and size > 1 and not (axis[0] == 0 and axis[1] in source.batch):
+            last[axis[0]] = place
+    return last[0] > last[1]
 
 
 def _kept_axes(shape: Shape, kept: Sequence[int]) -> Shape:
