@@ -10,4 +10,5 @@ from .repeated_operand.gathered_rows import gathered_rows
 from .repeated_operand.stored import stored_masks, stored_repeats
 
 Rule = Callable[[Graph], Iterator[tuple[int, Avoidable]]]  # kernels, and the work that each could avoid
-RULES: tuple[Rule, ...] = (one_hot_products, costly_orders, gathered_rows, stored_repeats, stored_masks)
+ON_PROGRAMS: tuple[Rule, ...] = (costly_orders,)  # of XLA too, which has no rule of its own for their faults any more
+RULES: tuple[Rule, ...] = (one_hot_products, *ON_PROGRAMS, gathered_rows, stored_repeats, stored_masks)

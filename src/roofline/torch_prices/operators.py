@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..graph import Array, Graph, Node, Operator, Params, Sizes
+from ..graph import Array, Factor, Graph, Node, Operator, Params, Sizes
 from .call import Tensor
 
 FIRST_FACTOR = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1, "aten::_addmm_activation": 1}
@@ -98,7 +98,9 @@ def _product(tensors: Sequence[Tensor], place: int, then: Operator | None) -> Me
         return Meaning(Operator.OTHER, everything)
     left, right = factors
     batch = left.elements // max(left.shape[-2] * left.shape[-1], 1)
-    sizes = Sizes(batch, left.shape[-2], left.shape[-1], right.shape[-1])
+    outer, other = (tuple(range(len(factor.shape) - 2)) for factor in factors)
+    axes = (Factor(outer, (len(outer) + 1,), (len(outer),)), Factor(other, (len(other),), (len(other) + 1,)))
+    sizes = Sizes(batch, left.shape[-2], left.shape[-1], right.shape[-1], *axes)
     others = tuple(other for other in everything if other not in (place, place + 1))
     return Meaning(Operator.DOT, (place, place + 1, *(others if then is not None else ())), sizes, then)
 

@@ -9,7 +9,7 @@ from ...cost import Cost
 from ...workload import Avoidable
 from .kernels import Kernels
 from .one_hot import is_diagonal
-from .product_order import KIND
+from .summed_products import KIND
 from .values import LAYOUT, RENAMED, Value
 
 GROUP = "inverse"

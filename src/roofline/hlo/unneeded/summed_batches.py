@@ -9,10 +9,10 @@ from math import prod
 from ...cost import Cost, less_traffic
 from ...resource import HBM
 from ...workload import Avoidable
+from ..lower.products import is_linear
 from .axes import source_axis
-from .kernels import Kernels, Product, is_linear
-from .product_order import KIND
-from .summed_products import is_only_use, sums
+from .kernels import Kernels, Product
+from .summed_products import KIND, is_only_use, sums
 from .values import RENAMED, Value
 
 GROUP = "batch"

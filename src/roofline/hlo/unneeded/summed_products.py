@@ -7,10 +7,12 @@ from ...cost import Cost
 from ...resource import HBM
 from ...workload import Avoidable
 from ..ir.module import Instruction
-from .kernels import Kernels, Product, is_linear
-from .product_order import KIND, unscaled
-from .values import Value
+from ..lower.products import is_linear
+from .kernels import Kernels, Product
+from .values import RENAMED, SPREAD, Value, Values
 
+KIND = "product-order"
+_MOST_SCALES = 8
 _LEAST = 4  # rows that become one: fewer are hardly worth the change
 
 
@@ -37,6 +39,20 @@ def summed_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         yield place, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, factor=times)
         less = kernels.costs[index].known(HBM) / times
         yield index, Avoidable(kind=KIND, instead=Cost.of({HBM: less}), why=f"adds up {times} {side} of a matmul")
+
+
+def unscaled(values: Values, value: Value) -> Value:
+    """A value before it was multiplied by scalars."""
+    for _ in range(_MOST_SCALES):
+        value = values.origin(value, RENAMED)
+        if value.opcode not in ("multiply", "divide"):
+            break
+        sides = values.operands(value)
+        scaled = [side for side in sides if values.origin(side, SPREAD).shape.elements != 1]
+        if len(scaled) != 1 or (value.opcode == "divide" and scaled != sides[:1]):
+            break
+        value = scaled[0]
+    return value
 
 
 def sums(kernels: Kernels) -> Iterator[tuple[int, Value]]:

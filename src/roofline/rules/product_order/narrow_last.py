@@ -6,28 +6,28 @@ another matrix, the order cannot be changed.
 """
 
 from collections.abc import Iterator
+from math import prod
 
 from ...cost import Cost
-from ...graph import RENAMING, SCALING, Graph, Node, Operator, Phase
+from ...graph import SCALING, Graph, Node, Operator, Phase
 from ...resource import HBM
 from ...units import plain
 from ...workload import Avoidable
 
 KIND = "product-order"
 WORTH = 0.25  # the other order must need less than this share of the FLOP: two linear layers in a row are not a mistake
-_SPREAD = RENAMING | {Operator.BROADCAST}
 
 
 def costly_orders(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     """The products of a costly order and their gradients, with their costs in the other order."""
     for first in graph.of(Operator.DOT):
-        if first.phase == Phase.BACKWARD:
+        if first.phase == Phase.BACKWARD and first.sequence >= 0:  # it follows its forward product
             continue
         uses = list(_linear_uses(graph, first, first.gives[0]))
         if not uses or not all(_is_product_of(graph, first, use, array) for use, array in uses):
             continue
         made = first.sizes
-        seconds = [(use, _width(use, array)) for use, array in uses if use.phase != Phase.BACKWARD]
+        seconds = [(use, _width(use, array)) for use, array in uses if use.phase != Phase.BACKWARD or use.sequence < 0]
         both = made.multiplications + sum(use.sizes.multiplications for use, _ in seconds)
         instead = sum(made.batch * made.depth * width * (made.rows + made.columns) for _, width in seconds)
         if not 0 < instead <= WORTH * both:
@@ -43,7 +43,7 @@ def costly_orders(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
 def _linear_uses(graph: Graph, first: Node, array: int) -> Iterator[tuple[Node, int]]:
     """The uses of the result of a product, also after it was scaled by a number or the same row was added to all of its rows."""
     for node, name in graph.uses(array):
-        others = [graph.arrays[graph.origin(other, _SPREAD)].elements for other in node.takes if other != name]
+        others = [graph.distinct(other) for other in node.takes if other != name]
         is_first = node.takes[:1] == (name,) or node.operator == Operator.MULTIPLY
         is_scaled = node.operator in SCALING and is_first and all(size == 1 for size in others)
         is_shifted = node.operator == Operator.ADD and len(others) == 1 and others[0] <= first.sizes.columns
@@ -54,13 +54,14 @@ def _linear_uses(graph: Graph, first: Node, array: int) -> Iterator[tuple[Node, 
 
 
 def _is_product_of(graph: Graph, first: Node, use: Node, array: int) -> bool:
-    """Whether a use multiplies the result of the first product, as it is or transposed, by something else."""
-    made, shape = first.sizes, graph.arrays[array].shape
-    if use.operator != Operator.DOT or len(shape) < 2 or use.takes[0] == use.takes[1]:
+    """Whether a use multiplies each matrix that the first product makes by something else, summing over its rows or its columns."""
+    if use.operator != Operator.DOT or use.takes[0] == use.takes[1] or use.takes[:2].count(array) != 1:
         return False
-    is_whole = graph.arrays[array].elements == made.results
-    is_matrix = sorted(shape[-2:]) == sorted((made.rows, made.columns)) or shape[-2:] == (made.batch * made.rows, made.columns)
-    return is_whole and is_matrix and use.takes[:2].count(array) == 1
+    made, shape = first.sizes, graph.arrays[array].shape
+    factor = use.sizes.left if use.takes[0] == array else use.sizes.right
+    batch, summed, free = (prod(shape[axis] for axis in axes) for axes in (factor.batch, factor.summed, factor.free))
+    is_row_by_row = batch == 1 and (summed, free) == (made.columns, made.batch * made.rows)  # all matrices, one below the other
+    return is_row_by_row or (batch == made.batch and (summed, free) in ((made.columns, made.rows), (made.rows, made.columns)))
 
 
 def _width(use: Node, array: int) -> int:

@@ -11,13 +11,13 @@ from math import prod
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import FormulaError
-from .ir.amending import MappedDialect, amended
-from .ir.attributes import WindowDimension
-from .ir.callgraph import in_order
-from .ir.module import Call, Computation, HloModule, Instruction
-from .ir.shapes import Layout, Shape
-from .price.convolved_products import Role, fits, role_of
+from ...errors import FormulaError
+from ..ir.amending import MappedDialect, amended
+from ..ir.attributes import WindowDimension
+from ..ir.callgraph import in_order
+from ..ir.module import Call, Computation, HloModule, Instruction
+from ..ir.shapes import Layout, Shape
+from ..price.convolved_products import Role, fits, role_of
 
 FUSION, CONVOLUTION = "fusion", "convolution"
 _MOST_GROWTH = 4  # times the module's instructions, and a few more: nested fusions may repeat a body
