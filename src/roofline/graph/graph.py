@@ -176,27 +176,37 @@ class Graph(Struct, dict=True):
         maker = self.maker.get(origin)
         return 1 if maker is not None and maker.operator == Operator.FILL else self.arrays[origin].elements
 
+    def value(self, array: int) -> float | None:
+        """The value of all elements of an array, if it is known."""
+        maker = self.maker.get(self.origin(array, SPREADING))
+        return maker.params if maker is not None and maker.operator == Operator.FILL and isinstance(maker.params, int | float) else None
+
     def source_axis(self, array: int, axis: int, through: Collection[Operator] = RENAMING) -> int | None:
         """The axis of the origin of an array that is one of its axes; ``None`` if that was split, merged or added on the way."""
         place: int | None = axis
         while place is not None and (node := self.maker.get(array)) is not None and node.operator in through:
-            place = self._axis_before(node, array, place)
+            place = self.axis_before(node, array, place)
             array = node.takes[0]
         return place
 
-    def _axis_before(self, node: Node, array: int, axis: int) -> int | None:
+    def axis_before(self, node: Node, array: int, axis: int) -> int | None:
         """The axis of the first operand of a node that renames or spreads elements, which is an axis of its result."""
         axes = node.params.axes if isinstance(node.params, Axes) else ()
         if node.operator == Operator.TRANSPOSE:
             return axes[axis] if axis < len(axes) else None
-        if node.operator == Operator.BROADCAST and axes:
+        if node.operator == Operator.BROADCAST:
+            if node.params is None:
+                return _expanded_axis(self.arrays[array], self.arrays[node.takes[0]], axis)
             return axes.index(axis) if axis in axes else None
         if node.operator != Operator.VIEW:
             return axis if self.arrays[array].shape == self.arrays[node.takes[0]].shape else None
+        whole, part = self.arrays[node.takes[0]], self.arrays[array]
+        size = part.shape[axis]
+        if not part.sure and part.shape.count(size) == whole.shape.count(size) == 1:  # matched by size, it may be transposed
+            return whole.shape.index(size)
         in_memory = node.params != ROW_BY_ROW
-        place = next((place for place, other in _places(self.arrays[array], in_memory=in_memory) if other == axis), None)
-        before = _places(self.arrays[node.takes[0]], in_memory=in_memory)
-        return next((other for there, other in before if there == place), None)
+        place = next((place for place, other in _places(part, in_memory=in_memory) if other == axis), None)
+        return next((other for there, other in _places(whole, in_memory=in_memory) if there == place), None)
 
     def between(self, array: int, through: Collection[Operator] = RENAMING) -> list[Node]:
         """The nodes that `origin` goes through, the last one first."""
@@ -224,6 +234,18 @@ class Graph(Struct, dict=True):
     def gradients(self, node: Node) -> list[Node]:
         """The nodes of the backward pass that compute the gradient of one of the forward pass."""
         return self._gradients.get(node.sequence, []) if node.phase == Phase.FORWARD and node.sequence >= 0 else []
+
+
+def _expanded_axis(whole: Array, before: Array, axis: int) -> int | None:
+    """The axis of an array that is one of a view in which others are repeated: it has the same stride."""
+    if whole.strides is None or before.strides is None or whole.strides[axis] == 0:
+        return None
+    fitting = [
+        place
+        for place, (size, stride) in enumerate(zip(before.shape, before.strides, strict=True))
+        if (size, stride) == (whole.shape[axis], whole.strides[axis])
+    ]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _places(array: Array, *, in_memory: bool) -> Iterator[tuple[tuple[int, int], int]]:

@@ -55,6 +55,7 @@ class Operator(StrEnum):
     SLICE = "slice"  # some elements of its operand
     PAD = "pad"  # its first operand with elements around and between its own
     REVERSE = "reverse"
+    TRIANGLE = "triangle"  # its operand with zeros above or below a diagonal
     UPDATE = "update"  # its operands, of which each later one was written over a part of those before
     LOOP = "loop"  # it takes what the loop begins with, and gives what it ends with
     BRANCH = "branch"
@@ -100,6 +101,10 @@ class Sizes(Struct, frozen=True, gc=False):
     def results(self) -> int:
         """Elements of the result."""
         return self.batch * self.rows * self.columns
+
+    def __str__(self) -> str:
+        size = f"{self.rows}×{self.depth}×{self.columns}"
+        return f"{self.batch}×({size})" if self.batch > 1 else size
 
 
 class Axes(Struct, frozen=True, gc=False):

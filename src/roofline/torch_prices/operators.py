@@ -23,6 +23,7 @@ _NAMES = {
     Operator.NEGATE: "neg neg_",
     Operator.FILL: "zeros zeros_like new_zeros ones ones_like new_ones full full_like new_full fill_ zero_",
     Operator.IOTA: "arange",
+    Operator.TRIANGLE: "tril triu tril_ triu_",
     Operator.COPY: "copy_ _to_copy clone contiguous",
 }
 _OPERATORS = {f"aten::{name}": operator for operator, names in _NAMES.items() for name in names.split()}

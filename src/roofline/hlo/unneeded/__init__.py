@@ -43,7 +43,6 @@ from .low_batch import is_split, low_batches
 from .number_formats import fp64_kernels, wide_products
 from .occasional import occasional_work
 from .odd_sizes import large_windows, odd_sizes, tiny_products, tiny_solves
-from .one_hot import compared_bins, one_hot_products
 from .operations import operation
 from .padded import padding, room_for_groups
 from .parallel_products import parallel_products
@@ -81,8 +80,6 @@ __all__ = ["Review", "reviewed_program"]
 Rule = Callable[[Kernels], Iterable[tuple[int, Avoidable]]]
 # The first rule that calls a kernel's work unneeded wins: a copy because of a missing donation is not reported as a layout change.
 RULES: tuple[Rule, ...] = (
-    one_hot_products,
-    compared_bins,
     dense_experts,
     gated_experts,
     selected_products,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ...workload import Avoidable
 from .kernels import Kernels
-from .one_hot import is_diagonal
+from .positions import is_diagonal
 from .summed_products import is_only_use
 from .unused import CLASS, KIND
 from .values import RENAMED, Value

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...cost import Cost
 from ...workload import Avoidable
 from .kernels import Kernels
-from .one_hot import is_diagonal
+from .positions import is_diagonal
 from .summed_products import KIND
 from .values import LAYOUT, RENAMED, Value
 

@@ -49,7 +49,7 @@ def graph_of(recorded: Recorded) -> Graph:
     operands: dict[int, list[Made]] = {}  # of forward ops, by the numbers that their gradients share
     for place, (execution, priced) in enumerate(recorded.ordered):
         if execution.mark != step:
-            arrays, step = Arrays(graph), execution.mark
+            arrays, step, operands = Arrays(graph), execution.mark, {}
         is_backward, number = execution.context.backward, recorded.sequence(execution)
         means, tensors = meaning(priced.name, priced.args, priced.priced.category), tensors_of(priced.args)
         if means.operator == Operator.GATHER and means.params is None:  # of a list of indices that was not recorded
