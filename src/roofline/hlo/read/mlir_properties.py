@@ -2,13 +2,16 @@
 
 An operation's properties are the numbers of its attributes, sorted by name; an optional one (``name?`` below) is twice the number plus one,
 or 0 if absent. The lists follow the dialects' definitions (StablehloOps.td, ChloOps.td, FuncOps.td, ops of Shardy and MHLO). These dialects
-are not stable between versions, so an operation may have several lists: the number of properties decides.
+are not stable between versions, so an operation may have several lists (``|``): the number of properties decides. VHLO has the attributes
+of StableHLO, none of them optional, and the fields of those with fields.
 """
+
+from functools import cache
 
 from ..ir.malformed import Malformed
 from .mlir_bytecode import Cursor
 from .mlir_bytecode_values import Values
-from .vhlo import ROUGH, attribute_names
+from .vhlo import NEWER, ROUGH, TOGETHER, versioned
 
 _CONVOLUTION = (
     "batch_group_count dimension_numbers feature_group_count lhs_dilation? {}precision_config? rhs_dilation? window_reversal?"
@@ -71,7 +74,7 @@ _HLO = {
     "transpose": "permutation",
     "triangular_solve": "left_side lower transpose_a unit_diagonal",
     "unary_einsum": "einsum_config",
-    **dict.fromkeys(ROUGH, "result_accuracy?"),
+    **dict.fromkeys(ROUGH, "result_accuracy?|"),
 }
 _CHLO = {
     "broadcast_compare": "broadcast_dimensions? compare_type? comparison_direction",
@@ -121,7 +124,7 @@ _LISTS = {
 def properties_of(name: str, data: bytes, values: Values) -> dict[str, object]:
     """The attributes that an operation has as properties; empty for operations that are not listed, which have no price either."""
     dialect, _, short = name.partition(".")
-    lists = [attribute_names(short)] if dialect == "vhlo" else _lists(dialect, short)
+    lists = _lists(dialect, short)
     if not any(lists):
         return {}
     cursor = Cursor(data)
@@ -140,7 +143,20 @@ def properties_of(name: str, data: bytes, values: Values) -> dict[str, object]:
     return found
 
 
+@cache
 def _lists(dialect: str, short: str) -> list[list[str]]:
+    if dialect == "vhlo":
+        return _lists_of_vhlo(versioned(short)[0])
     if dialect == "chlo" and short.startswith("broadcast_") and short not in _CHLO:
         return [["broadcast_dimensions?"]]
     return [names.split() for names in _LISTS.get(dialect, {}).get(short, "").split("|")]
+
+
+def _lists_of_vhlo(name: str) -> list[list[str]]:
+    fields = {key: names.split() for key, _, names in TOGETHER.get(name, ())}
+    fields |= {"channel_handle": ["channel_id", "channel_type"], "channel_handle?": ["channel_id"]}
+    lists = []
+    for names in _lists("func" if name in _FUNC else "stablehlo", name):
+        every = sorted(field for key in names for field in fields.get(key, fields.get(key.rstrip("?"), [key.rstrip("?")])))
+        lists += [every, [field for field in every if field not in NEWER]]
+    return lists

@@ -49,95 +49,13 @@ ROUGH = (
     *("cbrt", "cosine", "exponential", "exponential_minus_one", "log", "log_plus_one"),
     *("logistic", "rsqrt", "sine", "sqrt", "tan", "tanh"),
 )
-_CONVOLUTION = (
-    "batch_group_count feature_group_count input_batch_dimension input_feature_dimension input_spatial_dimensions"
-    " kernel_input_feature_dimension kernel_output_feature_dimension kernel_spatial_dimensions lhs_dilation output_batch_dimension"
-    " output_feature_dimension output_spatial_dimensions {} precision_config rhs_dilation window_reversal window_strides"
+# Operations of a second version.
+_SECOND = frozenset(
+    (
+        *("all_gather", "all_reduce", "all_to_all", "collective_broadcast", "composite", "custom_call", "dot_general", "dynamic_conv"),
+        *("dynamic_gather", "gather", "recv", "scatter", "send", *ROUGH),
+    )
 )
-# The attributes of each operation that has some, in the order of its properties. Other versions of an operation have the same
-# attributes unless they are listed.
-_ATTRIBUTES = {
-    "all_gather": "all_gather_dim channel_id replica_groups use_global_device_ids",
-    "all_reduce": "channel_id replica_groups use_global_device_ids",
-    "all_to_all": "channel_id concat_dimension replica_groups split_count split_dimension",
-    "batch_norm_grad": "epsilon feature_index",
-    "batch_norm_inference": "epsilon feature_index",
-    "batch_norm_training": "epsilon feature_index",
-    "broadcast_in_dim": "broadcast_dimensions",
-    "broadcast": "broadcast_sizes",
-    "call": "callee",
-    "cholesky": "lower",
-    "collective_broadcast_v1": "channel_id replica_groups",
-    "collective_broadcast_v2": "channel_id has_dynamic_root replica_groups",
-    "collective_reduce": "channel_id has_dynamic_root replica_groups use_global_device_ids",
-    "collective_permute": "channel_id source_target_pairs",
-    "compare": "compare_type comparison_direction",
-    "composite": "composite_attributes decomposition name version",
-    "concatenate": "dimension",
-    "constant": "value",
-    "convolution": _CONVOLUTION.format("padding"),
-    "cross-replica-sum": "replica_groups",
-    "custom_call_v1": "api_version backend_config call_target_name called_computations has_side_effect operand_layouts"
-    " output_operand_aliases result_layouts",
-    "custom_call_v2": "api_version backend_config call_target_name called_computations has_side_effect operand_layouts"
-    " output_operand_aliases result_layouts result_tilings",
-    "dot_general_v1": "lhs_batching_dimensions lhs_contracting_dimensions precision_config rhs_batching_dimensions"
-    " rhs_contracting_dimensions",
-    "dot_general_v2": "accumulation_type allow_imprecise_accumulation lhs_batching_dimensions lhs_component_count"
-    " lhs_contracting_dimensions lhs_precision_type num_primitive_operations precision_config rhs_batching_dimensions"
-    " rhs_component_count rhs_contracting_dimensions rhs_precision_type",
-    "dot": "precision_config",
-    "dynamic_broadcast_in_dim": "broadcast_dimensions known_expanding_dimensions known_nonexpanding_dimensions",
-    "dynamic_conv_v1": _CONVOLUTION.format("padding"),
-    "dynamic_conv_v2": _CONVOLUTION.format(""),
-    "dynamic_gather_v1": "collapsed_slice_dims index_vector_dim indices_are_sorted offset_dims start_index_map",
-    "dynamic_gather_v2": "collapsed_slice_dims index_vector_dim indices_are_sorted offset_dims operand_batching_dims start_index_map"
-    " start_indices_batching_dims",
-    "dynamic_iota": "iota_dimension",
-    "dynamic_slice": "slice_sizes",
-    "einsum": "einsum_config",
-    "fft": "fft_length fft_type",
-    "func": "arg_attrs function_type res_attrs sym_name sym_visibility",
-    "gather_v1": "collapsed_slice_dims index_vector_dim indices_are_sorted offset_dims slice_sizes start_index_map",
-    "gather_v2": "collapsed_slice_dims index_vector_dim indices_are_sorted offset_dims operand_batching_dims slice_sizes"
-    " start_index_map start_indices_batching_dims",
-    "get_dimension_size": "dimension",
-    "get_tuple_element": "index",
-    "infeed": "infeed_config layout",
-    "iota": "iota_dimension",
-    "map": "dimensions",
-    "outfeed": "outfeed_config",
-    "pad": "edge_padding_high edge_padding_low interior_padding",
-    "recv_v1": "channel_id channel_type is_host_transfer",
-    "recv_v2": "channel_id channel_type is_host_transfer source_target_pairs",
-    "reduce": "dimensions",
-    "reduce_precision": "exponent_bits mantissa_bits",
-    "reduce_scatter": "channel_id replica_groups scatter_dimension use_global_device_ids",
-    "reduce_window": "base_dilations padding window_dilations window_dimensions window_strides",
-    "reverse": "dimensions",
-    "rng_bit_generator": "rng_algorithm",
-    "rng": "rng_distribution",
-    "scatter_v1": "index_vector_dim indices_are_sorted inserted_window_dims scatter_dims_to_operand_dims unique_indices update_window_dims",
-    "scatter_v2": "index_vector_dim indices_are_sorted input_batching_dims inserted_window_dims scatter_dims_to_operand_dims"
-    " scatter_indices_batching_dims unique_indices update_window_dims",
-    "select_and_scatter": "padding window_dimensions window_strides",
-    "send_v1": "channel_id channel_type is_host_transfer",
-    "send_v2": "channel_id channel_type is_host_transfer source_target_pairs",
-    "set_dimension_size": "dimension",
-    "slice": "limit_indices start_indices strides",
-    "sort": "dimension is_stable",
-    "torch_index_select": "batch_dims dim",
-    "transpose": "permutation",
-    "triangular_solve": "left_side lower transpose_a unit_diagonal",
-    "unary_einsum": "einsum_config",
-    **{f"{name}_v2": "result_accuracy" for name in ROUGH},
-}
-_SECOND = {name.removesuffix("_v2") for name in _ATTRIBUTES if name.endswith("_v2")} | {
-    "all_gather",
-    "all_reduce",
-    "all_to_all",
-    "composite",
-}
 _VERSION = re.compile(r"(.+)_v(\d{1,9})")
 _GATHER = "offset_dims collapsed_slice_dims operand_batching_dims start_indices_batching_dims start_index_map index_vector_dim"
 _CONVOLVED = (
@@ -146,7 +64,7 @@ _CONVOLVED = (
     " output_spatial_dimensions"
 )
 # Attributes that are one attribute in StableHLO: its name, how its text begins, and its fields.
-_TOGETHER = {
+TOGETHER = {
     "dot_general": (
         (
             "dot_dimension_numbers",
@@ -173,6 +91,14 @@ _TOGETHER = {
     "convolution": (("dimension_numbers", "conv<raw ", _CONVOLVED),),
     "dynamic_conv": (("dimension_numbers", "conv<raw ", _CONVOLVED),),
 }
+
+
+NEWER = (
+    "operand_batching_dims",
+    "start_indices_batching_dims",
+    "input_batching_dims",
+    "scatter_indices_batching_dims",
+)  # of second versions
 
 
 def _type(values: Values, cursor: Cursor) -> str:
@@ -266,12 +192,6 @@ def versioned(name: str) -> tuple[str, int]:
     return short, version
 
 
-def attribute_names(name: str) -> list[str]:
-    """The attributes that an operation has as properties, in their order."""
-    short, _ = versioned(name)
-    return _ATTRIBUTES.get(name, _ATTRIBUTES.get(short, "")).split()
-
-
 def to_stablehlo(operation: Operation) -> Operation:
     """A VHLO operation converted to StableHLO, without the defaults that VHLO writes."""
     name, _ = versioned(operation.name.removeprefix("vhlo."))
@@ -280,7 +200,7 @@ def to_stablehlo(operation: Operation) -> Operation:
         for key, value in operation.attributes.items()
         if value is not False and value not in ("none", {}) and key != "result_accuracy"
     }
-    for key, begins, fields in _TOGETHER.get(name, ()):
+    for key, begins, fields in TOGETHER.get(name, ()):
         held = {field: given.pop(field) for field in fields.split() if field in given}
         if held:
             given[key] = f"#stablehlo.{begins}{numbered(held)}>"
