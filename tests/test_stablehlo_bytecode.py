@@ -20,6 +20,7 @@ from roofline.hlo.read.mlir_attributes import Typed
 from roofline.hlo.read.mlir_bytecode import Cursor, read_bytecode
 from roofline.hlo.read.mlir_bytecode_values import Values, dense_list
 from roofline.hlo.read.mlir_writing import Bare, quoted, written
+from roofline.hlo.read.stablehlo_to_hlo import attributes_of
 from roofline.hlo.read.vhlo import to_stablehlo, versioned
 from roofline.machines import load as load_machine
 from roofline.sources import programs
@@ -211,6 +212,7 @@ def test_defaults_that_vhlo_spells_out_are_left_out() -> None:
     given = {"dimension": -1, "is_stable": False}
     assert to_stablehlo(Operation("vhlo.sort_v1", 0, attributes=given)).attributes == {}
     gather = {"offset_dims": Typed("1", "tensor<1xi64>"), "collapsed_slice_dims": Typed("[]", "tensor<0xi64>"), "index_vector_dim": 0}
-    assert to_stablehlo(Operation("vhlo.gather_v2", 0, attributes=gather)).attributes == {
-        "dimension_numbers": "#stablehlo.gather<offset_dims = [1], index_vector_dim = 0>"
+    assert attributes_of(to_stablehlo(Operation("vhlo.gather_v2", 0, attributes=gather)), "gather", [], []) == {
+        "offset_dims": (1,),
+        "index_vector_dim": 0,
     }

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from ...files.input_limits import excess, limits
 from ..ir.malformed import Malformed, excerpt
 from .lexing import STRING
-from .mlir_attributes import end_of_nest, end_of_type, parse_dictionary, parse_value, skip, unescape
+from .mlir_attributes import end_of_nest, end_of_type, parse_dictionary, parse_lists, parse_value, skip, unescape
 
 MAX_DEPTH = 50
 
@@ -21,7 +21,6 @@ _STRING = re.compile(STRING, re.DOTALL)
 _SYMBOL = re.compile(rf"@(?:[\w$.\-]+|{STRING})", re.DOTALL)
 _KEY = re.compile(r"([A-Za-z_][\w$.]*)\s*=(?!=)")
 _DICTIONARY = re.compile(rf"\{{\s*(?:\}}|(?:[A-Za-z_][\w$.\-]*|{STRING})\s*[=,}}])", re.DOTALL)
-_CROSS = re.compile(r"\s*(?:x|->)\s*(?=\[)")
 _BLOCK = re.compile(r"\^[\w$.\-]+\s*")
 _CONTINUES = re.compile(r"\s*(?:[:{]|[a-z_]+\s*=(?!=)|applies\b|across\b)")  # how a line starts that continues the previous one
 _ALIAS_PIECE = re.compile(r"[\n<{(\[]")
@@ -266,13 +265,9 @@ class OperationReader:
         text = self.text
         start = skip(text, key.end())
         if text[start : start + 1] == "[":
-            first = end = end_of_nest(text, start)
-            while (cross := _CROSS.match(text, end)) is not None:
-                end = end_of_nest(text, cross.end())
-            if end > first:
-                operation.attributes[key[1]], self.at = text[start:end], end
-                return
-        operation.attributes[key[1]], self.at = parse_value(text, start, typed=False)
+            operation.attributes[key[1]], self.at = parse_lists(text, start)
+        else:
+            operation.attributes[key[1]], self.at = parse_value(text, start, typed=False)
 
     def signature(self, operation: Operation) -> None:
         """``: (A, B) -> C``, ``: A``, ``: A, B``, ``: A -> B``"""

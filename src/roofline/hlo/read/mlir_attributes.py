@@ -1,7 +1,8 @@
 """MLIR's attribute syntax: dictionaries, numbers with types, arrays, dense elements; for backend configs and StableHLO.
 
-Values are returned as plain Python: dictionaries, lists, numbers, booleans, strings. Others (``#dialect.thing<…>``, ``tensor<…>``,
-``@symbol``) are returned as their text; a number's type is dropped.
+Values are returned as plain Python: dictionaries, lists, numbers, booleans, strings. Attributes of StableHLO's dialects with named fields
+are dictionaries, those of an enumeration its word. Others (``#dialect.thing<…>``, ``tensor<…>``, ``@symbol``) are returned as their text; a
+number's type is dropped.
 """
 
 import re
@@ -19,6 +20,10 @@ _STRING = re.compile(STRING, re.DOTALL)
 _NUMBER = re.compile(r"[+-]?(?:0x[0-9a-fA-F]+|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)")
 _WORD = re.compile(r"[A-Za-z_][\w$.\-]*")
 _SIGIL = re.compile(r"[#!@%^][\w$.\-:]*(?:\"[^\"]*\")?")
+_FIELDS = re.compile(r"(?:#(?:stablehlo|mhlo|chlo)\.\w+)?<\s*(?:raw\s+)?(?=[A-Za-z_]\w*\s*=(?!=))")
+_LISTS = re.compile(r"#(?:stablehlo|mhlo)\.conv<\s*(?=\[)")
+_ENUMERATOR = re.compile(r"#\w+<\w+ (\w+)>")
+_CROSS = re.compile(r"\s*(?:x|->)\s*(?=\[)")
 _HEX = re.compile(rb"\\(?:([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _NESTED = re.compile(rf'{STRING}|->|[<>{{}}()\[\]"]', re.DOTALL)
 _SHUT = {"<": ">", "{": "}", "(": ")", "[": "]"}
@@ -83,11 +88,15 @@ def parse_value(text: str, position: int = 0, depth: int = 0, typed: bool = True
         if match is None:
             raise Malformed(f"unterminated string: {excerpt(text[position:])}")
         return unescape(match[0][1:-1]), _past_type(text, match.end())[1] if typed else match.end()
+    if mark in "<#" and (match := _FIELDS.match(text, position)):
+        return _entries(text, match.end(), ">", depth + 1)
     if mark in "<(":
         end = end_of_nest(text, position) if mark == "<" else end_of_type(text, position)
         return text[position:end], end
     if mark in "#!@%^":
-        return _sigil(text, position)
+        return _sigil(text, position, depth)
+    if mark == "?":
+        return mark, position + 1
     number = _NUMBER.match(text, position)
     if number is not None and (number.end() == len(text) or not (text[number.end()].isalnum() or text[number.end()] == "_")):
         kind, end = _past_type(text, number.end()) if typed else ("", number.end())
@@ -110,7 +119,12 @@ def parse_value(text: str, position: int = 0, depth: int = 0, typed: bool = True
     return text[position:end], _past_type(text, end)[1] if typed else end
 
 
-def _sigil(text: str, position: int) -> tuple[str, int]:
+def _sigil(text: str, position: int, depth: int) -> tuple[object, int]:
+    if match := _LISTS.match(text, position):
+        lists, end = parse_lists(text, match.end(), depth + 1)
+        return lists, _after(text, end, ">")
+    if match := _ENUMERATOR.match(text, position):
+        return match[1], match.end()
     match = _SIGIL.match(text, position)
     end = match.end() if match else position + 1
     if text[end : end + 1] == "<":
@@ -123,13 +137,17 @@ def _sigil(text: str, position: int) -> tuple[str, int]:
 
 def parse_dictionary(text: str, position: int, depth: int = 0) -> tuple[dict[str, object], int]:
     """``{a = 1 : i64, flag, "quoted key" = [2]}``; a name without a value is true."""
+    return _entries(text, position + 1, "}", depth)
+
+
+def _entries(text: str, position: int, close: str, depth: int) -> tuple[dict[str, object], int]:
     found: dict[str, object] = {}
-    position = skip(text, position + 1)
-    while text[position : position + 1] != "}":
+    position = skip(text, position)
+    while text[position : position + 1] != close:
         string = _STRING.match(text, position)
         match = string or _WORD.match(text, position)
         if match is None:
-            raise Malformed(f"expected a name or '}}' at {excerpt(text[position:])}")
+            raise Malformed(f"expected a name or {close!r} at {excerpt(text[position:])}")
         name = unescape(match[0][1:-1]) if string else match[0]
         position = skip(text, match.end())
         if text[position : position + 1] == "=":
@@ -139,9 +157,26 @@ def parse_dictionary(text: str, position: int, depth: int = 0) -> tuple[dict[str
         position = skip(text, position)
         if text[position : position + 1] == ",":
             position = skip(text, position + 1)
-        elif text[position : position + 1] != "}":
-            raise Malformed(f"expected ',' or '}}' at {excerpt(text[position:])}")
+        elif text[position : position + 1] != close:
+            raise Malformed(f"expected ',' or {close!r} at {excerpt(text[position:])}")
     return found, position + 1
+
+
+def parse_lists(text: str, position: int, depth: int = 0) -> tuple[object, int]:
+    """``[1]``, or lists that belong together as a tuple: ``[1] x [0]``, and the labels ``[b, 0, f]x[0, i, o]->[b, 0, f]``."""
+    first, position = _array(text, position, depth)
+    lists = [first]
+    while match := _CROSS.match(text, position):
+        inner, position = _array(text, match.end(), depth)
+        lists.append(inner)
+    return (tuple(lists) if len(lists) > 1 else first), position
+
+
+def _after(text: str, position: int, mark: str) -> int:
+    position = skip(text, position)
+    if text[position : position + 1] != mark:
+        raise Malformed(f"expected {mark!r} at {excerpt(text[position:])}")
+    return position + 1
 
 
 def _array(text: str, position: int, depth: int) -> tuple[list[object], int]:

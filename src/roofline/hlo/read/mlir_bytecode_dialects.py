@@ -7,8 +7,9 @@ here is returned as the name of its code.
 from . import vhlo
 from .mlir_bytecode import Cursor
 from .mlir_bytecode_values import Dialect, Values
+from .mlir_properties import CONVOLVED, DOT, GATHER, SCATTER
 from .mlir_writing import Bare, quoted
-from .vhlo import alias_text, bounds_text, numbered, quantized
+from .vhlo import bounds_text, operand_alias, quantized
 
 _ENUMERATIONS = {
     2: ("EQ", "NE", "GE", "GT", "LE", "LT"),
@@ -19,28 +20,8 @@ _ENUMERATIONS = {
     10: ("", "UNIFORM", "NORMAL"),
     12: ("TRANSPOSE_INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"),
 }
-# Attributes of numbers: how their text begins, and their fields; ``name*`` is a list of numbers.
-_NUMBERED = {
-    1: ("channel_handle<", "handle type"),
-    4: (
-        "conv<raw ",
-        "input_batch_dimension input_feature_dimension input_spatial_dimensions* kernel_input_feature_dimension"
-        " kernel_output_feature_dimension kernel_spatial_dimensions* output_batch_dimension output_feature_dimension"
-        " output_spatial_dimensions*",
-    ),
-    5: ("dot<", "lhs_batching_dimensions* rhs_batching_dimensions* lhs_contracting_dimensions* rhs_contracting_dimensions*"),
-    7: (
-        "gather<",
-        "offset_dims* collapsed_slice_dims* operand_batching_dims* start_indices_batching_dims* start_index_map* index_vector_dim",
-    ),
-    11: (
-        "scatter<",
-        "update_window_dims* inserted_window_dims* input_batching_dims* scatter_indices_batching_dims*"
-        " scatter_dims_to_operand_dims* index_vector_dim",
-    ),
-}
-
-
+# Attributes of numbers; plurals and maps are lists.
+_NUMBERED = {1: "handle type", 4: CONVOLVED, 5: DOT, 7: GATHER, 11: SCATTER}
 _ALIAS, _MHLO_ALIAS = 14, 16
 
 
@@ -54,23 +35,21 @@ def _attribute(values: Values, cursor: Cursor) -> object:
         names, number = _ENUMERATIONS[code], cursor.number()
         return Bare(names[number] if number < len(names) else "")
     if code in _NUMBERED:
-        begins, fields = _NUMBERED[code]
-        found: dict[str, object] = {
-            name.rstrip("*"): cursor.signeds() if name.endswith("*") else cursor.signed() for name in fields.split()
-        }
-        return Bare(f"#stablehlo.{begins}{numbered(found)}>")
+        return {name: cursor.signeds() if name.endswith(("s", "_map")) else cursor.signed() for name in _NUMBERED[code].split()}
     if code == 13:
         return bounds_text(cursor.signeds())
     if code == _ALIAS:
-        return alias_text(cursor.signeds(), cursor.signed(), cursor.signeds())
+        return operand_alias(cursor)
     if code == 15:
-        kinds = [values.type(cursor.number()) for _ in range(3)]
-        counts = [cursor.signed() for _ in range(3)]
-        return Bare(
-            f"#stablehlo.dot_algorithm<lhs_precision_type = {kinds[0]}, rhs_precision_type = {kinds[1]}, accumulation_type = {kinds[2]},"
-            f" lhs_component_count = {counts[0]}, rhs_component_count = {counts[1]}, num_primitive_operations = {counts[2]},"
-            f" allow_imprecise_accumulation = {'true' if cursor.byte() else 'false'}>"
-        )
+        left, right, accumulation = (values.type(cursor.number()) for _ in range(3))
+        *_, steps = (cursor.signed() for _ in range(3))
+        return {
+            "lhs_precision_type": left,
+            "rhs_precision_type": right,
+            "accumulation_type": accumulation,
+            "num_primitive_operations": steps,
+            "allow_imprecise_accumulation": bool(cursor.byte()),
+        }
     return Bare(f"#stablehlo.{code}")
 
 
@@ -79,7 +58,7 @@ def _mhlo_attribute(values: Values, cursor: Cursor) -> object:
     code = Cursor(cursor.data).number()
     if code == _MHLO_ALIAS:
         cursor.number()
-        return alias_text(cursor.signeds(), cursor.signed(), cursor.signeds())
+        return operand_alias(cursor)
     return _attribute(values, cursor) if code < _ALIAS else Bare(f"#mhlo.{code}")
 
 

@@ -11,7 +11,7 @@ from functools import cache
 from ..ir.malformed import Malformed
 from .mlir_bytecode import Cursor
 from .mlir_bytecode_values import Values
-from .vhlo import NEWER, ROUGH, TOGETHER, versioned
+from .vhlo import ROUGH, versioned
 
 _CONVOLUTION = (
     "batch_group_count dimension_numbers feature_group_count lhs_dilation? {}precision_config? rhs_dilation? window_reversal?"
@@ -111,6 +111,30 @@ _FUNC = {
     "func": "arg_attrs? function_type no_inline? res_attrs? sym_name sym_visibility?"
     "|arg_attrs? function_type res_attrs? sym_name sym_visibility?",
 }
+# Attributes with fields, which are attributes of their own in VHLO.
+GATHER = "offset_dims collapsed_slice_dims operand_batching_dims start_indices_batching_dims start_index_map index_vector_dim"
+SCATTER = (
+    "update_window_dims inserted_window_dims input_batching_dims scatter_indices_batching_dims scatter_dims_to_operand_dims"
+    " index_vector_dim"
+)
+DOT = "lhs_batching_dimensions rhs_batching_dimensions lhs_contracting_dimensions rhs_contracting_dimensions"
+CONVOLVED = (
+    "input_batch_dimension input_feature_dimension input_spatial_dimensions kernel_input_feature_dimension"
+    " kernel_output_feature_dimension kernel_spatial_dimensions output_batch_dimension output_feature_dimension"
+    " output_spatial_dimensions"
+)
+_ALGORITHM = (
+    "lhs_precision_type rhs_precision_type accumulation_type lhs_component_count rhs_component_count num_primitive_operations"
+    " allow_imprecise_accumulation"
+)
+_FIELDS = {
+    "dot_dimension_numbers": DOT,
+    "algorithm?": _ALGORITHM,
+    "scatter_dimension_numbers": SCATTER,
+    "channel_handle": "channel_id channel_type",
+    "channel_handle?": "channel_id",
+}
+_SECOND = ("operand_batching_dims", "start_indices_batching_dims", "input_batching_dims", "scatter_indices_batching_dims")  # of version 2
 _LISTS = {
     "builtin": {"module": "sym_name? sym_visibility?"},
     "func": _FUNC,
@@ -153,10 +177,9 @@ def _lists(dialect: str, short: str) -> list[list[str]]:
 
 
 def _lists_of_vhlo(name: str) -> list[list[str]]:
-    fields = {key: names.split() for key, _, names in TOGETHER.get(name, ())}
-    fields |= {"channel_handle": ["channel_id", "channel_type"], "channel_handle?": ["channel_id"]}
+    fields = {**_FIELDS, "dimension_numbers": CONVOLVED if "conv" in name else GATHER}
     lists = []
     for names in _lists("func" if name in _FUNC else "stablehlo", name):
-        every = sorted(field for key in names for field in fields.get(key, fields.get(key.rstrip("?"), [key.rstrip("?")])))
-        lists += [every, [field for field in every if field not in NEWER]]
+        every = sorted(" ".join(fields.get(key, key.rstrip("?")) for key in names).split())
+        lists += [every, [field for field in every if field not in _SECOND]]
     return lists

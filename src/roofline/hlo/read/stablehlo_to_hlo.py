@@ -10,7 +10,8 @@ from ..ir.shapes import Shape, whole
 from .lexing import split
 from .mlir import Operation, symbol
 from .mlir_attributes import Typed, end_of_nest
-from .stablehlo_values import SIZE, literal, nested, number, numbers, word
+from .mlir_properties import GATHER, SCATTER
+from .stablehlo_values import SIZE, literal, number, numbers
 from .text_attributes import parse_dim_labels
 
 # Operations whose HLO opcode is not their own name with dashes. Operations that HLO does not have keep their name.
@@ -64,6 +65,14 @@ def _first(given: Given, *names: str) -> object | None:
     return next((given[name] for name in names if name in given), None)
 
 
+def _fields(given: Given, name: str) -> Given:
+    """The fields of an attribute, which are attributes of their own in VHLO."""
+    fields = given.get(name, given)
+    if not isinstance(fields, dict):
+        raise Malformed(f"{name} without fields: {excerpt(str(fields))}")
+    return fields
+
+
 def _dimensions(*names: str) -> Reader:
     return _one("dimensions", *names, read=numbers)
 
@@ -84,12 +93,13 @@ def _dot(operation: Operation, operands: list[Shape]) -> Given:
 
 def _dot_dimensions(given: Given) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
-    inner = nested(given["dot_dimension_numbers"]) if "dot_dimension_numbers" in given else {}
+    fields = _fields(given, "dot_dimension_numbers")
     for pretty, generic, name in (("batching_dims", "batching", "batch"), ("contracting_dims", "contracting", "contracting")):
-        left, _, right = str(given.get(pretty, "[] x []")).partition("x")
-        lists = [inner.get(f"{side}_{generic}_dimensions", text.strip()) for side, text in (("lhs", left), ("rhs", right))]
-        for side, value in zip(("lhs", "rhs"), lists, strict=True):
-            found[f"{side}_{name}_dims"] = numbers(value)
+        pair = given.get(pretty, ([], []))
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise Malformed(f"{pretty} that are not those of two operands: {excerpt(str(pair))}")
+        for side, listed in zip(("lhs", "rhs"), pair, strict=True):
+            found[f"{side}_{name}_dims"] = numbers(fields.get(f"{side}_{generic}_dimensions", listed))
     return found
 
 
@@ -97,16 +107,16 @@ def _precision(given: Given) -> dict[str, object]:
     found: dict[str, object] = {}
     listed = _first(given, "precision", "precision_config")
     if isinstance(listed, list):
-        precisions = tuple(word(item).lower() for item in listed)
+        precisions = tuple(str(item).lower() for item in listed)
         if any(precision != "default" for precision in precisions):
             found["operand_precision"] = precisions
-    algorithm = given.get("algorithm")
-    if algorithm is not None and algorithm != "none":
-        found["algorithm"] = dot_algorithm(nested(algorithm))
+    algorithm = _fields(given, "algorithm")
+    if "accumulation_type" in algorithm:
+        found["algorithm"] = _dot_algorithm(algorithm)
     return found
 
 
-def dot_algorithm(fields: Given) -> str:
+def _dot_algorithm(fields: Given) -> str:
     """XLA's name of a dot's algorithm, from the fields StableHLO spells it with."""
     kinds = [str(fields.get(name, "")).lower() for name in ("lhs_precision_type", "rhs_precision_type", "accumulation_type")]
     names = ["any_f8" if kind.startswith("f8") else kind for kind in kinds]
@@ -116,7 +126,7 @@ def dot_algorithm(fields: Given) -> str:
 
 
 def _ragged_dot(given: Given) -> Given:
-    inner = nested(given["ragged_dot_dimension_numbers"]) if "ragged_dot_dimension_numbers" in given else given
+    fields = _fields(given, "ragged_dot_dimension_numbers")
     names = {
         "lhs_batch_dims": "lhs_batching_dimensions",
         "rhs_batch_dims": "rhs_batching_dimensions",
@@ -125,31 +135,24 @@ def _ragged_dot(given: Given) -> Given:
         "lhs_ragged_dims": "lhs_ragged_dimensions",
         "rhs_group_dims": "rhs_group_dimensions",
     }
-    return {**{name: numbers(inner.get(field, [])) for name, field in names.items()}, **_precision(given)}
+    return {**{name: numbers(fields.get(field, [])) for name, field in names.items()}, **_precision(given)}
 
 
-_LABELS = re.compile(r"\[([^\]]*)\]\s*x\s*\[([^\]]*)\]\s*->\s*\[([^\]]*)\]")
-_RAW = re.compile(r"<\s*raw\b")
-
-
-def _labels(value: object) -> ConvolutionDimensions:
-    if _RAW.search(str(value)):
-        # #stablehlo.conv<raw input_batch_dimension = 0, …>, for dimension numbers that labels cannot express.
-        given = nested(_RAW.sub("<", str(value)))
-        found: dict[str, Any] = {}
-        for name in ConvolutionDimensions.__struct_fields__:
-            is_list = name.endswith("_spatial")
-            found[name] = numbers(given.get(f"{name}_dimensions", [])) if is_list else number(given.get(f"{name}_dimension"))
-        return ConvolutionDimensions(**found)
-    match = _LABELS.search(str(value))
-    if match is None:
-        raise Malformed(f"not the labels of a convolution: {excerpt(str(value))}")
-    source, kernel, result = (re.sub(r"[\s,]", "", part) for part in match.groups())
-    return parse_dim_labels(f"{source}_{kernel}->{result}")
+def _labels(given: Given) -> ConvolutionDimensions:
+    labels = _first(given, "dim_numbers", "dimension_numbers")
+    if isinstance(labels, tuple) and len(labels) == 3:
+        source, kernel, result = ("".join(map(str, part)) for part in labels)
+        return parse_dim_labels(f"{source}_{kernel}->{result}")
+    fields = _fields(given, "dimension_numbers")
+    found: dict[str, Any] = {}
+    for name in ConvolutionDimensions.__struct_fields__:
+        is_list = name.endswith("_spatial")
+        found[name] = numbers(fields.get(f"{name}_dimensions", [])) if is_list else number(fields.get(f"{name}_dimension"))
+    return ConvolutionDimensions(**found)
 
 
 def _convolution(given: Given, operands: list[Shape]) -> Given:
-    labels = _labels(_first(given, "dim_numbers", "dimension_numbers"))
+    labels = _labels(given)
     window = given.get("window")
     inner: Given = window if isinstance(window, dict) else given
     rank = len(labels.kernel_spatial)
@@ -204,14 +207,13 @@ def _reduce_window(given: Given) -> Given:
     }
 
 
-def _numbered(field: str) -> Reader:
+def _numbered(attribute: str, names: str) -> Reader:
     """Gather and scatter: dimension numbers under the same names as in HLO text."""
 
     def read(given: Given) -> Given:
-        found: dict[str, object] = {}
-        for name, value in (nested(given[field]) if field in given else {}).items():
-            found[name] = number(value) if name == "index_vector_dim" else numbers(value)
-        found.setdefault("index_vector_dim", 0)
+        fields = _fields(given, attribute)
+        found: dict[str, object] = {name: listed for name in names.split() if (listed := numbers(fields.get(name, [])))}
+        found["index_vector_dim"] = number(fields.get("index_vector_dim", 0))
         if "slice_sizes" in given:
             found["slice_sizes"] = numbers(given["slice_sizes"])
         return {**found, **{name: True for name in ("indices_are_sorted", "unique_indices") if given.get(name) is True}}
@@ -260,7 +262,9 @@ def _collective(given: Given) -> Given:
     if "replica_groups" in given:
         found["replica_groups"] = _groups(given["replica_groups"])
     if "channel_handle" in given:
-        found["channel_id"] = number(nested(given["channel_handle"]).get("handle", 0))
+        found["channel_id"] = number(_fields(given, "channel_handle").get("handle", 0))
+    elif "channel_id" in given:
+        found["channel_id"] = number(given["channel_id"])
     if given.get("use_global_device_ids") is True:
         found["use_global_device_ids"] = True
     dimension = _first(given, "all_gather_dim", "scatter_dimension", "split_dimension")
@@ -273,7 +277,6 @@ def _collective(given: Given) -> Given:
     return found
 
 
-_ALIAS = re.compile(r"output_tuple_indices\s*=\s*\[([\d,\s]*)\],\s*operand_index\s*=\s*(\d+),\s*operand_tuple_indices\s*=\s*\[([\d,\s]*)\]")
 _CONFIG = re.compile(r"\bbackend_config\s*=\s*(?=\{)")
 
 
@@ -290,19 +293,20 @@ def _custom_call(operation: Operation) -> Given:
     if given.get("has_side_effect") is True:
         found["custom_call_has_side_effect"] = True
     listed = given.get("output_operand_aliases")
-    aliases = _ALIAS.findall(" ".join(map(str, listed))) if isinstance(listed, list) else []
+    aliases = [_operand_alias(alias) for alias in listed if isinstance(alias, dict)] if isinstance(listed, list) else []
     if aliases:
-        lists = [
-            (tuple(map(whole, re.findall(r"\d+", out))), whole(at), tuple(map(whole, re.findall(r"\d+", into))))
-            for out, at, into in aliases
-        ]
-        found["output_to_operand_aliasing"] = tuple(OperandAlias(*parts) for parts in lists)
+        found["output_to_operand_aliasing"] = tuple(aliases)
     return found
+
+
+def _operand_alias(fields: Given) -> OperandAlias:
+    output, operand, index = (fields.get(name, []) for name in ("output_tuple_indices", "operand_index", "operand_tuple_indices"))
+    return OperandAlias(numbers(output), number(operand), numbers(index))
 
 
 def _triangular_solve(given: Given) -> Given:
     found: dict[str, object] = {name: True for name in ("left_side", "lower", "unit_diagonal") if given.get(name) is True}
-    return {**found, "transpose_a": word(given.get("transpose_a", "NO_TRANSPOSE"))}
+    return {**found, "transpose_a": given.get("transpose_a", "NO_TRANSPOSE")}
 
 
 _FORMAT = re.compile(r"e(\d+)m(\d+)")
@@ -329,7 +333,7 @@ def _is_true(value: object) -> bool:
 
 
 def _rng_word(value: object) -> str:
-    return f"rng_{word(value).lower()}"
+    return f"rng_{str(value).lower()}"
 
 
 def _sort(given: Given) -> Given:
@@ -337,7 +341,7 @@ def _sort(given: Given) -> Given:
 
 
 def _fft(given: Given) -> Given:
-    return {**_one("fft_type", "type", "fft_type", read=word)(given), **_one("fft_length", "length", "fft_length", read=numbers)(given)}
+    return {**_one("fft_type", "type", "fft_type", read=str)(given), **_one("fft_length", "length", "fft_length", read=numbers)(given)}
 
 
 _COLLECTIVES = "all-reduce all-gather all-to-all reduce-scatter collective-permute collective-broadcast ragged-all-to-all"
@@ -355,8 +359,8 @@ READERS: dict[str, Reader] = {  # of operations whose attributes say all
     "iota": _one("iota_dimension", "dim", "iota_dimension"),
     "reduce-window": _reduce_window,
     "select-and-scatter": _reduce_window,
-    "gather": _numbered("dimension_numbers"),
-    "scatter": _numbered("scatter_dimension_numbers"),
+    "gather": _numbered("dimension_numbers", GATHER),
+    "scatter": _numbered("scatter_dimension_numbers", SCATTER),
     "slice": _slice,
     "dynamic-slice": _one("dynamic_slice_sizes", "sizes", "slice_sizes", read=numbers),
     "pad": _pad,
@@ -380,8 +384,7 @@ def _own_attributes(operation: Operation, opcode: str, operands: list[Shape], re
             return {"custom_call_target": "Sharding", "sharding": str(_first(given, "<", "sharding") or "")}
         return _custom_call(operation)
     if opcode == "compare":
-        written = next((name for name in operation.words if name.isupper()), "")
-        return {"direction": word(given["comparison_direction"]) if "comparison_direction" in given else written}
+        return {"direction": given.get("comparison_direction", next((word for word in operation.words if word.isupper()), ""))}
     if opcode == "constant":
         return {"literal": literal(given.get("value"), results[0])} if results else {}
     if opcode == "convolution":

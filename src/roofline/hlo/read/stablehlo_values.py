@@ -7,11 +7,10 @@ from math import prod
 from ..ir.malformed import Malformed, excerpt
 from ..ir.shapes import Shape, whole
 from .literals import MAX_ELEMENTS, Element, parse_literal
-from .mlir_attributes import MAX_DENSE, Typed, end_of_nest, parse_value, skip
+from .mlir_attributes import MAX_DENSE, Typed, parse_value
 
 SIZE = re.compile(r"(?<!\d)(\d++)x")  # a dimension of ``tensor<2x4xi64>``
 _WIDTH = re.compile(r"i(8|16|32|64)>$")  # of the integers in it
-_FIELD = re.compile(r"([A-Za-z_]\w*)\s*=")
 _HEX = re.compile(r"0x[0-9a-fA-F]+")  # a float as its bits
 _FLOAT_LETTERS = {"f16": ("H", "e"), "f32": ("I", "f"), "f64": ("Q", "d"), "bf16": ("H", "")}
 
@@ -60,35 +59,6 @@ def number(value: object) -> int:
     if len(found) != 1:
         raise Malformed(f"not one whole number: {excerpt(str(value))}")
     return found[0]
-
-
-def word(value: object) -> str:
-    """The last word of an enumeration: ``#stablehlo<comparison_direction LT>`` is ``LT``."""
-    found = re.findall(r"[\w]+", str(value))
-    return found[-1] if found else ""
-
-
-def nested(value: object) -> dict[str, object]:
-    """The fields of ``#stablehlo.gather<offset_dims = [1], index_vector_dim = 1>``."""
-    text = str(value)
-    start = text.find("<")
-    if start < 0:
-        raise Malformed(f"not dimension numbers: {excerpt(text)}")
-    inside = text[start + 1 : end_of_nest(text, start) - 1]
-    found: dict[str, object] = {}
-    position = skip(inside, 0)
-    while position < len(inside):
-        name = _FIELD.match(inside, position)
-        if name is not None:
-            found[name[1]], position = parse_value(inside, name.end())
-        else:
-            position = parse_value(inside, position)[1]
-        position = skip(inside, position)
-        if inside[position : position + 1] == ",":
-            position = skip(inside, position + 1)
-        elif position < len(inside):
-            raise Malformed(f"expected ',' at {excerpt(inside[position:])}")
-    return found
 
 
 def literal(value: object, shape: Shape) -> tuple[Element, ...] | None:

@@ -57,48 +57,6 @@ _SECOND = frozenset(
     )
 )
 _VERSION = re.compile(r"(.+)_v(\d{1,9})")
-_GATHER = "offset_dims collapsed_slice_dims operand_batching_dims start_indices_batching_dims start_index_map index_vector_dim"
-_CONVOLVED = (
-    "input_batch_dimension input_feature_dimension input_spatial_dimensions kernel_input_feature_dimension"
-    " kernel_output_feature_dimension kernel_spatial_dimensions output_batch_dimension output_feature_dimension"
-    " output_spatial_dimensions"
-)
-# Attributes that are one attribute in StableHLO: its name, how its text begins, and its fields.
-TOGETHER = {
-    "dot_general": (
-        (
-            "dot_dimension_numbers",
-            "dot<",
-            "lhs_batching_dimensions rhs_batching_dimensions lhs_contracting_dimensions rhs_contracting_dimensions",
-        ),
-        (
-            "algorithm",
-            "dot_algorithm<",
-            "lhs_precision_type rhs_precision_type accumulation_type lhs_component_count rhs_component_count"
-            " num_primitive_operations allow_imprecise_accumulation",
-        ),
-    ),
-    "gather": (("dimension_numbers", "gather<", _GATHER),),
-    "dynamic_gather": (("dimension_numbers", "gather<", _GATHER),),
-    "scatter": (
-        (
-            "scatter_dimension_numbers",
-            "scatter<",
-            "update_window_dims inserted_window_dims input_batching_dims scatter_indices_batching_dims scatter_dims_to_operand_dims"
-            " index_vector_dim",
-        ),
-    ),
-    "convolution": (("dimension_numbers", "conv<raw ", _CONVOLVED),),
-    "dynamic_conv": (("dimension_numbers", "conv<raw ", _CONVOLVED),),
-}
-
-
-NEWER = (
-    "operand_batching_dims",
-    "start_indices_batching_dims",
-    "input_batching_dims",
-    "scatter_indices_batching_dims",
-)  # of second versions
 
 
 def _type(values: Values, cursor: Cursor) -> str:
@@ -151,7 +109,7 @@ def _attribute(values: Values, cursor: Cursor) -> object:
         kind = values.type(cursor.number())
         return values.float(cursor, kind) if code == 8 else values.integer(cursor, kind)
     if code == 10:
-        return alias_text(cursor.signeds(), cursor.signed(), cursor.signeds())
+        return operand_alias(cursor)
     if code == 14:
         return values.string(cursor)
     if code == 15:
@@ -165,9 +123,8 @@ def _attribute(values: Values, cursor: Cursor) -> object:
     raise Malformed(f"a VHLO attribute with the unknown code {code:,}; it may be newer than {_NEWEST}")
 
 
-def alias_text(outputs: list[int], operand: int, operands: list[int]) -> Bare:
-    fields = f"output_tuple_indices = {outputs}, operand_index = {operand}, operand_tuple_indices = {operands}"
-    return Bare(f"#stablehlo.output_operand_alias<{fields}>")
+def operand_alias(cursor: Cursor) -> dict[str, object]:
+    return {"output_tuple_indices": cursor.signeds(), "operand_index": cursor.signed(), "operand_tuple_indices": cursor.signeds()}
 
 
 def bounds_text(bounds: list[int]) -> Bare:
@@ -200,23 +157,13 @@ def to_stablehlo(operation: Operation) -> Operation:
         for key, value in operation.attributes.items()
         if value is not False and value not in ("none", {}) and key != "result_accuracy"
     }
-    for key, begins, fields in TOGETHER.get(name, ()):
-        held = {field: given.pop(field) for field in fields.split() if field in given}
-        if held:
-            given[key] = f"#stablehlo.{begins}{numbered(held)}>"
     if name == "sort" and given.get("dimension") == -1:
         del given["dimension"]
-    channel = given.pop("channel_id", 0)
-    if channel:
-        given["channel_handle"] = f"#stablehlo.channel_handle<handle = {channel}, type = {given.pop('channel_type', 0)}>"
+    if given.get("channel_id") == 0:
+        del given["channel_id"]
     if name in ("func", "call"):
         operation.name = f"func.{name}"
     else:
         operation.name = f"stablehlo.{name}"
     operation.attributes = given
     return operation
-
-
-def numbered(fields: dict[str, object]) -> str:
-    """The text of dimension numbers, without empty lists."""
-    return ", ".join(f"{name} = {'true' if value is True else value}" for name, value in fields.items() if value != [])
