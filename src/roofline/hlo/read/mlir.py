@@ -10,7 +10,9 @@ from msgspec import Struct, field
 from ...files.input_limits import excess, limits
 from ..ir.malformed import Malformed, excerpt
 from .lexing import STRING
-from .mlir_attributes import end_of_nest, end_of_type, parse_dictionary, parse_lists, parse_value, skip, unescape
+from .mlir_attributes import parse_dictionary, parse_lists, parse_value
+from .mlir_scanning import end_of_nest, end_of_type, skip, symbol, unescape
+from .mlir_types import Type, parse_type, split_types
 
 MAX_DEPTH = 50
 
@@ -30,7 +32,7 @@ _BLANK = re.compile(r"[ \t]*(?://[^\n]*)?")
 class Region(Struct):
     """A block with its arguments: name, type and attributes of each."""
 
-    arguments: list[tuple[str, str, dict[str, object]]] = field(default_factory=list)
+    arguments: list[tuple[str, Type, dict[str, object]]] = field(default_factory=list)
     operations: list["Operation"] = field(default_factory=list)
 
 
@@ -44,8 +46,8 @@ class Operation(Struct):
     attributes: dict[str, object] = field(default_factory=dict)
     words: list[str] = field(default_factory=list)
     regions: list[Region] = field(default_factory=list)
-    types: list[str] = field(default_factory=list)
-    result_types: list[str] = field(default_factory=list)
+    types: list[Type] = field(default_factory=list)
+    result_types: list[Type] = field(default_factory=list)
     location: str = ""
     text: str = ""  # the attribute dictionary as written
 
@@ -282,21 +284,23 @@ class OperationReader:
         else:
             operation.result_types = operation.types[-1:]
 
-    def types(self) -> list[str]:
+    def types(self) -> list[Type]:
         """``(A, B)`` or ``A, B``"""
         if self.skip() == "(":
             start, self.at = self.at, end_of_nest(self.text, self.at)
-            return split_types(self.text[start + 1 : self.at - 1])
-        found = []
+            return [parse_type(text) for text in split_types(self.text[start + 1 : self.at - 1])]
+        types = []
         while True:
             self.skip()
-            end = end_of_type(self.text, self.at)
-            found.append(self.text[self.at : end])
-            self.at = end
-            comma = skip(self.text, end)
+            types.append(self.type())
+            comma = skip(self.text, self.at)
             if self.text[comma : comma + 1] != ",":
-                return found
+                return types
             self.at = comma + 1
+
+    def type(self) -> Type:
+        start, self.at = self.at, end_of_type(self.text, self.at)
+        return parse_type(self.text[start : self.at])
 
     def tail(self, operation: Operation, depth: int) -> None:
         """Regions after the types: a reduce's reducer, the condition and body of a while."""
@@ -321,7 +325,7 @@ class OperationReader:
 
     def region_with_arguments(self, operation: Operation, depth: int) -> None:
         """``(%a: A, %b: B) (%c: C, %d: D) {…}``: the arguments of a region, printed before it."""
-        arguments: list[tuple[str, str, dict[str, object]]] = []
+        arguments: list[tuple[str, Type, dict[str, object]]] = []
         groups = 0
         while self.skip() in ("(", "%"):
             self.at += self.text[self.at] == "("
@@ -334,15 +338,14 @@ class OperationReader:
         region.arguments = arguments[0::2] + arguments[1::2] if groups > 1 else arguments
         operation.regions.append(region)
 
-    def arguments(self) -> list[tuple[str, str, dict[str, object]]]:
+    def arguments(self) -> list[tuple[str, Type, dict[str, object]]]:
         """``%a: A {attributes} loc(…), %b: B)`` up to and past the closing parenthesis."""
-        found: list[tuple[str, str, dict[str, object]]] = []
+        arguments: list[tuple[str, Type, dict[str, object]]] = []
         while self.skip() != ")":
             match = self.expect(_SSA, "an argument")
             self.must(":", "':' and a type")
             self.skip()
-            end = end_of_type(self.text, self.at)
-            kind, self.at = self.text[self.at : end], end
+            kind = self.type()
             given: dict[str, object] = {}
             if self.skip() == "{":
                 given, self.at = parse_dictionary(self.text, self.at)
@@ -350,11 +353,11 @@ class OperationReader:
             self.location(holder)
             if holder.location:
                 given["loc"] = holder.location
-            found.append((match[0], kind, given))
+            arguments.append((match[0], kind, given))
             if not self.may(",") and self.skip() != ")":
                 raise self.fail("',' or ')'")
         self.at += 1
-        return found
+        return arguments
 
     def result_attributes(self) -> list[object]:
         """``(A {attributes}, B)``: the attributes of each result."""
@@ -397,7 +400,7 @@ class OperationReader:
             self.skip()
         operation.attributes["sym_name"] = symbol(self.expect(_SYMBOL, "a function's name")[0])
         self.must("(")
-        arguments: list[tuple[str, str, dict[str, object]]] = []
+        arguments: list[tuple[str, Type, dict[str, object]]] = []
         if self.skip() == "%":
             arguments = self.arguments()
         else:
@@ -439,25 +442,3 @@ class OperationReader:
             end = end_of_nest(self.text, after + 3)
             operation.location = self.text[after + 4 : end - 1]
             self.at = end
-
-
-def symbol(text: str) -> str:
-    """``@name`` or ``@"odd name"`` without its sign."""
-    return unescape(text[2:-1]) if text.startswith('@"') else text.removeprefix("@")
-
-
-def split_types(text: str) -> list[str]:
-    """The types of a comma-separated list, attributes after them (``tensor<f32> {jax.result_info = "x"}``) left out."""
-    found = []
-    position = skip(text, 0)
-    while position < len(text):
-        end = end_of_type(text, position)
-        found.append(text[position:end])
-        position = skip(text, end)
-        if text[position : position + 1] == "{":
-            position = skip(text, end_of_nest(text, position))
-        if text[position : position + 1] == ",":
-            position = skip(text, position + 1)
-        elif position < len(text):
-            raise Malformed(f"expected ',' between types at {excerpt(text[position:])}")
-    return found

@@ -7,67 +7,21 @@ number's type is dropped.
 
 import re
 
-from msgspec import Struct
-
 from ..ir.malformed import Malformed, excerpt
 from .lexing import STRING
+from .mlir_elements import Elements, parse_elements
+from .mlir_scanning import SIGIL, end_of_nest, end_of_type, skip, unescape
+from .mlir_types import parse_type
 
 MAX_DEPTH = 100
-MAX_DENSE = 2**16  # characters of a dense literal that is read; larger ones are skipped
 
-_SKIP = re.compile(r"(?:\s+|//[^\n]*)+")
 _STRING = re.compile(STRING, re.DOTALL)
 _NUMBER = re.compile(r"[+-]?(?:0x[0-9a-fA-F]+|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)")
 _WORD = re.compile(r"[A-Za-z_][\w$.\-]*")
-_SIGIL = re.compile(r"[#!@%^][\w$.\-:]*(?:\"[^\"]*\")?")
 _FIELDS = re.compile(r"(?:#(?:stablehlo|mhlo|chlo)\.\w+)?<\s*(?:raw\s+)?(?=[A-Za-z_]\w*\s*=(?!=))")
 _LISTS = re.compile(r"#(?:stablehlo|mhlo)\.conv<\s*(?=\[)")
 _ENUMERATOR = re.compile(r"#\w+<\w+ (\w+)>")
 _CROSS = re.compile(r"\s*(?:x|->)\s*(?=\[)")
-_HEX = re.compile(rb"\\(?:([0-9a-fA-F]{2})|(.))", re.DOTALL)
-_NESTED = re.compile(rf'{STRING}|->|[<>{{}}()\[\]"]', re.DOTALL)
-_SHUT = {"<": ">", "{": "}", "(": ")", "[": "]"}
-_NAMED = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}
-
-
-class Typed(Struct, frozen=True):
-    """Dense elements and their type: ``dense<[1, 2]> : tensor<2xi64>``."""
-
-    elements: str
-    type: str
-
-
-def unescape(text: str) -> str:
-    """An MLIR string without its quotes: two hexadecimal digits after a backslash are a byte."""
-    if "\\" not in text:
-        return text
-    raw = _HEX.sub(
-        lambda match: bytes([int(match[1], 16)]) if match[1] else _NAMED.get(match[2], match[2]), text.encode("utf-8", "surrogatepass")
-    )
-    return raw.decode("utf-8", "backslashreplace")
-
-
-def skip(text: str, position: int) -> int:
-    """The position after blanks and comments."""
-    match = _SKIP.match(text, position)
-    return match.end() if match else position
-
-
-def end_of_nest(text: str, position: int) -> int:
-    """The position after the bracket at ``position`` and its contents; arrows are not brackets, strings are skipped."""
-    stack: list[str] = []
-    for match in _NESTED.finditer(text, position):
-        mark = match[0]
-        if mark in _SHUT:
-            stack.append(_SHUT[mark])
-        elif mark == '"':
-            raise Malformed(f"unterminated string: {excerpt(text[match.start() :])}")
-        elif mark in (">", "}", ")", "]"):
-            if not stack or stack.pop() != mark:
-                raise Malformed(f"unmatched {mark!r} after {excerpt(text[position:])}")
-            if not stack:
-                return match.end()
-    raise Malformed(f"unclosed bracket: {excerpt(text[position:])}")
 
 
 def parse_value(text: str, position: int = 0, depth: int = 0, typed: bool = True) -> tuple[object, int]:
@@ -114,7 +68,8 @@ def parse_value(text: str, position: int = 0, depth: int = 0, typed: bool = True
             return _numbers(inner.partition(":")[2]), close
         if word[0] in ("dense", "dense_resource"):
             kind, close = _past_type(text, close)
-            return Typed(inner, kind), close
+            type_ = parse_type(kind)
+            return parse_elements(inner, type_) if word[0] == "dense" else Elements(type_), close
         end = close
     return text[position:end], _past_type(text, end)[1] if typed else end
 
@@ -125,12 +80,12 @@ def _sigil(text: str, position: int, depth: int) -> tuple[object, int]:
         return lists, _after(text, end, ">")
     if match := _ENUMERATOR.match(text, position):
         return match[1], match.end()
-    match = _SIGIL.match(text, position)
+    match = SIGIL.match(text, position)
     end = match.end() if match else position + 1
     if text[end : end + 1] == "<":
         end = end_of_nest(text, end)
     while text.startswith("::", end):
-        match = _SIGIL.match(text, end + 2)
+        match = SIGIL.match(text, end + 2)
         end = match.end() if match else end + 2
     return text[position:end], end
 
@@ -200,17 +155,6 @@ def _past_type(text: str, position: int) -> tuple[str, int]:
         return "", position
     start = skip(text, start + 1)
     return text[start : (end := end_of_type(text, start))], end
-
-
-def end_of_type(text: str, position: int) -> int:
-    """The position after a type: ``tensor<4x8xf32>``, ``i64``, ``!stablehlo.token``, ``(A, B) -> C``."""
-    if text[position : position + 1] == "(":
-        end = skip(text, end_of_nest(text, position))
-        return end_of_type(text, skip(text, end + 2)) if text.startswith("->", end) else end
-    match = _SIGIL.match(text, position) or _WORD.match(text, position)
-    if match is None:
-        raise Malformed(f"expected a type at {excerpt(text[position:])}")
-    return end_of_nest(text, match.end()) if text[match.end() : match.end() + 1] == "<" else match.end()
 
 
 def _number(text: str, kind: str) -> int | float:

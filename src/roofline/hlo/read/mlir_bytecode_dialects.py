@@ -8,8 +8,9 @@ from . import vhlo
 from .mlir_bytecode import Cursor
 from .mlir_bytecode_values import Dialect, Values
 from .mlir_properties import CONVOLVED, DOT, GATHER, SCATTER
+from .mlir_types import Type
 from .mlir_writing import Bare, quoted
-from .vhlo import bounds_text, operand_alias, quantized
+from .vhlo import operand_alias, quantized
 
 _ENUMERATIONS = {
     2: ("EQ", "NE", "GE", "GT", "LE", "LT"),
@@ -25,8 +26,8 @@ _NUMBERED = {1: "handle type", 4: CONVOLVED, 5: DOT, 7: GATHER, 11: SCATTER}
 _ALIAS, _MHLO_ALIAS = 14, 16
 
 
-def _type(values: Values, cursor: Cursor) -> str:
-    return "!stablehlo.token" if cursor.number() == 0 else "!stablehlo.future"
+def _type(values: Values, cursor: Cursor) -> Type:
+    return Type("!stablehlo.token" if cursor.number() == 0 else "!stablehlo.future")
 
 
 def _attribute(values: Values, cursor: Cursor) -> object:
@@ -37,11 +38,11 @@ def _attribute(values: Values, cursor: Cursor) -> object:
     if code in _NUMBERED:
         return {name: cursor.signeds() if name.endswith(("s", "_map")) else cursor.signed() for name in _NUMBERED[code].split()}
     if code == 13:
-        return bounds_text(cursor.signeds())
+        return cursor.signeds()  # the bounds of a tensor's sizes
     if code == _ALIAS:
         return operand_alias(cursor)
     if code == 15:
-        left, right, accumulation = (values.type(cursor.number()) for _ in range(3))
+        left, right, accumulation = (values.type(cursor.number()).name for _ in range(3))
         *_, steps = (cursor.signed() for _ in range(3))
         return {
             "lhs_precision_type": left,
@@ -68,8 +69,8 @@ def _chlo_attribute(values: Values, cursor: Cursor) -> object:
     return Bare(names[number] if number < len(names) else f"#chlo.{code}")
 
 
-def _quantized_type(values: Values, cursor: Cursor) -> str:
-    return quantized(values, cursor) if cursor.number() in (4, 5) else "!quant"
+def _quantized_type(values: Values, cursor: Cursor) -> Type:
+    return quantized(values, cursor) if cursor.number() in (4, 5) else Type("!quant")
 
 
 def _shardy_attribute(values: Values, cursor: Cursor) -> object:
@@ -111,6 +112,6 @@ DIALECTS = {
     "stablehlo": Dialect(_type, _attribute),
     "mhlo": Dialect(_type, _mhlo_attribute),
     "chlo": Dialect(_type, _chlo_attribute),
-    "sdy": Dialect(lambda values, cursor: "!sdy", _shardy_attribute),
+    "sdy": Dialect(lambda values, cursor: Type("!sdy"), _shardy_attribute),
     "quant": Dialect(_quantized_type, lambda values, cursor: "#quant"),
 }

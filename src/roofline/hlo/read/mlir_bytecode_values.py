@@ -1,31 +1,32 @@
-"""Types and attributes in MLIR bytecode, in the form that the text reader returns: types as text, attributes as plain Python values.
+"""Types and attributes in MLIR bytecode, in the form that the text reader returns: attributes as plain Python values.
 
 Each dialect encodes its own; the builtin dialect's codes (BuiltinDialectBytecode.td) are here, those of VHLO and StableHLO are passed in as
 `Decoder` functions. Entries may refer to entries, so the expanded size is limited: a small file must not expand to a huge one.
 """
 
+import re
 import struct
 from collections.abc import Callable, Mapping
-from math import prod
 
 from msgspec import Struct
 
 from ..ir.malformed import Malformed, excerpt
-from ..ir.shapes import Shape
-from .literals import MAX_ELEMENTS, decode_elements
-from .mlir_attributes import Typed, parse_value
+from .mlir_attributes import parse_value
 from .mlir_bytecode import Bytecode, Cursor, Entry, entry_at
-from .mlir_writing import Bare, written
+from .mlir_elements import Elements, decoded
+from .mlir_types import DYNAMIC, Type, parse_type
+from .mlir_writing import Bare
 
 MAX_DEPTH = 50
-MAX_NUMBERS = 2**13  # elements of a dense attribute that are read, such as replica groups of thousands of devices
-UNREAD = '""'  # elements that are not read, because they are data
-DYNAMIC = -(2**63)
-_WIDTHS = {8: "bB", 16: "hH", 32: "iI", 64: "qQ"}
+_INTEGER = re.compile(r"[su]?i([1-9]\d{0,7})")
 _FLOATS = {"f16": (16, "e"), "f32": (32, "f"), "f64": (64, "d")}
-_BUILTIN_FLOATS = {
-    number: name
+_ARRAYS = {10: "memref", 11: "memref", 13: "tensor", 14: "tensor", 19: "vector"}
+_ENCODED = (11, 14)
+_SIMPLE = {
+    number: Type(name)
     for first, names in (
+        (1, ("index",)),
+        (12, ("none",)),
         (3, ("bf16", "f16", "f32", "f64", "f80", "f128")),
         (21, ("tf32", "f8E5M2", "f8E4M3", "f8E4M3FN", "f8E5M2FNUZ", "f8E4M3FNUZ", "f8E4M3B11FNUZ", "f8E3M4")),
         (29, ("f4E2M1FN", "f6E2M3FN", "f6E3M2FN", "f8E8M0FNU")),
@@ -39,7 +40,7 @@ Decoder = Callable[["Values", Cursor], object]
 class Dialect(Struct, frozen=True):
     """How a dialect encodes its types and its attributes."""
 
-    type: Callable[["Values", Cursor], str]
+    type: Callable[["Values", Cursor], Type]
     attribute: Decoder
 
 
@@ -49,9 +50,10 @@ class Values:
     def __init__(self, bytecode: Bytecode, dialects: Mapping[str, Dialect]) -> None:
         self.bytecode = bytecode
         self.dialects = {"builtin": Dialect(_builtin_type, _builtin_attribute), **dialects}
-        self.types: dict[int, str] = {}
+        self.types: dict[int, Type] = {}
         self.attributes: dict[int, object] = {}
-        self.sizes: dict[int, int] = {}  # expanded sizes of attributes
+        self.type_sizes: dict[int, int] = {}  # expanded sizes
+        self.sizes: dict[int, int] = {}  # of attributes
         self.depth = 0
         self.left = 2**22 + 64 * bytecode.size
         self.size = 0  # of the attribute being decoded
@@ -69,21 +71,23 @@ class Values:
         if self.depth > MAX_DEPTH:
             raise Malformed(f"attributes or types nested deeper than {MAX_DEPTH}, or in a cycle")
 
-    def type(self, number: int) -> str:
+    def type(self, number: int) -> Type:
         if number not in self.types:
             entry = entry_at(self.bytecode.types, number)
             self.enter()
+            outer, self.size = self.size, 0
             self.types[number] = self._type(entry)
+            self.type_sizes[number], self.size = self.size + 1, outer
             self.depth -= 1
         if self.depth:
-            self.spend(len(self.types[number]))
+            self.spend(self.type_sizes[number])
         return self.types[number]
 
-    def _type(self, entry: Entry) -> str:
+    def _type(self, entry: Entry) -> Type:
         if not entry.custom:
-            return entry.text
+            return parse_type(entry.text)
         dialect = self.dialects.get(entry.dialect)
-        return dialect.type(self, Cursor(entry.data)) if dialect is not None else f"!{entry.dialect}"
+        return dialect.type(self, Cursor(entry.data)) if dialect is not None else Type(f"!{entry.dialect}")
 
     def attribute(self, number: int) -> object:
         if number not in self.attributes:
@@ -128,135 +132,72 @@ class Values:
     def dictionary(self, cursor: Cursor) -> dict[str, object]:
         return {self.word(cursor.number()): self.attribute(cursor.number()) for _ in range(cursor.count())}
 
-    def integer(self, cursor: Cursor, kind: str) -> int | bool:
+    def integer(self, cursor: Cursor, kind: Type) -> int | bool:
         """An integer of a known type: a byte, or a signed number of variable size."""
-        if kind == "i1":
+        if kind.name == "i1":
             return bool(cursor.byte())
-        width = 64 if kind == "index" else _width(kind)
+        width = 64 if kind.name == "index" else _width(kind)
         if width > 64:
             return sum((cursor.signed() % 2**64) << 64 * place for place in range(cursor.count()))
         value: int = (cursor.byte() if width <= 8 else cursor.signed()) % (1 << width)
-        return value - 2**width if not kind.startswith("u") and value >> (width - 1) else value
+        return value - 2**width if not kind.name.startswith("u") and value >> (width - 1) else value
 
-    def float(self, cursor: Cursor, kind: str) -> float | None:
+    def float(self, cursor: Cursor, kind: Type) -> float | None:
         """A float of a known type, which is stored as the integer of its bits; ``None`` for types without a Python equivalent."""
-        if kind not in _FLOATS and kind != "bf16":
+        if kind.name not in _FLOATS and kind.name != "bf16":
             return None
-        width, letter = _FLOATS.get(kind, (16, ""))
+        width, letter = _FLOATS.get(kind.name, (16, ""))
         bits = cursor.signed() % 2**width
         return float(struct.unpack(f"<{letter or 'f'}", (bits << (0 if letter else 16)).to_bytes(width // 8 if letter else 4, "little"))[0])
 
-    def elements(self, kind: str, data: bytes) -> Typed:
-        """Dense elements; a single one is the value of all elements."""
-        shape, element = tensor_parts(kind)
-        text = _written(element, _count(shape), data)
-        self.spend(len(text))
-        return Typed(text, kind)
+    def elements(self, kind: Type, data: bytes) -> Elements:
+        """Dense elements."""
+        elements = Elements(kind, decoded(data, kind))
+        self.spend(8 * len(elements.values or ()))
+        return elements
 
 
-def tensor_parts(kind: str) -> tuple[tuple[int, ...], str]:
-    """The sizes (`DYNAMIC` for ``?``) and the element type of ``tensor<4x?xf32, encoding>``; a type that is not a tensor has no sizes.
-
-    >>> tensor_parts("tensor<4x8xf32>"), tensor_parts("tensor<16x!tt.ptr<f32>>"), tensor_parts("i32")
-    (((4, 8), 'f32'), ((16,), '!tt.ptr<f32>'), ((), 'i32'))
-    """
-    name, _, inside = kind.partition("<")
-    if name not in ("tensor", "vector", "memref"):
-        return (), kind
-    inside = inside[:-1]
-    sizes = []
-    while (head := inside.partition("x")[0]) and (head.isdecimal() or head == "?"):
-        sizes.append(DYNAMIC if head == "?" else int(head[:20]))
-        inside = inside[len(head) + 1 :]
-    return tuple(sizes), inside if inside.startswith("!") else inside.partition(",")[0]
+def array(name: str, values: Values, cursor: Cursor, encoding: tuple[int, ...] | str = "") -> Type:
+    """A type of arrays: its sizes, and the type of its elements."""
+    sizes = tuple(cursor.signeds())
+    if any(size < 0 and size != DYNAMIC for size in sizes):
+        raise Malformed(f"a {name} of negative size")
+    return Type(name, sizes, (values.type(cursor.number()),), encoding)
 
 
-def _count(shape: tuple[int, ...]) -> int:
-    return prod(max(size, 0) for size in shape)
+def encoded(name: str, values: Values, cursor: Cursor) -> Type:
+    """A type of arrays that begins with its encoding: bounds of its sizes, a layout, or a memory space."""
+    encoding = values.attribute(cursor.number())
+    bounds = tuple([bound for bound in encoding if isinstance(bound, int)]) if isinstance(encoding, list) else str(encoding)
+    return array(name, values, cursor, bounds)
 
 
-def _width(kind: str) -> int:
-    digits = kind.lstrip("sui")
-    if not digits.isdecimal() or len(digits) > 8 or not kind.startswith(("i", "ui", "si")) or int(digits) == 0:
-        raise Malformed(f"an integer of type {excerpt(kind)}")
-    return int(digits)
+def _width(kind: Type) -> int:
+    match = _INTEGER.fullmatch(kind.name)
+    if match is None:
+        raise Malformed(f"an integer of type {excerpt(kind.name)}")
+    return int(match[1])
 
 
-def _written(element: str, count: int, data: bytes) -> str:
-    """The text of elements; `UNREAD` for unsupported formats and for more than `MAX_NUMBERS` elements."""
-    if element == "i1":
-        flags = _flags(data, count)
-        return UNREAD if flags is None else _bracketed(["true" if flag else "false" for flag in flags])
-    if element in ("bf16", *_FLOATS, "complex<f32>", "complex<f64>"):
-        dtype = {"complex<f32>": "c64", "complex<f64>": "c128"}.get(element, element)
-        found = decode_elements(data, Shape(dtype, (count,))) if len(data) <= 16 * MAX_ELEMENTS and count <= MAX_ELEMENTS else None
-        return UNREAD if found is None else _bracketed([_number(value) for value in found])
-    if not element.startswith(("i", "ui", "si")):
-        return UNREAD
-    width = 64 if element == "index" else max(8, _width(element))
-    if width not in _WIDTHS or len(data) * 8 % width or len(data) * 8 // width > MAX_NUMBERS:
-        return UNREAD
-    letter = _WIDTHS[width][element.startswith("u")]
-    return _bracketed([str(value) for value in struct.unpack(f"<{len(data) * 8 // width}{letter}", data)])
-
-
-def _number(value: complex) -> str:
-    return f"({value.real!r}, {value.imag!r})" if isinstance(value, complex) else repr(value)
-
-
-def _bracketed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"[{', '.join(words)}]"
-
-
-def _flags(data: bytes, count: int) -> list[bool] | None:
-    """Elements of i1: a bit each, or a byte each; a single byte of ones means that all are true."""
-    if count > MAX_NUMBERS:
-        return [data[0] != 0] if len(data) == 1 else None
-    if data == b"\xff":
-        return [True]
-    if len(data) == -(-count // 8) and len(data) != count:
-        return [bool(data[place // 8] >> place % 8 & 1) for place in range(count)]
-    return [byte != 0 for byte in data]
-
-
-def tensor(shape: list[int], element: str, encoding: str = "") -> str:
-    """The text of a tensor's type."""
-    sizes = "".join("?x" if size == DYNAMIC else f"{size}x" for size in shape)
-    if any(size < 0 and size != DYNAMIC for size in shape):
-        raise Malformed("a tensor of negative size")
-    return f"tensor<{sizes}{element}{', ' + encoding if encoding else ''}>"
-
-
-def _builtin_type(values: Values, cursor: Cursor) -> str:
+def _builtin_type(values: Values, cursor: Cursor) -> Type:
     code = cursor.number()
-    if code in _BUILTIN_FLOATS:
-        return _BUILTIN_FLOATS[code]
+    if code in _SIMPLE:
+        return _SIMPLE[code]
     if code == 0:
         width = cursor.number()
-        return f"{('', 's', 'u')[min(width & 3, 2)]}i{width >> 2}"
-    if code == 1:
-        return "index"
+        return Type(f"{('', 's', 'u')[min(width & 3, 2)]}i{width >> 2}")
     if code == 2:
-        return "() -> ()"  # a function's types are read from its body
+        return Type("() -> ()")  # a function's types are read from its body
     if code == 9:
-        return f"complex<{values.type(cursor.number())}>"
-    if code in (10, 11):
-        space = written(values.attribute(cursor.number())) if code == 11 else ""
-        return "memref" + tensor(cursor.signeds(), values.type(cursor.number()), space).removeprefix("tensor")
-    if code == 12:
-        return "none"
-    if code == 13:
-        return tensor(cursor.signeds(), values.type(cursor.number()))
-    if code == 14:
-        encoding = values.attribute(cursor.number())
-        return tensor(cursor.signeds(), values.type(cursor.number()), written(encoding))
+        return Type(f"complex<{values.type(cursor.number()).name}>")
+    if code in _ARRAYS:
+        name = _ARRAYS[code]
+        return encoded(name, values, cursor) if code in _ENCODED else array(name, values, cursor)
     if code == 15:
-        return f"tuple<{', '.join(values.type(number) for number in cursor.numbers())}>"
+        return Type("tuple", (), tuple([values.type(number) for number in cursor.numbers()]))
     if code == 18:
-        return f"tensor<*x{values.type(cursor.number())}>"
-    if code == 19:
-        return "vector" + tensor(cursor.signeds(), values.type(cursor.number())).removeprefix("tensor")
-    return f"!builtin.{code}"
+        return Type("tensor", (DYNAMIC,), (values.type(cursor.number()),))
+    return Type(f"!builtin.{code}")
 
 
 def _builtin_attribute(values: Values, cursor: Cursor) -> object:
@@ -272,7 +213,7 @@ def _builtin_attribute(values: Values, cursor: Cursor) -> object:
     if code == 5:
         return Bare("::".join(["@" + values.word(cursor.number()), *(values.word(number) for number in cursor.numbers())]))
     if code == 6:
-        return Bare(values.type(cursor.number()))
+        return Bare(values.type(cursor.number()).name)
     if code == 7:
         return True
     if code == 8:
@@ -280,23 +221,10 @@ def _builtin_attribute(values: Values, cursor: Cursor) -> object:
     if code == 9:
         return values.float(cursor, values.type(cursor.number()))
     if code in (16, 19, 20):  # a resource of the file, strings, sparse elements
-        return Typed(UNREAD, values.type(cursor.number()))
+        return Elements(values.type(cursor.number()))
     if code == 17:
         kind, count = values.type(cursor.number()), cursor.number()
-        return dense_list(values.elements(f"tensor<{count}x{kind}>", cursor.take(cursor.number())))
+        return list(values.elements(Type("tensor", (count,), (kind,)), cursor.take(cursor.number())).all)
     if code == 18:
         return values.elements(values.type(cursor.number()), cursor.take(cursor.number()))
     return Bare(f"#builtin.{code}")
-
-
-def dense_list(dense: Typed) -> list[object]:
-    """A one-dimensional dense attribute as the array attribute that newer programs have instead.
-
-    >>> dense_list(Typed("2", "tensor<3xi64>")), dense_list(Typed("[true, false]", "tensor<2xi1>"))
-    ([2, 2, 2], [True, False])
-    """
-    count = _count(tensor_parts(dense.type)[0])
-    if dense.elements == UNREAD or count > MAX_NUMBERS:
-        return []
-    found = parse_value(dense.elements)[0] if count else []
-    return found if isinstance(found, list) else [found] * count

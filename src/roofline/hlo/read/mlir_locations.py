@@ -10,7 +10,7 @@ from typing import TypeVar
 from ..ir.attributes import Metadata, StackFrames
 from ..ir.malformed import Malformed
 from .lexing import STRING
-from .mlir_attributes import end_of_nest, unescape
+from .mlir_scanning import end_of_nest, unescape
 
 MAX_DEPTH = 300
 MAX_FRAMES = 2**20  # aliases that each refer to others twice could expand to exponentially many

@@ -2,7 +2,7 @@
 
 import json
 
-from .mlir_attributes import Typed
+from .mlir_elements import Elements
 
 
 class Bare(str):
@@ -22,8 +22,8 @@ def written(value: object) -> str:
         return "{" + ", ".join(f"{_key(name)} = {written(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(written(item) for item in value) + "]"
-    if isinstance(value, Typed):
-        return f"dense<{value.elements}> : {value.type}"
+    if isinstance(value, Elements):
+        return f"dense<{written(list(value.all))}>"
     if isinstance(value, str):
         return value if isinstance(value, Bare) else quoted(value)
     if isinstance(value, float):

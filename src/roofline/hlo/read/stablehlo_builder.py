@@ -15,7 +15,6 @@ from ..ir.module import Call, Computation, HloModule, Instruction
 from ..ir.shapes import Shape, tuple_of
 from .mlir import Operation, Region
 from .mlir_locations import Locations
-from .mlir_types import parse_type
 from .stablehlo_operations import (
     FUNCTIONS,
     callees,
@@ -61,7 +60,6 @@ class Builder:
         self.source = source
         self.dialect = MappedDialect(source.where, source.unit)
         self.locations = locations
-        self.shapes: dict[str, Shape] = {}
         self.names: dict[str, int] = {}  # how often each was used for an instruction
         self.regions: dict[str, int] = {}  # how often each was used for a computation
         self.functions: dict[str, Operation] = {}
@@ -125,14 +123,11 @@ class Builder:
         region = self.functions[name].regions[0]
         draft = _Draft(name)
         for argument, kind, given in region.arguments:
-            self.parameter(draft, argument, self.type(kind), given)
+            self.parameter(draft, argument, kind.shape, given)
         marks = result_shardings(self.functions[name]) if is_entry else []
         self.numbers[name] = self.close(draft, self.body(draft, region, marks))
         self.open.pop()
         return self.numbers[name]
-
-    def type(self, text: str) -> Shape:
-        return parse_type(text, self.shapes)
 
     def parameter(self, draft: _Draft, name: str, shape: Shape, given: dict[str, object]) -> int:
         raw: dict[str, object] = {"parameter_number": len(draft.parameters)}
@@ -223,12 +218,12 @@ class Builder:
     def operation(self, draft: _Draft, operation: Operation) -> None:
         """Builds one operation."""
         opcode = opcode_of(operation.name)
-        shapes = [self.type(kind) for kind in operation.result_types] if operation.results else []
+        shapes = [kind.shape for kind in operation.result_types] if operation.results else []
         if len(shapes) < len(operation.results):
             raise Malformed(f"{operation.name} has {len(operation.results)} results and {len(shapes)} types")
         if opcode == "constant" and "value" not in operation.attributes:
             operation.attributes["value"] = constant_value(operation)
-            shapes = [self.type(operation.result_types[-1])] if operation.result_types else shapes
+            shapes = [operation.result_types[-1].shape] if operation.result_types else shapes
         operands = [self.value(draft, name) for name in operation.operands]
         raw = attributes_of(operation, opcode, [draft.instructions[index].shape for index in operands], shapes)
         metadata = self.locations.metadata(operation.location) if operation.location else None
@@ -282,7 +277,7 @@ class Builder:
         inner = _Draft(self.fresh(name))
         captured, constants = self.captures(draft, [region])
         for argument, kind, given in region.arguments:
-            self.parameter(inner, argument, self.type(kind), given)
+            self.parameter(inner, argument, kind.shape, given)
         extra = [self.value(draft, value) for value in captured]
         for outer, index in zip(captured, extra, strict=True):
             self.parameter(inner, outer, draft.instructions[index].shape, {})
@@ -324,7 +319,7 @@ class Builder:
         if not name or not operation.result_types:
             raise Malformed("a reduce without a reducer")
         opcode = opcode_of(name)
-        scalar = Shape(self.type(operation.result_types[0]).dtype)
+        scalar = Shape(operation.result_types[0].shape.dtype)
         draft = _Draft(self.fresh(f"region_{opcode}"))
         left, right = (self.parameter(draft, f"%{opcode}.{side}", scalar, {}) for side in ("lhs", "rhs"))
         return self.close(draft, self.emit(draft, opcode, opcode, scalar, (left, right), {}))

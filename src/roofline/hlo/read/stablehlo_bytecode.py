@@ -5,14 +5,14 @@ same `HloModule`.
 """
 
 from ...errors import SourceError
-from ..ir.malformed import Malformed, excerpt, placed
+from ..ir.malformed import Malformed, placed
 from ..ir.module import HloModule
 from . import mlir_bytecode
 from .mlir import Operation, Region
 from .mlir_bytecode import Bytecode, read_bytecode
 from .mlir_bytecode_dialects import DIALECTS
 from .mlir_bytecode_locations import alias, location_aliases
-from .mlir_bytecode_values import Values, tensor_parts
+from .mlir_bytecode_values import Values
 from .mlir_locations import Locations
 from .mlir_properties import properties_of
 from .mlir_writing import printable, written
@@ -66,19 +66,13 @@ class _Builder:
         for value, kind, location in block.arguments:
             self.names[value] = scope.unique("iterArg") if within == "stablehlo.while" else scope.argument()
             given: dict[str, object] = {} if location is None else {"loc": alias(location)}
-            region.arguments.append((self.names[value], self.type(kind), given))
+            region.arguments.append((self.names[value], self.values.type(kind), given))
         for raw in block.operations:
             self.name(raw, scope)
         for raw in block.operations:
             if not _is_cast(raw):
                 region.operations.append(self.operation(raw, scope))
         return region
-
-    def type(self, number: int) -> str:
-        found = self.values.type(number)
-        if "!builtin." in found:
-            raise Malformed(f"the type {excerpt(found)} is not supported; it may be newer than this version of roofline")
-        return found
 
     def name(self, raw: mlir_bytecode.Operation, scope: _Names) -> None:
         if not raw.results:
@@ -88,7 +82,7 @@ class _Builder:
                 self.names[value] = self.named(source)
             return
         if raw.name.rpartition(".")[2] in ("constant", "constant_v1"):
-            _, element = tensor_parts(self.type(raw.results[0][1]))
+            element = self.values.type(raw.results[0][1]).element
             first = scope.unique("c" if element.startswith(("i", "ui", "si")) else "cst")
         else:
             first = scope.result()
@@ -104,7 +98,7 @@ class _Builder:
             results=[self.names[value] for value, _ in raw.results],
             operands=[self.named(value) for value in raw.operands],
             attributes=dict(self.values.named(raw.attributes)) if raw.attributes is not None else {},
-            result_types=[self.type(kind) for _, kind in raw.results],
+            result_types=[self.values.type(kind) for _, kind in raw.results],
             location=alias(raw.location),
         )
         if raw.properties is not None:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from .mlir import Operation, Region, symbol
-from .mlir_attributes import Typed
+from .mlir import Operation, Region
+from .mlir_elements import Elements, parse_elements
+from .mlir_scanning import symbol
 from .stablehlo_to_hlo import opcode_of
 
 FUNCTIONS = ("func.func", "func")
@@ -95,9 +96,9 @@ def captured_values(region: Region) -> list[str]:
     return list(found)
 
 
-def constant_value(operation: Operation) -> Typed | None:
+def constant_value(operation: Operation) -> Elements | None:
     """The elements of ``stablehlo.constant``, which the pretty form writes without a name; ``None`` for those in a resource."""
     inside = operation.attributes.get("<")
-    if not isinstance(inside, str) or "dense" not in operation.words:
+    if not isinstance(inside, str) or "dense" not in operation.words or not operation.result_types:
         return None
-    return Typed(inside[1:-1], operation.result_types[-1] if operation.result_types else "")
+    return parse_elements(inside[1:-1], operation.result_types[-1])

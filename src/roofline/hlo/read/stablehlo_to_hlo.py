@@ -8,10 +8,11 @@ from ..ir.attributes import ConvolutionDimensions, OperandAlias, PadRange, Repli
 from ..ir.malformed import Malformed, excerpt
 from ..ir.shapes import Shape, whole
 from .lexing import split
-from .mlir import Operation, symbol
-from .mlir_attributes import Typed, end_of_nest
+from .mlir import Operation
+from .mlir_elements import Elements
 from .mlir_properties import GATHER, SCATTER
-from .stablehlo_values import SIZE, literal, number, numbers
+from .mlir_scanning import end_of_nest, symbol
+from .stablehlo_values import literal, number, numbers
 from .text_attributes import parse_dim_labels
 
 # Operations whose HLO opcode is not their own name with dashes. Operations that HLO does not have keep their name.
@@ -247,10 +248,9 @@ def _pad(given: Given) -> Given:
 
 def _groups(value: object) -> ReplicaGroups | None:
     """``dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>``; groups smaller than the others are padded with -1."""
-    if not isinstance(value, Typed):
+    if not isinstance(value, Elements):
         return None
-    sizes = [whole(size) for size in SIZE.findall(value.type)]
-    flat = numbers(value)
+    sizes, flat = value.type.dims, numbers(value)
     if len(sizes) != 2 or len(flat) != sizes[0] * sizes[1]:
         return ReplicaGroups.of_lists((flat,) if flat else ())
     rows = [flat[start : start + sizes[1]] for start in range(0, len(flat), max(sizes[1], 1))]
@@ -271,7 +271,7 @@ def _collective(given: Given) -> Given:
     if dimension is not None:
         found["dimensions"] = numbers(dimension)
     pairs = given.get("source_target_pairs")
-    if isinstance(pairs, Typed):
+    if isinstance(pairs, Elements):
         flat = numbers(pairs)
         found["source_target_pairs"] = tuple(zip(flat[::2], flat[1::2], strict=False))
     return found

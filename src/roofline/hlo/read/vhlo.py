@@ -8,15 +8,15 @@ import re
 
 from ..ir.malformed import Malformed, excerpt
 from .mlir import Operation
-from .mlir_attributes import Typed
 from .mlir_bytecode import Cursor
-from .mlir_bytecode_values import DYNAMIC, Dialect, Values, dense_list, tensor, tensor_parts
+from .mlir_bytecode_values import Dialect, Values, array, encoded
+from .mlir_types import DYNAMIC, Type
 from .mlir_writing import Bare
 
 _NEWEST = "VHLO 1.20.0, the newest supported version"
 # Types without nested types, by their codes.
 _TYPES = {
-    number: name
+    number: Type(name)
     for first, names in (
         (0, ("i1",)),
         (2, ("bf16", "f16", "f32", "f64", "f8E4M3FN", "f8E5M2")),
@@ -59,37 +59,36 @@ _SECOND = frozenset(
 _VERSION = re.compile(r"(.+)_v(\d{1,9})")
 
 
-def _type(values: Values, cursor: Cursor) -> str:
+def _type(values: Values, cursor: Cursor) -> Type:
     code = cursor.number()
     if code in _TYPES:
         return _TYPES[code]
     if code == 1:
-        return f"complex<{values.type(cursor.number())}>"
+        return Type(f"complex<{values.type(cursor.number()).name}>")
     if code == 8:
-        return "() -> ()"  # a function's types are read from its body
+        return Type("() -> ()")  # a function's types are read from its body
     if code == 20:
-        return tensor(cursor.signeds(), values.type(cursor.number()))
+        return array("tensor", values, cursor)
     if code == 21:
-        encoding = str(values.attribute(cursor.number()))
-        return tensor(cursor.signeds(), values.type(cursor.number()), encoding)
+        return encoded("tensor", values, cursor)
     if code == 23:
-        return f"tuple<{', '.join(values.type(number) for number in cursor.numbers())}>"
+        return Type("tuple", (), tuple([values.type(number) for number in cursor.numbers()]))
     if code in (24, 30):
         return quantized(values, cursor)
     if code == 25:
-        return f"tensor<*x{values.type(cursor.number())}>"
+        return Type("tensor", (DYNAMIC,), (values.type(cursor.number()),))
     if code == 41:
-        return "memref" + tensor(cursor.signeds(), values.type(cursor.number())).removeprefix("tensor")
+        return array("memref", values, cursor)
     if code == 42:
-        return f"!stablehlo.future<{', '.join(values.type(number) for number in cursor.numbers())}>"
+        return Type("!stablehlo.future")
     raise Malformed(f"a VHLO type with the unknown code {code:,}; it may be newer than {_NEWEST}")
 
 
-def quantized(values: Values, cursor: Cursor) -> str:
-    """A quantised type without its scales, on which no cost depends."""
+def quantized(values: Values, cursor: Cursor) -> Type:
+    """A quantised type: that of the integers that are stored."""
     signed = cursor.number() & 1
     stored = values.type(cursor.number())
-    return f"!quant.uniform<{'u' if not signed and not stored.startswith('u') else ''}{stored}:{values.type(cursor.number())}>"
+    return stored if signed or stored.name.startswith("u") else Type(f"u{stored.name}")
 
 
 def _attribute(values: Values, cursor: Cursor) -> object:
@@ -115,9 +114,9 @@ def _attribute(values: Values, cursor: Cursor) -> object:
     if code == 15:
         return values.elements(values.type(cursor.number()), cursor.take(cursor.number()))
     if code == 17:
-        return Bare(values.type(cursor.number()))
+        return Bare(values.type(cursor.number()).name)
     if code == 18:
-        return bounds_text(cursor.signeds())
+        return cursor.signeds()  # the bounds of a tensor's sizes
     if code in (20, 21, 22, 23, 24, 25):
         return Bare(f"#stablehlo.{code}")  # accuracies, and axes of a mesh: not used
     raise Malformed(f"a VHLO attribute with the unknown code {code:,}; it may be newer than {_NEWEST}")
@@ -125,10 +124,6 @@ def _attribute(values: Values, cursor: Cursor) -> object:
 
 def operand_alias(cursor: Cursor) -> dict[str, object]:
     return {"output_tuple_indices": cursor.signeds(), "operand_index": cursor.signed(), "operand_tuple_indices": cursor.signeds()}
-
-
-def bounds_text(bounds: list[int]) -> Bare:
-    return Bare(f"#stablehlo.bounds<{', '.join('?' if bound == DYNAMIC else str(bound) for bound in bounds)}>")
 
 
 DIALECT = Dialect(_type, _attribute)
@@ -153,7 +148,7 @@ def to_stablehlo(operation: Operation) -> Operation:
     """A VHLO operation converted to StableHLO, without the defaults that VHLO writes."""
     name, _ = versioned(operation.name.removeprefix("vhlo."))
     given = {
-        key: dense_list(value) if isinstance(value, Typed) and name != "constant" and len(tensor_parts(value.type)[0]) == 1 else value
+        key: value
         for key, value in operation.attributes.items()
         if value is not False and value not in ("none", {}) and key != "result_accuracy"
     }

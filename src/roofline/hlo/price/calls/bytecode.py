@@ -5,7 +5,7 @@ from msgspec import Struct
 from ...ir.malformed import Malformed
 from ...read import mlir_bytecode
 from ...read.mlir_bytecode import Bytecode, Cursor
-from ...read.mlir_bytecode_values import Values, tensor_parts
+from ...read.mlir_bytecode_values import Values
 from .traffic import Misfit
 
 MAGIC = mlir_bytecode.MAGIC
@@ -62,10 +62,10 @@ class _Builder:
 
     def type(self, number: int) -> Type:
         if number not in self.types:
-            shape, element = tensor_parts(self.values.type(number))
-            if any(size < 0 for size in shape):
+            kind = self.values.type(number)
+            if any(size < 0 for size in kind.dims):
                 raise Malformed("a kernel with a tensor of unknown size")
-            self.types[number] = Type(element, shape)
+            self.types[number] = Type(kind.element, kind.dims)
         return self.types[number]
 
     def settings(self, data: bytes) -> Settings:

@@ -10,9 +10,10 @@ from msgspec import Struct, field
 
 from ....errors import FormulaError
 from ...ir.malformed import Malformed
-from ...read import mlir_bytecode
+from ...read import mlir_bytecode, mlir_types
 from ...read.mlir_bytecode import Bytecode
-from ...read.mlir_bytecode_values import DYNAMIC, Values, tensor_parts
+from ...read.mlir_bytecode_values import Values
+from ...read.mlir_types import DYNAMIC
 
 PREFIX = "stable_mosaic."
 
@@ -122,13 +123,10 @@ class Kernel(Struct, frozen=True):
         return value
 
 
-def type_of(text: str) -> Type:
-    """A type from its text: ``memref<8x128xf32, #tpu.memory_space<vmem>>``."""
-    shape, element = tensor_parts(text)
-    space = text.rpartition("#tpu.memory_space<")[2].partition(">")[0] if text.startswith("memref<") else ""
-    if any(size < 0 and size != DYNAMIC for size in shape):
-        raise Misread("an array of negative size")
-    return Type(element.partition(",")[0], shape, space, text.startswith("vector<"))
+def type_of(kind: mlir_types.Type) -> Type:
+    """A type with the memory space that its encoding names: ``#tpu.memory_space<vmem>``."""
+    space = str(kind.encoding).rpartition("#tpu.memory_space<")[2].partition(">")[0] if kind.name == "memref" else ""
+    return Type(kind.element, kind.dims, space, kind.name == "vector")
 
 
 def kernel_of(top: Block, types: Mapping[int, Type], definitions: Mapping[int, tuple[Operation, int]]) -> Kernel:
