@@ -1,8 +1,9 @@
-"""Locations in MLIR bytecode, as the aliases (``#loc7 = loc("f"(#loc3))``) that text gives them."""
+"""Locations in MLIR bytecode, by the aliases (``#loc7``) that text gives them."""
 
 from ..ir.malformed import Malformed
 from .mlir_bytecode import Bytecode, Cursor, entry_at
-from .mlir_writing import quoted
+from .mlir_locations import CallSite, FileLine, Location, Named
+from .mlir_writing import printable_text
 
 _CALL_SITE, _FILE_LINE, _FUSED, _FUSED_WITH_METADATA, _NAME, _FILE_RANGE = 10, 11, 12, 13, 14, 22
 _STRING = 2
@@ -13,41 +14,39 @@ def alias(number: int) -> str:
     return f"#loc{number}"
 
 
-def location_aliases(bytecode: Bytecode) -> dict[str, str]:
-    """The text of each location, which refers to others by alias. A location that cannot be read is unknown; no cost depends on it."""
-    found = {}
+def locations_of(bytecode: Bytecode) -> dict[str, Location]:
+    """The locations, by alias. One that cannot be read is unknown; no cost depends on it."""
+    locations = {}
     for number, entry in enumerate(bytecode.attributes):
         if entry.dialect != "builtin" or not entry.custom or not entry.data:
             continue
         try:
-            text = _location(bytecode, Cursor(entry.data))
+            locations[alias(number)] = _location(bytecode, Cursor(entry.data))
         except Malformed:
             continue
-        if text:
-            found[alias(number)] = text
-    return found
+    return locations
 
 
-def _location(bytecode: Bytecode, cursor: Cursor) -> str:
+def _location(bytecode: Bytecode, cursor: Cursor) -> Location:
     code = cursor.number()
     if code == _CALL_SITE:
-        return f"callsite({alias(cursor.number())} at {alias(cursor.number())})"
+        return CallSite(alias(cursor.number()), alias(cursor.number()))
     if code == _FILE_LINE:
-        return f"{_name(bytecode, cursor)}:{cursor.number()}:{cursor.number()}"
+        return FileLine(_name(bytecode, cursor), cursor.number(), cursor.number())
     if code == _FILE_RANGE:
-        name, parts = _name(bytecode, cursor), cursor.numbers()
-        return f"{name}:{parts[0] if parts else 0}:{parts[1] if len(parts) > 1 else 0}"
+        name, parts = _name(bytecode, cursor), [*cursor.numbers(), 0, 0]
+        return FileLine(name, parts[0], parts[1])
     if code in (_FUSED, _FUSED_WITH_METADATA):
-        return f"fused[{', '.join(alias(number) for number in cursor.numbers()[:1])}]"  # only the first is shown
+        numbers = cursor.numbers()
+        return Named("", alias(numbers[0])) if numbers else None
     if code == _NAME:
-        return f"{_name(bytecode, cursor)}({alias(cursor.number())})"
-    return ""
+        return Named(_name(bytecode, cursor), alias(cursor.number()))
+    return None
 
 
 def _name(bytecode: Bytecode, cursor: Cursor) -> str:
-    """The string that a string attribute holds, quoted."""
-    entry = entry_at(bytecode.attributes, cursor.number())
-    inner = Cursor(entry.data)
+    """The string that a string attribute holds."""
+    inner = Cursor(entry_at(bytecode.attributes, cursor.number()).data)
     if inner.number() != _STRING:
         raise Malformed("a location whose name is not a string")
-    return quoted(entry_at(bytecode.strings, inner.number()))
+    return printable_text(entry_at(bytecode.strings, inner.number()))

@@ -5,7 +5,10 @@ called from ``main`` at line 9.
 """
 
 import re
+from collections.abc import Mapping
 from typing import TypeVar
+
+from msgspec import Struct
 
 from ..ir.attributes import Metadata, StackFrames
 from ..ir.malformed import Malformed
@@ -24,11 +27,36 @@ _NAME = re.compile(rf"({STRING})\s*(\()?", re.DOTALL)
 _OPENING, _CLOSING = ("(", "[", "{", "<"), (")", "]", "}", ">")
 
 
-class Locations:
-    """Resolves the locations of one module, each text once."""
+class FileLine(Struct, frozen=True):
+    """A place in a file."""
 
-    def __init__(self, text: str, aliases: dict[str, str] | None = None) -> None:
-        self.aliases = dict(_ALIAS.findall(text)) if aliases is None else aliases
+    file: str
+    line: int
+    column: int
+
+
+class Named(Struct, frozen=True):
+    """A place with the name of what is there; without a name it stands for several places, of which it is the first."""
+
+    name: str
+    place: str
+
+
+class CallSite(Struct, frozen=True):
+    """A place in a function, and the place that it was called from."""
+
+    callee: str
+    caller: str
+
+
+Location = FileLine | Named | CallSite | str | None  # a string is the text or the alias of another one; None is unknown
+
+
+class Locations:
+    """Resolves the locations of one module, each once; they refer to others by their text, or by their alias: ``#loc7``."""
+
+    def __init__(self, text: str = "", known: Mapping[str, Location] | None = None) -> None:
+        self.known: dict[str, Location] = dict(_ALIAS.findall(text) if known is None else known)
         self.files: dict[str, int] = {}
         self.functions: dict[str, int] = {}
         self.places: dict[tuple[int, int, int, int], int] = {}
@@ -37,78 +65,70 @@ class Locations:
         self.numbered: dict[tuple[str, int], int] = {}
 
     def frames(self) -> StackFrames:
-        """All frames found so far."""
+        """All frames so far."""
         return StackFrames(files=tuple(self.files), functions=tuple(self.functions), locations=tuple(self.places), frames=tuple(self.stack))
 
-    def metadata(self, location: str) -> Metadata | None:
+    def metadata(self, key: str) -> Metadata | None:
         """The name and call stack of a location; ``None`` if it is unknown."""
-        if location not in self.resolved:
-            self.resolved[location] = self._metadata(location)
-        return self.resolved[location]
+        if key not in self.resolved:
+            self.resolved[key] = self._metadata(key)
+        return self.resolved[key]
 
-    def _metadata(self, location: str) -> Metadata | None:
-        text = self._expand(location)
-        if text.count("callsite(") > MAX_DEPTH:
-            return None
-        name, child = _named(text)
-        if not name:
-            child = text
-        frame = self._frame(child, 0, 0) if child else 0
+    def _metadata(self, key: str) -> Metadata | None:
+        location = self._location(key)
+        name = location.name if isinstance(location, Named) else ""
+        frame = self._frame(location.place if isinstance(location, Named) and name else key, 0, 0)
         return Metadata(op_name=name, stack_frame_id=frame) if name or frame else None
 
-    def _expand(self, location: str) -> str:
-        """The location that an alias refers to; a cycle of aliases ends the search."""
-        text = location.strip()
+    def _location(self, key: str) -> FileLine | Named | CallSite | None:
+        """What a text or an alias stands for; a cycle of aliases is unknown."""
         for _ in range(MAX_DEPTH):
-            if not text.startswith("#"):
-                return text
-            text = self.aliases.get(text, "unknown").strip()
-        return "unknown"
+            key = key.strip()
+            if key not in self.known:
+                self.known[key] = _parsed(key)
+            location = self.known[key]
+            if not isinstance(location, str):
+                return location
+            key = location
+        return None
 
-    def _frame(self, location: str, parent: int, depth: int) -> int:
+    def _frame(self, key: str, parent: int, depth: int) -> int:
         """The number of the frame at a location, called from ``parent``; the parent itself if the location is unknown."""
         if depth > MAX_DEPTH or len(self.numbered) > MAX_FRAMES:
             return parent
-        key = (location, parent)
-        if key not in self.numbered:
-            self.numbered[key] = self._new_frame(self._expand(location), parent, depth)
-        return self.numbered[key]
+        if (key, parent) not in self.numbered:
+            self.numbered[key, parent] = self._new_frame(self._location(key), parent, depth)
+        return self.numbered[key, parent]
 
-    def _new_frame(self, text: str, parent: int, depth: int) -> int:
-        if text.startswith("callsite("):
-            callee, caller = _call(text)
-            return self._frame(callee, self._frame(caller, parent, depth + 1), depth + 1)
-        if text.startswith("fused"):
-            inside = text[text.find("[") + 1 : -1]
-            return self._frame(_first(inside), parent, depth + 1) if "[" in text else parent
-        function = ""
-        file = _FILE.match(text)
-        if file is None:
-            function, child = _named(text)
-            expanded = self._expand(child) if child else ""
-            file = _FILE.match(expanded)
-            if file is None:
-                return self._frame(child, parent, depth + 1) if child else parent
-        line, column = int(file[2][-9:]), int(file[3][-9:])
-        place = (_number(self.files, unescape(file[1][1:-1])), _number(self.functions, function) if function else 0, line, column)
-        return _number(self.stack, (_number(self.places, place), parent))
+    def _new_frame(self, location: Location, parent: int, depth: int) -> int:
+        if isinstance(location, CallSite):
+            return self._frame(location.callee, self._frame(location.caller, parent, depth + 1), depth + 1)
+        name, place = (location.name, self._location(location.place)) if isinstance(location, Named) else ("", location)
+        if isinstance(place, FileLine):
+            row = (_number(self.files, place.file), _number(self.functions, name) if name else 0, place.line, place.column)
+            return _number(self.stack, (_number(self.places, row), parent))
+        return self._frame(location.place, parent, depth + 1) if isinstance(location, Named) else parent
+
+
+def _parsed(text: str) -> Location:
+    """The location that a text is, apart from those that it refers to."""
+    if text.startswith("callsite("):
+        return CallSite(*_call(text)) if text.count("callsite(") <= MAX_DEPTH else None
+    if text.startswith("fused"):
+        return Named("", _first(text[text.find("[") + 1 : -1])) if "[" in text else None
+    file = _FILE.match(text)
+    if file is not None:
+        return FileLine(unescape(file[1][1:-1]), int(file[2][-9:]), int(file[3][-9:]))
+    match = _NAME.match(text)
+    if match is None:
+        return None
+    start = match.end() - 1
+    return Named(unescape(match[1][1:-1]), text[start + 1 : end_of_nest(text, start) - 1] if match[2] else "")
 
 
 def _number(table: dict[Key, int], key: Key) -> int:
     """The number of a key, counted from 1 in order of first use."""
     return table.setdefault(key, len(table) + 1)
-
-
-def _named(text: str) -> tuple[str, str]:
-    """The name and the child of ``"name"(child)``; empty for other locations."""
-    match = _NAME.match(text)
-    if match is None or _FILE.match(text):
-        return "", ""
-    name = unescape(match[1][1:-1])
-    if not match[2]:
-        return name, ""
-    start = match.end() - 1
-    return name, text[start + 1 : end_of_nest(text, start) - 1]
 
 
 def _call(text: str) -> tuple[str, str]:

@@ -34,7 +34,7 @@ class Type(Struct, frozen=True, dict=True):  # dict: for its cached properties; 
     @property
     def element(self) -> str:
         """The name of the type of its elements; its own if it is not an array."""
-        return self.parts[0].name if self.name in ARRAYS else self.name
+        return self.parts[0].name if self.parts and self.name in ARRAYS else self.name
 
     @cached_property
     def elements(self) -> int:

@@ -11,7 +11,7 @@ from . import mlir_bytecode
 from .mlir import Operation, Region
 from .mlir_bytecode import Bytecode, read_bytecode
 from .mlir_bytecode_dialects import DIALECTS
-from .mlir_bytecode_locations import alias, location_aliases
+from .mlir_bytecode_locations import alias, locations_of
 from .mlir_bytecode_values import Values
 from .mlir_locations import Locations
 from .mlir_properties import properties_of
@@ -123,13 +123,8 @@ class _Builder:
         return self.names[value]
 
     def adapt(self, operation: Operation) -> None:
-        """Moves attributes to where the text form has them."""
+        """Makes attributes those of the text form."""
         given = operation.attributes
-        if operation.name in ("sdy.sharding_constraint", "sdy.reshard"):
-            given["<"] = str(given.pop("sharding", "")).removeprefix("#sdy.sharding")
-        elif operation.name == "sdy.mesh":
-            operation.words.append(f"@{given.pop('sym_name', '')}")
-            given["<"] = str(given.pop("mesh", "")).removeprefix("#sdy.mesh")
         for name in ("mhlo.backend_config", "backend_config"):
             if isinstance(given.get(name), dict):
                 operation.text = f"{name} = {written(given[name])}"
@@ -160,11 +155,11 @@ def parse_bytecode(data: bytes, where: str = "StableHLO") -> tuple[HloModule, ..
         bytecode = read_bytecode(data)
         builder = _Builder(bytecode)
         operations = builder.block(bytecode.block, _Names()).operations
-        aliases = location_aliases(bytecode)
+        known = locations_of(bytecode)
     except Malformed as error:
         if builder is not None and builder.done:
             raise placed(error, where, "operation", builder.done) from None
         raise SourceError(f"{where}: {error}") from None
     except RecursionError:
         raise SourceError(f"{where}: nested too deeply") from None
-    return programs(operations, Source(where, "operation"), lambda: Locations("", aliases))
+    return programs(operations, Source(where, "operation"), lambda: Locations(known=known))

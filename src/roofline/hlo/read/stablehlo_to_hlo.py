@@ -381,7 +381,7 @@ def _own_attributes(operation: Operation, opcode: str, operands: list[Shape], re
     given = operation.attributes
     if opcode == "custom-call":
         if operation.name.startswith("sdy."):
-            return {"custom_call_target": "Sharding", "sharding": str(_first(given, "<", "sharding") or "")}
+            return {"custom_call_target": "Sharding", "sharding": str(_first(given, "<", "sharding") or "").removeprefix("#sdy.sharding")}
         return _custom_call(operation)
     if opcode == "compare":
         return {"direction": given.get("comparison_direction", next((word for word in operation.words if word.isupper()), ""))}
