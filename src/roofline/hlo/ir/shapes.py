@@ -166,6 +166,14 @@ class Shape(Struct, frozen=True, dict=True, cache_hash=True):  # dict: for its c
         inner = tuple([leaf for part in self.parts for leaf in part.leaves])
         return inner if self.is_tuple else (self, *inner)
 
+    @cached_property
+    def paths(self) -> tuple[tuple[int, ...], ...]:
+        """Where the leaves of a tuple are: the number of a part, of a part of it, and so on."""
+        paths: list[tuple[int, ...]] = [] if self.parts else [()]
+        for place, part in enumerate(self.parts):
+            paths += [(place, *path) for path in part.paths]
+        return tuple(paths)
+
     def __str__(self) -> str:
         if self.is_tuple:
             return f"({', '.join(map(str, self.parts))})"

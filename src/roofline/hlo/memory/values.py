@@ -13,20 +13,12 @@ from ...resource import HBM
 from ..ir.callgraph import in_order
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.platforms import Platform
+from ..ir.renaming import IN_PLACE, SHARING, Path, aliases
 from ..ir.shapes import Shape
 from ..price.bodies import bytes_of
 from ..price.memory_spaces import level
 
-RENAMING = frozenset(
-    ("add-dependency", "all-reduce-done", "async-update", "bitcast", "domain", "opt-barrier", "reshape", "set-dimension-size")
-)
-NAMES_ONLY = RENAMING | {"tuple", "get-tuple-element", "parameter"}
-# The start of an asynchronous operation returns a tuple: which part of it the done half returns.
-_DONE = {"copy-done": 0, "all-gather-done": 1, "collective-permute-done": 1, "async-done": 1, "recv-done": 0}
-# Which part of that tuple is the operand itself.
-_SOURCE = {"copy-start": 1, "all-gather-start": 0, "collective-permute-start": 0, "async-start": 0}
-# Opcodes whose result may be an array of an operand; any other instruction makes a new array.
-_PASSING_ON = frozenset((*RENAMING, "tuple", "get-tuple-element", *_DONE, *_SOURCE, "while", "call", "fusion", "custom-call"))
+NAMES_ONLY = IN_PLACE | {"tuple", "get-tuple-element", "parameter"}
 
 
 class Value(Struct, eq=False):
@@ -44,7 +36,6 @@ class Value(Struct, eq=False):
     leaf: int | None = None
 
 
-Path = tuple[int, ...]
 Tree = Value | None | tuple["Tree", ...]  # an array, a token, or a tuple
 Renamed = Mapping[Path, Tree]  # by the path in a result
 BEFORE = -1  # when a parameter is made
@@ -96,7 +87,7 @@ class ValuesOf:
         self.donated = donated(module)
         # What is left of reshapes in a program that was compiled for TPUs moves elements to other tiles; the others are bitcasts there.
         moves = {"reshape"} if platform == "tpu" and module.is_scheduled else set()
-        self._renaming, self._names_only = RENAMING - moves, NAMES_ONLY - moves
+        self._in_place, self._names_only = IN_PLACE - moves, NAMES_ONLY - moves
 
     def __getitem__(self, number: int) -> Values:
         if number not in self._known:
@@ -158,35 +149,15 @@ class ValuesOf:
     def _result(self, found: Values, number: int, index: int, time: int) -> Tree:
         """The value of an instruction: arrays of its operands, or new ones."""
         instruction = found.computation.instructions[index]
-        opcode, operands, trees = instruction.opcode, instruction.operands, found.trees
-        if opcode not in _PASSING_ON:
+        if instruction.opcode not in SHARING:
             return self._fresh(found, index, instruction.shape, time)
-        first = trees[operands[0]] if operands else None
-        if opcode == "tuple":
-            return tuple([trees[operand] for operand in operands])
-        if opcode == "get-tuple-element":
-            return part_at(first, (instruction.integer("index") or 0,))
-        if opcode in self._renaming and operands and not _starts_late(instruction):
-            return first
-        if opcode in _DONE:
-            return (part_at(first, (0,)), None) if opcode == "recv-done" else part_at(first, (_DONE[opcode],))
-        if opcode == "while" and instruction.called("body") and operands:
+        if instruction.opcode == "while" and instruction.called("body") and instruction.operands:
             return self._loop(found, number, instruction, index, time)
-        return self._fresh(found, index, instruction.shape, time, self._renamed(found, instruction))
-
-    def _renamed(self, found: Values, instruction: Instruction) -> Renamed:
-        """The parts of a result that are arrays of its operands."""
-        opcode, operands = instruction.opcode, instruction.operands
-        if opcode in _SOURCE:
-            trees = tuple([found.trees[operand] for operand in operands])
-            return {(_SOURCE[opcode],): trees if opcode == "async-start" or len(trees) != 1 else trees[0]}
-        if opcode == "call" and instruction.calls:
-            return self._passed_on(found, instruction)
-        if opcode not in ("fusion", "custom-call", "async-update"):
-            return {}
-        aliases = [one for one in instruction.operand_aliases if one.operand < len(operands)]
-        renamed = {one.output: part_at(found.trees[operands[one.operand]], one.index) for one in aliases}
-        return renamed | ({(0,): tuple([found.trees[operand] for operand in operands[1:]])} if opcode == "async-update" else {})
+        if instruction.opcode == "call" and instruction.calls:
+            return self._fresh(found, index, instruction.shape, time, self._passed_on(found, instruction))
+        trees = [found.trees[operand] for operand in instruction.operands]
+        renamed = {alias.output: part_at(trees[alias.operand], alias.index) for alias in aliases(instruction, self._in_place)}
+        return self._fresh(found, index, instruction.shape, time, renamed)
 
     def _loop(self, found: Values, number: int, instruction: Instruction, index: int, time: int) -> Tree:
         """The result of a loop: its operand, updated in place. An array that must not change is copied if the loop changes it."""
@@ -235,11 +206,6 @@ def _joins_in_place(instruction: Instruction) -> bool:
     return instruction.opcode == "custom-call" and instruction.custom_call_target == "ConcatBitcast"
 
 
-def _starts_late(instruction: Instruction) -> bool:
-    """Whether an asynchronous operation gets its operands only here, as SparseCores' do: their start has none."""
-    return instruction.opcode == "async-update" and len(instruction.operands) > 1
-
-
 def paths(tree: Tree, path: Path = ()) -> Iterator[Path]:
     """Where the arrays of a value are, in the order of its `leaves`."""
     if isinstance(tree, tuple):
@@ -254,7 +220,7 @@ def donated(module: HloModule) -> dict[int, tuple[int, ...]]:
     entry = module.entry_computation
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}
     for parameter, index in enumerate(entry.parameters):
-        for path in _array_paths(entry[index].shape, ()):
+        for path in entry[index].shape.paths:
             numbers[parameter, path] = len(numbers)
     is_tuple = entry.root_instruction.shape.is_tuple
     return {
@@ -262,11 +228,3 @@ def donated(module: HloModule) -> dict[int, tuple[int, ...]]:
         for alias in module.aliases
         if (alias.parameter, alias.index) in numbers
     }
-
-
-def _array_paths(shape: Shape, path: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    if shape.parts:
-        for place, part in enumerate(shape.parts):
-            yield from _array_paths(part, (*path, place))
-    else:
-        yield path

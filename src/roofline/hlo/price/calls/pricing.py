@@ -19,7 +19,7 @@ from ...ir.shapes import Shape
 from ...read.backend_config import backend_config
 from ..types import Price, Site
 from .registry import EXACT, PREFIXES
-from .traffic import origin, traffic_of, unpriced
+from .traffic import origins, traffic_of, unpriced
 
 F = TypeVar("F")
 
@@ -121,7 +121,7 @@ def call_key(site: Site) -> tuple[object, ...] | None:
     if text is None or not instruction.custom_call_target.startswith(PRODUCTS) or "pad" in site.module.opcodes or _USERS:
         return None
     places: dict[object, int] = {}
-    operands = [(id(one.shape), places.setdefault(origin(site, one), len(places))) for one in site.operands]
+    operands = [(id(one.shape), places.setdefault(place, len(places))) for one, place in zip(site.operands, origins(site), strict=True)]
     return text, id(instruction.shape), *operands  # equal shapes of a module are one object
 
 

@@ -9,8 +9,8 @@ from functools import lru_cache
 from ....cost import Cost
 from ....errors import FormulaError
 from ....resource import UNNAMED_WORK, Resource
-from ...ir.module import Instruction
 from ...ir.platforms import Platform
+from ...ir.renaming import Place, source
 from ...ir.shapes import Shape
 from ..memory_spaces import level
 from ..types import Price, Site
@@ -54,17 +54,13 @@ def outputs(site: Site) -> tuple[Shape, ...]:
 
 def traffic(site: Site, written: Iterable[Shape] | None = None) -> Cost:
     """Every distinct operand read once, and every output (or those named) written once."""
-    distinct = {origin(site, operand): operand.shape for operand in site.operands}
+    distinct = dict(zip(origins(site), [operand.shape for operand in site.operands], strict=True))
     return traffic_of(distinct.values(), outputs(site) if written is None else written, site.platform)
 
 
-def origin(site: Site, value: Instruction) -> object:
-    """A key for the memory of a value: equal for two bitcasts of one array, and for a part of a tuple taken twice."""
-    while value.opcode == "bitcast" and value.operands:
-        value = site.computation[value.operands[0]]
-    if value.opcode == "get-tuple-element" and value.operands:
-        return site.computation[value.operands[0]].name, value.integer("index", 0)
-    return value.name
+def origins(site: Site) -> list[Place]:
+    """Where each operand comes from: equal for two bitcasts of one array, and for a part of a tuple taken twice."""
+    return [source(site.computation, index) for index in site.instruction.operands]
 
 
 def priced(site: Site, work: Cost, category: str, *notes: str, written: Iterable[Shape] | None = None) -> Price:
