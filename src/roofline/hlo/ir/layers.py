@@ -91,24 +91,24 @@ def _shared(instructions: Sequence[Instruction], middle: int, period: int) -> in
 
 def takes_the_same(instructions: Sequence[Instruction], index: int, period: int) -> bool:
     """Whether an instruction is of the same kind as the one a layer later, and takes the values of its own layer."""
-    one, other = instructions[index], instructions[index + period]
-    if one.opcode != other.opcode or one.shape is not other.shape or len(one.operands) != len(other.operands):
+    instruction, other = instructions[index], instructions[index + period]
+    if instruction.opcode != other.opcode or instruction.shape is not other.shape or len(instruction.operands) != len(other.operands):
         return False
-    for mine, theirs in zip(one.operands, other.operands, strict=True):
-        if mine + period != theirs and (mine != theirs or instructions[mine].opcode not in _FAR):
+    for operand, counterpart in zip(instruction.operands, other.operands, strict=True):
+        if operand + period != counterpart and (operand != counterpart or instructions[operand].opcode not in _FAR):
             return False
-        if index - mine > REACH * period and instructions[mine].opcode not in _FAR:
+        if index - operand > REACH * period and instructions[operand].opcode not in _FAR:
             return False
-    return not one.control
+    return not instruction.control
 
 
 def _is_closed(computation: Computation, layers: LayerRun) -> bool:
     """Whether the instructions after the layers read only the last few layers or what precedes them all, without control dependencies."""
     start, last = layers.start, layers.start + layers.count * layers.period
     after = computation.instructions[last:]
-    used = [operand for one in after for operand in one.operands if start <= operand < last - REACH * layers.period]
+    used = [operand for instruction in after for operand in instruction.operands if start <= operand < last - REACH * layers.period]
     is_apart = max(computation.parameters, default=-1) < start and computation.root >= last
-    return is_apart and not used and not any(one.control for one in after)
+    return is_apart and not used and not any(instruction.control for instruction in after)
 
 
 def shortened(computation: Computation, layers: LayerRun) -> Computation:
@@ -116,8 +116,8 @@ def shortened(computation: Computation, layers: LayerRun) -> Computation:
     gap = layers.left_out
     cut = layers.start + MIDDLE[0] * layers.period
     after = [
-        replace(one, operands=tuple([layers.moved(operand, -gap) for operand in one.operands]))
-        for one in computation.instructions[cut + gap :]
+        replace(instruction, operands=tuple([layers.moved(operand, -gap) for operand in instruction.operands]))
+        for instruction in computation.instructions[cut + gap :]
     ]
     return replace(computation, instructions=(*computation.instructions[:cut], *after), root=computation.root - gap)
 

@@ -337,7 +337,7 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
     @cached_property
     def opcodes(self) -> frozenset[str]:
         """The opcodes of all its instructions."""
-        return frozenset([one.opcode for computation in self.computations for one in computation.instructions])
+        return frozenset([instruction.opcode for computation in self.computations for instruction in computation.instructions])
 
     @cached_property
     def callers(self) -> Mapping[int, Sequence[tuple[int, Instruction]]]:

@@ -66,15 +66,15 @@ def is_in_loop(op_name: str) -> bool:
 
 def _segments(name: str) -> list[str]:
     """The parts between slashes that no parenthesis encloses."""
-    found: list[str] = []
+    segments: list[str] = []
     depth = 0  # open parentheses in the last segment so far
     for piece in name.split("/"):
         if depth > 0:
-            found[-1] += f"/{piece}"
+            segments[-1] += f"/{piece}"
         else:
-            found.append(piece)
+            segments.append(piece)
         depth += piece.count("(") - piece.count(")")
-    return found
+    return segments
 
 
 def _unwrapped(segment: str) -> str:

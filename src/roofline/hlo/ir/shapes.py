@@ -93,10 +93,10 @@ class Shape(Struct, frozen=True, dict=True, cache_hash=True):  # dict: for its c
     @property
     def number(self) -> DType:
         """The number format of an array's elements."""
-        found = NUMBERS.get(self.dtype)
-        if found is None:
+        number = NUMBERS.get(self.dtype)
+        if number is None:
             raise FormulaError(f"a {self.dtype} has no number format")
-        return found
+        return number
 
     @cached_property
     def is_bounded(self) -> bool:
@@ -202,10 +202,10 @@ _GROUP = re.compile(r"\(([^()]*)\)")
 
 def parse_shape(text: str, known: dict[str, Shape]) -> Shape:
     """A shape from its spelling; ``known`` caches the shapes by their spelling, so that equal ones are one object."""
-    found = known.get(text)
-    if found is None:
-        found = known[text] = _parse(text, known)
-    return found
+    shape = known.get(text)
+    if shape is None:
+        shape = known[text] = _parse(text, known)
+    return shape
 
 
 def _parse(text: str, known: dict[str, Shape]) -> Shape:

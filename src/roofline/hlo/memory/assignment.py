@@ -120,6 +120,6 @@ class Instructions:
             found = self._module.find(array.name)
             return found[1] if found else None
         if self._numbers is None:
-            every = [one for computation in self._module for one in computation]
-            self._numbers = {unpack(_ID, one.raw)[0]: one for one in every if isinstance(one.raw, bytes)}
+            every = [instruction for computation in self._module for instruction in computation]
+            self._numbers = {unpack(_ID, instruction.raw)[0]: instruction for instruction in every if isinstance(instruction.raw, bytes)}
         return self._numbers.get(array.number)

@@ -29,12 +29,12 @@ def large_constants_note(module: HloModule) -> str:
     )
 
 
-def _words(one: Instruction) -> str:
-    return f"{one.shape.number.name}[{','.join(map(str, one.shape.dims))}]"
+def _words(constant: Instruction) -> str:
+    return f"{constant.shape.number.name}[{','.join(map(str, constant.shape.dims))}]"
 
 
-def _is_large(one: Instruction) -> bool:
-    return one.opcode == "constant" and one.shape.bytes >= LEAST_EACH and not one.metadata.op_name
+def _is_large(instruction: Instruction) -> bool:
+    return instruction.opcode == "constant" and instruction.shape.bytes >= LEAST_EACH and not instruction.metadata.op_name
 
 
 def _is_data(raw: object) -> bool:

@@ -115,39 +115,39 @@ class Liveness:
 
     def constants(self) -> list[tuple[Instruction, int]]:
         """The constants of the computations that run, and their bytes."""
-        found = []
+        constants = []
         for values in self.values.walked():
             for value in values.made:
                 if values.computation[value.index].opcode == "constant":
-                    found.append((values.computation[value.index], value.bytes))
-        return found
+                    constants.append((values.computation[value.index], value.bytes))
+        return constants
 
     def _simulate(self, number: int, role: str, lent: frozenset[int]) -> Held:
         """Adds up the live memory over the order of execution, with that of called computations, and returns the peak."""
-        found = self.values[number]
-        slots, slot_of = self._slots(found, number, role)
+        values = self.values[number]
+        slots, slot_of = self._slots(values, number, role)
         if number == self.module.entry and self.values.platform != "tpu":  # libtpu 0.0.42 did, 0.0.51 does not
             _place_in_results(slots)
-        length, instructions = len(found.order), found.computation.instructions
+        length, instructions = len(values.order), values.computation.instructions
         change = [0] * (length + 2)
         for slot in slots:
             if not slot.is_free:
                 change[slot.start] += slot.bytes
                 change[slot.end + 1] -= slot.bytes
-        gaps = _gaps(found, slot_of, lent, length)
+        gaps = _gaps(values, slot_of, lent, length)
         for before, start, end in gaps:
             change[start] -= before.bytes
             change[end] += before.bytes
         most, peak, now, inner, own = 0, -1, 0, NOTHING_HELD, 0
         for time in range(length):
             now += change[time]
-            instruction = instructions[found.order[time]]
-            called = self._called(found, instruction, slot_of, lent) if instruction.calls else NOTHING_HELD
+            instruction = instructions[values.order[time]]
+            called = self._called(values, instruction, slot_of, lent) if instruction.calls else NOTHING_HELD
             scoped = scoped_bytes(instruction, self.values.spaces)
             if now + called.bytes + scoped > most:
                 most, peak, inner, own = now + called.bytes + scoped, time, called, scoped
-        at = instructions[found.order[peak]]
-        unused = {id(value) for place, value in enumerate(_passed(found, at) if inner.unused else ()) if place in inner.unused}
+        at = instructions[values.order[peak]]
+        unused = {id(value) for place, value in enumerate(_passed(values, at) if inner.unused else ()) if place in inner.unused}
         live = [
             Live(number, value)
             for slot in slots
@@ -157,65 +157,65 @@ class Liveness:
         return Held(
             bytes=most,
             live=(*live, *inner.live),
-            unused=frozenset(place for place in lent if id(found.parameters[place]) in unused),
+            unused=frozenset(place for place in lent if id(values.parameters[place]) in unused),
             scoped=own + inner.scoped,
             at=inner.at or at,
         )
 
-    def _called(self, found: Values, instruction: Instruction, slot_of: Mapping[int, _Slot], lent: frozenset[int]) -> Held:
+    def _called(self, values: Values, instruction: Instruction, slot_of: Mapping[int, _Slot], lent: frozenset[int]) -> Held:
         """The largest peak of the computations that an instruction calls."""
         if instruction.opcode not in ("while", "conditional", "call", "async-start"):
             return NOTHING_HELD
         passed = frozenset[int]()
         if instruction.opcode == "while" and instruction.called("body") and self.values.platform == "tpu":
-            own = {id(found.parameters[place]) for place in lent}
+            own = {id(values.parameters[place]) for place in lent}
             body = self.values[instruction.called("body")[0]].parameters
-            carried = enumerate(zip(_passed(found, instruction), body, strict=False))
+            carried = enumerate(zip(_passed(values, instruction), body, strict=False))
             passed = frozenset(place for place, (value, inside) in carried if value and inside and _is_temporary(value, slot_of, own))
         called = [self.held(call.computation, call.role, passed if call.role == "body" else frozenset()) for call in instruction.calls]
-        return max(called, key=lambda held: held.bytes)
+        return max(called, key=lambda peak: peak.bytes)
 
-    def _slots(self, found: Values, number: int, role: str) -> tuple[list[_Slot], dict[int, _Slot]]:
+    def _slots(self, values: Values, number: int, role: str) -> tuple[list[_Slot], dict[int, _Slot]]:
         """The pieces of memory that the arrays of a computation take, in the order in which they are made, and that of each array."""
-        results = {id(value): place for place, value in enumerate(leaves(found.root)) if value is not None}
+        results = {id(value): place for place, value in enumerate(leaves(values.root)) if value is not None}
         slots: dict[int, _Slot] = {}
-        made: list[_Slot] = []
+        pieces: list[_Slot] = []
         gone: set[int] = set()
-        instructions = found.computation.instructions
-        for value in found.made:
+        instructions = values.computation.instructions
+        for value in values.made:
             instruction = instructions[value.index]
             if instruction.opcode == "constant":
                 continue  # part of the program
-            taken = self._taken_over(found, number, instruction, value, gone)
+            taken = self._taken_over(values, number, instruction, value, gone)
             slot = (slots.get(id(taken)) if taken is not None else None) or _Slot(taken)
             if instruction.opcode == "all-reduce" and self.values.platform == "tpu" and not _is_own(instruction, slot):
                 slot = _Slot()
             if id(value) in results:
                 # A result is written to the caller's memory, if an argument that is there is no longer needed.
-                before = self._replaced(found, number, role, results[id(value)])
-                fits = [one for one in (slot, _Slot()) if one.fits(before, value)]
+                before = self._replaced(values, number, role, results[id(value)])
+                fits = [piece for piece in (slot, _Slot()) if piece.fits(before, value)]
                 slot = fits[0] if fits else slot
                 slot.is_free, slot.before = bool(fits), before
             if not slot.values:
-                made.append(slot)
+                pieces.append(slot)
             slot.add(value)
             slots[id(value)] = slot
-        return made, slots
+        return pieces, slots
 
-    def _replaced(self, found: Values, number: int, role: str, place: int) -> Value | None:
+    def _replaced(self, values: Values, number: int, role: str, place: int) -> Value | None:
         """The parameter whose memory a result takes over: in a loop the value before it, in the program a donated argument."""
         if role == "body":
-            return found.parameters[place] if place < len(found.parameters) else None
+            return values.parameters[place] if place < len(values.parameters) else None
         leaf = self._donated.get(place) if number == self.module.entry else None
-        return None if leaf is None else found.parameters[leaf]
+        return None if leaf is None else values.parameters[leaf]
 
-    def _taken_over(self, found: Values, number: int, instruction: Instruction, value: Value, gone: set[int]) -> Value | None:
+    def _taken_over(self, values: Values, number: int, instruction: Instruction, value: Value, gone: set[int]) -> Value | None:
         """The operand that a result is written over, because its instruction is the last use; ``gone`` are operands already taken."""
         stated = stated_aliases(instruction) if self.values.platform == "tpu" else None
         if stated is not None:
-            return self._stated(found, instruction, value, stated)
-        for operand in self._candidates(found, instruction):
-            tree = found.trees[operand]
+            return self._stated(values, instruction, value, stated)
+        for operand in self._candidates(values, instruction):
+            tree = values.trees[operand]
             for old in (tree,) if isinstance(tree, Value) else leaves(tree):  # nearly all are one array
                 if old is None or not old.last == value.made > old.made or id(old) in gone or not _alike(old, value):
                     continue
@@ -225,16 +225,16 @@ class Liveness:
         return None
 
     @staticmethod
-    def _stated(found: Values, instruction: Instruction, value: Value, stated: Mapping[int, int]) -> Value | None:
+    def _stated(values: Values, instruction: Instruction, value: Value, stated: Mapping[int, int]) -> Value | None:
         """The operand that the compiler says a result is written over."""
         if not stated:
             return None
-        number = next((place for place, leaf in enumerate(leaves(found.trees[value.index])) if leaf is value), None)
+        number = next((place for place, leaf in enumerate(leaves(values.trees[value.index])) if leaf is value), None)
         operand = None if number is None else stated.get(number)
-        old = None if operand is None else found.trees[instruction.operands[operand]]
+        old = None if operand is None else values.trees[instruction.operands[operand]]
         return old if isinstance(old, Value) and old.bytes == value.bytes else None
 
-    def _candidates(self, found: Values, instruction: Instruction) -> Sequence[int]:
+    def _candidates(self, values: Values, instruction: Instruction) -> Sequence[int]:
         """The operands that an instruction may write its result over."""
         opcode = instruction.opcode
         if opcode in _ELEMENTWISE:
@@ -245,14 +245,14 @@ class Liveness:
             return ()
         number = instruction.calls[0].computation
         body, over = self.module.computations[number], self._written_over(number)
-        each = zip(instruction.operands, body.parameters, strict=False)
-        return [operand for operand, parameter in each if parameter in over and not found.computation[operand].shape.is_tuple]
+        pairs = zip(instruction.operands, body.parameters, strict=False)
+        return [operand for operand, parameter in pairs if parameter in over and not values.computation[operand].shape.is_tuple]
 
     def _written_over(self, number: int) -> frozenset[int]:
         """The parameters of a fused body that its result may be written over: updated in place, or used elementwise alone."""
         if number not in self._over:
             body = self.module.computations[number]
-            form = (body.root, body.parameters, *[(one.opcode, one.operands) for one in body.instructions])
+            form = (body.root, body.parameters, *[(instruction.opcode, instruction.operands) for instruction in body.instructions])
             if form not in self._elementwise:
                 self._elementwise[form] = frozenset([*in_place_parameters(body), *_elementwise_parameters(body)])
             self._over[number] = self._elementwise[form]
@@ -292,9 +292,9 @@ def _elementwise_parameters(body: Computation) -> list[int]:
     return [parameter for bit, parameter in enumerate(body.parameters) if reached[body.root] & ~other & (1 << bit)]
 
 
-def _passed(found: Values, loop: Instruction) -> Iterator[Value | None]:
+def _passed(values: Values, loop: Instruction) -> Iterator[Value | None]:
     """The arrays that a loop starts with."""
-    return leaves(found.trees[loop.operands[0]])
+    return leaves(values.trees[loop.operands[0]])
 
 
 def _is_temporary(value: Value, slot_of: Mapping[int, _Slot], own: Set[int]) -> bool:
@@ -306,12 +306,12 @@ def _is_temporary(value: Value, slot_of: Mapping[int, _Slot], own: Set[int]) -> 
     return True
 
 
-def _gaps(found: Values, slot_of: Mapping[int, _Slot], lent: frozenset[int], length: int) -> list[tuple[Value, int, int]]:
+def _gaps(values: Values, slot_of: Mapping[int, _Slot], lent: frozenset[int], length: int) -> list[tuple[Value, int, int]]:
     """The arrays that a loop carries in temporary memory: from when to when this has neither their old value nor the next one."""
-    after = list(leaves(found.root))
+    after = list(leaves(values.root))
     gaps = []
     for place in lent:
-        before, result = found.parameters[place], after[place] if place < len(after) else None
+        before, result = values.parameters[place], after[place] if place < len(after) else None
         if before is None or result is before or (result is not None and id(result) not in slot_of):
             continue
         slot = None if result is None else slot_of[id(result)]

@@ -82,7 +82,7 @@ def _by_liveness(module: HloModule, platform: Platform) -> PeakMemory:
     kept = liveness.kept_results()
     results = [value for value in leaves(values.root) if value is not None]
     constants = [buffer_of("constant", one, one.shape, size) for one, size in liveness.constants()]
-    held = liveness.held(module.entry)
+    peak = liveness.held(module.entry)
     return _memory(
         module,
         SCHEDULED if module.is_scheduled else IN_PROGRAM_ORDER,
@@ -96,7 +96,7 @@ def _by_liveness(module: HloModule, platform: Platform) -> PeakMemory:
         outputs=sum(value.bytes for value in results),
         donated=donated,
         constants=sum(one.bytes for one in constants),
-        temporaries=held.bytes,
+        temporaries=peak.bytes,
     )
 
 
@@ -119,9 +119,9 @@ def _memory(
 ) -> PeakMemory:
     every = list(buffers)
     scopes: dict[tuple[str, str], list[int]] = {}
-    for one in every:
-        if one.bytes:
-            scopes.setdefault((one.kind, one.scope), []).append(one.bytes)
+    for buffer in every:
+        if buffer.bytes:
+            scopes.setdefault((buffer.kind, buffer.scope), []).append(buffer.bytes)
     rows = [LiveScope(kind=kind, scope=where, bytes=sum(sizes), buffers=len(sizes)) for (kind, where), sizes in scopes.items()]
     return PeakMemory(
         program=module.name,

@@ -29,19 +29,19 @@ def _peak(module: HloModule, name: str, numbers: frozenset[int], allocations: Se
     assigned = sum(allocation.bytes for allocation in allocations if allocation.memory_space in numbers)
     liveness = Liveness(module, "tpu", numbers)
     entry = liveness.values[module.entry]
-    held = liveness.held(module.entry)
+    peak = liveness.held(module.entry)
     throughout = {id(value): value for value in (*entry.parameters, *leaves(entry.root)) if value is not None}
     outer = [(entry.computation[value.index], value) for value in throughout.values()]
     inner = [
-        (module.computations[live.computation][live.value.index], live.value) for live in held.live if id(live.value) not in throughout
+        (module.computations[live.computation][live.value.index], live.value) for live in peak.live if id(live.value) not in throughout
     ]
-    arrays = assigned or sum(value.bytes for value in throughout.values()) + held.bytes - held.scoped
+    arrays = assigned or sum(value.bytes for value in throughout.values()) + peak.bytes - peak.scoped
     buffers: list[LiveBuffer] = [buffer_of("temporary", maker, value.shape, value.bytes) for maker, value in (*outer, *inner)]
     return MemorySpace(
         space=name,
-        peak_bytes=arrays + held.scoped,
+        peak_bytes=arrays + peak.scoped,
         arrays_bytes=arrays,
-        scoped_bytes=held.scoped,
-        at=held.at.name if held.at is not None else "",
+        scoped_bytes=peak.scoped,
+        at=peak.at.name if peak.at is not None else "",
         largest=largest_buffers(buffers),
     )

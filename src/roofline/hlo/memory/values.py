@@ -101,39 +101,39 @@ class ValuesOf:
     def _walk(self, number: int) -> Values:
         computation = self.module.computations[number]
         order = in_order(computation)
-        found = Values(computation, order, [None] * len(order), [], [])
+        values = Values(computation, order, [None] * len(order), [], [])
         for index in computation.parameters:
-            found.trees[index] = self._fresh(found, index, computation[index].shape, BEFORE)
+            values.trees[index] = self._fresh(values, index, computation[index].shape, BEFORE)
         for time, index in enumerate(order):
             instruction = computation.instructions[index]
             if instruction.opcode not in self._names_only:
                 used = time - 1 if _joins_in_place(instruction) else time
                 for operand in instruction.operands:
-                    tree = found.trees[operand]
+                    tree = values.trees[operand]
                     for value in (tree,) if isinstance(tree, Value) else leaves(tree):
                         if value is not None:
                             value.last = max(used, value.last)
             if instruction.opcode != "parameter":
-                found.trees[index] = self._result(found, number, index, time)
-        for value in leaves(found.root):
+                values.trees[index] = self._result(values, number, index, time)
+        for value in leaves(values.root):
             if value is not None:
                 value.last = len(order)
-        return found
+        return values
 
-    def _fresh(self, found: Values, index: int, shape: Shape, time: int, renamed: Renamed | None = None, path: Path = ()) -> Tree:
+    def _fresh(self, values: Values, index: int, shape: Shape, time: int, renamed: Renamed | None = None, path: Path = ()) -> Tree:
         """New arrays of a shape, except for the parts in ``renamed``; with the time `BEFORE` they are a parameter's."""
         if renamed and path in renamed:
             return renamed[path]
         if shape.parts:
-            return tuple([self._fresh(found, index, part, time, renamed, (*path, place)) for place, part in enumerate(shape.parts)])
+            return tuple([self._fresh(values, index, part, time, renamed, (*path, place)) for place, part in enumerate(shape.parts)])
         size = self._size(shape)
         value = None if size is None else Value(index, shape, size, time, time)
         if time == BEFORE:
             if value is not None:
-                value.leaf = len(found.parameters)
-            found.parameters.append(value)
+                value.leaf = len(values.parameters)
+            values.parameters.append(value)
         elif value is not None:
-            found.made.append(value)
+            values.made.append(value)
         return value
 
     def _size(self, shape: Shape) -> int | None:
@@ -146,20 +146,20 @@ class ValuesOf:
             )
         return self._sizes[id(shape)]
 
-    def _result(self, found: Values, number: int, index: int, time: int) -> Tree:
+    def _result(self, values: Values, number: int, index: int, time: int) -> Tree:
         """The value of an instruction: arrays of its operands, or new ones."""
-        instruction = found.computation.instructions[index]
+        instruction = values.computation.instructions[index]
         if instruction.opcode not in SHARING:
-            return self._fresh(found, index, instruction.shape, time)
+            return self._fresh(values, index, instruction.shape, time)
         if instruction.opcode == "while" and instruction.called("body") and instruction.operands:
-            return self._loop(found, number, instruction, index, time)
+            return self._loop(values, number, instruction, index, time)
         if instruction.opcode == "call" and instruction.calls:
-            return self._fresh(found, index, instruction.shape, time, self._passed_on(found, instruction))
-        trees = [found.trees[operand] for operand in instruction.operands]
+            return self._fresh(values, index, instruction.shape, time, self._passed_on(values, instruction))
+        trees = [values.trees[operand] for operand in instruction.operands]
         renamed = {alias.output: part_at(trees[alias.operand], alias.index) for alias in aliases(instruction, self._in_place)}
-        return self._fresh(found, index, instruction.shape, time, renamed)
+        return self._fresh(values, index, instruction.shape, time, renamed)
 
-    def _loop(self, found: Values, number: int, instruction: Instruction, index: int, time: int) -> Tree:
+    def _loop(self, values: Values, number: int, instruction: Instruction, index: int, time: int) -> Tree:
         """The result of a loop: its operand, updated in place. An array that must not change is copied if the loop changes it."""
         changed = iter(self.changed(instruction))
 
@@ -169,9 +169,9 @@ class ValuesOf:
             changes = next(changed, False)
             if tree is None or not changes or not self.must_stay(number, tree):
                 return tree
-            return self._fresh(found, index, tree.shape, time)
+            return self._fresh(values, index, tree.shape, time)
 
-        return result(found.trees[instruction.operands[0]])
+        return result(values.trees[instruction.operands[0]])
 
     def changed(self, loop: Instruction) -> list[bool]:
         """Whether a loop changes each of the arrays that it carries."""
@@ -184,10 +184,10 @@ class ValuesOf:
             return number == self.module.entry and value.leaf not in self.donated
         return self.module.computations[number][value.index].opcode == "constant"
 
-    def _passed_on(self, found: Values, instruction: Instruction) -> Renamed:
+    def _passed_on(self, values: Values, instruction: Instruction) -> Renamed:
         """The parts of a call's result that are arrays of its operands."""
         called = self[instruction.calls[0].computation]
-        given = [value for operand in instruction.operands for value in leaves(found.trees[operand])]
+        given = [value for operand in instruction.operands for value in leaves(values.trees[operand])]
         passed = {}
         for path, value in zip(paths(called.root), leaves(called.root), strict=True):
             if value is not None and value.leaf is not None and value.leaf < len(given):

@@ -37,7 +37,7 @@ def parse_config(text: str) -> dict[str, object]:
     if not text.startswith("{"):
         return {}
     try:
-        found = parse_dictionary(text, 0)[0] if _LOOKS_LIKE_MLIR.match(text) else json.loads(text)
+        config = parse_dictionary(text, 0)[0] if _LOOKS_LIKE_MLIR.match(text) else json.loads(text)
     except (ValueError, RecursionError, Malformed):
         return {}
-    return found if isinstance(found, dict) else {}
+    return config if isinstance(config, dict) else {}

@@ -72,9 +72,9 @@ class OperationReader:
 
     def may(self, mark: str) -> bool:
         """Reads a character, if it follows."""
-        found = self.skip() == mark
-        self.at += found
-        return found
+        follows = self.skip() == mark
+        self.at += follows
+        return follows
 
     def fail(self, expected: str) -> Malformed:
         return Malformed(f"expected {expected}, found {excerpt(self.text[self.at :].strip() or 'the end of the text')}")
@@ -83,7 +83,7 @@ class OperationReader:
         """Operations up to a closing brace or the end; aliases (``#loc1 = …``) are skipped."""
         if depth > MAX_DEPTH:
             raise Malformed(f"regions nested deeper than {MAX_DEPTH}")
-        found = []
+        operations = []
         while (mark := self.skip()) not in ("", "}"):
             if mark in "#!":
                 self.alias()
@@ -95,8 +95,8 @@ class OperationReader:
                 self.count += 1
                 if self.count > limits().instructions:
                     raise Malformed(excess("instructions"))
-                found.append(self.operation(depth))
-        return found
+                operations.append(self.operation(depth))
+        return operations
 
     def alias(self) -> None:
         """Skips ``#name = …`` to the end of its line, or of the brackets that are open there."""
@@ -165,8 +165,8 @@ class OperationReader:
         self.location(operation)
 
     def attributes(self, operation: Operation, start: int) -> None:
-        found, self.at = parse_dictionary(self.text, start)
-        operation.attributes.update(found)
+        attributes, self.at = parse_dictionary(self.text, start)
+        operation.attributes.update(attributes)
         operation.text += self.text[start : self.at]
 
     def pretty(self, operation: Operation, depth: int) -> None:
@@ -362,18 +362,18 @@ class OperationReader:
     def result_attributes(self) -> list[object]:
         """``(A {attributes}, B)``: the attributes of each result."""
         end = end_of_nest(self.text, self.at)
-        found: list[object] = []
+        listed: list[object] = []
         self.at += 1
         while self.skip() != ")":
             self.at = end_of_type(self.text, self.at)
             given: dict[str, object] = {}
             if self.skip() == "{":
                 given, self.at = parse_dictionary(self.text, self.at)
-            found.append(given)
+            listed.append(given)
             if not self.may(",") and self.at + 1 < end:
                 raise self.fail("',' or ')'")
         self.at = end
-        return found
+        return listed
 
     def region(self, depth: int) -> Region:
         """``{ ^bb0(%a: A): operations }``, one block only."""

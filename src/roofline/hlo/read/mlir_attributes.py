@@ -96,7 +96,7 @@ def parse_dictionary(text: str, position: int, depth: int = 0) -> tuple[dict[str
 
 
 def _entries(text: str, position: int, close: str, depth: int) -> tuple[dict[str, object], int]:
-    found: dict[str, object] = {}
+    entries: dict[str, object] = {}
     position = skip(text, position)
     while text[position : position + 1] != close:
         string = _STRING.match(text, position)
@@ -106,15 +106,15 @@ def _entries(text: str, position: int, close: str, depth: int) -> tuple[dict[str
         name = unescape(match[0][1:-1]) if string else match[0]
         position = skip(text, match.end())
         if text[position : position + 1] == "=":
-            found[name], position = parse_value(text, position + 1, depth)
+            entries[name], position = parse_value(text, position + 1, depth)
         else:
-            found[name] = True
+            entries[name] = True
         position = skip(text, position)
         if text[position : position + 1] == ",":
             position = skip(text, position + 1)
         elif text[position : position + 1] != close:
             raise Malformed(f"expected ',' or {close!r} at {excerpt(text[position:])}")
-    return found, position + 1
+    return entries, position + 1
 
 
 def parse_lists(text: str, position: int, depth: int = 0) -> tuple[object, int]:
@@ -135,17 +135,17 @@ def _after(text: str, position: int, mark: str) -> int:
 
 
 def _array(text: str, position: int, depth: int) -> tuple[list[object], int]:
-    found: list[object] = []
+    items: list[object] = []
     position = skip(text, position + 1)
     while text[position : position + 1] != "]":
         value, position = parse_value(text, position, depth)
-        found.append(value)
+        items.append(value)
         position = skip(text, position)
         if text[position : position + 1] == ",":
             position = skip(text, position + 1)
         elif text[position : position + 1] != "]":
             raise Malformed(f"expected ',' or ']' at {excerpt(text[position:])}")
-    return found, position + 1
+    return items, position + 1
 
 
 def _past_type(text: str, position: int) -> tuple[str, int]:
@@ -168,13 +168,13 @@ def _number(text: str, kind: str) -> int | float:
 
 
 def _numbers(text: str) -> list[object]:
-    found: list[object] = []
+    values: list[object] = []
     for item in text.split(","):
         word = item.strip()
         if word in ("true", "false"):
-            found.append(word == "true")
+            values.append(word == "true")
         elif word:
             if not _NUMBER.fullmatch(word):
                 raise Malformed(f"not a number: {excerpt(word)}")
-            found.append(_number(word, ""))
-    return found
+            values.append(_number(word, ""))
+    return values

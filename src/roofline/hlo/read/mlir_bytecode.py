@@ -225,11 +225,11 @@ class _Reader(Struct):
         if isolated:
             self.scope = []
         first, known = len(self.scope), len(self.value_types)
-        held = cursor.number()
-        if held > self.most_values - known:  # each takes a byte at least
+        count_of_values = cursor.number()
+        if count_of_values > self.most_values - known:  # each takes a byte at least
             raise Malformed("the bytecode has more values than bytes")
-        self.scope += range(known, known + held)
-        self.value_types += [-1] * held
+        self.scope += range(known, known + count_of_values)
+        self.value_types += [-1] * count_of_values
         blocks = []
         place = first
         for _ in range(count):

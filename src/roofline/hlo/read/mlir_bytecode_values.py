@@ -102,29 +102,29 @@ class Values:
 
     def _attribute(self, entry: Entry) -> object:
         if not entry.custom:
-            found = parse_value(entry.text)[0] if entry.text else ""
-            return Bare(found) if isinstance(found, str) and not entry.text.startswith('"') else found
+            value = parse_value(entry.text)[0] if entry.text else ""
+            return Bare(value) if isinstance(value, str) and not entry.text.startswith('"') else value
         dialect = self.dialects.get(entry.dialect)
         return dialect.attribute(self, Cursor(entry.data)) if dialect is not None else Bare(f"#{entry.dialect}")
 
     def string(self, cursor: Cursor) -> str:
-        found = entry_at(self.bytecode.strings, cursor.number())
-        self.spend(len(found))
-        return found
+        text = entry_at(self.bytecode.strings, cursor.number())
+        self.spend(len(text))
+        return text
 
     def word(self, number: int) -> str:
         """The value of an attribute that has to be a string."""
-        found = self.attribute(number)
-        if not isinstance(found, str):
-            raise Malformed(f"expected a string attribute, found {excerpt(str(found))}")
-        return found
+        value = self.attribute(number)
+        if not isinstance(value, str):
+            raise Malformed(f"expected a string attribute, found {excerpt(str(value))}")
+        return value
 
     def named(self, number: int) -> dict[str, object]:
         """The value of an attribute that has to be a dictionary."""
-        found = self.attribute(number)
-        if not isinstance(found, dict):
-            raise Malformed(f"expected a dictionary attribute, found {excerpt(str(found))}")
-        return found
+        value = self.attribute(number)
+        if not isinstance(value, dict):
+            raise Malformed(f"expected a dictionary attribute, found {excerpt(str(value))}")
+        return value
 
     def list(self, cursor: Cursor) -> list[object]:
         return [self.attribute(number) for number in cursor.numbers()]

@@ -158,13 +158,13 @@ def properties_of(name: str, data: bytes, values: Values) -> dict[str, object]:
     names = next((names for names in lists if len(names) == len(numbers)), None)
     if names is None:
         raise Malformed(f"{name} has {len(numbers):,} properties, which matches no supported version of it")
-    found = {}
+    attributes = {}
     for key, number in zip(names, numbers, strict=True):
         if not key.endswith("?"):
-            found[key] = values.attribute(number)
+            attributes[key] = values.attribute(number)
         elif number & 1:
-            found[key[:-1]] = values.attribute(number >> 1)
-    return found
+            attributes[key[:-1]] = values.attribute(number >> 1)
+    return attributes
 
 
 @cache

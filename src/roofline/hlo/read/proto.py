@@ -66,9 +66,9 @@ class ProtoDialect(Struct, frozen=True):
         if name in PLAIN:
             return unpack(PLAIN[name], raw)[0]  # type: ignore[no-any-return]
         for plan, make in MADE.get(name, ()):
-            (held,) = unpack(plan, raw)
-            if held is not None and (made := make(held)) is not None:
-                return made
+            (field,) = unpack(plan, raw)
+            if field is not None and (value := make(field)) is not None:
+                return value
         return self._config(raw) if name == "backend_config" else None
 
     def _config(self, raw: bytes) -> str | None:

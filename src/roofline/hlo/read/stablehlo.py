@@ -35,7 +35,7 @@ def programs(operations: list[Operation], source: Source, locations: Callable[[]
     """The programs that operations describe: of each module, ``main`` and the functions that nothing in it calls."""
     builder: Builder | None = None
     try:
-        found: list[HloModule] = []
+        modules: list[HloModule] = []
         count = 0
         for name, given, inside in modules_in(operations):
             entries = entries_of(inside)
@@ -43,11 +43,11 @@ def programs(operations: list[Operation], source: Source, locations: Callable[[]
                 raise Malformed(f"no function; is the {'text' if source.unit == 'line' else 'file'} cut off, or not StableHLO?")
             for entry in entries:
                 builder = Builder(source, locations())
-                found.append(builder.module(name if len(entries) == 1 else entry, given, inside, entry))
-                count += sum(len(computation) for computation in found[-1])
+                modules.append(builder.module(name if len(entries) == 1 else entry, given, inside, entry))
+                count += sum(len(computation) for computation in modules[-1])
                 if count > limits().instructions:
                     raise Malformed(excess("instructions"))
-        return tuple(found)
+        return tuple(modules)
     except Malformed as error:
         at = operations[-1].place if builder is None and operations else builder.at if builder else 0
         raise placed(error, source.where, source.unit, source.number(at)) from None

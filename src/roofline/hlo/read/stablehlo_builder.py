@@ -100,16 +100,18 @@ class Builder:
         For ``jax.buffer_donor = true`` the compiler chooses: the first result of the same shape that has no alias yet.
         """
         marks = [given for _, _, given in function.regions[0].arguments]
-        found = {number: output for number, given in enumerate(marks) if isinstance(output := given.get("tf.aliasing_output"), int)}
+        outputs = {number: output for number, given in enumerate(marks) if isinstance(output := given.get("tf.aliasing_output"), int)}
         result = computation.root_instruction.shape
         results = result.parts if result.is_tuple else (result,)
         for number, given in enumerate(marks):
-            if given.get("jax.buffer_donor") is True and number not in found:
+            if given.get("jax.buffer_donor") is True and number not in outputs:
                 shape = computation[computation.parameters[number]].shape
-                free = [place for place, one in enumerate(results) if one == shape and place not in found.values()]
+                free = [
+                    place for place, shape_of_result in enumerate(results) if shape_of_result == shape and place not in outputs.values()
+                ]
                 if free:
-                    found[number] = free[0]
-        return tuple(Alias((output,), number) for number, output in sorted(found.items()))
+                    outputs[number] = free[0]
+        return tuple(Alias((output,), number) for number, output in sorted(outputs.items()))
 
     def function(self, name: str, *, is_entry: bool = False) -> int:
         """The computation of a function, built when first called."""
@@ -295,23 +297,23 @@ class Builder:
     def calls(self, draft: _Draft, operation: Operation, opcode: str) -> tuple[tuple[Call, ...], list[int]]:
         """The computations an operation calls, and the additional operands that they need."""
         at = self.at
-        found: list[Call] = []
+        calls: list[Call] = []
         extra: list[int] = []
         if opcode in ("call", "custom-call"):
             role = "to_apply" if opcode == "call" else "called_computations"
             for name in callees(operation, opcode):
                 if opcode == "call" or name in self.functions:
-                    found.append(Call(role, self.function(name)))
+                    calls.append(Call(role, self.function(name)))
         for position, region in enumerate(operation.regions):
             role = ("select", "scatter")[min(position, 1)] if opcode == "select-and-scatter" else "to_apply"
             number, taken = self.region(draft, region, f"region_{opcode}")
-            found.append(Call(role, number))
+            calls.append(Call(role, number))
             # Only a call gets additional operands for captured values; elsewhere they are not passed.
             extra += taken if opcode == "call" else []
         self.at = at
         if opcode == "reduce" and not operation.regions:
-            found.append(Call("to_apply", self.reducer(operation)))
-        return tuple(found), extra
+            calls.append(Call("to_apply", self.reducer(operation)))
+        return tuple(calls), extra
 
     def reducer(self, operation: Operation) -> int:
         """The computation of ``applies stablehlo.add``."""

@@ -35,12 +35,12 @@ class _Names:
         return name in self.taken or (self.outer is not None and self.outer.is_taken(name))
 
     def unique(self, name: str) -> str:
-        found = name
-        while self.is_taken(found):
-            found = f"{name}_{self.conflicts}"
+        free = name
+        while self.is_taken(free):
+            free = f"{name}_{self.conflicts}"
             self.conflicts += 1
-        self.taken.add(found)
-        return f"%{found}"
+        self.taken.add(free)
+        return f"%{free}"
 
     def result(self) -> str:
         self.values += 1

@@ -13,17 +13,17 @@ _MODULES = ("module", "builtin.module")
 
 def modules_in(operations: list[Operation]) -> list[tuple[str, dict[str, object], list[Operation]]]:
     """The name, attributes and operations of each module; functions outside all modules are one without a name."""
-    found: list[tuple[str, dict[str, object], list[Operation]]] = []
+    modules: list[tuple[str, dict[str, object], list[Operation]]] = []
     for operation in operations:
         if operation.name in _MODULES:
             inside = [operation for region in operation.regions for operation in region.operations]
             deeper = modules_in(inside) if any(inner.name in _MODULES for inner in inside) else []
             if not deeper:
-                found.append((str(operation.attributes.get("sym_name", "")), operation.attributes, inside))
-            found += deeper
-    if not found or any(operation.name in FUNCTIONS for operation in operations):
-        found.insert(0, ("", {}, operations))
-    return found
+                modules.append((str(operation.attributes.get("sym_name", "")), operation.attributes, inside))
+            modules += deeper
+    if not modules or any(operation.name in FUNCTIONS for operation in operations):
+        modules.insert(0, ("", {}, operations))
+    return modules
 
 
 def entries_of(operations: list[Operation]) -> list[str]:
@@ -39,8 +39,8 @@ def entries_of(operations: list[Operation]) -> list[str]:
         for function, operation in functions.items()
         if "private" not in (*operation.words, operation.attributes.get("sym_visibility"))
     ]
-    found = [function for function in public or functions if function not in called] or list(public or functions)[:1]
-    return list(dict.fromkeys((["main"] if "main" in functions else []) + found))
+    entries = [function for function in public or functions if function not in called] or list(public or functions)[:1]
+    return list(dict.fromkeys((["main"] if "main" in functions else []) + entries))
 
 
 def _all_callees(operation: Operation) -> Iterator[str]:
@@ -63,7 +63,10 @@ def result_shardings(function: Operation) -> list[str]:
     """The shardings of a function's results, empty where there is none."""
     listed = function.attributes.get("res_attrs")
     each = listed if isinstance(listed, list) else []
-    return [str(one.get("mhlo.sharding", one.get("sdy.sharding", ""))) if isinstance(one, dict) else "" for one in each]
+    return [
+        str(attributes.get("mhlo.sharding", attributes.get("sdy.sharding", ""))) if isinstance(attributes, dict) else ""
+        for attributes in each
+    ]
 
 
 def carried_values(operation: Operation) -> list[str]:
@@ -85,15 +88,15 @@ def callees(operation: Operation, opcode: str) -> list[str]:
 def captured_values(region: Region) -> list[str]:
     """The values a region uses and does not define, in the order of use."""
     defined = {name for name, _, _ in region.arguments}
-    found: dict[str, None] = {}
+    captured: dict[str, None] = {}
     for operation in region.operations:
         inside = [name for inner in operation.regions for name in captured_values(inner) if name not in carried_values(operation)]
         for name in [*operation.operands, *inside]:
             if name not in defined:
-                found[name] = None
+                captured[name] = None
         defined.update(operation.results)
         defined.update(name.partition("#")[0] for name in operation.results)
-    return list(found)
+    return list(captured)
 
 
 def constant_value(operation: Operation) -> Elements | None:

@@ -82,39 +82,39 @@ def _dot(operation: Operation, operands: list[Shape]) -> Given:
     given = operation.attributes
     if operation.name.endswith(".dot"):
         rank = operands[0].rank if operands else 0
-        found: dict[str, tuple[int, ...]] = {"lhs_contracting_dims": (max(rank - 1, 0),), "rhs_contracting_dims": (0,)}
+        dimensions: dict[str, tuple[int, ...]] = {"lhs_contracting_dims": (max(rank - 1, 0),), "rhs_contracting_dims": (0,)}
     else:
-        found = _dot_dimensions(given)
+        dimensions = _dot_dimensions(given)
         for side, operand in zip(("lhs", "rhs"), operands, strict=False):
-            axes = (*found[f"{side}_batch_dims"], *found[f"{side}_contracting_dims"])
+            axes = (*dimensions[f"{side}_batch_dims"], *dimensions[f"{side}_contracting_dims"])
             if not all(0 <= axis < operand.rank for axis in axes):
                 raise Malformed(f"a product along dimensions {axes} of an operand with {operand.rank}")
-    return {**found, **_precision(given)}
+    return {**dimensions, **_precision(given)}
 
 
 def _dot_dimensions(given: Given) -> dict[str, tuple[int, ...]]:
-    found: dict[str, tuple[int, ...]] = {}
+    dimensions: dict[str, tuple[int, ...]] = {}
     fields = _fields(given, "dot_dimension_numbers")
     for pretty, generic, name in (("batching_dims", "batching", "batch"), ("contracting_dims", "contracting", "contracting")):
         pair = given.get(pretty, ([], []))
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise Malformed(f"{pretty} that are not those of two operands: {excerpt(str(pair))}")
         for side, listed in zip(("lhs", "rhs"), pair, strict=True):
-            found[f"{side}_{name}_dims"] = numbers(fields.get(f"{side}_{generic}_dimensions", listed))
-    return found
+            dimensions[f"{side}_{name}_dims"] = numbers(fields.get(f"{side}_{generic}_dimensions", listed))
+    return dimensions
 
 
 def _precision(given: Given) -> dict[str, object]:
-    found: dict[str, object] = {}
+    attributes: dict[str, object] = {}
     listed = _first(given, "precision", "precision_config")
     if isinstance(listed, list):
         precisions = tuple(str(item).lower() for item in listed)
         if any(precision != "default" for precision in precisions):
-            found["operand_precision"] = precisions
+            attributes["operand_precision"] = precisions
     algorithm = _fields(given, "algorithm")
     if "accumulation_type" in algorithm:
-        found["algorithm"] = _dot_algorithm(algorithm)
-    return found
+        attributes["algorithm"] = _dot_algorithm(algorithm)
+    return attributes
 
 
 def _dot_algorithm(fields: Given) -> str:
@@ -145,11 +145,11 @@ def _labels(given: Given) -> ConvolutionDimensions:
         source, kernel, result = ("".join(map(str, part)) for part in labels)
         return parse_dim_labels(f"{source}_{kernel}->{result}")
     fields = _fields(given, "dimension_numbers")
-    found: dict[str, Any] = {}
+    dimensions: dict[str, Any] = {}
     for name in ConvolutionDimensions.__struct_fields__:
         is_list = name.endswith("_spatial")
-        found[name] = numbers(fields.get(f"{name}_dimensions", [])) if is_list else number(fields.get(f"{name}_dimension"))
-    return ConvolutionDimensions(**found)
+        dimensions[name] = numbers(fields.get(f"{name}_dimensions", [])) if is_list else number(fields.get(f"{name}_dimension"))
+    return ConvolutionDimensions(**dimensions)
 
 
 def _convolution(given: Given, operands: list[Shape]) -> Given:
@@ -179,12 +179,12 @@ def _convolution(given: Given, operands: list[Shape]) -> Given:
 
 def _listed(given: Given, default: int, count: int, *names: str) -> tuple[int, ...]:
     value = _first(given, *names)
-    found = numbers(value) if value is not None else ()
-    if not found:
+    listed = numbers(value) if value is not None else ()
+    if not listed:
         return (default,) * count
-    if len(found) != count:
-        raise Malformed(f"{names[0]} has {len(found)} entries where the window has {count}")
-    return found
+    if len(listed) != count:
+        raise Malformed(f"{names[0]} has {len(listed)} entries where the window has {count}")
+    return listed
 
 
 def _window(sizes: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...], *more: tuple[int, ...]) -> Window:
@@ -213,11 +213,11 @@ def _numbered(attribute: str, names: str) -> Reader:
 
     def read(given: Given) -> Given:
         fields = _fields(given, attribute)
-        found: dict[str, object] = {name: listed for name in names.split() if (listed := numbers(fields.get(name, [])))}
-        found["index_vector_dim"] = number(fields.get("index_vector_dim", 0))
+        attributes: dict[str, object] = {name: listed for name in names.split() if (listed := numbers(fields.get(name, [])))}
+        attributes["index_vector_dim"] = number(fields.get("index_vector_dim", 0))
         if "slice_sizes" in given:
-            found["slice_sizes"] = numbers(given["slice_sizes"])
-        return {**found, **{name: True for name in ("indices_are_sorted", "unique_indices") if given.get(name) is True}}
+            attributes["slice_sizes"] = numbers(given["slice_sizes"])
+        return {**attributes, **{name: True for name in ("indices_are_sorted", "unique_indices") if given.get(name) is True}}
 
     return read
 
@@ -225,10 +225,10 @@ def _numbered(attribute: str, names: str) -> Reader:
 def _slice(given: Given) -> Given:
     ranges = given.get("[")
     if isinstance(ranges, str):
-        found = [tuple(whole(bound) for bound in item.split(":")) for item in split(ranges[1:-1])]
-        if any(len(bounds) not in (2, 3) for bounds in found):
+        bounds_of_axes = [tuple(whole(bound) for bound in item.split(":")) for item in split(ranges[1:-1])]
+        if any(len(bounds) not in (2, 3) for bounds in bounds_of_axes):
             raise Malformed(f"not ranges: {excerpt(ranges)}")
-        return {"slice": tuple(SliceRange(*bounds) for bounds in found)}
+        return {"slice": tuple(SliceRange(*bounds) for bounds in bounds_of_axes)}
     if "start_indices" not in given:
         return {}
     starts, limits = numbers(given["start_indices"]), numbers(given.get("limit_indices", []))
@@ -258,23 +258,23 @@ def _groups(value: object) -> ReplicaGroups | None:
 
 
 def _collective(given: Given) -> Given:
-    found: dict[str, object] = {}
+    attributes: dict[str, object] = {}
     if "replica_groups" in given:
-        found["replica_groups"] = _groups(given["replica_groups"])
+        attributes["replica_groups"] = _groups(given["replica_groups"])
     if "channel_handle" in given:
-        found["channel_id"] = number(_fields(given, "channel_handle").get("handle", 0))
+        attributes["channel_id"] = number(_fields(given, "channel_handle").get("handle", 0))
     elif "channel_id" in given:
-        found["channel_id"] = number(given["channel_id"])
+        attributes["channel_id"] = number(given["channel_id"])
     if given.get("use_global_device_ids") is True:
-        found["use_global_device_ids"] = True
+        attributes["use_global_device_ids"] = True
     dimension = _first(given, "all_gather_dim", "scatter_dimension", "split_dimension")
     if dimension is not None:
-        found["dimensions"] = numbers(dimension)
+        attributes["dimensions"] = numbers(dimension)
     pairs = given.get("source_target_pairs")
     if isinstance(pairs, Elements):
         flat = numbers(pairs)
-        found["source_target_pairs"] = tuple(zip(flat[::2], flat[1::2], strict=False))
-    return found
+        attributes["source_target_pairs"] = tuple(zip(flat[::2], flat[1::2], strict=False))
+    return attributes
 
 
 _CONFIG = re.compile(r"\bbackend_config\s*=\s*(?=\{)")
@@ -283,20 +283,20 @@ _CONFIG = re.compile(r"\bbackend_config\s*=\s*(?=\{)")
 def _custom_call(operation: Operation) -> Given:
     given = operation.attributes
     target = next((symbol(name) for name in operation.words if name.startswith("@")), str(given.get("call_target_name", "")))
-    found: dict[str, object] = {"custom_call_target": target.removeprefix("@")}
+    attributes: dict[str, object] = {"custom_call_target": target.removeprefix("@")}
     config = given.get("backend_config")
     at = _CONFIG.search(operation.text)
     if at is not None and (given.get("mhlo.backend_config") or config):
-        found["backend_config"] = operation.text[at.end() : end_of_nest(operation.text, at.end())]
+        attributes["backend_config"] = operation.text[at.end() : end_of_nest(operation.text, at.end())]
     elif config:
-        found["backend_config"] = str(config)
+        attributes["backend_config"] = str(config)
     if given.get("has_side_effect") is True:
-        found["custom_call_has_side_effect"] = True
+        attributes["custom_call_has_side_effect"] = True
     listed = given.get("output_operand_aliases")
     aliases = [_operand_alias(alias) for alias in listed if isinstance(alias, dict)] if isinstance(listed, list) else []
     if aliases:
-        found["output_to_operand_aliasing"] = tuple(aliases)
-    return found
+        attributes["output_to_operand_aliasing"] = tuple(aliases)
+    return attributes
 
 
 def _operand_alias(fields: Given) -> OperandAlias:
@@ -305,8 +305,8 @@ def _operand_alias(fields: Given) -> OperandAlias:
 
 
 def _triangular_solve(given: Given) -> Given:
-    found: dict[str, object] = {name: True for name in ("left_side", "lower", "unit_diagonal") if given.get(name) is True}
-    return {**found, "transpose_a": given.get("transpose_a", "NO_TRANSPOSE")}
+    flags: dict[str, object] = {name: True for name in ("left_side", "lower", "unit_diagonal") if given.get(name) is True}
+    return {**flags, "transpose_a": given.get("transpose_a", "NO_TRANSPOSE")}
 
 
 _FORMAT = re.compile(r"e(\d+)m(\d+)")
@@ -397,15 +397,15 @@ def _own_attributes(operation: Operation, opcode: str, operands: list[Shape], re
 def attributes_of(operation: Operation, opcode: str, operands: list[Shape], results: list[Shape]) -> dict[str, object]:
     """The attributes of the HLO instruction that an operation becomes."""
     given = operation.attributes
-    found = dict(_own_attributes(operation, opcode, operands, results))
+    attributes = dict(_own_attributes(operation, opcode, operands, results))
     sharding = _first(given, "mhlo.sharding", "sdy.sharding")
     if sharding is not None:
-        found["sharding"] = str(sharding)
+        attributes["sharding"] = str(sharding)
     for name in ("in_shardings", "out_shardings"):  # of a region that each device runs on its own part
         if name in given:
             listed = given[name]
-            found[name] = f"#sdy.sharding_per_value<[{', '.join(map(str, listed))}]>" if isinstance(listed, list) else str(listed)
+            attributes[name] = f"#sdy.sharding_per_value<[{', '.join(map(str, listed))}]>" if isinstance(listed, list) else str(listed)
     frontend = given.get("mhlo.frontend_attributes")
     if isinstance(frontend, dict):
-        found["frontend_attributes"] = {name: str(value) for name, value in frontend.items()}
-    return found
+        attributes["frontend_attributes"] = {name: str(value) for name, value in frontend.items()}
+    return attributes

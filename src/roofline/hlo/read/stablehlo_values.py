@@ -23,10 +23,10 @@ def numbers(value: object) -> tuple[int, ...]:
 
 
 def number(value: object) -> int:
-    found = numbers(value)
-    if len(found) != 1:
+    listed = numbers(value)
+    if len(listed) != 1:
         raise Malformed(f"not one whole number: {excerpt(str(value))}")
-    return found[0]
+    return listed[0]
 
 
 def literal(value: object, shape: Shape) -> tuple[Element, ...] | None:

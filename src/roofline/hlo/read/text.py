@@ -45,9 +45,9 @@ def parse_texts(text: str, where: str) -> list[HloModule]:
     """The modules in HLO text, in order; a `SourceError` names the line of an error."""
     text = text.replace("\r\n", "\n")
     lines, loose = text.split("\n"), bool(_LONG_COMMENT.search(text) or _LEADING_COMMA.search(text))
-    found: list[HloModule] = []
+    modules: list[HloModule] = []
     start = 0
-    while not found or start < len(lines):
+    while not modules or start < len(lines):
         reader = _Reader(lines, where, loose=loose)
         try:
             module, start = reader.read(start)
@@ -55,8 +55,8 @@ def parse_texts(text: str, where: str) -> list[HloModule]:
             raise placed(error, where, "line", reader.program.line) from None
         except RecursionError:
             raise SourceError(f"{where}: line {reader.program.line:,}: nested too deeply") from None
-        found.append(module)
-    return found
+        modules.append(module)
+    return modules
 
 
 class _Reader:
@@ -124,15 +124,15 @@ class _Reader:
 
     def section(self, number: int) -> tuple[dict[int, str], int]:
         """The numbered entries of a table of stack frames, up to the next empty line."""
-        found: dict[int, str] = {}
+        entries: dict[int, str] = {}
         while number < len(self.lines) and (line := self.lines[number].strip()):
             self.program.line = number + 1
             match = _ENTRY.match(line)
             if match is None:
                 raise Malformed(f"not an entry of a table of stack frames: {excerpt(line)}")
-            found[whole(match[1])] = unquote(f'"{match[2]}"') if match[2] is not None else match[3]
+            entries[whole(match[1])] = unquote(f'"{match[2]}"') if match[2] is not None else match[3]
             number += 1
-        return found, number
+        return entries, number
 
     def computation(self, number: int) -> int:
         """One computation, from its header to its closing brace; the number of the line after it."""
@@ -282,5 +282,5 @@ def _ordered(table: dict[int, str]) -> list[str]:
 
 
 def _fields(entry: str, *names: str) -> tuple[int, ...]:
-    found = dict(_PAIR.findall(entry))
-    return tuple(whole(found.get(name, "0")) for name in names)
+    fields = dict(_PAIR.findall(entry))
+    return tuple(whole(fields.get(name, "0")) for name in names)
