@@ -8,6 +8,7 @@
 import math
 import re
 from functools import cached_property
+from itertools import chain
 
 from msgspec import Struct
 
@@ -163,7 +164,7 @@ class Shape(Struct, frozen=True, dict=True, cache_hash=True):  # dict: for its c
     @cached_property
     def leaves(self) -> tuple["Shape", ...]:
         """The arrays of a tuple however nested; an array is its own only leaf."""
-        inner = tuple([leaf for part in self.parts for leaf in part.leaves])
+        inner = tuple(chain.from_iterable([part.leaves for part in self.parts]))
         return inner if self.is_tuple else (self, *inner)
 
     @cached_property
@@ -180,8 +181,13 @@ class Shape(Struct, frozen=True, dict=True, cache_hash=True):  # dict: for its c
         if self.dtype == "buffer":
             return f"b({', '.join(map(str, self.parts))})"
         dynamic = self.dynamic or (False,) * len(self.dims)
-        sizes = ("?" if dim == UNBOUNDED else f"<={dim}" if moves else str(dim) for dim, moves in zip(self.dims, dynamic, strict=True))
-        return f"{self.dtype}[{','.join(sizes)}]{self.layout or ''}"
+        return f"{self.dtype}[{','.join(map(_size, self.dims, dynamic))}]{self.layout or ''}"
+
+
+def _size(dim: int, moves: bool) -> str:
+    if dim == UNBOUNDED:
+        return "?"
+    return f"<={dim}" if moves else str(dim)
 
 
 def _joined(numbers: tuple[int, ...]) -> str:

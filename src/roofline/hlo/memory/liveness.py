@@ -33,7 +33,7 @@ class Live(Struct, frozen=True):
     value: Value
 
 
-class Held(Struct, frozen=True):
+class LivePeak(Struct, frozen=True):
     """The arrays that a computation allocates itself, at their peak.
 
     ``scoped`` are bytes that the instruction that runs then, ``at``, uses besides. ``unused`` are the arrays of its parameters, by number,
@@ -47,7 +47,7 @@ class Held(Struct, frozen=True):
     at: Instruction | None = None
 
 
-NOTHING_HELD = Held(0, ())
+NOTHING = LivePeak(0, ())
 
 
 class _Slot(Struct, eq=False):
@@ -74,15 +74,15 @@ class _Slot(Struct, eq=False):
 
     def fits(self, before: Value | None, value: Value) -> bool:
         """Whether its arrays, and ``value`` after them, can all use the memory of the parameter ``before``."""
-        return before is None or self.over is before or before.last < (self.start if self.values else value.made)
+        return before is None or self.over is before or before.last < (self.start if self.values else value.first)
 
     @property
     def start(self) -> int:
-        return self.values[0].made
+        return self.values[0].first
 
     def occupant(self, time: int) -> Value | None:
         """The array in it at a time."""
-        return next((value for value in reversed(self.values) if value.made <= time <= value.last), None)
+        return next((value for value in reversed(self.values) if value.first <= time <= value.last), None)
 
 
 class Liveness:
@@ -93,20 +93,20 @@ class Liveness:
         self.values = ValuesOf(module, platform, spaces)
         places = {path: place for place, path in enumerate(paths(self.values[module.entry].root))}
         self._donated = {places[path]: leaf for leaf, path in self.values.donated.items() if path in places}
-        self._held: dict[tuple[int, str, frozenset[int]], Held] = {}
+        self._peaks: dict[tuple[int, str, frozenset[int]], LivePeak] = {}
         self._over: dict[int, frozenset[int]] = {}
         self._elementwise: dict[tuple[object, ...], frozenset[int]] = {}  # by the contents of a fused body, which layers repeat
 
-    def held(self, number: int, role: str = "call", lent: frozenset[int] = frozenset()) -> Held:
+    def peak(self, number: int, role: str = "call", lent: frozenset[int] = frozenset()) -> LivePeak:
         """The peak of a computation's arrays, without its parameters and its result; ``role`` is ``body`` in a loop.
 
         ``lent`` are the arrays that a loop carries in temporary memory, which others use in the body after the last use of such an array
         and before its next value is made.
         """
         key = (number, "body" if role == "body" else "call", lent)
-        if key not in self._held:
-            self._held[key] = self._simulate(*key)
-        return self._held[key]
+        if key not in self._peaks:
+            self._peaks[key] = self._simulate(*key)
+        return self._peaks[key]
 
     def kept_results(self) -> list[Value]:
         """The program's results, except those in the memory of a donated argument."""
@@ -117,12 +117,12 @@ class Liveness:
         """The constants of the computations that run, and their bytes."""
         constants = []
         for values in self.values.walked():
-            for value in values.made:
+            for value in values.arrays:
                 if values.computation[value.index].opcode == "constant":
                     constants.append((values.computation[value.index], value.bytes))
         return constants
 
-    def _simulate(self, number: int, role: str, lent: frozenset[int]) -> Held:
+    def _simulate(self, number: int, role: str, lent: frozenset[int]) -> LivePeak:
         """Adds up the live memory over the order of execution, with that of called computations, and returns the peak."""
         values = self.values[number]
         slots, slot_of = self._slots(values, number, role)
@@ -138,11 +138,11 @@ class Liveness:
         for before, start, end in gaps:
             change[start] -= before.bytes
             change[end] += before.bytes
-        most, peak, now, inner, own = 0, -1, 0, NOTHING_HELD, 0
+        most, peak, now, inner, own = 0, -1, 0, NOTHING, 0
         for time in range(length):
             now += change[time]
             instruction = instructions[values.order[time]]
-            called = self._called(values, instruction, slot_of, lent) if instruction.calls else NOTHING_HELD
+            called = self._called(values, instruction, slot_of, lent) if instruction.calls else NOTHING
             scoped = scoped_bytes(instruction, self.values.spaces)
             if now + called.bytes + scoped > most:
                 most, peak, inner, own = now + called.bytes + scoped, time, called, scoped
@@ -154,7 +154,7 @@ class Liveness:
             if not slot.is_free and (value := slot.occupant(peak)) is not None and id(value) not in unused
         ]
         unused |= {id(before) for before, start, end in gaps if start <= peak < end}
-        return Held(
+        return LivePeak(
             bytes=most,
             live=(*live, *inner.live),
             unused=frozenset(place for place in lent if id(values.parameters[place]) in unused),
@@ -162,17 +162,17 @@ class Liveness:
             at=inner.at or at,
         )
 
-    def _called(self, values: Values, instruction: Instruction, slot_of: Mapping[int, _Slot], lent: frozenset[int]) -> Held:
+    def _called(self, values: Values, instruction: Instruction, slot_of: Mapping[int, _Slot], lent: frozenset[int]) -> LivePeak:
         """The largest peak of the computations that an instruction calls."""
         if instruction.opcode not in ("while", "conditional", "call", "async-start"):
-            return NOTHING_HELD
+            return NOTHING
         passed = frozenset[int]()
         if instruction.opcode == "while" and instruction.called("body") and self.values.platform == "tpu":
             own = {id(values.parameters[place]) for place in lent}
             body = self.values[instruction.called("body")[0]].parameters
             carried = enumerate(zip(_passed(values, instruction), body, strict=False))
             passed = frozenset(place for place, (value, inside) in carried if value and inside and _is_temporary(value, slot_of, own))
-        called = [self.held(call.computation, call.role, passed if call.role == "body" else frozenset()) for call in instruction.calls]
+        called = [self.peak(call.computation, call.role, passed if call.role == "body" else frozenset()) for call in instruction.calls]
         return max(called, key=lambda peak: peak.bytes)
 
     def _slots(self, values: Values, number: int, role: str) -> tuple[list[_Slot], dict[int, _Slot]]:
@@ -182,7 +182,7 @@ class Liveness:
         pieces: list[_Slot] = []
         gone: set[int] = set()
         instructions = values.computation.instructions
-        for value in values.made:
+        for value in values.arrays:
             instruction = instructions[value.index]
             if instruction.opcode == "constant":
                 continue  # part of the program
@@ -217,7 +217,7 @@ class Liveness:
         for operand in self._candidates(values, instruction):
             tree = values.trees[operand]
             for old in (tree,) if isinstance(tree, Value) else leaves(tree):  # nearly all are one array
-                if old is None or not old.last == value.made > old.made or id(old) in gone or not _alike(old, value):
+                if old is None or not old.last == value.first > old.first or id(old) in gone or not _alike(old, value):
                     continue
                 if old.leaf is None or number != self.module.entry or old.leaf in self.values.donated:
                     gone.add(id(old))

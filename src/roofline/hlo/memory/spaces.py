@@ -1,6 +1,7 @@
 """Peaks of the small memories of a TPU: VMEM and the memory of scalars, with the arrays that live in them and what kernels use besides."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 from ...workload import LiveBuffer, MemorySpace
 from ..ir.module import HloModule
@@ -18,8 +19,9 @@ def memory_spaces(module: HloModule, platform: Platform, allocations: Sequence[A
     """The peak of each small memory that a scheduled TPU program uses; ``allocations`` are those of the compiler, if known."""
     if platform != "tpu" or not module.is_scheduled:
         return ()
-    shapes = {id(one.shape): one.shape for computation in module for one in computation}
-    used = {VMEM, *(leaf.memory_space for shape in shapes.values() for leaf in shape.leaves)}  # kernels use VMEM without arrays there too
+    shapes = {id(instruction.shape): instruction.shape for instruction in module.instructions}
+    arrays = chain.from_iterable([shape.leaves for shape in shapes.values()])
+    used = {VMEM, *(leaf.memory_space for leaf in arrays)}  # kernels use VMEM without arrays there too
     peaks = [_peak(module, name, numbers, allocations) for name, numbers in SPACES.items() if used & numbers]
     return tuple([peak for peak in peaks if peak.peak_bytes])
 
@@ -29,7 +31,7 @@ def _peak(module: HloModule, name: str, numbers: frozenset[int], allocations: Se
     assigned = sum(allocation.bytes for allocation in allocations if allocation.memory_space in numbers)
     liveness = Liveness(module, "tpu", numbers)
     entry = liveness.values[module.entry]
-    peak = liveness.held(module.entry)
+    peak = liveness.peak(module.entry)
     throughout = {id(value): value for value in (*entry.parameters, *leaves(entry.root)) if value is not None}
     outer = [(entry.computation[value.index], value) for value in throughout.values()]
     inner = [

@@ -5,6 +5,7 @@ does an instruction whose result aliases an operand.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from math import prod
 
 from msgspec import Struct
@@ -24,14 +25,14 @@ NAMES_ONLY = IN_PLACE | {"tuple", "get-tuple-element", "parameter"}
 class Value(Struct, eq=False):
     """One array in the memory that is looked at: where it was made and how large it is.
 
-    ``bytes`` is 0 if a dimension has no bound. ``made`` and ``last`` (its last use) are positions in the order of execution. ``leaf`` is
-    its number among the arrays of the computation's parameters, if it is one of them.
+    ``bytes`` is 0 if a dimension has no bound. ``first`` (where it is made) and ``last`` (its last use) are positions in the order of
+    execution. ``leaf`` is its number among the arrays of the computation's parameters, if it is one of them.
     """
 
     index: int
     shape: Shape
     bytes: int
-    made: int
+    first: int
     last: int
     leaf: int | None = None
 
@@ -63,14 +64,14 @@ class Values(Struct, eq=False):
     """What the instructions of one computation make.
 
     ``order`` is the order of execution, ``trees`` the value of each instruction, ``parameters`` the arrays of its parameters in order,
-    ``made`` all other arrays.
+    ``arrays`` all others.
     """
 
     computation: Computation
     order: tuple[int, ...]
     trees: list[Tree]
     parameters: list[Value | None]
-    made: list[Value]
+    arrays: list[Value]
 
     @property
     def root(self) -> Tree:
@@ -133,7 +134,7 @@ class ValuesOf:
                 value.leaf = len(values.parameters)
             values.parameters.append(value)
         elif value is not None:
-            values.made.append(value)
+            values.arrays.append(value)
         return value
 
     def _size(self, shape: Shape) -> int | None:
@@ -141,9 +142,8 @@ class ValuesOf:
         if id(shape) not in self._sizes:
             is_main = level(shape, self.platform, "write") == HBM
             is_there = shape.is_array and (shape.memory_space in self.spaces if self.spaces else is_main)
-            self._sizes[id(shape)] = (
-                (max(bytes_of(shape, shape.elements), _tile_bytes(shape)) if shape.is_bounded else 0) if is_there else None
-            )
+            size = max(bytes_of(shape, shape.elements), _tile_bytes(shape)) if is_there and shape.is_bounded else 0
+            self._sizes[id(shape)] = size if is_there else None
         return self._sizes[id(shape)]
 
     def _result(self, values: Values, number: int, index: int, time: int) -> Tree:
@@ -187,7 +187,7 @@ class ValuesOf:
     def _passed_on(self, values: Values, instruction: Instruction) -> Renamed:
         """The parts of a call's result that are arrays of its operands."""
         called = self[instruction.calls[0].computation]
-        given = [value for operand in instruction.operands for value in leaves(values.trees[operand])]
+        given = list(chain.from_iterable([leaves(values.trees[operand]) for operand in instruction.operands]))
         passed = {}
         for path, value in zip(paths(called.root), leaves(called.root), strict=True):
             if value is not None and value.leaf is not None and value.leaf < len(given):

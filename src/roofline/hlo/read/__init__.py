@@ -12,6 +12,7 @@
 """
 
 import re
+from itertools import chain
 
 from ...errors import SourceError
 from ..ir.module import HloModule, only
@@ -55,7 +56,7 @@ def parse_all(data: bytes | str, where: str = "program") -> tuple[HloModule, ...
     if _form_of(text[:HEAD]) == "stablehlo":
         from .stablehlo import parse_stablehlos
 
-        return _with_bodies(tuple(module for part in _parts(text) for module in parse_stablehlos(part, where)), where)
+        return _with_bodies(tuple(chain.from_iterable([parse_stablehlos(part, where) for part in _parts(text)])), where)
     from .text import parse_texts
 
     return tuple(parse_texts(text, where))

@@ -89,8 +89,8 @@ def _shardy_attribute(values: Values, cursor: Cursor) -> object:
         name, part = quoted(values.string(cursor)), cursor.number()
         return Bare(f"{name}{values.attribute(part >> 1) if part & 1 else ''}")
     if code == 5:
-        axes, closed, priority = _joined(values, cursor), cursor.byte(), cursor.number()
-        inside = axes if closed else f"{axes}, ?" if axes else "?"
+        names, closed, priority = [str(axis) for axis in values.list(cursor)], cursor.byte(), cursor.number()
+        inside = ", ".join(names if closed else [*names, "?"])
         return Bare(f"{{{inside}}}{f'p{priority >> 1}' if priority & 1 else ''}")
     if code in (6, 15, 17):
         mesh, dimensions = values.attribute(cursor.number()), _joined(values, cursor)

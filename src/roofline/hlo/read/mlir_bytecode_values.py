@@ -22,18 +22,23 @@ _INTEGER = re.compile(r"[su]?i([1-9]\d{0,7})")
 _FLOATS = {"f16": (16, "e"), "f32": (32, "f"), "f64": (64, "d")}
 _ARRAYS = {10: "memref", 11: "memref", 13: "tensor", 14: "tensor", 19: "vector"}
 _ENCODED = (11, 14)
-_SIMPLE = {
-    number: Type(name)
-    for first, names in (
-        (1, ("index",)),
-        (12, ("none",)),
-        (3, ("bf16", "f16", "f32", "f64", "f80", "f128")),
-        (21, ("tf32", "f8E5M2", "f8E4M3", "f8E4M3FN", "f8E5M2FNUZ", "f8E4M3FNUZ", "f8E4M3B11FNUZ", "f8E3M4")),
-        (29, ("f4E2M1FN", "f6E2M3FN", "f6E3M2FN", "f8E8M0FNU")),
-    )
-    for number, name in enumerate(names, first)
-}
 
+
+def types_by_code(*runs: tuple[int, tuple[str, ...]]) -> dict[int, Type]:
+    """Types that are only a name, by their codes: in runs, each from a first code on."""
+    types: dict[int, Type] = {}
+    for first, names in runs:
+        types |= enumerate(map(Type, names), first)
+    return types
+
+
+_SIMPLE = types_by_code(
+    (1, ("index",)),
+    (3, ("bf16", "f16", "f32", "f64", "f80", "f128")),
+    (12, ("none",)),
+    (21, ("tf32", "f8E5M2", "f8E4M3", "f8E4M3FN", "f8E5M2FNUZ", "f8E4M3FNUZ", "f8E4M3B11FNUZ", "f8E3M4")),
+    (29, ("f4E2M1FN", "f6E2M3FN", "f6E3M2FN", "f8E8M0FNU")),
+)
 Decoder = Callable[["Values", Cursor], object]
 
 

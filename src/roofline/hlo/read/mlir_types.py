@@ -54,13 +54,9 @@ class Type(Struct, frozen=True, dict=True):  # dict: for its cached properties; 
         dtype = element_type(element)
         if not dtype:
             raise Malformed(f"unknown element type {excerpt(element)}")
-        bounds = self.encoding if len(self.encoding) == len(self.dims) and isinstance(self.encoding, tuple) else self.dims
-        dims = tuple(
-            [
-                UNBOUNDED if size == bound == DYNAMIC else bound if size == DYNAMIC else size
-                for size, bound in zip(self.dims, bounds, strict=True)
-            ]
-        )
+        bounds = self.encoding if isinstance(self.encoding, tuple) and len(self.encoding) == len(self.dims) else self.dims
+        largest = [bound if size == DYNAMIC else size for size, bound in zip(self.dims, bounds, strict=True)]
+        dims = tuple([UNBOUNDED if size == DYNAMIC else size for size in largest])
         dynamic = tuple([size == DYNAMIC for size in self.dims])
         return Shape(dtype, dims, None, dynamic if any(dynamic) else ())
 

@@ -55,10 +55,10 @@ class ProtoDialect(Struct, frozen=True):
 
     def attribute(self, raw: object, name: str) -> object | None:
         assert isinstance(raw, bytes)
-        found = self._written(raw, name)
-        if found is None and name in ZEROES:
+        value = self._written(raw, name)
+        if value is None and name in ZEROES:
             return ZEROES[name].get(unpack("2t", raw)[0])
-        return found
+        return value
 
     def _written(self, raw: bytes, name: str) -> object | None:
         if name == "dimensions" or name in _DIMENSION_OF:
@@ -242,13 +242,13 @@ def unwrap(data: bytes) -> tuple[int, int, bytes]:
     start, end = 0, len(data)
     around: list[Field] = []
     for _ in range(MAX_WRAPPERS):
-        held = fields(data, start, end)
-        if not held:
+        inner = fields(data, start, end)
+        if not inner:
             raise Malformed("the data is empty", start)
-        first = held[0]
+        first = inner[0]
         if first[0] != 1 or first[1] != BYTES or data[first[2] : first[2] + 1] != b"\n":
             break
-        start, end, around = first[2], first[3], held
+        start, end, around = first[2], first[3], inner
     # buffer_assignment = 3 of the HloProto directly around the module
     assignment = next((data[begin:stop] for number, kind, begin, stop in around if number == _ASSIGNMENT and kind == BYTES), b"")
     return start, end, assignment

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -158,7 +159,7 @@ def read_literal(data: bytes, most: int = MAX_ELEMENTS) -> tuple[Element, ...] |
     (stored,) = unpack(plan, data)
     values: tuple[Element, ...] = stored
     if "b" in plan:
-        values = tuple([element for part in stored for element in decode_elements(part, shape, most) or ()])
+        values = tuple(chain.from_iterable([decode_elements(part, shape, most) or () for part in stored]))
     elif shape.dtype in ("c64", "c128"):
         values = tuple([complex(*pair) for pair in zip(stored[::2], stored[1::2], strict=False)])
     elif shape.dtype == "pred":

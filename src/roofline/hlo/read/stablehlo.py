@@ -49,7 +49,7 @@ def programs(operations: list[Operation], source: Source, locations: Callable[[]
                     raise Malformed(excess("instructions"))
         return tuple(modules)
     except Malformed as error:
-        at = operations[-1].place if builder is None and operations else builder.at if builder else 0
-        raise placed(error, source.where, source.unit, source.number(at)) from None
+        last = operations[-1].place if operations else 0
+        raise placed(error, source.where, source.unit, source.number(builder.at if builder else last)) from None
     except RecursionError:
         raise SourceError(f"{source.where}: nested too deeply") from None

@@ -4,6 +4,7 @@ are computations, values that a region captures become operands, and constants t
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import chain
 
 from msgspec import Struct, field
 
@@ -263,7 +264,7 @@ class Builder:
 
     def captures(self, draft: _Draft, regions: list[Region]) -> tuple[list[str], list[str]]:
         """The values that regions capture: those to pass as operands, and constants to copy."""
-        outer = list(dict.fromkeys(name for region in regions for name in captured_values(region)))
+        outer = list(dict.fromkeys(chain.from_iterable([captured_values(region) for region in regions])))
         values = {name: draft.instructions[self.value(draft, name)] for name in outer}
         constants = [name for name in outer if values[name].opcode == "constant"]
         return [name for name in outer if name not in constants], constants

@@ -1,6 +1,6 @@
 """StableHLO operations before they become instructions: which functions are programs, what each calls, and what regions capture."""
 
-from collections.abc import Iterator
+from itertools import chain
 
 from .mlir import Operation, Region
 from .mlir_elements import Elements, parse_elements
@@ -16,7 +16,7 @@ def modules_in(operations: list[Operation]) -> list[tuple[str, dict[str, object]
     modules: list[tuple[str, dict[str, object], list[Operation]]] = []
     for operation in operations:
         if operation.name in _MODULES:
-            inside = [operation for region in operation.regions for operation in region.operations]
+            inside = list(chain.from_iterable([region.operations for region in operation.regions]))
             deeper = modules_in(inside) if any(inner.name in _MODULES for inner in inside) else []
             if not deeper:
                 modules.append((str(operation.attributes.get("sym_name", "")), operation.attributes, inside))
@@ -33,7 +33,7 @@ def entries_of(operations: list[Operation]) -> list[str]:
     }
     if "main" in functions and len(functions) == 1:
         return ["main"]
-    called = {name for function, operation in functions.items() for name in _all_callees(operation) if name != function}
+    called = set(chain.from_iterable([_all_callees(operation) - {function} for function, operation in functions.items()]))
     public = [
         function
         for function, operation in functions.items()
@@ -43,12 +43,13 @@ def entries_of(operations: list[Operation]) -> list[str]:
     return list(dict.fromkeys((["main"] if "main" in functions else []) + entries))
 
 
-def _all_callees(operation: Operation) -> Iterator[str]:
-    """Every function that is named in an operation or its regions."""
+def _all_callees(operation: Operation) -> set[str]:
+    """Every function that is named in the regions of an operation."""
+    names: set[str] = set()
     for region in operation.regions:
         for inner in region.operations:
-            yield from callees(inner, opcode_of(inner.name))
-            yield from _all_callees(inner)
+            names.update(callees(inner, opcode_of(inner.name)), _all_callees(inner))
+    return names
 
 
 def mesh_text(operation: Operation) -> str:
@@ -62,10 +63,10 @@ def mesh_text(operation: Operation) -> str:
 def result_shardings(function: Operation) -> list[str]:
     """The shardings of a function's results, empty where there is none."""
     listed = function.attributes.get("res_attrs")
-    each = listed if isinstance(listed, list) else []
+    rows = listed if isinstance(listed, list) else []
     return [
         str(attributes.get("mhlo.sharding", attributes.get("sdy.sharding", ""))) if isinstance(attributes, dict) else ""
-        for attributes in each
+        for attributes in rows
     ]
 
 
@@ -90,8 +91,9 @@ def captured_values(region: Region) -> list[str]:
     defined = {name for name, _, _ in region.arguments}
     captured: dict[str, None] = {}
     for operation in region.operations:
-        inside = [name for inner in operation.regions for name in captured_values(inner) if name not in carried_values(operation)]
-        for name in [*operation.operands, *inside]:
+        carried = carried_values(operation)
+        inside = chain.from_iterable([captured_values(inner) for inner in operation.regions])
+        for name in [*operation.operands, *[name for name in inside if name not in carried]]:
             if name not in defined:
                 captured[name] = None
         defined.update(operation.results)

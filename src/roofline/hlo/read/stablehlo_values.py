@@ -1,5 +1,7 @@
 """Values of StableHLO's attributes: numbers, lists of numbers, and the elements of constants."""
 
+from itertools import chain
+
 from ..ir.malformed import Malformed, excerpt
 from ..ir.shapes import Shape
 from .literals import MAX_ELEMENTS, Element
@@ -14,7 +16,7 @@ def numbers(value: object) -> tuple[int, ...]:
     if isinstance(value, int):
         return (value,)
     if isinstance(value, list):
-        return tuple([number for item in value for number in numbers(item)])
+        return tuple(chain.from_iterable(map(numbers, value)))
     if isinstance(value, Elements):
         return numbers(list(value.all))
     if isinstance(value, str) and value.startswith("["):

@@ -114,8 +114,7 @@ class _Reader:
         end = number + 1
         while balance.is_open or self.lines[end - 1].rstrip()[-1:] in (",", "="):
             if end == len(self.lines):
-                what = "unterminated string" if balance.in_string else "unterminated comment" if balance.in_comment else "unclosed bracket"
-                raise Malformed(f"{what}: {excerpt(self.lines[number].strip())}")
+                raise Malformed(f"{balance.what_is_open}: {excerpt(self.lines[number].strip())}")
             self.lines[end] = without_line_comment(self.lines[end]) if "//" in self.lines[end] else self.lines[end]
             balance.feed("\n")
             balance.feed(self.lines[end])
@@ -172,24 +171,24 @@ class _Reader:
             end = min(number + count, len(self.lines))
             scanner = Scanner("\n".join(self.lines[number:end]), end == len(self.lines))
             try:
-                found, at = read(scanner)
+                value, at = read(scanner)
                 break
             except Unfinished:
                 count *= 4
         last = number + scanner.text.count("\n", 0, at)
         self.lines[last] = scanner.text[at:].partition("\n")[0]
-        return found, last, scanner.text
+        return value, last, scanner.text
 
     def written(self, number: int) -> tuple[list[Written], int]:
         """The instruction that begins in a line, preceded by those written inside it; and the number of the line where the next begins."""
         (written, inline), after, text = self.read_over_lines(number, Scanner.instruction)
-        for one in inline:
-            self.inline(one, self.before + number + text.count("\n", 0, one.at))
+        for computation in inline:
+            self.inline(computation, self.before + number + text.count("\n", 0, computation.at))
         return written, after
 
     def skip_comment(self, number: int) -> int:
         """The number of the line after a comment."""
-        return self.read_over_lines(number, lambda scanner: (None, scanner.skip(0)))[1]
+        return self.read_over_lines(number, lambda scanner: (None, scanner.after_blanks(0)))[1]
 
     def inline(self, inline: Inline, before: int) -> None:
         """Reads a computation written where it is called."""
@@ -228,8 +227,15 @@ class _Reader:
                 number = self.skip_comment(number)
             else:
                 several, number = self.written(number)
-                for one in several:
-                    words = (one.root, one.name, one.shape, one.opcode, one.inside, one.rest)
+                for instruction in several:
+                    words = (
+                        instruction.root,
+                        instruction.name,
+                        instruction.shape,
+                        instruction.opcode,
+                        instruction.inside,
+                        instruction.rest,
+                    )
                     program.instruction(draft, place, words, is_usual=False)
         raise Malformed(f"the computation {excerpt(draft.name)} is not closed; is the text cut off?")
 
@@ -266,13 +272,14 @@ def _read_frames(sections: dict[str, dict[int, str]]) -> StackFrames:
     return StackFrames(
         files=tuple(_ordered(sections.get("FileNames", {}))),
         functions=tuple(_ordered(sections.get("FunctionNames", {}))),
-        locations=tuple(
-            (file, function, line, column)
-            for entry in _ordered(sections.get("FileLocations", {}))
-            for file, function, line, column in [_fields(entry, "file_name_id", "function_name_id", "line", "column")]
-        ),
+        locations=tuple([_location(entry) for entry in _ordered(sections.get("FileLocations", {}))]),
         frames=tuple((location, parent - shift) for location, parent in frames),
     )
+
+
+def _location(entry: str) -> tuple[int, int, int, int]:
+    file, function, line, column = _fields(entry, "file_name_id", "function_name_id", "line", "column")
+    return file, function, line, column
 
 
 def _ordered(table: dict[int, str]) -> list[str]:

@@ -9,24 +9,20 @@ import re
 from ..ir.malformed import Malformed, excerpt
 from .mlir import Operation
 from .mlir_bytecode import Cursor
-from .mlir_bytecode_values import Dialect, Values, array, encoded
+from .mlir_bytecode_values import Dialect, Values, array, encoded, types_by_code
 from .mlir_types import DYNAMIC, Type
 from .mlir_writing import Bare
 
 _NEWEST = "VHLO 1.20.0, the newest supported version"
 # Types without nested types, by their codes.
-_TYPES = {
-    number: Type(name)
-    for first, names in (
-        (0, ("i1",)),
-        (2, ("bf16", "f16", "f32", "f64", "f8E4M3FN", "f8E5M2")),
-        (9, ("index", "i4", "i8", "i16", "i32", "i64", "ui4", "ui8", "ui16", "ui32", "ui64")),
-        (22, ("!stablehlo.token",)),
-        (26, ("!shape.witness", "f8E4M3FNUZ", "f8E5M2FNUZ", "f8E4M3B11FNUZ")),
-        (31, ("i2", "ui2", "none", "tf32", "f8E4M3", "f8E3M4", "f4E2M1FN", "f6E2M3FN", "f6E3M2FN", "f8E8M0FNU")),
-    )
-    for number, name in enumerate(names, first)
-}
+_TYPES = types_by_code(
+    (0, ("i1",)),
+    (2, ("bf16", "f16", "f32", "f64", "f8E4M3FN", "f8E5M2")),
+    (9, ("index", "i4", "i8", "i16", "i32", "i64", "ui4", "ui8", "ui16", "ui32", "ui64")),
+    (22, ("!stablehlo.token",)),
+    (26, ("!shape.witness", "f8E4M3FNUZ", "f8E5M2FNUZ", "f8E4M3B11FNUZ")),
+    (31, ("i2", "ui2", "none", "tf32", "f8E4M3", "f8E3M4", "f4E2M1FN", "f6E2M3FN", "f6E3M2FN", "f8E8M0FNU")),
+)
 _ENUMERATIONS = {
     3: ("EQ", "NE", "GE", "GT", "LE", "LT"),
     4: ("NOTYPE", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"),
