@@ -17,7 +17,7 @@ from roofline.hlo.ir.module import HloModule
 from roofline.hlo.read import parse_all, recognise
 from roofline.hlo.read.jax_export import module_range
 from roofline.hlo.read.mlir_bytecode import Cursor, read_bytecode
-from roofline.hlo.read.mlir_bytecode_values import Values
+from roofline.hlo.read.mlir_bytecode_values import Entries
 from roofline.hlo.read.mlir_elements import Elements, parse_elements
 from roofline.hlo.read.mlir_types import Type, parse_type
 from roofline.hlo.read.mlir_writing import Bare, quoted, written
@@ -152,14 +152,14 @@ def container(attributes: list[bytes]) -> bytes:
 def test_attributes_that_stand_for_too_much_are_refused() -> None:
     # Each list holds the one before it twice: 40 entries would be 2^40 values.
     doubled = [number(0) + number(0)] + [number(0) + number(2) + 2 * number(place) for place in range(40)]
-    values = Values(read_bytecode(container(doubled)), {})
+    values = Entries(read_bytecode(container(doubled)), {})
     assert values.attribute(3) == [[[[], []], [[], []]], [[[], []], [[], []]]]
     with pytest.raises(SourceError, match="expand to more than a file of this size can contain"):
         values.attribute(40)
 
 
 def test_attributes_in_a_circle_are_refused() -> None:
-    values = Values(read_bytecode(container([number(0) + number(1) + number(0)])), {})
+    values = Entries(read_bytecode(container([number(0) + number(1) + number(0)])), {})
     with pytest.raises(SourceError, match="in a cycle"):
         values.attribute(0)
 
@@ -199,7 +199,7 @@ def test_numbers_are_read_with_their_prefix() -> None:
 )
 def test_dense_elements_are_those_that_text_has(kind: str, raw: bytes, elements: tuple[object, ...]) -> None:
     array = parse_type(kind)
-    decoded = Values(read_bytecode(container([])), {}).elements(array, raw)
+    decoded = Entries(read_bytecode(container([])), {}).elements(array, raw)
     assert decoded.all == elements
     assert parse_elements(f'"0x{raw.hex()}"', array) == decoded
     if elements and array.element != "i1":

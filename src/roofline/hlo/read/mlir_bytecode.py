@@ -34,7 +34,7 @@ class Entry(Struct, frozen=True):
         return self.data.split(b"\0")[0].decode("utf-8", "replace")
 
 
-class Operation(Struct, frozen=True):
+class RawOperation(Struct, frozen=True):
     """One operation. Values have numbers that are unique in the file; attributes, types and locations are indices of their tables."""
 
     name: str
@@ -43,17 +43,17 @@ class Operation(Struct, frozen=True):
     results: tuple[tuple[int, int], ...] = ()  # value and type
     attributes: int | None = None
     properties: bytes | None = None
-    regions: tuple["Region", ...] = ()
+    regions: tuple["RawRegion", ...] = ()
 
 
-class Block(Struct, frozen=True):
+class RawBlock(Struct, frozen=True):
     """The operations of a block in order, and its arguments: value, type, and location if one is given."""
 
     arguments: tuple[tuple[int, int, int | None], ...]
-    operations: tuple[Operation, ...]
+    operations: tuple[RawOperation, ...]
 
 
-Region = tuple[Block, ...]
+RawRegion = tuple[RawBlock, ...]
 
 
 class Bytecode(Struct, frozen=True):
@@ -65,7 +65,7 @@ class Bytecode(Struct, frozen=True):
     attributes: list[Entry]
     types: list[Entry]
     value_types: list[int]  # of each value, -1 for one that is never defined
-    block: Block
+    block: RawBlock
 
 
 class Cursor(Struct):
@@ -137,7 +137,7 @@ def entry_at(table: list[T], number: int) -> T:
     return table[number]
 
 
-class _Reader(Struct):
+class _BlockReader(Struct):
     """Reads operations; ``scope`` has the numbers of the values that the current operation may use."""
 
     version: int
@@ -151,7 +151,7 @@ class _Reader(Struct):
     scope: list[int] = field(default_factory=list)
     value_types: list[int] = field(default_factory=list)
 
-    def block(self, cursor: Cursor, first: int, depth: int) -> tuple[Block, int]:
+    def block(self, cursor: Cursor, first: int, depth: int) -> tuple[RawBlock, int]:
         """A block whose values start at index ``first`` of the scope, and the index of the next value."""
         encoding = cursor.number()
         arguments = []
@@ -174,7 +174,7 @@ class _Reader(Struct):
         for _ in range(encoding >> 1):
             operation, first = self.operation(cursor, first, depth)
             operations.append(operation)
-        return Block(tuple(arguments), tuple(operations)), first
+        return RawBlock(tuple(arguments), tuple(operations)), first
 
     def _define(self, place: int, kind: int) -> int:
         if place >= len(self.scope) or kind >= len(self.types):
@@ -182,7 +182,7 @@ class _Reader(Struct):
         self.value_types[self.scope[place]] = kind
         return self.scope[place]
 
-    def operation(self, cursor: Cursor, first: int, depth: int) -> tuple[Operation, int]:
+    def operation(self, cursor: Cursor, first: int, depth: int) -> tuple[RawOperation, int]:
         if depth > MAX_DEPTH:
             raise Malformed(f"regions nested deeper than {MAX_DEPTH}")
         name = entry_at(self.names, cursor.number())
@@ -202,9 +202,9 @@ class _Reader(Struct):
         if mask & 0x20:
             _skip_orders(cursor, len(results))
         regions = self.regions(cursor, depth) if mask & 0x10 else ()
-        return Operation(name, location, operands, tuple(results), attributes, properties, regions), first
+        return RawOperation(name, location, operands, tuple(results), attributes, properties, regions), first
 
-    def regions(self, cursor: Cursor, depth: int) -> tuple[Region, ...]:
+    def regions(self, cursor: Cursor, depth: int) -> tuple[RawRegion, ...]:
         """The regions of an operation; isolated ones, which use no outer values, are in a section of their own."""
         encoding = cursor.number()
         isolated = bool(encoding & 1)
@@ -217,7 +217,7 @@ class _Reader(Struct):
             raise Malformed("the bytecode has more regions than bytes")
         return tuple(self.region(cursor, depth, isolated=isolated) for _ in range(encoding >> 1))
 
-    def region(self, cursor: Cursor, depth: int, *, isolated: bool) -> Region:
+    def region(self, cursor: Cursor, depth: int, *, isolated: bool) -> RawRegion:
         count = cursor.number()
         if not count:
             return ()
@@ -266,7 +266,7 @@ def read_bytecode(data: bytes) -> Bytecode:
         if code in sections:
             raise Malformed("the bytecode has a section twice")
         sections[code] = content
-    reader = _Reader(version, len(data), _strings(Cursor(sections.get(_STRINGS, b""))))
+    reader = _BlockReader(version, len(data), _strings(Cursor(sections.get(_STRINGS, b""))))
     dialects = _dialects(Cursor(sections.get(_DIALECTS, b"")), reader)
     _entries(sections.get(_ATTRIBUTES, b""), Cursor(sections.get(_OFFSETS, b"")), dialects, reader)
     if _PROPERTIES in sections:
@@ -282,7 +282,7 @@ def _strings(cursor: Cursor) -> list[str]:
     return [cursor.take(size)[:-1].decode("utf-8", "surrogateescape") for size in sizes]
 
 
-def _dialects(cursor: Cursor, reader: _Reader) -> list[str]:
+def _dialects(cursor: Cursor, reader: _BlockReader) -> list[str]:
     """The dialects; the names of operations follow them, grouped by dialect."""
     dialects = []
     for _ in range(cursor.count()):
@@ -303,7 +303,7 @@ def _dialects(cursor: Cursor, reader: _Reader) -> list[str]:
     return dialects
 
 
-def _entries(data: bytes, offsets: Cursor, dialects: list[str], reader: _Reader) -> None:
+def _entries(data: bytes, offsets: Cursor, dialects: list[str], reader: _BlockReader) -> None:
     """Attributes, then types, grouped by dialect: the size of each and whether its dialect encoded it."""
     contents = Cursor(data)
     for table, count in ((reader.attributes, offsets.number()), (reader.types, offsets.number())):

@@ -39,22 +39,22 @@ _SIMPLE = types_by_code(
     (21, ("tf32", "f8E5M2", "f8E4M3", "f8E4M3FN", "f8E5M2FNUZ", "f8E4M3FNUZ", "f8E4M3B11FNUZ", "f8E3M4")),
     (29, ("f4E2M1FN", "f6E2M3FN", "f6E3M2FN", "f8E8M0FNU")),
 )
-Decoder = Callable[["Values", Cursor], object]
+Decoder = Callable[["Entries", Cursor], object]
 
 
-class Dialect(Struct, frozen=True):
+class Encoding(Struct, frozen=True):
     """How a dialect encodes its types and its attributes."""
 
-    type: Callable[["Values", Cursor], Type]
+    type: Callable[["Entries", Cursor], Type]
     attribute: Decoder
 
 
-class Values:
+class Entries:
     """The types and attributes of a file, each decoded once, on first use."""
 
-    def __init__(self, bytecode: Bytecode, dialects: Mapping[str, Dialect]) -> None:
+    def __init__(self, bytecode: Bytecode, dialects: Mapping[str, Encoding]) -> None:
         self.bytecode = bytecode
-        self.dialects = {"builtin": Dialect(_builtin_type, _builtin_attribute), **dialects}
+        self.dialects = {"builtin": Encoding(_builtin_type, _builtin_attribute), **dialects}
         self.types: dict[int, Type] = {}
         self.attributes: dict[int, object] = {}
         self.type_sizes: dict[int, int] = {}  # expanded sizes
@@ -162,19 +162,19 @@ class Values:
         return elements
 
 
-def array(name: str, values: Values, cursor: Cursor, encoding: tuple[int, ...] | str = "") -> Type:
+def array(name: str, entries: Entries, cursor: Cursor, encoding: tuple[int, ...] | str = "") -> Type:
     """A type of arrays: its sizes, and the type of its elements."""
     sizes = tuple(cursor.signeds())
     if any(size < 0 and size != DYNAMIC for size in sizes):
         raise Malformed(f"a {name} of negative size")
-    return Type(name, sizes, (values.type(cursor.number()),), encoding)
+    return Type(name, sizes, (entries.type(cursor.number()),), encoding)
 
 
-def encoded(name: str, values: Values, cursor: Cursor) -> Type:
+def encoded(name: str, entries: Entries, cursor: Cursor) -> Type:
     """A type of arrays that begins with its encoding: bounds of its sizes, a layout, or a memory space."""
-    encoding = values.attribute(cursor.number())
+    encoding = entries.attribute(cursor.number())
     bounds = tuple([bound for bound in encoding if isinstance(bound, int)]) if isinstance(encoding, list) else str(encoding)
-    return array(name, values, cursor, bounds)
+    return array(name, entries, cursor, bounds)
 
 
 def _width(kind: Type) -> int:
@@ -184,7 +184,7 @@ def _width(kind: Type) -> int:
     return int(match[1])
 
 
-def _builtin_type(values: Values, cursor: Cursor) -> Type:
+def _builtin_type(entries: Entries, cursor: Cursor) -> Type:
     code = cursor.number()
     if code in _SIMPLE:
         return _SIMPLE[code]
@@ -194,42 +194,42 @@ def _builtin_type(values: Values, cursor: Cursor) -> Type:
     if code == 2:
         return Type("() -> ()")  # a function's types are read from its body
     if code == 9:
-        return Type(f"complex<{values.type(cursor.number()).name}>")
+        return Type(f"complex<{entries.type(cursor.number()).name}>")
     if code in _ARRAYS:
         name = _ARRAYS[code]
-        return encoded(name, values, cursor) if code in _ENCODED else array(name, values, cursor)
+        return encoded(name, entries, cursor) if code in _ENCODED else array(name, entries, cursor)
     if code == 15:
-        return Type("tuple", (), tuple([values.type(number) for number in cursor.numbers()]))
+        return Type("tuple", (), tuple([entries.type(number) for number in cursor.numbers()]))
     if code == 18:
-        return Type("tensor", (DYNAMIC,), (values.type(cursor.number()),))
+        return Type("tensor", (DYNAMIC,), (entries.type(cursor.number()),))
     return Type(f"!builtin.{code}")
 
 
-def _builtin_attribute(values: Values, cursor: Cursor) -> object:
+def _builtin_attribute(entries: Entries, cursor: Cursor) -> object:
     code = cursor.number()
     if code == 0:
-        return values.list(cursor)
+        return entries.list(cursor)
     if code == 1:
-        return values.dictionary(cursor)
+        return entries.dictionary(cursor)
     if code in (2, 3):
-        return values.string(cursor)
+        return entries.string(cursor)
     if code == 4:
-        return Bare("@" + values.word(cursor.number()))
+        return Bare("@" + entries.word(cursor.number()))
     if code == 5:
-        return Bare("::".join(["@" + values.word(cursor.number()), *(values.word(number) for number in cursor.numbers())]))
+        return Bare("::".join(["@" + entries.word(cursor.number()), *(entries.word(number) for number in cursor.numbers())]))
     if code == 6:
-        return Bare(values.type(cursor.number()).name)
+        return Bare(entries.type(cursor.number()).name)
     if code == 7:
         return True
     if code == 8:
-        return values.integer(cursor, values.type(cursor.number()))
+        return entries.integer(cursor, entries.type(cursor.number()))
     if code == 9:
-        return values.float(cursor, values.type(cursor.number()))
+        return entries.float(cursor, entries.type(cursor.number()))
     if code in (16, 19, 20):  # a resource of the file, strings, sparse elements
-        return Elements(values.type(cursor.number()))
+        return Elements(entries.type(cursor.number()))
     if code == 17:
-        kind, count = values.type(cursor.number()), cursor.number()
-        return list(values.elements(Type("tensor", (count,), (kind,)), cursor.take(cursor.number())).all)
+        kind, count = entries.type(cursor.number()), cursor.number()
+        return list(entries.elements(Type("tensor", (count,), (kind,)), cursor.take(cursor.number())).all)
     if code == 18:
-        return values.elements(values.type(cursor.number()), cursor.take(cursor.number()))
+        return entries.elements(entries.type(cursor.number()), cursor.take(cursor.number()))
     return Bare(f"#builtin.{code}")

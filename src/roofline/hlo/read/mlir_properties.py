@@ -10,7 +10,7 @@ from functools import cache
 
 from ..ir.malformed import Malformed
 from .mlir_bytecode import Cursor
-from .mlir_bytecode_values import Values
+from .mlir_bytecode_values import Entries
 from .vhlo import ROUGH, versioned
 
 _CONVOLUTION = (
@@ -145,7 +145,7 @@ _LISTS = {
 }
 
 
-def properties_of(name: str, data: bytes, values: Values) -> dict[str, object]:
+def properties_of(name: str, data: bytes, entries: Entries) -> dict[str, object]:
     """The attributes that an operation has as properties; empty for operations that are not listed, which have no price either."""
     dialect, _, short = name.partition(".")
     lists = _lists(dialect, short)
@@ -161,9 +161,9 @@ def properties_of(name: str, data: bytes, values: Values) -> dict[str, object]:
     attributes = {}
     for key, number in zip(names, numbers, strict=True):
         if not key.endswith("?"):
-            attributes[key] = values.attribute(number)
+            attributes[key] = entries.attribute(number)
         elif number & 1:
-            attributes[key[:-1]] = values.attribute(number >> 1)
+            attributes[key[:-1]] = entries.attribute(number >> 1)
     return attributes
 
 

@@ -107,7 +107,7 @@ def parse_proto(data: bytes, where: str = "HLO proto") -> HloModule:
     """The module that an HloModuleProto describes, bare or in an HloProto or snapshot; a `SourceError` names the byte."""
     set_most(ENTRIES_AN_INSTRUCTION * limits().instructions, excess("instructions"))
     try:
-        return _Reader(data, where).read()
+        return _ModuleReader(data, where).read()
     except Malformed as error:
         raise placed(error, where, "byte", error.offset or 0) from None
     except RecursionError:
@@ -116,7 +116,7 @@ def parse_proto(data: bytes, where: str = "HLO proto") -> HloModule:
         set_most(limits().values, excess("values"))  # the limit for a constant's elements, which are parsed later
 
 
-class _Reader:
+class _ModuleReader:
     """Reads the message of a module in one pass."""
 
     def __init__(self, data: bytes, where: str) -> None:

@@ -10,9 +10,9 @@ from ..ir.module import HloModule
 from . import mlir_bytecode
 from .mlir import Operation, Region
 from .mlir_bytecode import Bytecode, read_bytecode
-from .mlir_bytecode_dialects import DIALECTS
+from .mlir_bytecode_dialects import ENCODINGS
 from .mlir_bytecode_locations import alias, locations_of
-from .mlir_bytecode_values import Values
+from .mlir_bytecode_values import Entries
 from .mlir_locations import Locations
 from .mlir_properties import properties_of
 from .mlir_writing import printable, written
@@ -56,11 +56,11 @@ class _Builder:
 
     def __init__(self, bytecode: Bytecode) -> None:
         self.bytecode = bytecode
-        self.values = Values(bytecode, DIALECTS)
+        self.values = Entries(bytecode, ENCODINGS)
         self.names: dict[int, str] = {}  # of values
         self.done = 0
 
-    def block(self, block: mlir_bytecode.Block, scope: _Names, within: str = "") -> Region:
+    def block(self, block: mlir_bytecode.RawBlock, scope: _Names, within: str = "") -> Region:
         """A block: its own values are named before those of the regions in it."""
         region = Region()
         for value, kind, location in block.arguments:
@@ -74,7 +74,7 @@ class _Builder:
                 region.operations.append(self.operation(raw, scope))
         return region
 
-    def name(self, raw: mlir_bytecode.Operation, scope: _Names) -> None:
+    def name(self, raw: mlir_bytecode.RawOperation, scope: _Names) -> None:
         if not raw.results:
             return
         if _is_cast(raw):
@@ -89,7 +89,7 @@ class _Builder:
         for place, (value, _) in enumerate(raw.results):
             self.names[value] = f"{first}#{place}" if len(raw.results) > 1 else first
 
-    def operation(self, raw: mlir_bytecode.Operation, scope: _Names) -> Operation:
+    def operation(self, raw: mlir_bytecode.RawOperation, scope: _Names) -> Operation:
         self.done += 1
         place = self.done
         operation = Operation(
@@ -134,7 +134,7 @@ class _Builder:
             raise Malformed("a function without a name")
 
 
-def _is_cast(raw: mlir_bytecode.Operation) -> bool:
+def _is_cast(raw: mlir_bytecode.RawOperation) -> bool:
     """Whether an operation only casts a VHLO type to an MLIR type, as between VHLO and other dialects."""
     return raw.name == "builtin.unrealized_conversion_cast" and len(raw.results) == len(raw.operands)
 

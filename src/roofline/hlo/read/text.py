@@ -48,7 +48,7 @@ def parse_texts(text: str, where: str) -> list[HloModule]:
     modules: list[HloModule] = []
     start = 0
     while not modules or start < len(lines):
-        reader = _Reader(lines, where, loose=loose)
+        reader = _LineReader(lines, where, loose=loose)
         try:
             module, start = reader.read(start)
         except Malformed as error:
@@ -59,7 +59,7 @@ def parse_texts(text: str, where: str) -> list[HloModule]:
     return modules
 
 
-class _Reader:
+class _LineReader:
     """Reads the lines in one pass. With ``loose``, a line need not be a whole instruction."""
 
     def __init__(self, lines: list[str], where: str, *, loose: bool = False) -> None:

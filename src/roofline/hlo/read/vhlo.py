@@ -9,7 +9,7 @@ import re
 from ..ir.malformed import Malformed, excerpt
 from .mlir import Operation
 from .mlir_bytecode import Cursor
-from .mlir_bytecode_values import Dialect, Values, array, encoded, types_by_code
+from .mlir_bytecode_values import Encoding, Entries, array, encoded, types_by_code
 from .mlir_types import DYNAMIC, Type
 from .mlir_writing import Bare
 
@@ -23,7 +23,7 @@ _TYPES = types_by_code(
     (26, ("!shape.witness", "f8E4M3FNUZ", "f8E5M2FNUZ", "f8E4M3B11FNUZ")),
     (31, ("i2", "ui2", "none", "tf32", "f8E4M3", "f8E3M4", "f4E2M1FN", "f6E2M3FN", "f6E3M2FN", "f8E8M0FNU")),
 )
-_ENUMERATIONS = {
+ENUMERATIONS = {
     3: ("EQ", "NE", "GE", "GT", "LE", "LT"),
     4: ("NOTYPE", "FLOAT", "TOTALORDER", "SIGNED", "UNSIGNED"),
     5: (
@@ -55,62 +55,62 @@ _SECOND = frozenset(
 _VERSION = re.compile(r"(.+)_v(\d{1,9})")
 
 
-def _type(values: Values, cursor: Cursor) -> Type:
+def _type(entries: Entries, cursor: Cursor) -> Type:
     code = cursor.number()
     if code in _TYPES:
         return _TYPES[code]
     if code == 1:
-        return Type(f"complex<{values.type(cursor.number()).name}>")
+        return Type(f"complex<{entries.type(cursor.number()).name}>")
     if code == 8:
         return Type("() -> ()")  # a function's types are read from its body
     if code == 20:
-        return array("tensor", values, cursor)
+        return array("tensor", entries, cursor)
     if code == 21:
-        return encoded("tensor", values, cursor)
+        return encoded("tensor", entries, cursor)
     if code == 23:
-        return Type("tuple", (), tuple([values.type(number) for number in cursor.numbers()]))
+        return Type("tuple", (), tuple([entries.type(number) for number in cursor.numbers()]))
     if code in (24, 30):
-        return quantized(values, cursor)
+        return quantized(entries, cursor)
     if code == 25:
-        return Type("tensor", (DYNAMIC,), (values.type(cursor.number()),))
+        return Type("tensor", (DYNAMIC,), (entries.type(cursor.number()),))
     if code == 41:
-        return array("memref", values, cursor)
+        return array("memref", entries, cursor)
     if code == 42:
         return Type("!stablehlo.future")
     raise Malformed(f"a VHLO type with the unknown code {code:,}; it may be newer than {_NEWEST}")
 
 
-def quantized(values: Values, cursor: Cursor) -> Type:
+def quantized(entries: Entries, cursor: Cursor) -> Type:
     """A quantised type: that of the integers that are stored."""
     signed = cursor.number() & 1
-    stored = values.type(cursor.number())
+    stored = entries.type(cursor.number())
     return stored if signed or stored.name.startswith("u") else Type(f"u{stored.name}")
 
 
-def _attribute(values: Values, cursor: Cursor) -> object:
+def _attribute(entries: Entries, cursor: Cursor) -> object:
     code = cursor.number()
-    if code in _ENUMERATIONS:
-        names, number = _ENUMERATIONS[code], cursor.number()
+    if code in ENUMERATIONS:
+        names, number = ENUMERATIONS[code], cursor.number()
         if number >= len(names):
             raise Malformed(f"a VHLO enumeration with the unknown codes {code} and {number:,}; it may be newer than {_NEWEST}")
         return Bare(names[number])
     if code == 1:
-        return values.list(cursor)
+        return entries.list(cursor)
     if code == 2:
         return bool(cursor.number())
     if code == 6:
-        return values.dictionary(cursor)
+        return entries.dictionary(cursor)
     if code in (8, 9):
-        kind = values.type(cursor.number())
-        return values.float(cursor, kind) if code == 8 else values.integer(cursor, kind)
+        kind = entries.type(cursor.number())
+        return entries.float(cursor, kind) if code == 8 else entries.integer(cursor, kind)
     if code == 10:
         return operand_alias(cursor)
     if code == 14:
-        return values.string(cursor)
+        return entries.string(cursor)
     if code == 15:
-        return values.elements(values.type(cursor.number()), cursor.take(cursor.number()))
+        return entries.elements(entries.type(cursor.number()), cursor.take(cursor.number()))
     if code == 17:
-        return Bare(values.type(cursor.number()).name)
+        return Bare(entries.type(cursor.number()).name)
     if code == 18:
         return cursor.signeds()  # the bounds of a tensor's sizes
     if code in (20, 21, 22, 23, 24, 25):
@@ -122,7 +122,7 @@ def operand_alias(cursor: Cursor) -> dict[str, object]:
     return {"output_tuple_indices": cursor.signeds(), "operand_index": cursor.signed(), "operand_tuple_indices": cursor.signeds()}
 
 
-DIALECT = Dialect(_type, _attribute)
+ENCODING = Encoding(_type, _attribute)
 
 
 def versioned(name: str) -> tuple[str, int]:

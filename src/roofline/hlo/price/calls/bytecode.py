@@ -5,7 +5,7 @@ from msgspec import Struct
 from ...ir.malformed import Malformed
 from ...read import mlir_bytecode
 from ...read.mlir_bytecode import Bytecode, Cursor
-from ...read.mlir_bytecode_values import Values
+from ...read.mlir_bytecode_values import Entries
 from .traffic import Misfit
 
 MAGIC = mlir_bytecode.MAGIC
@@ -56,7 +56,7 @@ Settings = tuple[tuple[int | None, ...], tuple[int | None, ...], tuple[str, ...]
 class _Builder:
     def __init__(self, bytecode: Bytecode) -> None:
         self.bytecode = bytecode
-        self.values = Values(bytecode, {})
+        self.values = Entries(bytecode, {})
         self.types: dict[int, Type] = {}
         self.properties: dict[bytes, Settings] = {}
 
@@ -90,11 +90,11 @@ class _Builder:
             return None
         return self.values.attribute(number)
 
-    def block(self, block: mlir_bytecode.Block) -> Block:
+    def block(self, block: mlir_bytecode.RawBlock) -> Block:
         arguments = tuple(self.type(kind) for _, kind, _ in block.arguments)
         return Block(arguments, tuple(self.operation(operation) for operation in block.operations))
 
-    def operation(self, raw: mlir_bytecode.Operation) -> Operation:
+    def operation(self, raw: mlir_bytecode.RawOperation) -> Operation:
         constants, options, words = self.settings(raw.properties) if raw.properties is not None else ((), (), ())
         kinds = [self.bytecode.value_types[value] for value in raw.operands]
         return Operation(

@@ -12,7 +12,7 @@ from ....errors import FormulaError
 from ...ir.malformed import Malformed
 from ...read import mlir_bytecode, mlir_types
 from ...read.mlir_bytecode import Bytecode
-from ...read.mlir_bytecode_values import Values
+from ...read.mlir_bytecode_values import Entries
 from ...read.mlir_types import DYNAMIC
 
 PREFIX = "stable_mosaic."
@@ -141,7 +141,7 @@ def kernel_of(top: Block, types: Mapping[int, Type], definitions: Mapping[int, t
 
 class _Builder(Struct):
     bytecode: Bytecode
-    values: Values
+    values: Entries
     kinds: dict[int, Type] = field(default_factory=dict)
     types: dict[int, Type] = field(default_factory=dict)
     definitions: dict[int, tuple[Operation, int]] = field(default_factory=dict)
@@ -151,12 +151,12 @@ class _Builder(Struct):
             self.kinds[number] = type_of(self.values.type(number))
         return self.kinds[number]
 
-    def block(self, raw: mlir_bytecode.Block) -> Block:
+    def block(self, raw: mlir_bytecode.RawBlock) -> Block:
         for value, kind, _ in raw.arguments:
             self.types[value] = self.type(kind)
         return Block(tuple(value for value, _, _ in raw.arguments), tuple([self.operation(inner) for inner in raw.operations]))
 
-    def operation(self, raw: mlir_bytecode.Operation) -> Operation:
+    def operation(self, raw: mlir_bytecode.RawOperation) -> Operation:
         attributes = self.values.named(raw.attributes) if raw.attributes is not None else {}
         regions = tuple([tuple([self.block(block) for block in region]) for region in raw.regions])
         results = tuple(value for value, _ in raw.results)
@@ -171,7 +171,7 @@ def read_bytecode(data: bytes) -> Kernel:
     """The kernel in a module's bytecode."""
     try:
         bytecode = mlir_bytecode.read_bytecode(data)
-        builder = _Builder(bytecode, Values(bytecode, {}))
+        builder = _Builder(bytecode, Entries(bytecode, {}))
         top = builder.block(bytecode.block)
     except Malformed as error:
         raise Misread(str(error)) from None
