@@ -7,10 +7,10 @@ from math import log2, prod
 
 from ...cost import Cost
 from ...dtypes import passes_note
+from ...ops.linear_algebra import Sizes, work
 from ...resource import TRANSCENDENTAL, vector
 from ...workload import COUNTED
 from ..ir.attributes import WindowDimension
-from ..ir.shapes import Shape
 from .contractions import algorithm_unit
 from .demand import result_dims
 from .index_sets import Box
@@ -140,32 +140,24 @@ def fft(site: Site, inner: Inner) -> Work:
 
 
 def cholesky(site: Site, inner: Inner) -> Work:
-    """n(n + 1)(n + 2)/6 multiplications, divisions and roots and n(n² − 1)/6 additions per matrix: n³/3 in all for large n.
-
-    In full precision, on the matrix unit where that has it; LAPACK Working Note 41.
-    """
-    shape = site.operands[0].shape
-    size = shape.dims[-1]
-    many = prod(shape.dims[:-2])
-    return _in_full(site, shape, many * (size * (size + 1) * (size + 2) // 6), many * (size * (size * size - 1) // 6))
+    """n³/3 FLOP per matrix of n rows, for large n."""
+    return _in_full(site, "potrf", 0)
 
 
 def triangular_solve(site: Site, inner: Inner) -> Work:
-    """n² FLOP per right-hand side of n elements: n(n − 1)/2 multiplications and additions each, n divisions unless the diagonal is 1."""
+    """n² FLOP per right-hand side of n elements."""
     triangle, sides = (operand.shape for operand in site.operands[:2])
-    size = triangle.dims[-1]
-    lines = prod(sides.dims) // size if size else 0
-    pairs_below = lines * (size * (size - 1) // 2)
-    divisions = 0 if site.instruction.flag("unit_diagonal") else lines * size
-    return _in_full(site, triangle, pairs_below + divisions, pairs_below)
+    return _in_full(site, "trsm", sides.elements // max(1, prod(triangle.dims[:-1])))
 
 
-def _in_full(site: Site, shape: Shape, multiplications: int, additions: int) -> Work:
-    """Operations in the number format of an array; between complex numbers a multiplication is 6 FLOP and an addition 2."""
-    each = (6, 2) if shape.dtype in ("c64", "c128") else (1, 1)
+def _in_full(site: Site, routine: str, columns: int) -> Work:
+    """A routine of linear algebra in the number format of its matrices, in full precision."""
+    shape = site.operands[0].shape
     unit = algorithm_unit(shape.number.rate, None, site.platform)
+    n, unit_diagonal = shape.dims[-1], site.instruction.flag("unit_diagonal")
+    sizes = Sizes(m=n, n=n, columns=columns, unit_diagonal=unit_diagonal, many=prod(shape.dims[:-2]))
     note = passes_note(unit.kind)
-    return Work(Cost.of({unit: each[0] * multiplications + each[1] * additions}), (note,) if note else ())
+    return Work(work(routine, sizes, shape.number, unit), (note,) if note else ())
 
 
 def random(site: Site, inner: Inner) -> Work:

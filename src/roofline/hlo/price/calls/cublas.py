@@ -9,20 +9,17 @@ from math import prod
 
 from ....cost import NOTHING, Cost
 from ....dtypes import DType
-from ....resource import matrix
+from ....ops.linear_algebra import Sizes, elements_read, work
 from ....workload import COUNTED
 from ...ir.platforms import Platform
 from ...ir.shapes import Shape
 from ...read.backend_config import backend_config, parse_config
 from ..types import Price, Site
-from .linear_algebra_counts import solve_triangle
 from .padding import sizes as real_sizes
-from .products import accumulator, check_dimensions, dimensions, each, free, multiply_adds, pointwise, precision_of, sizes, unit
+from .products import check_dimensions, dimensions, each, free, multiply_adds, pointwise, precision_of, sizes, unit
 from .registry import call
 from .settings import Config, flag, integers, real, section, word
 from .traffic import Misfit, operand, output, priced
-
-Sizes = tuple[int, ...]
 
 # What an epilogue does to each element of the result; its parts are joined by underscores. AUX writes one more result.
 _EPILOGUES = {"DEFAULT": (), "BIAS": ("bias",), "RELU": ("relu",), "GELU": ("gelu",), "SILU": ("silu",), "AUX": ()}
@@ -42,7 +39,7 @@ def gemm(site: Site) -> Price:
 
 @lru_cache(maxsize=256)  # a program repeats its products for each layer
 def _product(
-    text: str, of_fp8: bool, left: Shape, right: Shape, made: Shape, ours: Sizes, theirs: Sizes, platform: Platform
+    text: str, of_fp8: bool, left: Shape, right: Shape, made: Shape, ours: tuple[int, ...], theirs: tuple[int, ...], platform: Platform
 ) -> tuple[Cost, str]:
     """The arithmetic of a product with this configuration, and a note. ``ours`` and ``theirs`` are the operands' sizes without padding."""
     config: Config = parse_config(text)
@@ -109,6 +106,7 @@ def triangular_solve(site: Site) -> Price:
         raise Misfit(f"{triangle} is not a batch of matrices")
     left = flag(backend_config(site.instruction), "left_side")
     columns = right.dims[-1] if left else right.dims[-2]
-    each_one = solve_triangle(triangle.dims[-1], columns).flops(complex_numbers=right.number.name.startswith("complex"))
-    work = Cost.of({matrix(accumulator(right.number)): prod(right.dims[:-2]) * each_one})
-    return priced(site, work, "linear algebra", f"{COUNTED}n² FLOP per right-hand side (LAPACK Working Note 41)")
+    sizes = Sizes(m=triangle.dims[-1], n=triangle.dims[-1], columns=columns, many=prod(right.dims[:-2]))
+    note = f"{COUNTED}n² FLOP per right-hand side (LAPACK Working Note 41)"
+    wanted = {0: prod(triangle.dims[:-2]) * elements_read("trsm", sizes)}
+    return priced(site, work("trsm", sizes, right.number), "linear algebra", note, read=wanted)

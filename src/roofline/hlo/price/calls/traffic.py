@@ -3,8 +3,11 @@
 An array that is passed twice, or through bitcasts, is read once. Bytes belong to the memory that the array is in, or to the link to it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from ....cost import Cost
 from ....errors import FormulaError
@@ -52,10 +55,19 @@ def outputs(site: Site) -> tuple[Shape, ...]:
     return made
 
 
-def traffic(site: Site, written: Iterable[Shape] | None = None) -> Cost:
-    """Every distinct operand read once, and every output (or those named) written once."""
-    distinct = dict(zip(origins(site), [operand.shape for operand in site.operands], strict=True))
+def traffic(site: Site, written: Iterable[Shape] | None = None, read: Mapping[int, int] = MappingProxyType({})) -> Cost:
+    """Every distinct operand read once, and every output (or those named) written once.
+
+    ``read`` has, by the place of the operand, how many elements are read where not all are.
+    """
+    shapes = [_some_of(operand.shape, read.get(place)) for place, operand in enumerate(site.operands)]
+    distinct = dict(zip(origins(site), shapes, strict=True))
     return traffic_of(distinct.values(), outputs(site) if written is None else written, site.platform)
+
+
+def _some_of(shape: Shape, elements: int | None) -> Shape:
+    """An array of some elements of another, in its memory."""
+    return shape if elements is None or elements >= shape.elements else replace(shape, dims=(elements,), dynamic=())
 
 
 def origins(site: Site) -> list[Place]:
@@ -63,9 +75,16 @@ def origins(site: Site) -> list[Place]:
     return [source(site.computation, index) for index in site.instruction.operands]
 
 
-def priced(site: Site, work: Cost, category: str, *notes: str, written: Iterable[Shape] | None = None) -> Price:
+def priced(
+    site: Site,
+    work: Cost,
+    category: str,
+    *notes: str,
+    written: Iterable[Shape] | None = None,
+    read: Mapping[int, int] = MappingProxyType({}),
+) -> Price:
     """A call with this arithmetic and the traffic of its shapes."""
-    return Price(work + traffic(site, written), category, tuple(note for note in notes if note))
+    return Price(work + traffic(site, written, read), category, tuple(note for note in notes if note))
 
 
 def unpriced(site: Site, why: str, category: str = "custom call") -> Price:
