@@ -7,6 +7,7 @@
 'matmul M K N'
 """
 
+from ..ops.elementwise import POINTWISE, PerElement
 from .collective import all_gather, all_reduce, all_to_all, permute, reduce_scatter
 from .convolution import Axis, conv1d, conv2d, conv3d, convolution
 from .dense import batched_matmul, dot, matmul, per_example_weights, tiled_matmul
@@ -45,7 +46,6 @@ from .pointwise import (
     swiglu,
     tanh,
 )
-from .pointwise_counts import POINTWISE, PerElement
 from .registry import FORMULAS, GROUPS, Formula, Parameter, all_formulas, formula, lookup
 from .sharded import sharded_matmul
 from .training import backward, count_parameters, optimizer_update, training, training_step

@@ -12,11 +12,11 @@ from ..dtypes import DType
 from ..errors import FormulaError
 from ..ledger import Ledger, Row, read, write
 from ..operation import Attention
+from ..ops.elementwise import POINTWISE
 from .compute_units import arithmetic, matrix_work, number, vector_work
 from .dense import batched_matmul
 from .notation import Dim, Format, require_shared
 from .parts import part, same_tensors
-from .pointwise_counts import POINTWISE
 from .registry import formula
 
 Kernels = Literal["flash", "materialised"]

@@ -4,10 +4,10 @@ from typing import Literal
 
 from ..ledger import Ledger, Row, read, write
 from ..operation import RowWise
+from ..ops.elementwise import POINTWISE
 from .compute_units import number, vector_work
 from .notation import Dim, Format
 from .pointwise import COMPARISONS
-from .pointwise_counts import POINTWISE
 from .registry import formula
 
 # FLOP to reduce a row of n elements to one value: (a, b) is a·n + b.

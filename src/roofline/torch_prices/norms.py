@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ..dtypes import DType, dtype
 from ..errors import FormulaError
-from ..formulas.pointwise_counts import POINTWISE
+from ..ops.elementwise import POINTWISE
 from .call import Call, Priced, Tensor
 from .op_table import op
 from .traffic import format_name, pointwise_work, result, streamed, traffic

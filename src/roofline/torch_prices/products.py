@@ -11,8 +11,8 @@ from ..cost import NOTHING
 from ..dtypes import DType, dtype
 from ..errors import FormulaError
 from ..formulas.compute_units import matrix_work
-from ..formulas.pointwise_counts import POINTWISE
 from ..operation import Product
+from ..ops.elementwise import POINTWISE
 from .call import FP4_PAIR, Call, Priced, Tensor
 from .op_table import op
 from .product_formats import product_format

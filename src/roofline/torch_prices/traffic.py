@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from ..cost import Cost
-from ..dtypes import DType
-from ..formulas.compute_units import vector_work
+from ..dtypes import DType, dtype
+from ..ops.elementwise import summed
 from ..resource import HBM
 from .call import Call, Priced, Tensor
 
@@ -38,8 +38,8 @@ def format_name(one: Tensor | None) -> str:
 
 
 def pointwise_work(elements: int, flops: int, transcendentals: int, number: DType | None) -> Cost:
-    """FLOP and transcendentals of a number of elements on the vector unit, in fp32 unless the operand is fp64."""
-    return vector_work(elements * flops, elements * transcendentals, None, *((number,) if number else ()))
+    """FLOP and transcendentals of a number of elements on the vector unit, in the format of sums."""
+    return summed(elements, number or dtype("fp32"), flops, transcendentals)
 
 
 def streamed(

@@ -9,6 +9,7 @@ from math import prod
 
 from ....cost import NOTHING, Cost
 from ....dtypes import DType
+from ....ops.elementwise import summed
 from ....ops.linear_algebra import Sizes, elements_read, work
 from ....workload import COUNTED
 from ...ir.platforms import Platform
@@ -16,7 +17,7 @@ from ...ir.shapes import Shape
 from ...read.backend_config import backend_config, parse_config
 from ..types import Price, Site
 from .padding import sizes as real_sizes
-from .products import check_dimensions, dimensions, each, free, multiply_adds, pointwise, precision_of, sizes, unit
+from .products import check_dimensions, dimensions, free, multiply_adds, pointwise, precision_of, sizes, unit
 from .registry import call
 from .settings import Config, flag, integers, real, section, word
 from .traffic import Misfit, operand, output, priced
@@ -64,7 +65,7 @@ def _epilogue(config: Config, of_fp8: bool, number: DType, made: int) -> Cost:
     work = NOTHING
     scaled = of_fp8 or real(config, "alpha_real", 1.0) != 1
     beta = real(config, "beta")
-    work += each(made, number, int(scaled) + (0 if not beta else 1 if beta == 1 else 2))
+    work += summed(made, number, int(scaled) + (0 if not beta else 1 if beta == 1 else 2))
     for part in word(config, "epilogue", "DEFAULT").split("_"):
         if part not in _EPILOGUES:
             raise Misfit(f"unknown epilogue {part!r}")

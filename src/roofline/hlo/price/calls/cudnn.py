@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ....cost import NOTHING, Cost
-from ....formulas.pointwise_counts import POINTWISE
+from ....ops.elementwise import FUNCTIONS, PerElement, accumulator, summed
 from ....resource import TRANSCENDENTAL, matrix, vector
 from ....workload import COUNTED
 from ...ir.attributes import ConvolutionDimensions, WindowDimension
@@ -22,26 +22,26 @@ from ..types import Price, Site
 from ..windows import pairs
 from .cublas import PADDED
 from .padding import Extent, Extents, extents, used_extents, whole
-from .products import accumulator, each, multiply_adds, pointwise
+from .products import multiply_adds, pointwise
 from .registry import call
 from .settings import Config, real, section, word
 from .traffic import Misfit, operand, output, priced, results
 
 TF32 = "fp32 at default precision runs as tf32"
-# FLOP and transcendentals per element of each activation that cuDNN fuses; a comparison is 0 FLOP.
+# The functions that cuDNN fuses: by the mode of an activation, and by the name of a node of a serialized graph.
 _ACTIVATIONS = {
-    "kNone": (0, 0),
-    "kRelu": (0, 0),
-    "kRelu6": (0, 0),
-    "kReluX": (0, 0),
-    "kLeakyRelu": (1, 0),
-    "kSigmoid": (2, 1),
-    "kTanh": (0, 1),
-    "kElu": (1, 1),
-    "kBandPass": (0, 0),
+    "kNone": "identity",
+    "kRelu": "relu",
+    "kRelu6": "relu6",
+    "kReluX": "relu6",
+    "kBandPass": "clamp",
+    "kLeakyRelu": "leaky_relu",
+    "kSigmoid": "sigmoid",
+    "kTanh": "tanh",
+    "kElu": "elu",
 }
-# Pointwise nodes of a serialized graph: FLOP per element.
-_NODES = {"conv": 0, "add": 1, "bias": 1, "scale": 1, "invscale": 1, "relu": 0, "relu6": 0, "leakyrelu": 1, "amax": 0}
+_NODES = {"conv": "identity", "amax": "maximum", "invscale": "scale", "leakyrelu": "leaky_relu"}
+_NODES |= {name: name for name in ("add", "bias", "scale", "relu", "relu6")}
 _NODE = re.compile(r":\[\w+\](\w+)\(")
 
 
@@ -179,26 +179,26 @@ def _epilogue(site: Site, made: int) -> Cost:
     config = section(backend_config(site.instruction), "cudnn_conv_backend_config")
     number = output(site).number
     if graph := word(config, "serialized_graph"):
-        return each(made, number, sum(_node(name) for name in _NODE.findall(graph)))
+        return summed(made, number, sum(_node(name) for name in _NODE.findall(graph)))
     side = real(config, "side_input_scale")
-    flops, transcendentals = _activation(config)
-    flops += real(config, "conv_result_scale", 1.0) not in (0, 1)
+    facts = _activation(config)
+    flops = facts.flops + (real(config, "conv_result_scale", 1.0) not in (0, 1))
     if site.instruction.custom_call_target == "__cudnn$convBiasActivationForward":
         flops += 1 + (0 if not side else 1 if side == 1 else 2)
-    return each(made, number, flops, transcendentals)
+    return summed(made, number, flops, facts.transcendentals)
 
 
-def _activation(config: Config) -> tuple[int, int]:
+def _activation(config: Config) -> PerElement:
     name = word(config, "activation_mode", "kNone")
     if name not in _ACTIVATIONS:
         raise Misfit(f"unknown activation {name!r}")
-    return _ACTIVATIONS[name]
+    return FUNCTIONS[_ACTIVATIONS[name]]
 
 
 def _node(name: str) -> int:
     if name not in _NODES:
         raise Misfit(f"a convolution fused with unknown {name!r}")
-    return _NODES[name]
+    return FUNCTIONS[_NODES[name]].flops
 
 
 @call("__cudnn$convReorderFilter", "__cudnn$convReorderFilterAndBias")
@@ -217,10 +217,9 @@ def norm(site: Site) -> Price:
     kind = word(section(backend_config(site.instruction), "cudnn_norm_backend_config"), "kind", "LAYER_FWD_INFER")
     rows = x.elements // scale.elements if scale.elements else 0
     if kind == "LAYER_BWD":
-        work = each(x.elements, x.number, 13)
+        work = summed(x.elements, x.number, 13)
     else:
-        facts = POINTWISE["layernorm"]
-        work = pointwise("layernorm", x.elements, x.number) + Cost.of({TRANSCENDENTAL: rows * facts.per_row})
+        work = pointwise("layernorm", x.elements, x.number) + summed(rows, x.number, 0, FUNCTIONS["layernorm"].per_row)
     return priced(site, work, "normalisation")
 
 

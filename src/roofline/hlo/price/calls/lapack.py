@@ -6,14 +6,13 @@ The counts are those of `ops.linear_algebra`.
 import re
 from math import prod
 
-from ....cost import NOTHING, Cost
+from ....cost import NOTHING
+from ....ops.elementwise import summed
 from ....ops.linear_algebra import ROUTINES, SINGULAR, Sizes, Vectors, elements_read, solve_tridiagonal, work
-from ....resource import vector
 from ....workload import COUNTED
 from ...ir.shapes import Shape
 from ...read.backend_config import backend_config
 from ..types import Price, Site
-from .products import accumulator
 from .registry import call
 from .settings import Config
 from .traffic import Misfit, operand, output, outputs, priced
@@ -121,12 +120,8 @@ def tridiagonal(site: Site) -> Price:
     columns = right.elements // diagonal.elements if diagonal.elements else 0
     number = diagonal.number
     each = solve_tridiagonal(diagonal.dims[-1], columns).flops(complex_numbers=number.name.startswith("complex"))
-    return priced(
-        site,
-        Cost.of({vector(accumulator(number)): prod(diagonal.dims[:-1]) * each}),
-        "linear algebra",
-        "gtsv: elimination without pivoting",
-    )
+    elimination = summed(prod(diagonal.dims[:-1]), number, each)
+    return priced(site, elimination, "linear algebra", "gtsv: elimination without pivoting")
 
 
 @call("cu_lu_pivots_to_permutation", "hip_lu_pivots_to_permutation")

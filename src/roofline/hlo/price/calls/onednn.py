@@ -3,34 +3,31 @@
 from math import prod
 
 from ....cost import NOTHING, Cost
-from ....formulas.pointwise_counts import POINTWISE
+from ....ops.elementwise import POINTWISE
 from ....resource import TRANSCENDENTAL
 from ...ir.attributes import WindowDimension
 from ...ir.shapes import Shape
 from ...read.backend_config import backend_config
 from ..types import Price, Site
 from ..windows import pairs
-from .products import each, multiply_adds, pointwise, unit
+from .products import multiply_adds, pointwise, unit
 from .registry import call
 from .settings import Config, flag, integer, integers, section, words
 from .traffic import Misfit, operand, output, priced
 
 # The pointwise operation of each fused one; SUM and BINARY_ADD add an array, LINEAR is a·x + b.
 _FUSED = {"BIAS": "bias", "RELU": "relu", "RELU6": "relu", "TANH": "tanh", "GELU_ERF": "gelu_erf", "GELU_TANH": "gelu"}
-_FUSED |= {"BINARY_ADD": "add", "SUM": "add", "SIGMOID": "sigmoid", "SWISH": "silu"}
-_COUNTED = {"ELU": (1, 1), "LINEAR": (2, 0), "UNDEFINED": (0, 0)}
+_FUSED |= {"BINARY_ADD": "add", "SUM": "add", "SIGMOID": "sigmoid", "SWISH": "silu", "ELU": "elu", "LINEAR": "linear"}
+_FUSED |= {"UNDEFINED": "identity"}
 
 
 def _fused(site: Site, config: Config) -> Cost:
     result = output(site)
     work = NOTHING
     for name in words(section(config, "fusions"), "ops"):
-        if name in _FUSED:
-            work += pointwise(_FUSED[name], result.elements, result.number)
-        elif name in _COUNTED:
-            work += each(result.elements, result.number, *_COUNTED[name])
-        else:
+        if name not in _FUSED:
             raise Misfit(f"unknown fused operation {name!r}")
+        work += pointwise(_FUSED[name], result.elements, result.number)
     return work
 
 
