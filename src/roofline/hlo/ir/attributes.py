@@ -6,22 +6,11 @@ from itertools import chain, pairwise, product
 
 from msgspec import Struct
 
+from ...ops.convolution import WindowDimension as WindowDimension
 from .malformed import Malformed, excerpt
 
 MAX_DEVICES = 2**22  # replica groups are spelled out one device at a time; no machine is near this
 MAX_AXES = 64
-
-
-class WindowDimension(Struct, frozen=True):
-    """One dimension of a sliding window. Padding may be negative; dilation d puts d - 1 holes between elements."""
-
-    size: int
-    stride: int = 1
-    low: int = 0
-    high: int = 0
-    base_dilation: int = 1
-    window_dilation: int = 1
-    reversed: bool = False
 
 
 Window = tuple[WindowDimension, ...]

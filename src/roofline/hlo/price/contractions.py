@@ -11,12 +11,12 @@ from math import prod
 from ...cost import Cost
 from ...dtypes import DType, dtype, one_pass_note, passes_note, wider
 from ...operation import MatrixWork
+from ...ops.convolution import flops, pairs
 from ...resource import Resource, matrix, vector
 from ..ir.attributes import WindowDimension
 from ..ir.platforms import Platform
 from ..ir.shapes import Shape
 from .types import Site
-from .windows import pairs
 from .work import Inner, Rule, Work
 
 _COMPLEX = ("c64", "c128")
@@ -63,8 +63,7 @@ def ragged_dot(site: Site, inner: Inner) -> Work:
 def convolution(site: Site, inner: Inner) -> Work:
     """2 · batch/batch groups · in/feature groups · out · valid taps FLOP; multiplications by padding and holes are left out."""
     left, right = site.operands[:2]
-    flops = 2 * prod(convolution_sizes(site))
-    return product(site, flops, left.shape, right.shape, *_convolution_fill(site))
+    return product(site, flops(*convolution_sizes(site)), left.shape, right.shape, *_convolution_fill(site))
 
 
 # Fewer input channels than the 8 sublanes of a register are packed with the taps of the window: a TPU contracts over both.

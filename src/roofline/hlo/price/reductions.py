@@ -7,6 +7,7 @@ from math import log2, prod
 
 from ...cost import Cost
 from ...dtypes import passes_note
+from ...ops.convolution import outputs_with_input, pairs, pairs_within, whole_windows
 from ...ops.linear_algebra import Sizes, work
 from ...resource import TRANSCENDENTAL, vector
 from ...workload import COUNTED
@@ -15,7 +16,6 @@ from .contractions import algorithm_unit
 from .demand import result_dims
 from .index_sets import Box
 from .types import Site
-from .windows import outputs_with_input, pairs, pairs_within, whole_windows
 from .work import NO_WORK, Inner, Rule, Work
 
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ....cost import NOTHING, Cost
+from ....ops.convolution import pairs
 from ....ops.elementwise import FUNCTIONS, PerElement, accumulator, summed
 from ....resource import TRANSCENDENTAL, matrix, vector
 from ....workload import COUNTED
@@ -19,7 +20,6 @@ from ...ir.shapes import Shape
 from ...read.backend_config import backend_config
 from ..contractions import unit_of
 from ..types import Price, Site
-from ..windows import pairs
 from .cublas import PADDED
 from .padding import Extent, Extents, extents, used_extents, whole
 from .products import multiply_adds, pointwise

@@ -3,13 +3,13 @@
 from math import prod
 
 from ....cost import NOTHING, Cost
+from ....ops.convolution import pairs
 from ....ops.elementwise import POINTWISE
 from ....resource import TRANSCENDENTAL
 from ...ir.attributes import WindowDimension
 from ...ir.shapes import Shape
 from ...read.backend_config import backend_config
 from ..types import Price, Site
-from ..windows import pairs
 from .products import multiply_adds, pointwise, unit
 from .registry import call
 from .settings import Config, flag, integer, integers, section, words
