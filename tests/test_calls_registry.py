@@ -9,8 +9,7 @@ from call_sites import CAPTURES, calls, price, price_at, site, site_in
 from roofline.cost import NOTHING, Cost
 from roofline.errors import UsageError
 from roofline.hlo.price.calls import CustomCall, forget_call, known_targets, price_call, register_call, registry
-from roofline.hlo.price.calls.pricing import BEGINNINGS, LIBRARIES
-from roofline.hlo.price.calls.registry import EXACT, PREFIXES, call
+from roofline.hlo.price.calls.registry import BEGINNINGS, LIBRARIES, call
 from roofline.ledger import Ledger, read
 
 
@@ -39,7 +38,7 @@ def test_every_call_of_the_captured_programs_has_a_price() -> None:
 def test_a_target_that_begins_like_a_librarys_is_priced_in_its_file() -> None:
     # Only that file is imported for it, so a function elsewhere would never be found.
     for target in known_targets():
-        handler = {**EXACT, **PREFIXES}[target]
+        handler = call.own[target]
         for beginning, file in BEGINNINGS.items():
             if target.startswith(beginning):
                 assert handler.__module__ == f"roofline.hlo.price.calls.{file}", target
