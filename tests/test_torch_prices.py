@@ -11,8 +11,8 @@ from roofline.cost import Cost
 from roofline.dtypes import DType, dtype
 from roofline.errors import UsageError
 from roofline.formulas import matmul
-from roofline.formulas.fused_attention import Attention
 from roofline.formulas.network import Network
+from roofline.ops.attention import Attention
 from roofline.resource import HBM, matrix
 from roofline.torch_prices import SCALAR_TYPES, Call, Kernel, Priced, Tensor, forget, has_price, price, register
 from roofline.torch_prices import attention as attention_prices

@@ -11,9 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ....cost import NOTHING, Cost
+from ....dtypes import dtype
 from ....ops.convolution import pairs
-from ....ops.elementwise import FUNCTIONS, PerElement, accumulator, summed
-from ....resource import TRANSCENDENTAL, matrix, vector
+from ....ops.elementwise import FUNCTIONS, PerElement, summed
+from ....ops.normalisation import LAYER_NORM_GRADIENT
+from ....ops.recurrent import LSTM, multiplied
+from ....ops.recurrent import work as recurrent_work
 from ....workload import COUNTED
 from ...ir.attributes import ConvolutionDimensions, WindowDimension
 from ...ir.shapes import Shape
@@ -209,15 +212,12 @@ def reorder(site: Site) -> Price:
 
 @call("__cudnn$norm")
 def norm(site: Site) -> Price:
-    """A layer norm: FLOP per element by the formula, and a root per row; backward 13 FLOP per element.
-
-    Backward, element by element: x̂ (2), g = dy·γ, Σg, g·x̂, Σ (4), the gradient of x from them (4), those of γ and β (3).
-    """
+    """A layer norm: FLOP per element by the formula, and a root per row; backward 13 FLOP per element."""
     x, scale = operand(site, 0), operand(site, 1)
     kind = word(section(backend_config(site.instruction), "cudnn_norm_backend_config"), "kind", "LAYER_FWD_INFER")
     rows = x.elements // scale.elements if scale.elements else 0
     if kind == "LAYER_BWD":
-        work = summed(x.elements, x.number, 13)
+        work = summed(x.elements, x.number, LAYER_NORM_GRADIENT)
     else:
         work = pointwise("layernorm", x.elements, x.number) + summed(rows, x.number, 0, FUNCTIONS["layernorm"].per_row)
     return priced(site, work, "normalisation")
@@ -242,14 +242,12 @@ def recurrent(site: Site) -> Price:
     if directions not in (1, 2) or stacked % directions:
         raise Misfit(f"{made} and {state} have different numbers of directions")
     layers = stacked // directions
-    widths = inputs + (layers - 1) * hidden * directions + layers * hidden
     passes = 2 if backward else 1
-    products = 2 * batch * steps * 4 * hidden * directions * widths * passes
-    gates = batch * steps * hidden * stacked * passes
-    number = accumulator(x.number)
-    unit = matrix("tf32" if number.rate == "fp32" else number)
-    work = Cost.of({unit: products, vector(number): 10 * gates, TRANSCENDENTAL: 5 * gates})
+    weights = multiplied(LSTM, inputs, hidden, layers, directions)
+    compute = dtype("tf32") if x.number.rate == "fp32" else x.number
+    work = recurrent_work(LSTM, batch * steps, weights, hidden * stacked, compute, x.number, passes, passes)
     made_all = results(site)
     # The fourth result of a forward call is its workspace.
     written = made_all if backward else made_all[:3] + made_all[4:]
-    return priced(site, work, "recurrent", "assuming full sequences", TF32, written=written)
+    note = TF32 if compute.name == "tf32" else ""
+    return priced(site, work, "recurrent", "assuming full sequences", note, written=written)

@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from ..cost import Amount, Cost, tidy
 from ..dtypes import DType
-from ..ops.elementwise import POINTWISE
 from ..resource import TRANSCENDENTAL, matrix, vector
 from ..workload import COUNTED
+from .elementwise import POINTWISE
 
 CAUSAL = f"{COUNTED}half the square (causal)"
 WINDOWED = f"{COUNTED}a window of keys for each query, half of it at the ends"
