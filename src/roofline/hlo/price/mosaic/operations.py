@@ -40,7 +40,7 @@ rotate scan_count sem_alloc sem_barrier sem_read sem_signal sem_wait shuffled_lo
 stochastic_convert stochastic_convert_elementwise store strided_load strided_store
 subcore_id sublane_shuffle trace_start trace_stop trace_value transpose
 trunc truncf uitofp unpack_elementwise unpack_subelements unroll_vectors vector_load vector_load_idx vector_store vector_store_idx wait_dma
-wait_dma2 wait_indirect_dma yield
+wait_dma2 wait_indirect_dma weird yield
 """
 _FREE = frozenset(f"tpu.{name}" for name in _MOVES.split()) | {"cf.assert"}
 _FREE_DIALECTS = ("arith", "memref", "vector", "func", "scf", "llvm")  # without the operations above and those below
