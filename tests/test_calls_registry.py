@@ -125,6 +125,7 @@ def test_a_function_that_returns_something_else_is_told_so(mine: list[str]) -> N
         "MoveToHost",
         "AllocateBuffer",
         "ConcatBitcast",
+        "GatherScatterIndicesBitpacked",
         "xla.sdy.FuncResultSharding",
     ],
 )
