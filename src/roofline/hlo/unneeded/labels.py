@@ -14,7 +14,7 @@ from ...dtypes import dtype, wider
 from ...workload import source_line
 from ..ir.module import Instruction
 from ..ir.shapes import NUMBERS, Shape
-from ..price.fused_collectives import started
+from ..price.fused_collectives import exchange_alone, started
 from ..price.program import Origin
 from .kernels import ConvolvedProduct, Product
 
@@ -79,7 +79,8 @@ def _multiplied_in(product: Product, result: Shape) -> str:
 def label(instruction: Instruction, words: Wording, parts: Iterable[Instruction], origin: Origin, program: str) -> str:
     """The label of an instruction: where it comes from, what it does, and its sizes."""
     where = origin.scope or source_line(origin.location) or program.removeprefix("jit_")
-    exchange = (started(parts) or instruction).opcode.removesuffix("-start").removesuffix("-done")
+    parts = tuple(parts)
+    exchange = exchange_alone(parts) or (started(parts) or instruction).opcode.removesuffix("-start").removesuffix("-done")
     if exchange in _EXCHANGES:  # the framework's name is that of the op that needs it, or the names of several for a combined one
         return f"{where}  {exchange} {words.sizes}"
     if words.is_product:
