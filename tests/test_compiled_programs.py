@@ -156,6 +156,20 @@ def test_a_product_that_fills_half_of_the_matrix_unit_is_told_with_its_size(tmp_
     assert "25% of the matrix unit: 64 contracted elements for 256 rows" in wide.message
 
 
+def test_a_product_of_padded_tiles_is_told_to_fill_part_of_the_matrix_unit_too(tmp_path: Path) -> None:
+    # Its left operand is in HBM, where 64 columns take 128: half of what it reads there is padding.
+    file = tmp_path / "padded.hlo"
+    file.write_text(
+        NARROW.replace("(2,1)S(1)} parameter(0)", "(2,1)} parameter(0)")
+        .replace("8192", "65536")
+        .replace("bf16[64,65536]", "bf16[64,512]")
+        .replace("bf16[65536,65536]", "bf16[65536,512]")
+    )
+    kinds = {finding.kind: finding.message for finding in analyze(str(file), load("v6e")).findings}
+    assert "tile-padding" in kinds
+    assert "fills 25% of the matrix unit: 64 contracted elements for 256 rows" in kinds["matrix-fill"]
+
+
 def test_sizes_that_fill_the_matrix_unit_are_no_finding(tmp_path: Path) -> None:
     file = tmp_path / "prefetched.hlo"
     file.write_text(PREFETCHED)

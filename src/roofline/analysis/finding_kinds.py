@@ -151,7 +151,7 @@ KINDS: dict[str, Kind] = {
         "the arrays whose tiles are mostly padding",
         "Make the last dimension a multiple of 128, and the second to last one of 8",
         levers=(
-            "put a large dimension last: [heads, size, batch] rather than [batch, size, heads] of a few heads",
+            "put a large dimension last: [heads, size, batch] rather than [batch, size, heads] of a few heads; 128 channels rather than 64",
             "merge small dimensions: [1024, 4, 32] as [1024, 128]",
         ),
     ),

@@ -33,6 +33,7 @@ from .tpu_finding_kinds import FASTER, FILL, IN_VMEM, without
 
 CALLBACK, GRAPH_REPLAY = "host callback", "graph replay"
 COMPILED_GRAPH = "## Call CompiledFxGraph"  # the prefix of a compiled graph's name in PyTorch's traces
+OF_BYTES = ("tile-padding", "layout-copies")  # kinds of avoidable work that leave the products of an op as they are
 FEW_PROGRAMS = 2  # least number of programs in a step that could be compiled together
 
 
@@ -53,7 +54,8 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
     cases = worth_a_line(cases, clock)
     found = [*(avoidable_draft(case, op_times, clock, kinds) for case in cases), *waits]
     left = _without(ids, {one.id for case in cases for one, _, _ in case.ops})
-    found += matrix_fill(op_times, left, machine, clock, kinds)
+    multiplying = _without(ids, {one.id for case in cases if case.kind not in OF_BYTES for one, _, _ in case.ops})
+    found += matrix_fill(op_times, multiplying, machine, clock, kinds)
     found = with_autotuning(found, op_times, ids, clock)
     counted = _counted(op_times, left, machine, corrections, clock, kinds)
     left = _without(left, {id for one in counted for id in one.ops})

@@ -43,7 +43,7 @@ LEVERS: dict[str, tuple[str, ...]] = {
         "a grouped matmul for parts of different sizes (megablox); a lower capacity of experts",
     ),
     "tile-padding": (
-        "put a large dimension last: [heads, size, batch] rather than [batch, size, heads] of a few heads",
+        "put a large dimension last: [heads, size, batch] rather than [batch, size, heads] of a few heads; 128 channels rather than 64",
         "merge small dimensions: [1024, 4, 32] as [1024, 128]",
     ),
     "layout-copies": (
