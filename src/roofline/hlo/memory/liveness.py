@@ -126,7 +126,7 @@ class Liveness:
         """Adds up the live memory over the order of execution, with that of called computations, and returns the peak."""
         values = self.values[number]
         slots, slot_of = self._slots(values, number, role)
-        if number == self.module.entry and self.values.platform != "tpu":  # libtpu 0.0.42 did, 0.0.51 does not
+        if number == self.module.entry and (self.values.platform != "tpu" or _reuses_results(self.module)):
             _place_in_results(slots)
         length, instructions = len(values.order), values.computation.instructions
         change = [0] * (length + 2)
@@ -320,6 +320,15 @@ def _gaps(values: Values, slot_of: Mapping[int, _Slot], lent: frozenset[int], le
             if before.last + 1 < end:
                 gaps.append((before, before.last + 1, end))
     return gaps
+
+
+def _reuses_results(module: HloModule) -> bool:
+    """Whether the TPU compiler placed temporary arrays in the memory of results.
+
+    libtpu 0.0.42 does, 0.0.51 does not, and only 0.0.51 writes a ``buffering_level`` for each op with windows.
+    """
+    configs = [one.backend_config_text for computation in module for one in computation if "window_config" in one.backend_config_text]
+    return bool(configs) and not any("buffering_level" in config for config in configs)
 
 
 def _place_in_results(slots: list[_Slot]) -> None:

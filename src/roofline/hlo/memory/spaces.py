@@ -1,4 +1,4 @@
-"""Peaks of the small memories of a TPU: VMEM and the memory of scalars, with the arrays that live in them and what kernels use besides."""
+"""Peaks of a TPU's small memories (VMEM, CMEM, the memory of scalars), with the arrays in them and what kernels use besides."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -6,13 +6,13 @@ from itertools import chain
 from ...workload import LiveBuffer, MemorySpace
 from ..ir.module import HloModule
 from ..ir.platforms import Platform
-from ..price.memory_spaces import SCALARS, VMEM
+from ..price.memory_spaces import CMEM, SCALARS, VMEM
 from .assignment import Allocation
 from .buffers import buffer_of, largest_buffers
 from .liveness import Liveness
 from .values import leaves
 
-SPACES = {"vmem": frozenset((VMEM,)), "smem": SCALARS}  # by their names in reports, their numbers in layouts
+SPACES = {"vmem": frozenset((VMEM,)), "cmem": frozenset((CMEM,)), "smem": SCALARS}  # by their names in reports, their numbers in layouts
 
 
 def memory_spaces(module: HloModule, platform: Platform, allocations: Sequence[Allocation] = ()) -> tuple[MemorySpace, ...]:
