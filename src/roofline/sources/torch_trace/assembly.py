@@ -31,7 +31,9 @@ from .ranks import waiting_included
 from .reading import Trace
 from .rows import PS, DeviceRows
 from .steps import steps_of
+from .tensor_ids import read_ids, tensors_by_ids
 from .trials import tried_events
+from .used_tensors import UsedTensors
 
 LEAST_NOTED = 0.001  # the share of unpriced busy time above which there is a note
 LAST_LAUNCHES = 3  # a step is complete if one of its last launches ran
@@ -86,8 +88,19 @@ class _Reader:
         tried = tried_events(work, self.host, self.launches, self.names)
         found = executions_of(work, self.marks, twins, graphs.ops, graphs.replayed, tried)
         executions, priced = priced_executions(*found, prices, self.host)
-        contexts = Contexts(self.host, self.names)
-        return [DeviceRows(number, work, executions, priced, prices, contexts, tried) for number in distinct(work.device).tolist()]
+        contexts, tensors = Contexts(self.host, self.names), self._tensors(prices)
+        return [DeviceRows(number, work, executions, priced, prices, contexts, tried, tensors) for number in distinct(work.device).tolist()]
+
+    def _tensors(self, prices: Prices) -> UsedTensors | None:
+        """The tensors that ops used, if the trace has ids of them."""
+        if self.trace.head.tensors is None:
+            return None
+        try:
+            ids = read_ids(self.trace.head.tensors)
+        except SourceError as error:
+            self.trace.notes.append(f"{self.trace.name}: {error}")
+            return None
+        return tensors_by_ids(ids, self.host, self.names, prices.arguments)
 
     def _network(self) -> Network | None:
         """The network of the first device."""

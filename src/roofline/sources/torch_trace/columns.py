@@ -29,6 +29,7 @@ MEMORY = "[memory]"  # the name of an allocation event
 HOST_MEMORY = 0  # c10::DeviceType of the CPU
 _FAR_NS = 2**62  # time stamps beyond this are invalid
 _FAR_US = _FAR_NS // 1000
+_MOST_IDS = 2**31  # larger external ids are not kept
 _NO_ARGS = Args()
 _TIMES = ("start", "length")
 _LONG = ("sequence", "correlation", "device")  # columns of 64 bits; 32 are enough for the others
@@ -96,7 +97,7 @@ def _numbers(name: str, column: "array[Any]") -> "Integers":
     return whole
 
 
-HOST_COLUMNS = ("thread", "start", "length", "name", "kind", "arguments", "sequence", "extra")
+HOST_COLUMNS = ("thread", "start", "length", "name", "kind", "arguments", "sequence", "extra", "external")
 LAUNCH_COLUMNS = ("thread", "start", "length", "name", "correlation", "extra")
 
 
@@ -175,13 +176,14 @@ class Columns:
         return found
 
     def _op_fields(self, events: list[Event], kind: int) -> dict[str, list[int]]:
-        """Arguments, sequence numbers and extra fields of ops."""
+        """Arguments, sequence numbers, extra fields and external ids of ops."""
         if kind == PYTHON:
-            return dict.fromkeys(("arguments", "sequence", "extra"), [NONE] * len(events))
+            return dict.fromkeys(("arguments", "sequence", "extra", "external"), [NONE] * len(events))
         numbered, none = self.arguments, ABSENT
         each = [event.args or _NO_ARGS for event in events]
         return {
             "arguments": [NONE if one.types is none else numbered[_JOIN((one.dims, one.types, one.strides, one.concrete))] for one in each],
+            "external": [NONE if (number := one.external) is None or not 0 <= number < _MOST_IDS else number for one in each],
             "sequence": [NONE if (number := one.sequence) is None else number for one in each],
             "extra": [
                 NONE if one.collective is none and one.kernel_hash is none and one.kernel_file is none else self._extra(one) for one in each

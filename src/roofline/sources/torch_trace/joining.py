@@ -52,6 +52,7 @@ def absorb(columns: Columns, other: Columns) -> None:
         arguments=arguments[host["arguments"]][kept],
         sequence=np.full(int(kept.sum()), NONE),
         extra=extras[host["extra"]][kept],
+        external=np.full(int(kept.sum()), NONE),
     )
     calls = {name: other.launches.take(name) for name in LAUNCH_COLUMNS}
     captured = ~np.isin(calls["correlation"], other.device.take("correlation"))

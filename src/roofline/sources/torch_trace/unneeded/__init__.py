@@ -20,6 +20,7 @@ from ..context import Context, Contexts
 from ..executions import Execution
 from ..lower import graph_of
 from ..pricing import PricedOp, Prices
+from ..used_tensors import UsedTensors
 from .all_experts import all_experts
 from .causal_masks import causal_masks
 from .channel_order import channels_first, converted_shares
@@ -73,9 +74,17 @@ class Patterns:
     """Avoidable work of ops, found in the executions of the first steps."""
 
     def __init__(
-        self, in_order: Sequence[PricedExecution], priced: Sequence[int], prices: Prices, contexts: Contexts, time: Callable[[int], int]
+        self,
+        in_order: Sequence[PricedExecution],
+        priced: Sequence[int],
+        prices: Prices,
+        contexts: Contexts,
+        time: Callable[[int], int],
+        tensors: UsedTensors | None,
     ) -> None:
-        """``in_order`` are the executions of the first steps, ``priced`` the numbers of all prices; ``time`` gives an event's duration."""
+        """``in_order`` are the executions of the first steps, ``priced`` the numbers of all prices; ``time`` gives an event's duration;
+        ``tensors`` are those that ops used, if the trace has them.
+        """
         self._contexts = contexts
         asked = ", ".join(line.rpartition("/")[2] for line in islice(contexts.checkpoints, MOST_SHOWN))
         why = f"{RECOMPUTED}{f', requested by the checkpoint in {asked}' if asked else ''}"
@@ -102,7 +111,7 @@ class Patterns:
             sequence=lambda one: contexts.sequence(one.op),
             differentiated=contexts.differentiated,
         )
-        graph = attempt("graphs", graph_of, recorded)
+        graph = attempt("graphs", graph_of, recorded, tensors)
         for place, reason in self._failures.evidence(rules.RULES, graph) if graph is not None else ():
             one, op = in_order[place]
             self._in_place.setdefault((id(op), id(one.context)), {})[reason.kind] = reason
