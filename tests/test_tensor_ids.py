@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recorded_calls import PROGRAMS, Program
-from recorded_traces import FOLDER, trace_of
+from recorded_traces import FOLDER, OBSERVED, OBSERVED_FOLDER, OBSERVER, TRACE, observed, trace_of
 from roofline.graph import Graph, Operator
 from roofline.rules import RULES
 from roofline.sources.torch_trace import unneeded
@@ -18,13 +19,13 @@ from roofline.sources.torch_trace.recording import read_part
 from test_rules import BY_SIZE, TOLD
 
 
-def graph_in(data: bytes) -> tuple[Graph, tuple[str, ...]]:
+def graph_in(trace: bytes | Path) -> tuple[Graph, tuple[str, ...]]:
     """The graph of a trace, and the notes."""
-    graphs = []
+    graphs: list[Graph] = []
     with pytest.MonkeyPatch.context() as patch:
         lowered = unneeded.graph_of
         patch.setattr(unneeded, "graph_of", lambda *given: graphs.append(lowered(*given)) or graphs[-1])
-        part = read_part("trace.json", data=data)
+        part = read_part(trace) if isinstance(trace, Path) else read_part("trace.json", data=trace)
     return graphs[0], part.notes
 
 
@@ -70,6 +71,50 @@ def test_odd_ids_cost_a_note(value: Any) -> None:
     assert len(notes) == 1
     assert "trace.json: its ids of tensors are not valid" in notes[0]
     assert "what ops read is matched by size" in notes[0]
+
+
+@pytest.mark.parametrize("name", OBSERVED)
+def test_an_execution_trace_beside_a_trace_gives_the_same_edges(name: str) -> None:
+    graph, _ = graph_in(OBSERVED_FOLDER / name / TRACE)
+    captured, _ = graph_in(data_of(name))
+    assert [(node.operator, node.kernel) for node in graph.nodes if node.kernel >= 0] == [
+        (node.operator, node.kernel) for node in captured.nodes if node.kernel >= 0
+    ]
+    assert all(array.sure for array in graph.arrays)
+    assert told(graph) == TOLD.get(name, {})
+
+
+def beside(folder: Path, text: bytes, name: str = "products_beside") -> tuple[Graph, tuple[str, ...]]:
+    """The graph of a trace beside which the observer's file has this text."""
+    (folder / TRACE).write_bytes((OBSERVED_FOLDER / name / TRACE).read_bytes())
+    (folder / OBSERVER).write_bytes(text)
+    return graph_in(folder / TRACE)
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"\x1f\x8b", b'{"schema": "1", "nodes": [{"id": "x"}]}', b"[" * 100_000])
+def test_an_execution_trace_that_cannot_be_read_costs_a_note(text: bytes, tmp_path: Path) -> None:
+    graph, notes = beside(tmp_path, text)
+    assert not any(array.sure for array in graph.arrays)
+    assert len([note for note in notes if f"{OBSERVER}: not a valid execution trace" in note]) == 1
+
+
+def test_the_execution_trace_of_another_process_is_left_out(tmp_path: Path) -> None:
+    execution = json.loads(gzip.decompress((OBSERVED_FOLDER / "products_beside" / OBSERVER).read_bytes()))
+    graph, notes = beside(tmp_path, json.dumps({**execution, "pid": execution["pid"] + 1}).encode())
+    assert not any(array.sure for array in graph.arrays)
+    assert notes == ()
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_any_values_of_an_execution_trace_give_a_graph(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    execution = json.loads(gzip.decompress((OBSERVED_FOLDER / "one_hot_trained" / OBSERVER).read_bytes()))
+    odd = st.recursive(st.none() | st.integers() | st.text(max_size=9), lambda part: st.lists(part, max_size=3), max_leaves=6)
+    for node in execution["nodes"]:
+        if data.draw(st.booleans()):
+            values = node[data.draw(st.sampled_from(("inputs", "outputs")))]
+            values[data.draw(st.sampled_from(sorted(values)))] = data.draw(st.lists(odd, max_size=3))
+    beside(tmp_path_factory.mktemp("run"), json.dumps(execution).encode(), "one_hot_trained")
 
 
 NUMBERS = st.integers(-1, 2**62 - 1) | st.integers(-1, 9)
@@ -139,3 +184,16 @@ def test_what_is_written_through_a_view_is_read_from_the_whole() -> None:
     assert [graph.maker[part].operator for part in update.takes] == [Operator.OTHER, Operator.MULTIPLY, Operator.COPY]
     (left,) = (node for node in graph.of(Operator.COPY) if node.kernel > product.kernel)
     assert graph.maker[left.takes[0]].operator == Operator.UPDATE  # which half it is, the profiler does not say
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")
+def test_execution_traces_are_those_of_pytorch(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    trace, execution = observed(PROGRAMS["one_hot_trained"])
+    (tmp_path / "trace.json").write_text(json.dumps(trace))
+    (tmp_path / "pytorch_et.json").write_text(json.dumps(execution))
+    (graph, _), (before, _) = graph_in(tmp_path / "trace.json"), graph_in(OBSERVED_FOLDER / "one_hot_trained" / TRACE)
+    assert [(node.operator, node.takes, node.gives) for node in graph.nodes] == [
+        (node.operator, node.takes, node.gives) for node in before.nodes
+    ]

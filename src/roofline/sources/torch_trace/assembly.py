@@ -20,6 +20,7 @@ from .columns import NONE
 from .compilations import capturing_steps, compiled_steps
 from .context import Contexts
 from .earlier_launches import recorded_twins
+from .execution_trace import tensors_by_execution_trace
 from .executions import executions_of
 from .graphs import replays_of
 from .host import host_of, launches_of
@@ -92,7 +93,9 @@ class _Reader:
         return [DeviceRows(number, work, executions, priced, prices, contexts, tried, tensors) for number in distinct(work.device).tolist()]
 
     def _tensors(self, prices: Prices) -> UsedTensors | None:
-        """The tensors that ops used, if the trace has ids of them."""
+        """The tensors that ops used, if an execution trace has them, or the trace has ids of them."""
+        if self.trace.observed is not None:
+            return tensors_by_execution_trace(self.trace.observed, self.trace.columns.functions, self.host)
         if self.trace.head.tensors is None:
             return None
         try:

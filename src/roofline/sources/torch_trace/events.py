@@ -19,6 +19,7 @@ class Args(Struct, gc=False):
     """
 
     external: Integer | None = field(name="External id", default=None)
+    function: Integer | None = field(name="Record function id", default=None)
     sequence: Integer | None = field(name="Sequence number", default=None)
     concrete: Raw = field(name="Concrete Inputs", default=ABSENT)
     types: Raw = field(name="Input type", default=ABSENT)

@@ -24,6 +24,7 @@ def append(columns: Columns, other: Columns) -> None:
     new = {"name": names, "thread": threads, "arguments": arguments, "extra": extras, "queue": queues, "kernel": kernels}
     columns.merge_peaks(other)
     columns.unread |= other.unread
+    columns.functions.update(other.functions)
     for mine, theirs in ((columns.host, other.host), (columns.launches, other.launches), (columns.device, other.device)):
         mine.append(theirs, new)
 

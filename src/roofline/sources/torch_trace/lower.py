@@ -79,11 +79,13 @@ class _Exact:
         self._memory = ArrayMemory(self.graph)
 
     def _add(self, place: int, execution: Execution, priced: PricedOp) -> None:
-        used, tensors = self._tensors.ops.get(execution.op, _NOTHING), tensors_of(priced.args)
+        used = self._tensors.ops.get(execution.op, _NOTHING)
+        args = priced.args if used.args is None else used.args
+        tensors = tensors_of(args)
         self._end = max(self._end, used.end)
         if used is _NOTHING and (tensors or not priced.name.startswith("aten::")):  # it may have written any array
             self._memory = ArrayMemory(self.graph)
-        means = meaning(priced.name, priced.args, priced.priced.category)
+        means = meaning(priced.name, args, priced.priced.category)
         if means.operator in (Operator.COPY, Operator.CAST) and self._is_part_of_write(used):
             means = replace(means, operator=Operator.OTHER)
         if len(tensors) != len(used.operands):  # the trace leaves out long lists

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import msgspec
-import numpy as np
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
@@ -18,10 +17,9 @@ from ...errors import SourceError
 from ...graph.array_memory import Position
 from ...torch_prices import Tensor
 from ...torch_prices.operators import tensors_of
-from .arrays import Integers
-from .columns import NONE, OP
+from .columns import NONE
 from .host import Host
-from .used_tensors import NEVER_FREED, Operand, Used, UsedTensors
+from .used_tensors import NEVER_FREED, Operand, Used, UsedTensors, callers_of, places_of
 
 Number = Annotated[int, Meta(ge=NONE, lt=2**62)]
 ROUNDING = 512  # bytes that an allocation may be larger than its tensor
@@ -52,10 +50,8 @@ def tensors_by_ids(ids: Ids, host: Host, names: Sequence[Any], arguments: Callab
     """The tensors of the ops of a trace; ``arguments`` returns the arguments of an op by their number."""
     memories = Memories({memory: bytes for _, _, _, given in ids.ops for memory, bytes in _pairs(given)})
     used, last = dict[int, Used](), dict[int, int]()
-    if not len(host.kind):
-        return UsedTensors(used, last)
-    places = _places([external for external, *_ in ids.ops], host)
-    callers = host.nearest(host.parent[places], OP)
+    places = places_of([external for external, *_ in ids.ops], host)
+    callers = callers_of(places, host)
     for (_, taken, changed, _), place, caller in zip(ids.ops, places.tolist(), callers.tolist(), strict=True):
         if place == NONE:
             continue
@@ -76,16 +72,6 @@ def tensors_by_ids(ids: Ids, host: Host, names: Sequence[Any], arguments: Callab
 
 def _pairs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return list(zip(numbers[::2], numbers[1::2], strict=False))
-
-
-def _places(externals: Sequence[int], host: Host) -> Integers:
-    """The places of the ops with these external ids, or `NONE`."""
-    ops = np.flatnonzero((host.kind == OP) & (host.external != NONE))
-    if not len(ops):
-        return np.full(len(externals), NONE)
-    order = ops[np.argsort(host.external[ops], kind="stable")]
-    at = np.minimum(np.searchsorted(host.external[order], externals), len(order) - 1)
-    return np.where(host.external[order[at]] == np.array(externals, np.int64), order[at], NONE)
 
 
 class View(Struct, eq=False):
