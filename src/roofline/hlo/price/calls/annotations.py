@@ -24,8 +24,7 @@ def annotation(site: Site) -> Price:
     return Price(NOTHING, "annotation")
 
 
-# GatherScatterIndicesBitpacked puts the indices of a gather or scatter, several to an element, into words of 32 bits.
-@call("PadToStatic", "SliceToDynamic", "X64SplitLow", "X64SplitHigh", "X64Combine", "MemsetFromValue", "GatherScatterIndicesBitpacked")
+@call("PadToStatic", "SliceToDynamic", "X64SplitLow", "X64SplitHigh", "X64Combine", "MemsetFromValue")
 def movement(site: Site) -> Price:
     """A copy or a change of layout or format: every operand is read and every result written once."""
     return priced(site, NOTHING, "data movement")
