@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from roofline.dtypes import dtype
 from roofline.errors import FormulaError, SourceError
 from roofline.hlo.ir.shapes import PRIMITIVE_TYPES, UNBOUNDED, Layout, Shape, parse_shape
-from roofline.hlo.read.mlir_types import DYNAMIC, Type, element_type, parse_type
+from roofline.hlo.read.mlir.types import DYNAMIC, Type, element_type, parse_type
 
 
 def shape(text: str) -> Shape:

@@ -16,13 +16,13 @@ from roofline.errors import RooflineError, SourceError
 from roofline.hlo.ir.module import HloModule
 from roofline.hlo.read import parse_all, recognise
 from roofline.hlo.read.jax_export import module_range
-from roofline.hlo.read.mlir_bytecode import Cursor, read_bytecode
-from roofline.hlo.read.mlir_bytecode_values import Entries
-from roofline.hlo.read.mlir_elements import Elements, parse_elements
-from roofline.hlo.read.mlir_types import Type, parse_type
-from roofline.hlo.read.mlir_writing import Bare, quoted, written
-from roofline.hlo.read.stablehlo_to_hlo import attributes_of
-from roofline.hlo.read.vhlo import to_stablehlo, versioned
+from roofline.hlo.read.mlir.bytecode import Cursor, read_bytecode
+from roofline.hlo.read.mlir.bytecode_entries import Entries
+from roofline.hlo.read.mlir.elements import Elements, parse_elements
+from roofline.hlo.read.mlir.types import Type, parse_type
+from roofline.hlo.read.mlir.writing import Bare, quoted, written
+from roofline.hlo.read.stablehlo.conversion import attributes_of
+from roofline.hlo.read.stablehlo.vhlo import to_stablehlo, versioned
 from roofline.machines import load as load_machine
 from roofline.sources import programs
 
@@ -213,7 +213,7 @@ def test_values_are_written_as_text_has_them() -> None:
 
 
 def test_defaults_that_vhlo_spells_out_are_left_out() -> None:
-    from roofline.hlo.read.mlir import Operation
+    from roofline.hlo.read.mlir.operations import Operation
 
     given = {"dimension": -1, "is_stable": False}
     assert to_stablehlo(Operation("vhlo.sort_v1", 0, attributes=given)).attributes == {}

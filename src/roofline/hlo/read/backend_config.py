@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from ..ir.malformed import Malformed
 from ..ir.module import Instruction
-from .mlir_attributes import parse_dictionary
+from .mlir.attributes import parse_dictionary
 
 _LOOKS_LIKE_MLIR = re.compile(r"\{\s*(?:[A-Za-z_][\w$.\-]*|\"[^\"]*\")\s*(?:=|,|\})")
 

@@ -3,9 +3,9 @@
 from msgspec import Struct
 
 from ...ir.malformed import Malformed
-from ...read import mlir_bytecode
-from ...read.mlir_bytecode import Bytecode, Cursor
-from ...read.mlir_bytecode_values import Entries
+from ...read.mlir import bytecode as mlir_bytecode
+from ...read.mlir.bytecode import Bytecode, Cursor
+from ...read.mlir.bytecode_entries import Entries
 from .traffic import Misfit
 
 MAGIC = mlir_bytecode.MAGIC

@@ -10,10 +10,11 @@ from msgspec import Struct, field
 
 from ....errors import FormulaError
 from ...ir.malformed import Malformed
-from ...read import mlir_bytecode, mlir_types
-from ...read.mlir_bytecode import Bytecode
-from ...read.mlir_bytecode_values import Entries
-from ...read.mlir_types import DYNAMIC
+from ...read.mlir import bytecode as mlir_bytecode
+from ...read.mlir import types as mlir_types
+from ...read.mlir.bytecode import Bytecode
+from ...read.mlir.bytecode_entries import Entries
+from ...read.mlir.types import DYNAMIC
 
 PREFIX = "stable_mosaic."
 

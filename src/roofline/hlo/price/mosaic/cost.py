@@ -11,8 +11,8 @@ from ....cost import Cost
 from ...ir.platforms import Platform
 from ...ir.shapes import Shape
 from ...read.literals import MAX_TABLE
-from ...read.mlir_bytecode import MAGIC
-from ...read.mlir_types import DYNAMIC
+from ...read.mlir.bytecode import MAGIC
+from ...read.mlir.types import DYNAMIC
 from ..memory_spaces import level
 from .code import Kernel, Misread, Operation, read_bytecode
 from .operations import number

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from ...ir.malformed import Malformed
-from ...read import mlir, mlir_types
-from ...read.mlir import OperationReader
+from ...read.mlir import operations as mlir
+from ...read.mlir import types as mlir_types
 from .code import PREFIX, Block, Kernel, Misread, Operation, Type, kernel_of, type_of
 
 _NAME = re.compile(r"%[\w$.\-]+(?:#\d+)?")
@@ -79,7 +79,7 @@ def read_text(text: str) -> Kernel:
     """The kernel in a module's text."""
     builder = _Builder()
     try:
-        top = builder.block(mlir.Region(operations=OperationReader(text).operations()))
+        top = builder.block(mlir.Region(operations=mlir.OperationReader(text).operations()))
     except Malformed as error:
         raise Misread(str(error)) from None
     return kernel_of(top, builder.types, builder.definitions)

@@ -2,11 +2,11 @@
 
 from itertools import chain
 
-from ..ir.malformed import Malformed, excerpt
-from ..ir.shapes import Shape
-from .literals import MAX_ELEMENTS, Element
-from .mlir_attributes import parse_value
-from .mlir_elements import Elements
+from ...ir.malformed import Malformed, excerpt
+from ...ir.shapes import Shape
+from ..literals import MAX_ELEMENTS, Element
+from ..mlir.attributes import parse_value
+from ..mlir.elements import Elements
 
 
 def numbers(value: object) -> tuple[int, ...]:

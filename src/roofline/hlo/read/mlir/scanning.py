@@ -2,8 +2,8 @@
 
 import re
 
-from ..ir.malformed import Malformed, excerpt
-from .lexing import STRING
+from ...ir.malformed import Malformed, excerpt
+from ..lexing import STRING
 
 _SKIP = re.compile(r"(?:\s+|//[^\n]*)+")
 _WORD = re.compile(r"[A-Za-z_][\w$.\-]*")

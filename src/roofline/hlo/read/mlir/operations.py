@@ -1,18 +1,18 @@
 """MLIR text as a tree of operations: results, operands, attributes, regions, types; in pretty and in generic form.
 
-Only the syntax is parsed here, which is the same for every dialect that prints like StableHLO; `stablehlo_to_hlo` interprets operations.
+Only the syntax is parsed here, which is the same for every dialect that prints like StableHLO.
 """
 
 import re
 
 from msgspec import Struct, field
 
-from ...files.input_limits import excess, limits
-from ..ir.malformed import Malformed, excerpt
-from .lexing import STRING
-from .mlir_attributes import parse_dictionary, parse_lists, parse_value
-from .mlir_scanning import end_of_nest, end_of_type, skip, symbol, unescape
-from .mlir_types import Type, parse_type, split_types
+from ....files.input_limits import excess, limits
+from ...ir.malformed import Malformed, excerpt
+from ..lexing import STRING
+from .attributes import parse_dictionary, parse_lists, parse_value
+from .scanning import end_of_nest, end_of_type, skip, symbol, unescape
+from .types import Type, parse_type, split_types
 
 MAX_DEPTH = 50
 

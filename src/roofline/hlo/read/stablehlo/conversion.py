@@ -4,16 +4,16 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..ir.attributes import ConvolutionDimensions, OperandAlias, PadRange, ReplicaGroups, SliceRange, Window, WindowDimension
-from ..ir.malformed import Malformed, excerpt
-from ..ir.shapes import Shape, whole
-from .lexing import split
-from .mlir import Operation
-from .mlir_elements import Elements
-from .mlir_properties import GATHER, SCATTER
-from .mlir_scanning import end_of_nest, symbol
-from .stablehlo_values import literal, number, numbers
-from .text_attributes import parse_dim_labels
+from ...ir.attributes import ConvolutionDimensions, OperandAlias, PadRange, ReplicaGroups, SliceRange, Window, WindowDimension
+from ...ir.malformed import Malformed, excerpt
+from ...ir.shapes import Shape, whole
+from ..lexing import split
+from ..mlir.elements import Elements
+from ..mlir.operations import Operation
+from ..mlir.scanning import end_of_nest, symbol
+from ..text_attributes import parse_dim_labels
+from .numbers import literal, number, numbers
+from .properties import GATHER, SCATTER
 
 # Operations whose HLO opcode is not their own name with dashes. Operations that HLO does not have keep their name.
 OPCODES = {

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from msgspec import Struct, field
 
-from ...files.input_limits import excess, limits
-from ..ir.malformed import Malformed
-from .mlir_writing import printable_text
+from ....files.input_limits import excess, limits
+from ...ir.malformed import Malformed
+from .writing import printable_text
 
 T = TypeVar("T")
 MAGIC = b"ML\xefR"

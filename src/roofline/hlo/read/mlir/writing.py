@@ -2,7 +2,7 @@
 
 import json
 
-from .mlir_elements import Elements
+from .elements import Elements
 
 
 class Bare(str):

@@ -1,9 +1,9 @@
 """Locations in MLIR bytecode, by the aliases (``#loc7``) that text gives them."""
 
-from ..ir.malformed import Malformed
-from .mlir_bytecode import Bytecode, Cursor, entry_at
-from .mlir_locations import CallSite, FileLine, Location, Named
-from .mlir_writing import printable_text
+from ...ir.malformed import Malformed
+from .bytecode import Bytecode, Cursor, entry_at
+from .locations import CallSite, FileLine, Location, Named
+from .writing import printable_text
 
 _CALL_SITE, _FILE_LINE, _FUSED, _FUSED_WITH_METADATA, _NAME, _FILE_RANGE = 10, 11, 12, 13, 14, 22
 _STRING = 2

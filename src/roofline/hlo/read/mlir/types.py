@@ -6,9 +6,9 @@ from math import prod
 
 from msgspec import Struct
 
-from ..ir.malformed import Malformed, excerpt
-from ..ir.shapes import MAX_DEPTH, UNBOUNDED, Shape, tuple_of, whole
-from .mlir_scanning import end_of_nest, end_of_type, skip
+from ...ir.malformed import Malformed, excerpt
+from ...ir.shapes import MAX_DEPTH, UNBOUNDED, Shape, tuple_of, whole
+from .scanning import end_of_nest, end_of_type, skip
 
 DYNAMIC = -(2**63)  # a size that is not known, ``?``
 ARRAYS = ("tensor", "memref", "vector")

@@ -6,12 +6,12 @@ its own version (``dot_general_v2``), so one table serves older and newer files.
 
 import re
 
-from ..ir.malformed import Malformed, excerpt
-from .mlir import Operation
-from .mlir_bytecode import Cursor
-from .mlir_bytecode_values import Encoding, Entries, array, encoded, types_by_code
-from .mlir_types import DYNAMIC, Type
-from .mlir_writing import Bare
+from ...ir.malformed import Malformed, excerpt
+from ..mlir.bytecode import Cursor
+from ..mlir.bytecode_entries import Encoding, Entries, array, encoded, types_by_code
+from ..mlir.operations import Operation
+from ..mlir.types import DYNAMIC, Type
+from ..mlir.writing import Bare
 
 _NEWEST = "VHLO 1.20.0, the newest supported version"
 # Types without nested types, by their codes.

@@ -8,9 +8,9 @@ of StableHLO, none of them optional, and the fields of those with fields.
 
 from functools import cache
 
-from ..ir.malformed import Malformed
-from .mlir_bytecode import Cursor
-from .mlir_bytecode_values import Entries
+from ...ir.malformed import Malformed
+from ..mlir.bytecode import Cursor
+from ..mlir.bytecode_entries import Entries
 from .vhlo import ROUGH, versioned
 
 _CONVOLUTION = (

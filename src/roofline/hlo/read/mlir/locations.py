@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from ..ir.attributes import Metadata, StackFrames
-from ..ir.malformed import Malformed
-from .lexing import STRING
-from .mlir_scanning import end_of_nest, unescape
+from ...ir.attributes import Metadata, StackFrames
+from ...ir.malformed import Malformed
+from ..lexing import STRING
+from .scanning import end_of_nest, unescape
 
 MAX_DEPTH = 300
 MAX_FRAMES = 2**20  # aliases that each refer to others twice could expand to exponentially many

@@ -8,15 +8,16 @@ from itertools import chain
 
 from msgspec import Struct, field
 
-from ..ir.amending import MappedDialect
-from ..ir.attributes import Alias
-from ..ir.consistency import consistent
-from ..ir.malformed import Malformed, excerpt
-from ..ir.module import Call, Computation, HloModule, Instruction
-from ..ir.shapes import Shape, tuple_of
-from .mlir import Operation, Region
-from .mlir_locations import Locations
-from .stablehlo_operations import (
+from ...ir.amending import MappedDialect
+from ...ir.attributes import Alias
+from ...ir.consistency import consistent
+from ...ir.malformed import Malformed, excerpt
+from ...ir.module import Call, Computation, HloModule, Instruction
+from ...ir.shapes import Shape, tuple_of
+from ..mlir.locations import Locations
+from ..mlir.operations import Operation, Region
+from .conversion import attributes_of, opcode_of
+from .operations import (
     FUNCTIONS,
     callees,
     captured_values,
@@ -25,7 +26,6 @@ from .stablehlo_operations import (
     mesh_text,
     result_shardings,
 )
-from .stablehlo_to_hlo import attributes_of, opcode_of
 
 MAX_DEPTH = 100  # of nested regions and calls
 _RETURNS = ("return", "func.return", "stablehlo.return", "mhlo.return", "sdy.return")

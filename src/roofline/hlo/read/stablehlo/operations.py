@@ -2,10 +2,10 @@
 
 from itertools import chain
 
-from .mlir import Operation, Region
-from .mlir_elements import Elements, parse_elements
-from .mlir_scanning import symbol
-from .stablehlo_to_hlo import opcode_of
+from ..mlir.elements import Elements, parse_elements
+from ..mlir.operations import Operation, Region
+from ..mlir.scanning import symbol
+from .conversion import opcode_of
 
 FUNCTIONS = ("func.func", "func")
 _MODULES = ("module", "builtin.module")

@@ -5,10 +5,10 @@ import struct
 
 from msgspec import Struct
 
-from ..ir.malformed import Malformed, excerpt
-from ..ir.shapes import NUMBERS, Shape
-from .literals import MAX_ELEMENTS, Element, decode_elements, parse_literal
-from .mlir_types import Type, element_type
+from ...ir.malformed import Malformed, excerpt
+from ...ir.shapes import NUMBERS, Shape
+from ..literals import MAX_ELEMENTS, Element, decode_elements, parse_literal
+from .types import Type, element_type
 
 MAX_INTEGERS = 2**14  # that are read, such as replica groups of thousands of devices; other numbers are data
 _HEX = re.compile(r"0x[0-9a-fA-F]+")  # a float as its bits

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from ..ir.malformed import Malformed, excerpt
-from .mlir_attributes import parse_value
-from .mlir_bytecode import Bytecode, Cursor, Entry, entry_at
-from .mlir_elements import Elements, decoded
-from .mlir_types import DYNAMIC, Type, parse_type
-from .mlir_writing import Bare
+from ...ir.malformed import Malformed, excerpt
+from .attributes import parse_value
+from .bytecode import Bytecode, Cursor, Entry, entry_at
+from .elements import Elements, decoded
+from .types import DYNAMIC, Type, parse_type
+from .writing import Bare
 
 MAX_DEPTH = 50
 _INTEGER = re.compile(r"[su]?i([1-9]\d{0,7})")

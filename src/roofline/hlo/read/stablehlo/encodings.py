@@ -4,12 +4,12 @@ Codes are those of StablehloBytecode.cpp, ChloBytecode.cpp, Shardy's bytecode.td
 here is returned as the name of its code.
 """
 
+from ..mlir.bytecode import Cursor
+from ..mlir.bytecode_entries import Encoding, Entries
+from ..mlir.types import Type
+from ..mlir.writing import Bare, quoted
 from . import vhlo
-from .mlir_bytecode import Cursor
-from .mlir_bytecode_values import Encoding, Entries
-from .mlir_properties import CONVOLVED, DOT, GATHER, SCATTER
-from .mlir_types import Type
-from .mlir_writing import Bare, quoted
+from .properties import CONVOLVED, DOT, GATHER, SCATTER
 from .vhlo import operand_alias, quantized
 
 # Words of enumerations, by the codes that VHLO has for them.

@@ -4,20 +4,19 @@ Operations are returned as the text reader does, with the names that MLIR would 
 same `HloModule`.
 """
 
-from ...errors import SourceError
-from ..ir.malformed import Malformed, placed
-from ..ir.module import HloModule
-from . import mlir_bytecode
-from .mlir import Operation, Region
-from .mlir_bytecode import Bytecode, read_bytecode
-from .mlir_bytecode_dialects import ENCODINGS
-from .mlir_bytecode_locations import alias, locations_of
-from .mlir_bytecode_values import Entries
-from .mlir_locations import Locations
-from .mlir_properties import properties_of
-from .mlir_writing import printable, written
-from .stablehlo import programs
-from .stablehlo_builder import Source
+from ....errors import SourceError
+from ...ir.malformed import Malformed, placed
+from ...ir.module import HloModule
+from ..mlir.bytecode import Bytecode, RawBlock, RawOperation, read_bytecode
+from ..mlir.bytecode_entries import Entries
+from ..mlir.bytecode_locations import alias, locations_of
+from ..mlir.locations import Locations
+from ..mlir.operations import Operation, Region
+from ..mlir.writing import printable, written
+from .builder import Source
+from .encodings import ENCODINGS
+from .properties import properties_of
+from .text import programs
 from .vhlo import to_stablehlo
 
 
@@ -60,7 +59,7 @@ class _Builder:
         self.names: dict[int, str] = {}  # of values
         self.done = 0
 
-    def block(self, block: mlir_bytecode.RawBlock, scope: _Names, within: str = "") -> Region:
+    def block(self, block: RawBlock, scope: _Names, within: str = "") -> Region:
         """A block: its own values are named before those of the regions in it."""
         region = Region()
         for value, kind, location in block.arguments:
@@ -74,7 +73,7 @@ class _Builder:
                 region.operations.append(self.operation(raw, scope))
         return region
 
-    def name(self, raw: mlir_bytecode.RawOperation, scope: _Names) -> None:
+    def name(self, raw: RawOperation, scope: _Names) -> None:
         if not raw.results:
             return
         if _is_cast(raw):
@@ -89,7 +88,7 @@ class _Builder:
         for place, (value, _) in enumerate(raw.results):
             self.names[value] = f"{first}#{place}" if len(raw.results) > 1 else first
 
-    def operation(self, raw: mlir_bytecode.RawOperation, scope: _Names) -> Operation:
+    def operation(self, raw: RawOperation, scope: _Names) -> Operation:
         self.done += 1
         place = self.done
         operation = Operation(
@@ -134,7 +133,7 @@ class _Builder:
             raise Malformed("a function without a name")
 
 
-def _is_cast(raw: mlir_bytecode.RawOperation) -> bool:
+def _is_cast(raw: RawOperation) -> bool:
     """Whether an operation only casts a VHLO type to an MLIR type, as between VHLO and other dialects."""
     return raw.name == "builtin.unrealized_conversion_cast" and len(raw.results) == len(raw.operands)
 

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Callable
 
-from ...errors import SourceError
-from ...files.input_limits import excess, limits
-from ..ir.malformed import Malformed, placed
-from ..ir.module import HloModule
-from .mlir import Operation, OperationReader
-from .mlir_locations import Locations
-from .stablehlo_builder import Builder, Source
-from .stablehlo_operations import FUNCTIONS, entries_of, modules_in
+from ....errors import SourceError
+from ....files.input_limits import excess, limits
+from ...ir.malformed import Malformed, placed
+from ...ir.module import HloModule
+from ..mlir.locations import Locations
+from ..mlir.operations import Operation, OperationReader
+from .builder import Builder, Source
+from .operations import FUNCTIONS, entries_of, modules_in
 
 
 def parse_stablehlos(text: str, where: str) -> tuple[HloModule, ...]:

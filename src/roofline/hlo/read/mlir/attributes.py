@@ -7,11 +7,11 @@ number's type is dropped.
 
 import re
 
-from ..ir.malformed import Malformed, excerpt
-from .lexing import STRING
-from .mlir_elements import Elements, parse_elements
-from .mlir_scanning import SIGIL, end_of_nest, end_of_type, skip, unescape
-from .mlir_types import parse_type
+from ...ir.malformed import Malformed, excerpt
+from ..lexing import STRING
+from .elements import Elements, parse_elements
+from .scanning import SIGIL, end_of_nest, end_of_type, skip, unescape
+from .types import parse_type
 
 MAX_DEPTH = 100
 
