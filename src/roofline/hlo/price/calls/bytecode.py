@@ -6,24 +6,11 @@ from ...ir.malformed import Malformed
 from ...read.mlir import bytecode as mlir_bytecode
 from ...read.mlir.bytecode import Bytecode, Cursor
 from ...read.mlir.bytecode_entries import Entries
+from ...read.mlir.types import Type
 from .traffic import Misfit
 
 MAGIC = mlir_bytecode.MAGIC
 OLDEST = 5  # before 5, properties were attributes
-
-
-class Type(Struct, frozen=True):
-    """A type: the name of its elements (``f32``, ``i32``, or the text of another dialect's type) and a tensor's shape."""
-
-    element: str
-    shape: tuple[int, ...] = ()
-
-    @property
-    def elements(self) -> int:
-        total = 1
-        for size in self.shape:
-            total *= size
-        return total
 
 
 class Operation(Struct, frozen=True):
@@ -57,16 +44,13 @@ class _Builder:
     def __init__(self, bytecode: Bytecode) -> None:
         self.bytecode = bytecode
         self.values = Entries(bytecode, {})
-        self.types: dict[int, Type] = {}
         self.properties: dict[bytes, Settings] = {}
 
     def type(self, number: int) -> Type:
-        if number not in self.types:
-            kind = self.values.type(number)
-            if any(size < 0 for size in kind.dims):
-                raise Malformed("a kernel with a tensor of unknown size")
-            self.types[number] = Type(kind.element, kind.dims)
-        return self.types[number]
+        kind = self.values.type(number)
+        if min(kind.dims, default=0) < 0:
+            raise Malformed("a kernel with a tensor of unknown size")
+        return kind
 
     def settings(self, data: bytes) -> Settings:
         """The properties of an operation: indices of attributes, or for optional ones twice the index plus one."""

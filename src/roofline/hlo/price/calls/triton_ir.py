@@ -14,7 +14,8 @@ from ....cost import NOTHING, Cost
 from ....dtypes import dtype
 from ....ops.elementwise import FUNCTIONS, MLIR
 from ....resource import TRANSCENDENTAL, Resource, matrix, vector
-from .bytecode import Block, Operation, Type
+from ...read.mlir.types import Type
+from .bytecode import Block, Operation
 from .traffic import Misfit
 
 _FLOATS = ("bf16", "f16", "f32", "f64")
@@ -107,7 +108,7 @@ class _Program(Struct):
 
     def _fold(self, operation: Operation) -> None:
         """Evaluates an integer operation on known integers, to find the bounds of loops."""
-        if len(operation.results) != 1 or operation.results[0][1].shape:
+        if len(operation.results) != 1 or operation.results[0][1].dims:
             return
         number, kind = operation.results[0]
         inputs = [self.known[operand] for operand, _ in operation.operands if operand in self.known]
@@ -138,9 +139,9 @@ class _Program(Struct):
             rows = _only(operation.results[:1]).elements
         else:
             axis = operation.constants[0] if operation.constants else None
-            if axis is None or not 0 <= axis < len(source.shape):
+            if axis is None or not 0 <= axis < len(source.dims):
                 raise Misfit("a scan along no dimension of its operand")
-            rows = source.elements // max(1, source.shape[axis])
+            rows = source.elements // max(1, source.dims[axis])
         return max(0, source.elements - rows) * self._inside(operation)
 
 
@@ -165,9 +166,9 @@ def _product(operation: Operation) -> Cost:
     if len(operation.operands) < 3:
         raise Misfit("a product without three operands")
     left, right, result = (kind for _, kind in operation.operands[:3])
-    if len(left.shape) < 2 or len(right.shape) < 2 or left.shape[-1] != right.shape[-2]:
+    if len(left.dims) < 2 or len(right.dims) < 2 or left.dims[-1] != right.dims[-2]:
         raise Misfit("a product of blocks with different inner dimensions")
-    return Cost.of({_unit(operation, left.element, right.element): 2 * result.elements * left.shape[-1]})
+    return Cost.of({_unit(operation, left.element, right.element): 2 * result.elements * left.dims[-1]})
 
 
 def _unit(operation: Operation, left: str, right: str) -> Resource:

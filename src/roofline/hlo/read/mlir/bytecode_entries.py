@@ -7,6 +7,7 @@ Each dialect encodes its own; the builtin dialect's codes (BuiltinDialectBytecod
 import re
 import struct
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -39,6 +40,7 @@ _SIMPLE = types_by_code(
     (21, ("tf32", "f8E5M2", "f8E4M3", "f8E4M3FN", "f8E5M2FNUZ", "f8E4M3FNUZ", "f8E4M3B11FNUZ", "f8E3M4")),
     (29, ("f4E2M1FN", "f6E2M3FN", "f6E3M2FN", "f8E8M0FNU")),
 )
+T = TypeVar("T")
 Decoder = Callable[["Entries", Cursor], object]
 
 
@@ -55,10 +57,8 @@ class Entries:
     def __init__(self, bytecode: Bytecode, dialects: Mapping[str, Encoding]) -> None:
         self.bytecode = bytecode
         self.dialects = {"builtin": Encoding(_builtin_type, _builtin_attribute), **dialects}
-        self.types: dict[int, Type] = {}
-        self.attributes: dict[int, object] = {}
-        self.type_sizes: dict[int, int] = {}  # expanded sizes
-        self.sizes: dict[int, int] = {}  # of attributes
+        self.types: dict[int, tuple[Type, int]] = {}  # with their expanded sizes
+        self.attributes: dict[int, tuple[object, int]] = {}
         self.depth = 0
         self.left = 2**22 + 64 * bytecode.size
         self.size = 0  # of the attribute being decoded
@@ -71,22 +71,23 @@ class Entries:
         if self.left < 0:
             raise Malformed("attributes or types of the bytecode expand to more than a file of this size can contain")
 
-    def enter(self) -> None:
+    def _decoded(self, decode: Callable[[Entry], T], entry: Entry) -> tuple[T, int]:
+        """An entry's value, and its size with all that it refers to."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise Malformed(f"attributes or types nested deeper than {MAX_DEPTH}, or in a cycle")
+        outer, self.size = self.size, 0
+        value = decode(entry)
+        size, self.size = self.size + 1, outer
+        self.depth -= 1
+        return value, size
 
     def type(self, number: int) -> Type:
         if number not in self.types:
-            entry = entry_at(self.bytecode.types, number)
-            self.enter()
-            outer, self.size = self.size, 0
-            self.types[number] = self._type(entry)
-            self.type_sizes[number], self.size = self.size + 1, outer
-            self.depth -= 1
-        if self.depth:
-            self.spend(self.type_sizes[number])
-        return self.types[number]
+            self.types[number] = self._decoded(self._type, entry_at(self.bytecode.types, number))
+        kind, size = self.types[number]
+        self.spend(size if self.depth else 0)
+        return kind
 
     def _type(self, entry: Entry) -> Type:
         if not entry.custom:
@@ -96,14 +97,10 @@ class Entries:
 
     def attribute(self, number: int) -> object:
         if number not in self.attributes:
-            entry = entry_at(self.bytecode.attributes, number)
-            self.enter()
-            outer, self.size = self.size, 0
-            self.attributes[number] = self._attribute(entry)
-            self.sizes[number], self.size = self.size + 1, outer
-            self.depth -= 1
-        self.spend(self.sizes[number])
-        return self.attributes[number]
+            self.attributes[number] = self._decoded(self._attribute, entry_at(self.bytecode.attributes, number))
+        value, size = self.attributes[number]
+        self.spend(size)
+        return value
 
     def _attribute(self, entry: Entry) -> object:
         if not entry.custom:

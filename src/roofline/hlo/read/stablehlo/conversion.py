@@ -92,16 +92,22 @@ def _dot(operation: Operation, operands: list[Shape]) -> Given:
     return {**dimensions, **_precision(given)}
 
 
+_DOT = {  # by the names in HLO text
+    "lhs_batch_dims": "lhs_batching_dimensions",
+    "rhs_batch_dims": "rhs_batching_dimensions",
+    "lhs_contracting_dims": "lhs_contracting_dimensions",
+    "rhs_contracting_dims": "rhs_contracting_dimensions",
+}
+
+
 def _dot_dimensions(given: Given) -> dict[str, tuple[int, ...]]:
-    dimensions: dict[str, tuple[int, ...]] = {}
-    fields = _fields(given, "dot_dimension_numbers")
-    for pretty, generic, name in (("batching_dims", "batching", "batch"), ("contracting_dims", "contracting", "contracting")):
-        pair = given.get(pretty, ([], []))
+    fields = dict(_fields(given, "dot_dimension_numbers"))
+    for name in ("batching", "contracting"):
+        pair = given.get(f"{name}_dims", ([], []))
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise Malformed(f"{pretty} that are not those of two operands: {excerpt(str(pair))}")
-        for side, listed in zip(("lhs", "rhs"), pair, strict=True):
-            dimensions[f"{side}_{name}_dims"] = numbers(fields.get(f"{side}_{generic}_dimensions", listed))
-    return dimensions
+            raise Malformed(f"{name}_dims that are not those of two operands: {excerpt(str(pair))}")
+        fields = dict(zip((f"lhs_{name}_dimensions", f"rhs_{name}_dimensions"), pair, strict=True)) | fields
+    return {name: numbers(fields.get(field, [])) for name, field in _DOT.items()}
 
 
 def _precision(given: Given) -> dict[str, object]:
@@ -128,14 +134,7 @@ def _dot_algorithm(fields: Given) -> str:
 
 def _ragged_dot(given: Given) -> Given:
     fields = _fields(given, "ragged_dot_dimension_numbers")
-    names = {
-        "lhs_batch_dims": "lhs_batching_dimensions",
-        "rhs_batch_dims": "rhs_batching_dimensions",
-        "lhs_contracting_dims": "lhs_contracting_dimensions",
-        "rhs_contracting_dims": "rhs_contracting_dimensions",
-        "lhs_ragged_dims": "lhs_ragged_dimensions",
-        "rhs_group_dims": "rhs_group_dimensions",
-    }
+    names = {**_DOT, "lhs_ragged_dims": "lhs_ragged_dimensions", "rhs_group_dims": "rhs_group_dimensions"}
     return {**{name: numbers(fields.get(field, [])) for name, field in names.items()}, **_precision(given)}
 
 
