@@ -8,7 +8,7 @@
 import math
 import re
 from functools import cached_property
-from itertools import chain
+from itertools import accumulate, chain
 
 from msgspec import Struct
 
@@ -169,11 +169,25 @@ class Shape(Struct, frozen=True, dict=True, cache_hash=True):  # dict: for its c
 
     @cached_property
     def paths(self) -> tuple[tuple[int, ...], ...]:
-        """Where the leaves of a tuple are: the number of a part, of a part of it, and so on."""
-        paths: list[tuple[int, ...]] = [] if self.parts else [()]
+        """Where its leaves are: the number of a part, of a part of it, and so on."""
+        paths: list[tuple[int, ...]] = [] if self.is_tuple else [()]
         for place, part in enumerate(self.parts):
             paths += [(place, *path) for path in part.paths]
         return tuple(paths)
+
+    @cached_property
+    def _starts(self) -> tuple[int, ...]:
+        """The number of the first leaf of each part."""
+        return tuple(accumulate([len(part.leaves) for part in self.parts], initial=0 if self.is_tuple else 1))
+
+    def leaf_range(self, path: tuple[int, ...]) -> range:
+        """The numbers of the leaves of a part; none if there is no such part."""
+        start, shape = 0, self
+        for place in path:
+            if place >= len(shape.parts):
+                return range(0)
+            start, shape = start + shape._starts[place], shape.parts[place]
+        return range(start, start + len(shape.leaves))
 
     def __str__(self) -> str:
         if self.is_tuple:

@@ -6,7 +6,7 @@ loop, branch or call are live in addition to those around it.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct, field
 
@@ -19,7 +19,7 @@ from ..price.elementwise import ELEMENTWISE
 from ..price.traffic import in_place_parameters
 from .aliasing import stated_aliases
 from .scoped import scoped_bytes
-from .values import Value, Values, ValuesOf, leaves, paths
+from .values import Value, Values, ValuesOf
 
 _ELEMENTWISE = ELEMENTWISE | {"copy", "all-reduce", "sort"}
 _RESULTS_TRIED = 64  # results whose memory is tried for one temporary array
@@ -91,7 +91,7 @@ class Liveness:
     def __init__(self, module: HloModule, platform: Platform, spaces: frozenset[int] = frozenset()) -> None:
         self.module = module
         self.values = ValuesOf(module, platform, spaces)
-        places = {path: place for place, path in enumerate(paths(self.values[module.entry].root))}
+        places = {path: place for place, path in enumerate(module.entry_computation.root_instruction.shape.paths)}
         self._donated = {places[path]: leaf for leaf, path in self.values.donated.items() if path in places}
         self._peaks: dict[tuple[int, str, frozenset[int]], LivePeak] = {}
         self._over: dict[int, frozenset[int]] = {}
@@ -110,7 +110,7 @@ class Liveness:
 
     def kept_results(self) -> list[Value]:
         """The program's results, except those in the memory of a donated argument."""
-        results = leaves(self.values[self.module.entry].root)
+        results = self.values[self.module.entry].root
         return [value for place, value in enumerate(results) if value is not None and place not in self._donated]
 
     def constants(self) -> list[tuple[Instruction, int]]:
@@ -147,7 +147,7 @@ class Liveness:
             if now + called.bytes + scoped > most:
                 most, peak, inner, own = now + called.bytes + scoped, time, called, scoped
         at = instructions[values.order[peak]]
-        unused = {id(value) for place, value in enumerate(_passed(values, at) if inner.unused else ()) if place in inner.unused}
+        unused = {id(value) for place, value in enumerate(values.leaves[at.operands[0]] if inner.unused else ()) if place in inner.unused}
         live = [
             Live(number, value)
             for slot in slots
@@ -170,14 +170,14 @@ class Liveness:
         if instruction.opcode == "while" and instruction.called("body") and self.values.platform == "tpu":
             own = {id(values.parameters[place]) for place in lent}
             body = self.values[instruction.called("body")[0]].parameters
-            carried = enumerate(zip(_passed(values, instruction), body, strict=False))
+            carried = enumerate(zip(values.leaves[instruction.operands[0]], body, strict=False))
             passed = frozenset(place for place, (value, inside) in carried if value and inside and _is_temporary(value, slot_of, own))
         called = [self.peak(call.computation, call.role, passed if call.role == "body" else frozenset()) for call in instruction.calls]
         return max(called, key=lambda peak: peak.bytes)
 
     def _slots(self, values: Values, number: int, role: str) -> tuple[list[_Slot], dict[int, _Slot]]:
         """The pieces of memory that the arrays of a computation take, in the order in which they are made, and that of each array."""
-        results = {id(value): place for place, value in enumerate(leaves(values.root)) if value is not None}
+        results = {id(value): place for place, value in enumerate(values.root) if value is not None}
         slots: dict[int, _Slot] = {}
         pieces: list[_Slot] = []
         gone: set[int] = set()
@@ -215,8 +215,7 @@ class Liveness:
         if stated is not None:
             return self._stated(values, instruction, value, stated)
         for operand in self._candidates(values, instruction):
-            tree = values.trees[operand]
-            for old in (tree,) if isinstance(tree, Value) else leaves(tree):  # nearly all are one array
+            for old in values.leaves[operand]:
                 if old is None or not old.last == value.first > old.first or id(old) in gone or not _alike(old, value):
                     continue
                 if old.leaf is None or number != self.module.entry or old.leaf in self.values.donated:
@@ -229,10 +228,10 @@ class Liveness:
         """The operand that the compiler says a result is written over."""
         if not stated:
             return None
-        number = next((place for place, leaf in enumerate(leaves(values.trees[value.index])) if leaf is value), None)
+        number = next((place for place, leaf in enumerate(values.leaves[value.index]) if leaf is value), None)
         operand = None if number is None else stated.get(number)
-        old = None if operand is None else values.trees[instruction.operands[operand]]
-        return old if isinstance(old, Value) and old.bytes == value.bytes else None
+        old = None if operand is None else values.array(instruction.operands[operand])
+        return old if old is not None and old.bytes == value.bytes else None
 
     def _candidates(self, values: Values, instruction: Instruction) -> Sequence[int]:
         """The operands that an instruction may write its result over."""
@@ -292,11 +291,6 @@ def _elementwise_parameters(body: Computation) -> list[int]:
     return [parameter for bit, parameter in enumerate(body.parameters) if reached[body.root] & ~other & (1 << bit)]
 
 
-def _passed(values: Values, loop: Instruction) -> Iterator[Value | None]:
-    """The arrays that a loop starts with."""
-    return leaves(values.trees[loop.operands[0]])
-
-
 def _is_temporary(value: Value, slot_of: Mapping[int, _Slot], own: Set[int]) -> bool:
     """Whether an array is in temporary memory: of its computation, or ``own``, lent by the caller."""
     slot = slot_of.get(id(value))
@@ -308,7 +302,7 @@ def _is_temporary(value: Value, slot_of: Mapping[int, _Slot], own: Set[int]) -> 
 
 def _gaps(values: Values, slot_of: Mapping[int, _Slot], lent: frozenset[int], length: int) -> list[tuple[Value, int, int]]:
     """The arrays that a loop carries in temporary memory: from when to when this has neither their old value nor the next one."""
-    after = list(leaves(values.root))
+    after = values.root
     gaps = []
     for place in lent:
         before, result = values.parameters[place], after[place] if place < len(after) else None

@@ -15,7 +15,7 @@ from .assignment import Allocation, Instructions, read_assignment
 from .buffers import buffer_of, largest_buffers
 from .liveness import Liveness
 from .spaces import memory_spaces
-from .values import Value, leaves
+from .values import Value
 
 ASSIGNED, SCHEDULED = "buffer assignment", "liveness over the schedule"
 
@@ -90,7 +90,7 @@ def _by_liveness(module: HloModule, platform: Platform) -> PeakMemory:
     arguments = [value for value in values.parameters if value is not None]
     donated = sum(value.bytes for leaf in liveness.values.donated if (value := values.parameters[leaf]) is not None)
     kept = liveness.kept_results()
-    results = [value for value in leaves(values.root) if value is not None]
+    results = [value for value in values.root if value is not None]
     constants = [buffer_of("constant", constant, constant.shape, size) for constant, size in liveness.constants()]
     peak = liveness.peak(module.entry)
     return _memory(

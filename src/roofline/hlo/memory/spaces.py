@@ -10,7 +10,6 @@ from ..price.memory_spaces import CMEM, SCALARS, VMEM
 from .assignment import Allocation
 from .buffers import buffer_of, largest_buffers
 from .liveness import Liveness
-from .values import leaves
 
 SPACES = {"vmem": frozenset((VMEM,)), "cmem": frozenset((CMEM,)), "smem": SCALARS}  # by their names in reports, their numbers in layouts
 
@@ -32,7 +31,7 @@ def _peak(module: HloModule, name: str, numbers: frozenset[int], allocations: Se
     liveness = Liveness(module, "tpu", numbers)
     entry = liveness.values[module.entry]
     peak = liveness.peak(module.entry)
-    throughout = {id(value): value for value in (*entry.parameters, *leaves(entry.root)) if value is not None}
+    throughout = {id(value): value for value in (*entry.parameters, *entry.root) if value is not None}
     outer = [(entry.computation[value.index], value) for value in throughout.values()]
     inner = [
         (module.computations[live.computation][live.value.index], live.value) for live in peak.live if id(live.value) not in throughout

@@ -4,9 +4,10 @@ Tuples, their elements, bitcasts and the halves of asynchronous operations only 
 does an instruction whose result aliases an operand.
 """
 
-from collections.abc import Iterator, Mapping
-from itertools import chain
+from collections.abc import Mapping
+from itertools import chain, zip_longest
 from math import prod
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -14,7 +15,7 @@ from ...resource import HBM
 from ..ir.callgraph import in_order
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.platforms import Platform
-from ..ir.renaming import IN_PLACE, SHARING, Path, aliases
+from ..ir.renaming import IN_PLACE, SHARING, aliases
 from ..ir.shapes import Shape
 from ..price.bodies import bytes_of
 from ..price.memory_spaces import level
@@ -37,45 +38,32 @@ class Value(Struct, eq=False):
     leaf: int | None = None
 
 
-Tree = Value | None | tuple["Tree", ...]  # an array, a token, or a tuple
-Renamed = Mapping[Path, Tree]  # by the path in a result
+Given = Mapping[int, Value | None]  # arrays of a result, by their number
+NOTHING: Given = MappingProxyType({})
+Leaves = tuple[Value | None, ...]  # of a value, in the order of its shape's; None for a token, and for an array in another memory
 BEFORE = -1  # when a parameter is made
-
-
-def leaves(tree: Tree) -> Iterator[Value | None]:
-    """The arrays of a value, in order; ``None`` for a token, and for an array in another memory."""
-    if isinstance(tree, tuple):
-        for part in tree:
-            yield from leaves(part)
-    else:
-        yield tree
-
-
-def part_at(tree: Tree, path: tuple[int, ...]) -> Tree:
-    """The part of a value at a path; ``None`` where there is none."""
-    for place in path:
-        if not isinstance(tree, tuple) or place >= len(tree):
-            return None
-        tree = tree[place]
-    return tree
 
 
 class Values(Struct, eq=False):
     """What the instructions of one computation make.
 
-    ``order`` is the order of execution, ``trees`` the value of each instruction, ``parameters`` the arrays of its parameters in order,
-    ``arrays`` all others.
+    ``order`` is the order of execution, ``leaves`` the arrays of each instruction's value, ``parameters`` the arrays of the parameters in
+    order, ``arrays`` all others.
     """
 
     computation: Computation
     order: tuple[int, ...]
-    trees: list[Tree]
+    leaves: list[Leaves]
     parameters: list[Value | None]
     arrays: list[Value]
 
     @property
-    def root(self) -> Tree:
-        return self.trees[self.computation.root]
+    def root(self) -> Leaves:
+        return self.leaves[self.computation.root]
+
+    def array(self, index: int) -> Value | None:
+        """The array that an instruction's value is; ``None`` if it is a tuple, a token or in another memory."""
+        return None if self.computation[index].shape.is_tuple else self.leaves[index][0]
 
 
 class ValuesOf:
@@ -102,40 +90,37 @@ class ValuesOf:
     def _walk(self, number: int) -> Values:
         computation = self.module.computations[number]
         order = in_order(computation)
-        values = Values(computation, order, [None] * len(order), [], [])
+        values = Values(computation, order, [()] * len(order), [], [])
         for index in computation.parameters:
-            values.trees[index] = self._fresh(values, index, computation[index].shape, BEFORE)
+            values.leaves[index] = self._fresh(values, index, BEFORE)
         for time, index in enumerate(order):
             instruction = computation.instructions[index]
             if instruction.opcode not in self._names_only:
                 used = time - 1 if _joins_in_place(instruction) else time
-                for operand in instruction.operands:
-                    tree = values.trees[operand]
-                    for value in (tree,) if isinstance(tree, Value) else leaves(tree):
-                        if value is not None:
-                            value.last = max(used, value.last)
+                for value in chain.from_iterable([values.leaves[operand] for operand in instruction.operands]):
+                    if value is not None:
+                        value.last = max(used, value.last)
             if instruction.opcode != "parameter":
-                values.trees[index] = self._result(values, number, index, time)
-        for value in leaves(values.root):
+                values.leaves[index] = self._fresh(values, index, time, self._given(values, number, instruction))
+        for value in values.root:
             if value is not None:
                 value.last = len(order)
         return values
 
-    def _fresh(self, values: Values, index: int, shape: Shape, time: int, renamed: Renamed | None = None, path: Path = ()) -> Tree:
-        """New arrays of a shape, except for the parts in ``renamed``; with the time `BEFORE` they are a parameter's."""
-        if renamed and path in renamed:
-            return renamed[path]
-        if shape.parts:
-            return tuple([self._fresh(values, index, part, time, renamed, (*path, place)) for place, part in enumerate(shape.parts)])
-        size = self._size(shape)
-        value = None if size is None else Value(index, shape, size, time, time)
-        if time == BEFORE:
-            if value is not None:
-                value.leaf = len(values.parameters)
-            values.parameters.append(value)
-        elif value is not None:
-            values.arrays.append(value)
-        return value
+    def _fresh(self, values: Values, index: int, time: int, given: Given = NOTHING) -> Leaves:
+        """New arrays of a result, except for those that are ``given`` by their number; with the time `BEFORE` they are a parameter's."""
+        leaves: list[Value | None] = []
+        for place, shape in enumerate(values.computation.instructions[index].shape.leaves):
+            size = None if place in given else self._size(shape)
+            value = given.get(place) if size is None else Value(index, shape, size, time, time)
+            leaves.append(value)
+            if time == BEFORE:
+                if value is not None:
+                    value.leaf = len(values.parameters)
+                values.parameters.append(value)
+            elif size is not None and value is not None:
+                values.arrays.append(value)
+        return tuple(leaves)
 
     def _size(self, shape: Shape) -> int | None:
         """Bytes of an array; ``None`` for tokens and for arrays in other memories."""
@@ -146,53 +131,37 @@ class ValuesOf:
             self._sizes[id(shape)] = size if is_there else None
         return self._sizes[id(shape)]
 
-    def _result(self, values: Values, number: int, index: int, time: int) -> Tree:
-        """The value of an instruction: arrays of its operands, or new ones."""
-        instruction = values.computation.instructions[index]
-        if instruction.opcode not in SHARING:
-            return self._fresh(values, index, instruction.shape, time)
-        if instruction.opcode == "while" and instruction.called("body") and instruction.operands:
-            return self._loop(values, number, instruction, index, time)
-        if instruction.opcode == "call" and instruction.calls:
-            return self._fresh(values, index, instruction.shape, time, self._passed_on(values, instruction))
-        trees = [values.trees[operand] for operand in instruction.operands]
-        renamed = {alias.output: part_at(trees[alias.operand], alias.index) for alias in aliases(instruction, self._in_place)}
-        return self._fresh(values, index, instruction.shape, time, renamed)
-
-    def _loop(self, values: Values, number: int, instruction: Instruction, index: int, time: int) -> Tree:
-        """The result of a loop: its operand, updated in place. An array that must not change is copied if the loop changes it."""
-        changed = iter(self.changed(instruction))
-
-        def result(tree: Tree) -> Tree:
-            if isinstance(tree, tuple):
-                return tuple([result(part) for part in tree])
-            changes = next(changed, False)
-            if tree is None or not changes or not self.must_stay(number, tree):
-                return tree
-            return self._fresh(values, index, tree.shape, time)
-
-        return result(values.trees[instruction.operands[0]])
+    def _given(self, values: Values, number: int, instruction: Instruction) -> Given:
+        """The arrays of a result that are arrays of operands, by their number."""
+        opcode, operands = instruction.opcode, instruction.operands
+        if opcode not in SHARING:
+            return NOTHING
+        if opcode == "while" and instruction.called("body") and operands:
+            # A loop updates its operand in place. An array that must not change is copied if the loop changes it.
+            pairs = zip_longest(values.leaves[operands[0]], self.changed(instruction))
+            kept = [value is None or not changes or not self.must_stay(number, value) for value, changes in pairs]
+            return {place: value for place, (value, keeps) in enumerate(zip(values.leaves[operands[0]], kept, strict=False)) if keeps}
+        if opcode == "call" and instruction.calls:
+            passed = list(chain.from_iterable([values.leaves[operand] for operand in operands]))
+            inner = [(place, value.leaf) for place, value in enumerate(self[instruction.calls[0].computation].root) if value is not None]
+            return {place: passed[leaf] for place, leaf in inner if leaf is not None and leaf < len(passed)}
+        given: dict[int, Value | None] = {}
+        for alias in aliases(instruction, self._in_place):
+            operand = operands[alias.operand]
+            source = values.computation[operand].shape.leaf_range(alias.index)
+            given |= zip(instruction.shape.leaf_range(alias.output), values.leaves[operand][source.start : source.stop], strict=False)
+        return given
 
     def changed(self, loop: Instruction) -> list[bool]:
         """Whether a loop changes each of the arrays that it carries."""
         body = self[loop.called("body")[0]]
-        return [after is not before for before, after in zip(body.parameters, leaves(body.root), strict=False)]
+        return [after is not before for before, after in zip(body.parameters, body.root, strict=False)]
 
     def must_stay(self, number: int, value: Value) -> bool:
         """Whether an array in a computation is a constant, or an argument of the program that is not donated."""
         if value.leaf is not None:
             return number == self.module.entry and value.leaf not in self.donated
         return self.module.computations[number][value.index].opcode == "constant"
-
-    def _passed_on(self, values: Values, instruction: Instruction) -> Renamed:
-        """The parts of a call's result that are arrays of its operands."""
-        called = self[instruction.calls[0].computation]
-        given = list(chain.from_iterable([leaves(values.trees[operand]) for operand in instruction.operands]))
-        passed = {}
-        for path, value in zip(paths(called.root), leaves(called.root), strict=True):
-            if value is not None and value.leaf is not None and value.leaf < len(given):
-                passed[path] = given[value.leaf]
-        return passed
 
 
 def _tile_bytes(shape: Shape) -> int:
@@ -204,15 +173,6 @@ def _tile_bytes(shape: Shape) -> int:
 def _joins_in_place(instruction: Instruction) -> bool:
     """Whether an instruction only calls slices that lie one after another by one name: they were put where the whole array is."""
     return instruction.opcode == "custom-call" and instruction.custom_call_target == "ConcatBitcast"
-
-
-def paths(tree: Tree, path: Path = ()) -> Iterator[Path]:
-    """Where the arrays of a value are, in the order of its `leaves`."""
-    if isinstance(tree, tuple):
-        for place, part in enumerate(tree):
-            yield from paths(part, (*path, place))
-    else:
-        yield path
 
 
 def donated(module: HloModule) -> dict[int, tuple[int, ...]]:
