@@ -183,7 +183,7 @@ class Columns:
             return dict.fromkeys(("arguments", "sequence", "extra", "external"), [NONE] * len(events))
         numbered, none = self.arguments, ABSENT
         each = [event.args or _NO_ARGS for event in events]
-        if len(self.functions) < _MOST_FUNCTIONS:
+        if each[-1].function and len(self.functions) < _MOST_FUNCTIONS:
             self.functions.update((one.external, one.function) for one in each if one.function and one.external is not None)
         return {
             "arguments": [NONE if one.types is none else numbered[_JOIN((one.dims, one.types, one.strides, one.concrete))] for one in each],
