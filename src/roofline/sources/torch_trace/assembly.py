@@ -30,11 +30,11 @@ from .pricing import Prices, priced_executions
 from .properties import device_of, rank_of, unrecorded_steps, world_size_of
 from .ranks import waiting_included
 from .reading import Trace
-from .rows import PS, DeviceRows
+from .rows import ORDERED_STEPS, PS, DeviceRows
 from .steps import steps_of
 from .tensor_ids import read_ids, tensors_by_ids
 from .trials import tried_events
-from .used_tensors import UsedTensors
+from .used_tensors import NEVER_FREED, UsedTensors
 
 LEAST_NOTED = 0.001  # the share of unpriced busy time above which there is a note
 LAST_LAUNCHES = 3  # a step is complete if one of its last launches ran
@@ -103,7 +103,9 @@ class _Reader:
         except SourceError as error:
             self.trace.notes.append(f"{self.trace.name}: {error}")
             return None
-        return tensors_by_ids(ids, self.host, self.names, prices.arguments)
+        later = distinct(self.marks[self.marks != NONE])[ORDERED_STEPS:]
+        until = int(self.steps.begins[later[0]]) if len(later) else NEVER_FREED
+        return tensors_by_ids(ids, self.host, self.names, prices.arguments, until)
 
     def _network(self) -> Network | None:
         """The network of the first device."""

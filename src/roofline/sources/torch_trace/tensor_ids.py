@@ -46,8 +46,10 @@ def read_ids(value: Any) -> Ids:
         raise SourceError(f"its ids of tensors are not valid ({error}); what ops read is matched by size") from None
 
 
-def tensors_by_ids(ids: Ids, host: Host, names: Sequence[Any], arguments: Callable[[int], tuple[Any, ...]]) -> UsedTensors:
-    """The tensors of the ops of a trace; ``arguments`` returns the arguments of an op by their number."""
+def tensors_by_ids(
+    ids: Ids, host: Host, names: Sequence[Any], arguments: Callable[[int], tuple[Any, ...]], until: int = NEVER_FREED
+) -> UsedTensors:
+    """The tensors of the ops of a trace that begin before some time; ``arguments`` returns the arguments of an op by their number."""
     memories = Memories({memory: bytes for _, _, _, given in ids.ops for memory, bytes in _pairs(given)})
     used, last = dict[int, Used](), dict[int, int]()
     places = places_of([external for external, *_ in ids.ops], host)
@@ -55,17 +57,21 @@ def tensors_by_ids(ids: Ids, host: Host, names: Sequence[Any], arguments: Callab
     for (_, taken, changed, _), place, caller in zip(ids.ops, places.tolist(), callers.tolist(), strict=True):
         if place == NONE:
             continue
+        begin = int(host.start[place])
+        last.update(dict.fromkeys(taken[::2], begin))
+        if begin >= until:
+            continue
         pairs, args = _pairs(taken), arguments(int(host.arguments[place]))
-        last.update((memory, int(host.start[place])) for memory, _ in pairs)
         tensors: Sequence[Tensor | None] = tensors_of(args)
         if len(tensors) != len(pairs):  # a trace leaves out long lists
             tensors = [None] * len(pairs)
         operands = [memories.operand(tensor, *pair) for tensor, pair in zip(tensors, pairs, strict=True)]
         if operands:
             memories.view(str(names[host.name[place]]), args, operands[0])
-        used[place] = Used(int(host.end[place]), caller, operands, [index for index in changed if 0 <= index < len(operands)], ())
+        places_changed = [index for index in changed if 0 <= index < len(operands)]
+        used[place] = Used(int(host.end[place]), caller, operands, places_changed, ())
     for (_, _, _, given), place in zip(ids.ops, places.tolist(), strict=True):
-        if place != NONE and (results := [memories.first[memory] for memory, _ in _pairs(given) if memory in memories.first]):
+        if place in used and (results := [memories.first[memory] for memory in given[::2] if memory in memories.first]):
             used[place] = replace(used[place], results=results)
     return UsedTensors(used, last | dict.fromkeys(ids.left, NEVER_FREED))
 
@@ -92,15 +98,22 @@ class View(Struct, eq=False):
         return self.shape == tensor.shape and tensor.strides in (None, self.strides)
 
 
+class Seen(Struct, frozen=True):
+    """A tensor that was seen, and where it begins."""
+
+    operand: Operand
+    spot: Spot
+
+
 class Memories:
     """Where the tensors lie, memory by memory; ``first`` has the first tensor in each. ``allocated`` has bytes of those allocated here."""
 
     def __init__(self, allocated: dict[int, int]) -> None:
         self._allocated = allocated
         self.first: dict[int, Operand] = {}
-        self._tensors: dict[tuple[int, int], tuple[Tensor, Spot]] = {}  # by memory and number of the tensor
+        self._tensors: dict[tuple[int, int], Seen] = {}  # by memory and number of the tensor
         self._views: dict[int, list[View]] = {}
-        self._latest: dict[int, View | None] = {}  # what happened last in each memory, if that is a view
+        self._latest: dict[int, View | None] = {}
         self._spots: dict[tuple[int, object, object], set[Spot]] = {}  # of tensors by memory, sizes and strides
 
     def operand(self, tensor: Tensor | None, memory: int, number: int) -> Operand:
@@ -108,15 +121,17 @@ class Memories:
         if memory == NONE:
             return tensor, None
         seen = self._tensors.get((memory, number))
+        self._latest[memory], latest = None, self._latest.get(memory)
         if tensor is None:
-            return (None, Position(memory, 0, number)) if seen is None else (seen[0], self._position(*seen, memory))
+            return (None, Position(memory, 0, number)) if seen is None else seen.operand
         if tensor.dtype is None:
-            known = seen or self.first.get(memory)
+            known = seen.operand if seen is not None else self.first.get(memory)
             tensor = replace(tensor, dtype=known[0].dtype if known is not None and known[0] is not None else None)
-        spot = seen[1] if seen is not None else self._new(tensor, memory, number)
-        self._latest[memory] = None
-        self._tensors[memory, number] = tensor, spot
+        if seen is not None and seen.operand[0] == tensor:
+            return seen.operand
+        spot = seen.spot if seen is not None else self._new(tensor, memory, number, latest)
         operand = tensor, self._position(tensor, spot, memory)
+        self._tensors[memory, number] = Seen(operand, spot)
         self.first.setdefault(memory, operand)
         return operand
 
@@ -131,15 +146,15 @@ class Memories:
         is_first = first is not None and bits == first.elements * _bits(first.dtype)
         return is_first and self._allocated.get(memory, -1) - ROUNDING < bits // 8 <= self._allocated.get(memory, -1)
 
-    def _new(self, tensor: Tensor, memory: int, number: int) -> Spot:
-        """Where a tensor begins that was not seen before."""
+    def _new(self, tensor: Tensor, memory: int, number: int, latest: View | None) -> Spot:
+        """Where a tensor begins that was not seen before. ``latest`` is what happened last in its memory, if that is a view."""
         is_allocated, views = memory in self._allocated, self._views.get(memory, [])
         same = self._spots.setdefault((memory, tensor.shape, tensor.strides), set())
         possible = [view for view in views if view.may_be(tensor)]
         spots = {view.spot for view in possible}
         if is_allocated and memory not in self.first:
             spot = 0, NONE
-        elif len(spots) == 1 and all(view.clear for view in possible) and (same <= spots or possible[-1] is self._latest.get(memory)):
+        elif len(spots) == 1 and all(view.clear for view in possible) and (same <= spots or possible[-1] is latest):
             (spot,) = spots
         elif not spots and is_allocated and len(same) == 1:  # autograd keeps tensors without an op that would tell
             (spot,) = same
