@@ -64,9 +64,8 @@ class Attention(Struct, frozen=True, kw_only=True):
 
     def forward(self) -> Cost:
         """2 · pairs · (d + d_v) on the matrix unit; a scale and a softmax on the vector unit, with a bias and dropout where fused."""
-        softmax, scale = POINTWISE["softmax"], POINTWISE["scale"]
-        flops = softmax.flops + scale.flops + self.bias * POINTWISE["bias"].flops + self.dropout * POINTWISE["dropout"].flops
-        return self._cost(2 * self.pairs * (self.key_width + self.value_width), self.pairs * flops, self.pairs * softmax.transcendentals)
+        more = self.bias * POINTWISE["bias"].flops + self.dropout * POINTWISE["dropout"].flops
+        return scores_and_values(self.pairs, self.key_width, self.value_width, self.number, more=more)
 
     def backward(self) -> Cost:
         """2 · pairs · (3d + 2d_v) on the matrix unit: scores again, and the gradients of queries, keys, values and probabilities.
@@ -75,10 +74,18 @@ class Attention(Struct, frozen=True, kw_only=True):
         (added, and its gradient summed), with dropout 2 more; and D = Σ dO·O, 2 d_v per query.
         """
         flops = self.pairs * (5 + 2 * self.bias + 2 * self.dropout) + 2 * self.batch * self.heads * self.queries * self.value_width
-        return self._cost(2 * self.pairs * (3 * self.key_width + 2 * self.value_width), flops, self.pairs)
+        return _cost(self.pairs, 3 * self.key_width + 2 * self.value_width, self.number, flops, self.pairs)
 
-    def _cost(self, products: Amount, flops: Amount, transcendentals: Amount) -> Cost:
-        return Cost.of({matrix(self.number): tidy(products), vector("fp32"): tidy(flops), TRANSCENDENTAL: tidy(transcendentals)})
+
+def scores_and_values(pairs: Amount, key_width: Amount, value_width: Amount, number: DType, sums: str = "fp32", more: int = 0) -> Cost:
+    """Two products, a scale and a softmax for a number of pairs, with some more FLOP for each pair."""
+    softmax = POINTWISE["softmax"]
+    flops = pairs * (softmax.flops + POINTWISE["scale"].flops + more)
+    return _cost(pairs, key_width + value_width, number, flops, pairs * softmax.transcendentals, sums)
+
+
+def _cost(pairs: Amount, widths: Amount, number: DType, flops: Amount, transcendentals: Amount, sums: str = "fp32") -> Cost:
+    return Cost.of({matrix(number): tidy(2 * pairs * widths), vector(sums): tidy(flops), TRANSCENDENTAL: tidy(transcendentals)})
 
 
 def _area(t: int, s: int, before: int, reach: int) -> Fraction:

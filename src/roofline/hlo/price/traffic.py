@@ -11,7 +11,8 @@ from msgspec import Struct, field
 
 from ...cost import Cost
 from ...operation import MatrixWork
-from ...resource import HBM, PCIE, Resource
+from ...ops.movement import moved
+from ...resource import HBM, PCIE
 from ...units import show
 from ..ir import renaming
 from ..ir.module import Computation, HloModule, Instruction
@@ -72,15 +73,10 @@ class Traffic(Struct):
 
     def cost(self, moves_only: bool) -> Cost:
         """The bytes by memory. A transfer between device and host counts once, as PCIe bytes."""
-        moved = [(level(uses[0][0], self.platform, "read"), _bytes_needed(uses)) for uses in self.reads.values()]
-        moved += [(level(shape, self.platform, "write"), bytes_of(shape, elements)) for shape, elements in self.writes]
-        total: dict[Resource, int] = {HBM: self.constants}
-        for where, size in moved:
-            if where is not None:
-                total[where] = total.get(where, 0) + size
-        if moves_only and total.get(PCIE):
-            total = {PCIE: total[PCIE]}
-        return Cost.of(total)
+        sizes = [(level(uses[0][0], self.platform, "read"), _bytes_needed(uses)) for uses in self.reads.values()]
+        sizes += [(level(shape, self.platform, "write"), bytes_of(shape, elements)) for shape, elements in self.writes]
+        cost = moved(((HBM, self.constants), *((place, size) for place, size in sizes if place is not None)))
+        return Cost.of({PCIE: cost.known(PCIE)}) if moves_only and cost.known(PCIE) else cost
 
 
 def _bytes_needed(uses: list[tuple[Shape, Region]]) -> int:

@@ -58,7 +58,8 @@ def _sizes(site: Site, name: str, matrices: Shape) -> Sizes:
     if name == "trsm":
         columns = _right_sides(site, matrices)
     elif name == "syrk":
-        columns = _square(output(site))[1]
+        n = max((1, *output(site).dims[-1:]))
+        m, n = n, matrices.elements // max(1, many * n)  # order and depth
     elif name in ("orgqr", "ungqr"):
         reflections = _reflections(site, matrices)
     elif name in ("ormqr", "unmqr"):  # applied to a matrix of the size of the result, from either side
@@ -103,12 +104,6 @@ def _right_sides(site: Site, matrices: Shape) -> int:
     right = next((value.shape for value in site.operands[1:] if value.shape.is_array and value.shape.rank >= 2), matrices)
     on_the_left = _option(site, "side", _LEFT) == _LEFT and _flag(site, "left_side", True)
     return right.dims[-1] if on_the_left else right.dims[-2]
-
-
-def _square(shape: Shape) -> tuple[int, int]:
-    if shape.rank < 2:
-        raise Misfit(f"{shape} is not a matrix")
-    return shape.dims[-2], shape.dims[-1]
 
 
 @call("cusparse_gtsv2_ffi", "hipsparse_gtsv2_ffi", "lapack_sgtsv_ffi", "lapack_dgtsv_ffi", "lapack_cgtsv_ffi", "lapack_zgtsv_ffi")

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from ....cost import Cost
 from ....errors import FormulaError
-from ....resource import UNNAMED_WORK, Resource
+from ....ops.movement import moved
+from ....resource import UNNAMED_WORK
 from ...ir.platforms import Platform
 from ...ir.renaming import Place, source
 from ...ir.shapes import Shape
@@ -28,18 +29,9 @@ def traffic_of(operands: Iterable[Shape], results: Iterable[Shape], platform: Pl
 
 @lru_cache(maxsize=1_000)  # a program repeats its calls for each layer
 def _traffic(operands: tuple[Shape, ...], results: tuple[Shape, ...], platform: Platform) -> Cost:
-    amounts: dict[Resource, int] = {}
-    unknown: dict[Resource, None] = {}
-    for shapes, access in ((operands, "read"), (results, "write")):
-        for leaf in (leaf for shape in shapes for leaf in shape.leaves if leaf.is_array):
-            place = level(leaf, platform, access)
-            if place is None:
-                continue
-            if leaf.is_bounded:
-                amounts[place] = amounts.get(place, 0) + leaf.bytes
-            else:
-                unknown[place] = None
-    return Cost.of(amounts) + Cost.of(unknown) if unknown else Cost.of(amounts)
+    leaves = ((leaf, access) for shapes, access in ((operands, "read"), (results, "write")) for shape in shapes for leaf in shape.leaves)
+    placed = ((level(leaf, platform, access), leaf) for leaf, access in leaves if leaf.is_array)
+    return moved((place, leaf.bytes if leaf.is_bounded else None) for place, leaf in placed if place is not None)
 
 
 def results(site: Site) -> tuple[Shape, ...]:
