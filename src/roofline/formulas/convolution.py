@@ -8,7 +8,7 @@ from typing import Literal
 
 from ..errors import FormulaError
 from ..ledger import Ledger, read, write
-from ..ops.convolution import Axis, flops
+from ..ops.convolution import Axis, multiply_adds
 from .dense import ProductFormats
 from .notation import Dim, Format, ratio, require_shared, require_whole
 from .registry import formula
@@ -66,7 +66,7 @@ def _convolution(
         rows = (read("gradient of out", *y[1:]), read(*w), write("gradient of activations", whole, formats.activations))
     else:
         rows = (read("gradient of out", *y[1:]), read(*x), write("gradient of weights", *w[1:]))
-    work = formats.work(flops(batch, out_channels * depth, prod(axis.taps for axis in axes)))
+    work = formats.work(multiply_adds(batch, out_channels * depth, prod(axis.taps for axis in axes)))
     return Ledger(name, work, rows, ("multiplications by padding are not counted", *formats.notes))
 
 

@@ -4,16 +4,13 @@ Output o and tap j read position o·stride − low + j·dilation of the dilated 
 the others are holes. Padding and holes are not counted; negative padding removes inputs.
 """
 
-from fractions import Fraction
 from math import gcd
-from typing import TypeVar
 
 from msgspec import Struct
 
 from ..errors import FormulaError
 from .integer_pairs import points
-
-Size = TypeVar("Size", int, Fraction, int | float | Fraction)
+from .product import Size
 
 
 class WindowDimension(Struct, frozen=True):
@@ -28,12 +25,12 @@ class WindowDimension(Struct, frozen=True):
     reversed: bool = False
 
 
-def flops(images: Size, features: Size, taps: int) -> Size:
-    """2 · images · (input channels of a group · output channels) · valid taps, which is the product of those along each dimension.
+def multiply_adds(images: Size, features: Size, taps: int) -> Size:
+    """Images · (input channels of a group · output channels) · valid taps, which is the product of those along each dimension.
 
     The gradients of the input and of the weights do the same multiplications.
     """
-    return 2 * images * features * taps
+    return images * features * taps
 
 
 def pairs(window: WindowDimension, size: int, out: int) -> int:
@@ -42,7 +39,8 @@ def pairs(window: WindowDimension, size: int, out: int) -> int:
     >>> pairs(WindowDimension(3, 1, 1, 1), 5, 5), pairs(WindowDimension(3, 1, 2, 2, base_dilation=2), 3, 7)
     (13, 9)
     """
-    return pairs_within(window, size, range(out))
+    _check(window)
+    return _hits(window, window.stride, window.low, out, window.size, (size - 1) * window.base_dilation)
 
 
 def pairs_within(window: WindowDimension, size: int, outputs: range) -> int:

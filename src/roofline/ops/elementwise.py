@@ -180,7 +180,7 @@ def per_element(name: str, number: DType) -> PerElement:
     if number.name == "bool":
         return FREE
     facts = FUNCTIONS[name]
-    if not number.name.startswith("complex"):
+    if not number.is_complex:
         return facts
     return _COMPLEX.get(name, _COMPLEX_ROOT if facts.transcendentals else FREE)
 

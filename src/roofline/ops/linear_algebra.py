@@ -238,7 +238,7 @@ def work(routine: str, sizes: Sizes, number: DType, unit: Resource | None = None
     """The FLOP of a routine on matrices of a number format, on the matrix unit in that format or on another unit."""
     found = ROUTINES[routine]
     count = found.count(*(getattr(sizes, name) for name in found.sizes.split()))
-    return Cost.of({unit or matrix(number): sizes.many * count.flops(complex_numbers=number.name.startswith("complex"))})
+    return Cost.of({unit or matrix(number): sizes.many * count.flops(complex_numbers=number.is_complex)})
 
 
 def elements_read(routine: str, sizes: Sizes) -> int:

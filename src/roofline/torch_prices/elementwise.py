@@ -92,7 +92,7 @@ def _kind(number: DType) -> int:
         return 0
     if number.name.startswith(("int", "uint")):
         return 1
-    return 3 if number.name.startswith("complex") else 2
+    return 3 if number.is_complex else 2
 
 
 def _widest(formats: list[DType]) -> DType:

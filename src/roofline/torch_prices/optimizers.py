@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from ..dtypes import DType, dtype
-from ..formulas.training import RULES
 from ..ops.elementwise import FUNCTIONS
+from ..ops.optimizer import RULES
 from ..workload import UPPER_BOUND
 from .call import CPP_TYPES, EXECUTION_TRACE, Call, Priced, Tensor
 from .memory_copies import COPY

@@ -11,13 +11,14 @@ from ....cost import NOTHING, Cost
 from ....dtypes import DType
 from ....ops.elementwise import summed
 from ....ops.linear_algebra import Sizes, elements_read, work
+from ....ops.product import real_flops
 from ....workload import COUNTED
 from ...ir.platforms import Platform
 from ...ir.shapes import Shape
 from ...read.backend_config import backend_config, parse_config
 from ..types import Price, Site
 from .padding import sizes as real_sizes
-from .products import check_dimensions, dimensions, free, multiply_adds, pointwise, precision_of, sizes, unit
+from .products import check_dimensions, dimensions, free, pointwise, precision_of, sizes, unit
 from .registry import call
 from .settings import Config, flag, integers, real, section, word
 from .traffic import Misfit, operand, output, priced
@@ -57,7 +58,7 @@ def _product(
     batch = prod(min(ours[a], theirs[b]) for a, b in zip(dims.lhs_batch, dims.rhs_batch, strict=True))
     elements = batch * prod(ours[axis] for axis in ours_free) * prod(theirs[axis] for axis in theirs_free)
     resource, note = unit(left.number, right.number, precision_of(config), platform)
-    return Cost.of({resource: multiply_adds(left.number) * elements * depth}) + _epilogue(config, of_fp8, made.number, elements), note
+    return Cost.of({resource: real_flops(elements * depth, left.number)}) + _epilogue(config, of_fp8, made.number, elements), note
 
 
 def _epilogue(config: Config, of_fp8: bool, number: DType, made: int) -> Cost:
@@ -85,7 +86,7 @@ def grouped(site: Site) -> Price:
     columns = sizes(right, free(right.rank, dims.rhs_contracting, dims.rhs_batch, groups))
     product = section(config, "gemm_backend_config")
     resource, note = unit(left.number, right.number, precision_of(product), site.platform)
-    work = Cost.of({resource: multiply_adds(left.number) * left.elements * columns})
+    work = Cost.of({resource: real_flops(left.elements * columns, left.number)})
     return priced(site, work, "matmul", note, "assuming the groups fill the ragged dimension")
 
 

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from ....cost import NOTHING, Cost
 from ....dtypes import dtype
-from ....ops.convolution import pairs
+from ....ops.convolution import multiply_adds, pairs
 from ....ops.elementwise import FUNCTIONS, PerElement, summed
 from ....ops.normalisation import LAYER_NORM_GRADIENT
+from ....ops.product import real_flops
 from ....ops.recurrent import LSTM, multiplied
 from ....ops.recurrent import work as recurrent_work
 from ....workload import COUNTED
@@ -25,7 +26,7 @@ from ..contractions import unit_of
 from ..types import Price, Site
 from .cublas import PADDED
 from .padding import Extent, Extents, extents, used_extents, whole
-from .products import multiply_adds, pointwise
+from .products import pointwise
 from .registry import call
 from .settings import Config, real, section, word
 from .traffic import Misfit, operand, output, priced, results
@@ -108,7 +109,7 @@ def _convolution(site: Site) -> Price:
     arrays = _arrays(site)
     made = prod(extent.size for extent in arrays.in_result)
     resource = unit_of(site, operand(site, 0).number, operand(site, 1).number)
-    work = Cost.of({resource: multiply_adds(operand(site, 0).number) * prod(convolution_sizes(site))}) + _epilogue(site, made)
+    work = Cost.of({resource: real_flops(multiply_adds(*convolution_sizes(site)), operand(site, 0).number)}) + _epilogue(site, made)
     notes = (TF32 if resource.kind == "tf32" else "", PADDED if arrays.is_cut else f"{COUNTED}without multiplications by padding")
     return priced(site, work, "convolution", *notes)
 

@@ -114,7 +114,7 @@ def tridiagonal(site: Site) -> Price:
         raise Misfit(f"{diagonal} and {right} are not a tridiagonal system")
     columns = right.elements // diagonal.elements if diagonal.elements else 0
     number = diagonal.number
-    each = solve_tridiagonal(diagonal.dims[-1], columns).flops(complex_numbers=number.name.startswith("complex"))
+    each = solve_tridiagonal(diagonal.dims[-1], columns).flops(complex_numbers=number.is_complex)
     elimination = summed(prod(diagonal.dims[:-1]), number, each)
     return priced(site, elimination, "linear algebra", "gtsv: elimination without pivoting")
 

@@ -44,11 +44,6 @@ def free(rank: int, *taken: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(axis for axis in range(rank) if axis not in gone)
 
 
-def multiply_adds(number: DType) -> int:
-    """FLOP of one multiply and add: 2, or 8 between complex numbers."""
-    return 8 if number.name.startswith("complex") else 2
-
-
 def unit(left: DType, right: DType, precision: Config, platform: Platform) -> tuple[Resource, str]:
     """The unit and number format of a product from its ``precision_config``, and a note.
 
