@@ -247,6 +247,18 @@ def running_sum(number: str, sizes: Sizes) -> Costs:
     }
 
 
+def averaged(number: str, sizes: Sizes) -> Costs:
+    planes, side = sizes[0] % 7 + 1, sizes[2] + 4
+    out = (side + 2 - 3) // 2 + 1
+    x, y = shape("fp32", planes, side, side), shape("fp32", planes, out, out)
+    window = "window={size=1x3x3 stride=1x2x2 pad=0_0x1_1x1_1}"
+    divided = Cost.of({"vector/fp32": planes * out * out})
+    return {
+        "HLO": hlo(f"{y} reduce-window(%0, %1), {window}, to_apply=%add", x, "f32[]", computations=ADD) + divided,
+        "aten": aten("avg_pool2d", tensor("fp32", 1, planes, side, side), (3, 3), (2, 2), (1, 1)),
+    }
+
+
 def sorted_rows(number: str, sizes: Sizes) -> Costs:
     array = shape(number, *sizes[:2])
     each = f"{FORMATS[number]}[]"
@@ -495,6 +507,7 @@ OPERATORS: dict[str, tuple[Callable[[str, Sizes], Costs], tuple[str, ...]]] = {
     "batch norm of inference": (batch_norm_inference, ("fp32",)),
     "gradient of a batch norm": (batch_norm_gradient, ("fp32",)),
     "running sum": (running_sum, ("fp32",)),
+    "average of windows": (averaged, ("fp32",)),
     "sort": (sorted_rows, ("fp32", "bf16", "int32")),
     "complex transform": (fourier("FFT"), ("fp32",)),
     "real transform": (fourier("RFFT"), ("fp32",)),
