@@ -94,7 +94,9 @@ class Graph(Struct, dict=True):
             self._makers[array] = node
 
     def exchange(self, place: int, node: Node) -> None:
-        """Puts a node with the same results in the place of another."""
+        """Puts a node in the place of another, whose results nothing else uses if its own are others."""
+        for array in self.nodes[place].gives:
+            self._makers.pop(array, None)
         self.nodes[place] = node
         for array in node.gives:
             self._makers[array] = node
@@ -124,6 +126,14 @@ class Graph(Struct, dict=True):
             if node.phase == Phase.BACKWARD and node.sequence >= 0:
                 gradients.setdefault(node.sequence, []).append(node)
         return gradients
+
+    @cached_property
+    def _differentiated(self) -> dict[int, list[Node]]:
+        forward: dict[int, list[Node]] = {}
+        for node in self.nodes:
+            if node.phase == Phase.FORWARD and node.sequence >= 0:
+                forward.setdefault(node.sequence, []).append(node)
+        return forward
 
     @cached_property
     def _by_operator(self) -> dict[Operator, list[Node]]:
@@ -208,6 +218,25 @@ class Graph(Struct, dict=True):
         place = next((place for place, other in _places(part, in_memory=in_memory) if other == axis), None)
         return next((other for there, other in _places(whole, in_memory=in_memory) if there == place), None)
 
+    def source_axes(self, array: int, axes: Collection[int], through: Collection[Operator] = RENAMING) -> frozenset[int]:
+        """The axes of the origin of an array along which its elements lie that differ along these axes, also of split and merged ones."""
+        while (node := self.maker.get(array)) is not None and node.operator in through:
+            axes = frozenset[int]().union(*(self._axes_before(node, array, axis) for axis in axes))
+            array = node.takes[0]
+        return frozenset(axes)
+
+    def _axes_before(self, node: Node, array: int, axis: int) -> frozenset[int]:
+        """The axes of the first operand of a node that a part of an axis of its result is along."""
+        if node.operator != Operator.VIEW:
+            source = self.axis_before(node, array, axis)
+            return frozenset(() if source is None else (source,))
+        in_memory = node.params != ROW_BY_ROW
+        here = next((place for place, other in _places(self.arrays[array], in_memory=in_memory) if other == axis), None)
+        if here is None:
+            return frozenset()
+        (outer, size), before = here, _places(self.arrays[node.takes[0]], in_memory=in_memory)
+        return frozenset(other for (first, count), other in before if max(first, outer) < min(first * count, outer * size))
+
     def between(self, array: int, through: Collection[Operator] = RENAMING) -> list[Node]:
         """The nodes that `origin` goes through, the last one first."""
         nodes = []
@@ -234,6 +263,10 @@ class Graph(Struct, dict=True):
     def gradients(self, node: Node) -> list[Node]:
         """The nodes of the backward pass that compute the gradient of one of the forward pass."""
         return self._gradients.get(node.sequence, []) if node.phase == Phase.FORWARD and node.sequence >= 0 else []
+
+    def differentiated(self, node: Node) -> list[Node]:
+        """The nodes of the forward pass whose gradient one of the backward pass computes."""
+        return self._differentiated.get(node.sequence, []) if node.phase == Phase.BACKWARD and node.sequence >= 0 else []
 
 
 def _expanded_axis(whole: Array, before: Array, axis: int) -> int | None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ...cost import NOTHING
 from ...errors import FormulaError, SourceError
-from ...graph import NO_KERNEL, RENAMING, Array, Axes, Factor, Graph, Kernel, Node, Operator, Params, Phase, Region
+from ...graph import NO_KERNEL, Array, Axes, Factor, Graph, Kernel, Node, Operator, Params, Phase, Region
 from ..ir.callgraph import in_order
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.scopes import direction
@@ -56,6 +56,7 @@ class _Lowering:
         self._kernels: dict[tuple[int, int], int] = {}
         self._orders: dict[int, tuple[int, ...]] = {}
         self._meanings: dict[tuple[int, int], Meaning] = {}  # by the ids of a computation and an instruction of it
+        self._names: dict[int, str] = {}  # of the operations that products and sums are of, by their results
         self._left = _MOST_GROWTH * sum(map(len, self.module.computations)) + _MORE
 
     def program(self) -> None:
@@ -68,18 +69,32 @@ class _Lowering:
         self._join_split_depths()
 
     def _join_split_depths(self) -> None:
-        """Takes the batch of a product that is summed right after for a part of its depth, which compilers split for more kernels."""
-        users: dict[int, list[Node]] = {}
-        for node in self.graph.nodes:
+        """Takes a batched product whose parts the compiler adds up for one product, as it split the depth for more kernels.
+
+        Both have the name of the author's operation; a sum that the author wrote has a name of its own.
+        """
+        graph, users = self.graph, dict[int, list[int]]()
+        for place, node in enumerate(graph.nodes):
             for array in node.takes:
-                users.setdefault(array, []).append(node)
-        for place, node in enumerate(self.graph.nodes):
-            if node.operator != Operator.DOT or node.sizes.batch == 1 or not _is_summed_over_batch(self.graph, users, node):
+                users.setdefault(array, []).append(place)
+        for place, product in enumerate(graph.nodes):
+            at = _sum_of(graph, users, product) if product.operator == Operator.DOT and product.sizes.batch > 1 else None
+            if at is None or not self._are_one_operation(product, graph.nodes[at]):
                 continue
-            sizes = node.sizes
-            left, right = (Factor((), (*factor.batch, *factor.summed), factor.free) for factor in (sizes.left, sizes.right))
-            whole = replace(sizes, batch=1, depth=sizes.batch * sizes.depth, left=left, right=right)
-            self.graph.exchange(place, replace(node, params=whole))
+            total, sizes = graph.nodes[at], product.sizes
+            parts = _parts(graph, total, len(sizes.left.batch))
+            if not parts:
+                continue
+            count = prod(graph.arrays[product.gives[0]].shape[axis] for axis in parts)
+            left, right = (_without_parts(factor, parts) for factor in (sizes.left, sizes.right))
+            whole = replace(sizes, batch=sizes.batch // count, depth=sizes.depth * count, left=left, right=right)
+            made = graph.array(_without_axes(graph.arrays[product.gives[0]], parts))
+            graph.exchange(place, replace(product, params=whole, gives=(made,)))
+            graph.exchange(at, replace(total, operator=Operator.VIEW, takes=(made,), params=None))
+
+    def _are_one_operation(self, product: Node, total: Node) -> bool:
+        names = {self._names.get(product.gives[0], ""), self._names.get(total.gives[0], "")}
+        return len(names) == 1 or "" in names
 
     def _arrays(self, shape: Shape) -> Tree:
         """New arrays for a value of this shape."""
@@ -183,6 +198,8 @@ class _Lowering:
                 operator, params, takes = Operator.FILL, maker.params, []
         if means.then is None:
             self._append(operator, takes[: means.most], arrays, params, kernel, phase)
+            if operator in (Operator.DOT, Operator.REDUCE):
+                self._names |= dict.fromkeys(arrays, instruction.op_name)
             return gives
         first = self.graph.array(self.graph.arrays[arrays[0]])
         self._append(operator, takes[: means.most], (first,), params, kernel, phase)
@@ -235,20 +252,45 @@ class _Lowering:
         return result
 
 
-def _is_summed_over_batch(graph: Graph, users: Mapping[int, Sequence[Node]], product: Node) -> bool:
-    """Whether the only use of a product's result is a sum over its first axes, those of the batch."""
-    array, batch = product.gives[0], product.sizes.batch
+def _sum_of(graph: Graph, users: Mapping[int, Sequence[int]], product: Node) -> int | None:
+    """The place of the only use of a product's result, if that is a sum and nothing moves elements before it."""
+    array = product.gives[0]
     while array not in graph.results and len(using := users.get(array, ())) == 1:
-        (user,) = using
-        shape = graph.arrays[array].shape
-        if user.operator == Operator.REDUCE and isinstance(user.params, Axes):
-            axes = user.params.axes
-            is_first = sorted(axes) == list(range(len(axes)))
-            return user.params.function == Operator.ADD and is_first and prod(shape[axis] for axis in axes) == batch
-        if user.operator not in RENAMING or graph.arrays[user.gives[0]].shape[:1] != shape[:1]:
-            return False
+        user = graph.nodes[using[0]]
+        if user.operator == Operator.REDUCE and isinstance(user.params, Axes) and user.params.function == Operator.ADD:
+            return using[0]
+        if user.operator not in (Operator.VIEW, Operator.CAST):
+            return None
         array = user.gives[0]
-    return False
+    return None
+
+
+def _parts(graph: Graph, total: Node, batch: int) -> frozenset[int]:
+    """The axes of a product's result that a sum adds up, if all are of its batch; else none."""
+    assert isinstance(total.params, Axes)
+    array = total.takes[0]
+    axes = graph.source_axes(array, total.params.axes)
+    summed = prod(graph.arrays[array].shape[axis] for axis in total.params.axes)
+    whole = prod(graph.arrays[graph.origin(array)].shape[axis] for axis in axes)
+    return axes if axes <= {*range(batch)} and whole == summed else frozenset()
+
+
+def _without_parts(factor: Factor, parts: frozenset[int]) -> Factor:
+    """A factor whose batch has some axes less, which are a part of its depth."""
+    batch = tuple(axis for place, axis in enumerate(factor.batch) if place not in parts)
+    return Factor(batch, (*(factor.batch[place] for place in sorted(parts)), *factor.summed), factor.free)
+
+
+def _without_axes(array: Array, axes: frozenset[int]) -> Array:
+    """An array without some axes, in the same order in memory."""
+    kept = [axis for axis in range(len(array.shape)) if axis not in axes]
+    by_axis, distance = dict[int, int](), 1
+    for axis in reversed(array.order(in_memory=True)):
+        if axis in kept:
+            by_axis[axis] = distance
+            distance *= max(array.shape[axis], 1)
+    shape = tuple(array.shape[axis] for axis in kept)
+    return Array(shape, array.dtype, tuple(by_axis[axis] for axis in kept), space=array.space)
 
 
 def leaves(tree: Tree) -> tuple[int, ...]:

@@ -64,8 +64,6 @@ from .stacked_activations import stacked_activations
 from .stacked_arguments import stacked_arguments
 from .stacked_states import stacked_states
 from .stored_repeats import stored_repeats
-from .summed_batches import summed_batches
-from .summed_products import summed_products
 from .tile_padding import padded_tiles
 from .transforms import complex_transforms, odd_transforms
 from .undone_sorts import undone_sorts
@@ -125,8 +123,6 @@ RULES: tuple[Rule, ...] = (
     odd_transforms,
     repeated_rows,
     inverses,
-    summed_products,
-    summed_batches,
     repeated_operands,
     stored_repeats,
     padded_tiles,

@@ -9,10 +9,9 @@ from ...cost import Cost
 from ...workload import Avoidable
 from .kernels import Kernels
 from .positions import is_diagonal
-from .summed_products import KIND
 from .values import LAYOUT, RENAMED, Value
 
-GROUP = "inverse"
+KIND, GROUP = "product-order", "inverse"
 _SOLVES = "__cublas$triangularSolve"
 _MOVES = LAYOUT | {"parameter"}
 _SPREAD = RENAMED | {"broadcast", "gather"}

@@ -6,13 +6,13 @@ arrays, in order. A gradient takes the operands of its forward op first. An arra
 forgotten, and so is one that an op took whose result is not known.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ...cost import NOTHING
-from ...graph import Array, Graph, Kernel, Node, Operator, Phase, Sizes
+from ...graph import Array, Axes, Graph, Kernel, Node, Operator, Phase, Sizes
 from ...graph.array_memory import ArrayMemory
 from ...torch_prices import Call, Tensor
 from ...torch_prices.operators import Meaning, append, meaning, tensors_of
@@ -26,6 +26,7 @@ from .used_tensors import Operand, Used, UsedTensors
 REACH = 64  # executions for which an array is remembered: those of a layer of a transformer, in eager mode
 NEAR = 12  # executions after a gather in which the next rows as wide as those of its table are what it gathered
 _NOTHING = Used(NONE, NONE, (), (), ())
+Shape = tuple[int, ...]
 _LIKE_FIRST = (Operator.COPY, Operator.CAST, Operator.FILL, Operator.SCATTER, Operator.ATTENTION)
 
 
@@ -136,6 +137,7 @@ def _by_size(recorded: Recorded) -> Graph:
     graph = Graph()
     arrays, step = Arrays(graph), NONE
     operands: dict[int, list[Made]] = {}  # of forward ops, by the numbers that their gradients share
+    gradients: dict[tuple[int, Shape], list[tuple[int, int]]] = {}  # by step and shape, the op that made each array of a backward pass
     for place, (execution, priced) in enumerate(recorded.ordered):
         if execution.mark != step:
             arrays, step, operands = Arrays(graph), execution.mark, {}
@@ -149,7 +151,9 @@ def _by_size(recorded: Recorded) -> Graph:
             operands.setdefault(number, []).extend(made for made in matches if made is not None)
         takes = tuple(arrays.named(tensor, made) for tensor, made in zip(taken, matches, strict=True))
         result = _result(priced, means, tensors)
-        gives = (arrays.given(result, place),) if result is not None else ()
+        gives = () if result is None else (arrays.given(result, place),)
+        if is_backward and result is not None:
+            gradients.setdefault((step, result.shape), []).extend((execution.op, array) for array in gives)
         if result is None and not tensors and priced.priced.cost is None:  # an unknown kernel may have written any array
             arrays = Arrays(graph)
         elif result is None:
@@ -157,7 +161,15 @@ def _by_size(recorded: Recorded) -> Graph:
         graph.kernels[place] = Kernel(priced.priced.cost or NOTHING)
         phase = Phase.BACKWARD if is_backward else Phase.FORWARD
         append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number))
+    graph.results = {array for stored in recorded.accumulated if (array := _stored(stored, gradients)) is not None}
     return graph
+
+
+def _stored(gradient: tuple[int, int, Shape], made: Mapping[tuple[int, Shape], Sequence[tuple[int, int]]]) -> int | None:
+    """The array that was stored as the gradient of a weight: the last one of its shape, perhaps transposed."""
+    step, op, shape = gradient
+    before = [pair for turned in dict.fromkeys((shape, shape[::-1])) for pair in made.get((step, turned), ()) if pair[0] < op]
+    return max(before)[1] if before else None
 
 
 class Arrays:
@@ -241,6 +253,8 @@ def _result(priced: PricedOp, means: Meaning, tensors: Sequence[Tensor]) -> Tens
         return Tensor((*left.shape[:-1], right.shape[-1]), left.dtype)
     if means.operator == Operator.CAST and means.takes == (0,):
         return Tensor(first.shape, Call(priced.name, args=priced.args).format(1))
+    if means.operator == Operator.REDUCE:
+        return _reduced(first, means, priced.args)
     if means.operator in _LIKE_FIRST:
         return Tensor(first.shape, first.dtype)
     if means.operator == Operator.EQUAL:
@@ -251,6 +265,14 @@ def _result(priced: PricedOp, means: Meaning, tensors: Sequence[Tensor]) -> Tens
     if means.operator == Operator.CONCATENATE:
         return _joined(tensors, means.params)
     return result_of(priced)
+
+
+def _reduced(source: Tensor, means: Meaning, args: Sequence[object]) -> Tensor:
+    """The result of a reduction, with the axes that it keeps."""
+    axes = means.params.axes if isinstance(means.params, Axes) else ()
+    is_kept = any(arg is True for arg in args[2:])
+    shape = tuple(1 if axis in axes else size for axis, size in enumerate(source.shape) if is_kept or axis not in axes)
+    return Tensor(shape, source.dtype)
 
 
 def _joined(tensors: Sequence[Tensor], axis: object) -> Tensor | None:

@@ -30,7 +30,6 @@ from .few_rows import few_rows
 from .frozen_gradients import unused_gradients
 from .kept_gradients import kept_gradients
 from .key_masks import key_masks
-from .merged_factors import merged_factors
 from .norm_copies import REASON as FOR_NORMS
 from .norm_copies import norm_copies
 from .padded_tensors import padded_tensors
@@ -64,7 +63,7 @@ BY_SHAPE: Rules = (
     unfolded_patches,
 )
 # Those that need all of a step: what it accumulates and updates, and that nothing outside uses its results.
-BY_STEP: Rules = (unused_results, unused_statistics, merged_factors, unused_gradients, zeroed_gradients, kept_gradients, dense_gradients)
+BY_STEP: Rules = (unused_results, unused_statistics, unused_gradients, zeroed_gradients, kept_gradients, dense_gradients)
 RULES = (*BY_SHAPE, *BY_STEP)  # if two rules find the same kind for an op and context, the later one wins
 MOST_SHOWN = 2  # lines that call torch.utils.checkpoint
 TF32, FP32 = matrix("tf32"), matrix("fp32")
@@ -114,7 +113,7 @@ class Patterns:
         graph = attempt("graphs", graph_of, recorded, tensors)
         for place, reason in self._failures.evidence(rules.RULES, graph) if graph is not None else ():
             one, op = in_order[place]
-            self._in_place.setdefault((id(op), id(one.context)), {})[reason.kind] = reason
+            self._in_place.setdefault((id(op), id(one.context)), {}).setdefault(reason.kind, reason)
         for (one, op), reason in self._failures.evidence(RULES, recorded):
             self._in_place.setdefault((id(op), id(one.context)), {})[reason.kind] = reason
 
