@@ -1,7 +1,4 @@
-"""Copies, casts, memory copies and memsets, concatenation and other data movement: distinct elements read, results written, no FLOP.
-
-A copy between host and device crosses PCIe once and the device's memory once; one within the device is read and written there.
-"""
+"""Copies, casts, memory copies and memsets, concatenation and other data movement: distinct elements read, results written, no FLOP."""
 
 import re
 from math import prod
@@ -10,9 +7,8 @@ from ..dtypes import DType
 from ..errors import FormulaError
 from ..ops.convolution import Axis
 from .call import CPP_TYPES, EXECUTION_TRACE, Call, Priced, Tensor, needed
-from .memory_copies import COPY, copied
 from .op_table import op
-from .traffic import UNFORMATTED, result, streamed, traffic
+from .traffic import COPY, UNFORMATTED, copied, result, streamed, traffic
 
 MOVEMENT = "data movement"
 DROPPED = "traces drop lists of more than 30 tensors"

@@ -8,6 +8,6 @@ from .call import Pricer
 
 FAMILIES = (
     *("products", "convolutions", "attention", "elementwise", "copies", "norms", "gathers", "reductions", "pools"),
-    *("recurrent", "embedding_bags", "linear_algebra", "transforms", "optimizers", "collectives", "serving", "inductor"),
+    *("recurrent", "linear_algebra", "transforms", "optimizers", "collectives", "serving", "inductor"),
 )
 op: Registry[Pricer] = Registry("operator", __package__, FAMILIES)

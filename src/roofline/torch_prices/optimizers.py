@@ -17,9 +17,8 @@ from ..ops.elementwise import FUNCTIONS
 from ..ops.optimizer import RULES
 from ..workload import UPPER_BOUND
 from .call import CPP_TYPES, EXECUTION_TRACE, Call, Priced, Tensor
-from .memory_copies import COPY
 from .op_table import op
-from .traffic import UNFORMATTED, pointwise_work, streamed, traffic
+from .traffic import COPY, UNFORMATTED, pointwise_work, streamed, traffic
 
 OPTIMIZER = "optimizer"
 CHUNK = 65_536

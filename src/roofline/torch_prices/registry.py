@@ -6,8 +6,8 @@ from ..cost import Cost
 from ..errors import FormulaError
 from ..ledger import Ledger
 from .call import RECORD_SHAPES, Call, NotRecorded, Priced, Pricer
-from .memory_copies import copied
 from .op_table import op
+from .traffic import copied
 
 UserFunction = Callable[[Call], Cost | Ledger | Priced | None]
 
