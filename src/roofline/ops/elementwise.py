@@ -151,6 +151,15 @@ FUNCTIONS: dict[str, PerElement] = {
     **POINTWISE,
     "logistic": POINTWISE["sigmoid"],
     "glu": POINTWISE["silu"],
+    "batch_norm": PerElement(flops=7, per_row=1, why="sum; centre, square, sum; centre again is shared; times 1/σ, scale, shift"),
+    "batch_norm_inference": PerElement(flops=4, per_row=1, why="centre, times 1/σ, scale, shift"),
+    "batch_norm_gradient": PerElement(
+        flops=8, why="two sums, one with the centred input: centre, multiply, two adds; then centre·a + b, subtract, times scale/σ"
+    ),
+    "layernorm_gradient": PerElement(
+        flops=13, why="x̂ is 2, times the scale 1, two sums over the row 3, the gradient of x 4, those of scale 2 and shift 1"
+    ),
+    "rmsnorm_gradient": PerElement(flops=9, why="as of a layer norm, without mean and shift"),
 }
 # Names of the MLIR dialects of Triton and Mosaic kernels, for floating-point numbers.
 MLIR: dict[str, PerElement] = {
@@ -198,13 +207,19 @@ def work(name: str, elements: int, operands: DType, result: DType | None = None)
     return Cost(tuple((resource, amount * elements) for resource, amount in each) if elements else ())
 
 
-def accumulator(number: DType) -> DType:
+def accumulator(number: DType | None) -> DType:
     """The format in which sums of numbers of a format are computed."""
-    if number.rate in ("fp64", "int64"):
+    if number is not None and number.rate in ("fp64", "int64"):
         return dtype(number.rate)
-    return dtype("int32") if "int" in number.rate else dtype("fp32")
+    return dtype("int32") if number is not None and "int" in number.rate else dtype("fp32")
 
 
-def summed(elements: Amount, number: DType, flops: Amount, transcendentals: Amount = 0) -> Cost:
-    """FLOP and transcendentals per element of sums, or of what is done to sums before they are written."""
+def summed(elements: Amount, number: DType | None, flops: Amount = 0, transcendentals: Amount = 0) -> Cost:
+    """FLOP and transcendentals per element of sums."""
     return Cost.of({vector(accumulator(number)): elements * flops, TRANSCENDENTAL: elements * transcendentals})
+
+
+def on_sums(name: str, elements: int, number: DType | None, rows: int = 0, more: int = 0) -> Cost:
+    """A function of sums before they are written, as an epilogue, or of whole rows; ``more`` is further FLOP per element."""
+    facts = FUNCTIONS[name]
+    return summed(elements, number, facts.flops + more, facts.transcendentals) + summed(rows, number, 0, facts.per_row)

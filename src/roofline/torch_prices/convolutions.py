@@ -15,13 +15,13 @@ from ..formulas.convolution import Direction
 from ..operation import Convolution as BySize
 from ..operation import Operation
 from ..ops.convolution import Axis
-from ..ops.elementwise import POINTWISE
+from ..ops.elementwise import on_sums, summed
 from ..resource import HBM
 from ..workload import COUNTED
 from .call import Call, Priced, Tensor
 from .op_table import op
 from .product_formats import product_format
-from .traffic import pointwise_work, traffic
+from .traffic import traffic
 
 CONVOLUTION = "convolution"
 NO_PADDING = f"{COUNTED}without multiplications by padding"
@@ -162,9 +162,9 @@ def forward(call: Call) -> Priced | None:
     cost = found.cost("input-gradient" if transposed else "forward", own, weights, own, number.name)
     bias = call.tensor(places.bias) if places.bias is not None else None
     if bias is not None:
-        cost += pointwise_work(prod(shape), POINTWISE["bias"].flops, 0, number) + traffic((bias,))
+        cost += on_sums("bias", prod(shape), number) + traffic((bias,))
     if "add_relu" in call.op:
-        cost += pointwise_work(prod(shape), POINTWISE["add"].flops, 0, number) + traffic((call.tensor(2),))
+        cost += on_sums("add", prod(shape), number) + traffic((call.tensor(2),))
     counted = 2 * shape[0] * prod(w.shape) * prod(x.shape[2 - len(w.shape) :] if transposed else shape[2:])
     return Priced(
         cost=cost,
@@ -199,7 +199,7 @@ def backward(call: Call) -> Priced | None:
         counted += 2 * found.batch * found.in_channels * found.out_channels * prod(w.shape[2:]) * prod(outer)
     if wants_bias:
         channels = dy.shape[-spatial - 1]
-        cost += pointwise_work(max(0, dy.elements - channels), 1, 0, number) + traffic((dy,), (Tensor((channels,), dy.dtype),))
+        cost += summed(max(0, dy.elements - channels), number, 1) + traffic((dy,), (Tensor((channels,), dy.dtype),))
     return Priced(
         cost=cost,
         category=CONVOLUTION,

@@ -10,10 +10,11 @@ from math import prod
 from ..cost import NOTHING
 from ..dtypes import dtype
 from ..formulas import embedding as embedding_formula
+from ..ops.elementwise import summed
 from ..resource import HBM
 from .call import EXECUTION_TRACE, Call, Priced, Tensor, needed
 from .op_table import op
-from .traffic import format_name, pointwise_work, result, streamed, traffic
+from .traffic import format_name, result, streamed, traffic
 
 GATHER, SCATTER = "gather", "scatter"
 INT64 = dtype("int64")
@@ -97,7 +98,7 @@ def _together(indices: tuple[Tensor, ...] | None) -> Tensor | None:
 def _scattered(call: Call, target: Tensor, index: Tensor | None, source: Tensor | None, elements: int, adds: bool) -> Priced:
     """Some elements written or added to a tensor, in place or to a copy of it."""
     touched = Tensor((min(elements, target.distinct),), target.dtype)
-    work = pointwise_work(elements if adds else 0, 1, 0, target.dtype)
+    work = summed(elements if adds else 0, target.dtype, 1)
     read = [index, source, touched if adds else None]
     written = [touched]
     if not call.kernels and not call.op.endswith("_"):
@@ -166,7 +167,7 @@ def segments(call: Call) -> Priced | None:
     index = tensors[-1] if len(tensors) > 1 else None
     segments = index.elements if index else 1
     out = Tensor((segments, *rows.shape[1:]), rows.dtype)
-    work = pointwise_work(rows.elements, 1, 0, rows.dtype)
+    work = summed(rows.elements, rows.dtype, 1)
     moved = traffic(tensors, (rows,)) if back else traffic((rows, index), (out,))
     return Priced(cost=work + moved, category="reduction", dtype=format_name(rows))
 
@@ -216,7 +217,7 @@ def sample_weights_backward(call: Call) -> Priced | None:
         return None
     rows, width = table.shape
     read = Tensor((min(indices.elements, rows), width), table.dtype)
-    work = pointwise_work(indices.elements * width, 2, 0, table.dtype)
+    work = summed(indices.elements * width, table.dtype, 2)
     moved = traffic((dy, read, indices, bags), (Tensor((indices.elements,), table.dtype),))
     return Priced(cost=work + moved, category="reduction", dtype=format_name(table))
 

@@ -9,17 +9,10 @@ from msgspec import Struct
 
 from ..dtypes import DType, dtype
 from ..errors import FormulaError
-from ..ops.elementwise import POINTWISE
-from ..ops.normalisation import (
-    BATCH_NORM_GRADIENT,
-    BATCH_NORM_INFERENCE,
-    BATCH_NORM_TRAINING,
-    LAYER_NORM_GRADIENT,
-    RMS_NORM_GRADIENT,
-)
+from ..ops.elementwise import FUNCTIONS, on_sums, summed
 from .call import Call, Priced, Tensor
 from .op_table import op
-from .traffic import format_name, pointwise_work, result, streamed, traffic
+from .traffic import format_name, result, streamed, traffic
 
 NORM, SOFTMAX = "normalisation", "softmax"
 FP32 = dtype("fp32")
@@ -49,11 +42,7 @@ FORWARD: dict[str, tuple[str, Norm]] = {
     ),
     **dict.fromkeys(("_batch_norm_no_update", "_native_batch_norm_legit_no_training"), (_BATCH, Norm(weight=1, bias=2))),
 }
-GRADIENTS = {
-    **dict.fromkeys((_LAYER, _GROUP), LAYER_NORM_GRADIENT),
-    _RMS: RMS_NORM_GRADIENT,
-    _BATCH: BATCH_NORM_GRADIENT,
-}
+FUNCTION = {_LAYER: "layernorm", _GROUP: "layernorm", _RMS: "rmsnorm", _BATCH: "batch_norm"}
 BACKWARD: dict[str, tuple[str, Norm]] = {
     "native_layer_norm_backward": (_LAYER, Norm(x=1, gradient=0, weight=5, bias=6, mask=7, saved=(3, 4))),
     "_fused_rms_norm_backward": (_RMS, Norm(x=1, gradient=0, weight=4, mask=5, saved=(3,))),
@@ -90,21 +79,19 @@ def forward(call: Call) -> Priced | None:
     kind, places = FORWARD[call.op.removeprefix("aten::")]
     x = call.need(places.x)
     rows = _rows(call, kind, x)
-    facts = POINTWISE["rmsnorm" if kind == _RMS else "layernorm"]
-    flops = facts.flops
+    function = FUNCTION[kind]
     statistics: list[Tensor | None] = [] if call.op in ("aten::layer_norm", "aten::rms_norm") else [Tensor((rows,), FP32)]
     if kind == _BATCH:
         evaluates = call.arg(5) is False or "no_" in call.op
-        flops = BATCH_NORM_INFERENCE if evaluates else BATCH_NORM_TRAINING
+        function = "batch_norm_inference" if evaluates else function
         running = [call.tensor(3), call.tensor(4)]
         statistics = [] if evaluates else [*statistics, *statistics, *running]
         read = [call.tensor(places.weight), call.tensor(2), *running]
     else:
         statistics = statistics if kind == _RMS else statistics * 2
         read = [call.tensor(places.weight), call.tensor(places.bias) if places.bias is not None else None]
-    work = pointwise_work(x.elements, flops, 0, x.dtype) + pointwise_work(rows, 0, facts.per_row, x.dtype)
     moved = traffic((x, *read), (result(call, x.shape, x.dtype), *statistics))
-    return Priced(cost=work + moved, category=NORM, dtype=format_name(x))
+    return Priced(cost=on_sums(function, x.elements, x.dtype, rows) + moved, category=NORM, dtype=format_name(x))
 
 
 @op(*(f"aten::{name}" for name in BACKWARD))
@@ -119,7 +106,7 @@ def backward(call: Call) -> Priced | None:
     gradients = (Tensor(x.shape, x.dtype), parameters, parameters)
     written = [one for one, is_wanted in zip(gradients, wanted, strict=False) if is_wanted]
     saved = [call.tensor(place) for place in places.saved]
-    return streamed(NORM, x, (dy, x, weight, *saved), written, flops=GRADIENTS[kind])
+    return streamed(NORM, x, (dy, x, weight, *saved), written, flops=FUNCTIONS[f"{FUNCTION[kind]}_gradient"].flops)
 
 
 # FLOP per element of batch norms that span several devices, and of weight norms: (gradient or input at 0, …).
@@ -166,16 +153,15 @@ def softmax(call: Call) -> Priced | None:
     """3 FLOP and an exp per element; log-softmax also has a logarithm per row. Argument 2 is half_to_float, in the wrappers a dtype."""
     x = call.need(0)
     masked = "masked" in call.op
-    facts = POINTWISE["softmax"]
     rows = _softmax_rows(call, x, 2 if masked else 1)
     number: DType | None = x.dtype
     if not masked and call.arg(2) is True:
         number = FP32
     elif not call.op.startswith("aten::_") or "safe" in call.op:
         number = call.format(2) or x.dtype
-    work = pointwise_work(x.elements, facts.flops, facts.transcendentals, x.dtype)
+    work = on_sums("softmax", x.elements, x.dtype)
     if "log" in call.op:
-        work += pointwise_work(rows, 0, 1, x.dtype)
+        work += summed(rows, x.dtype, 0, 1)
     mask = call.tensor(1) if masked else None
     return Priced(cost=work + traffic((x, mask), (result(call, x.shape, number),)), category=SOFTMAX, dtype=number.name if number else "")
 
@@ -187,7 +173,7 @@ def softmax_backward(call: Call) -> Priced | None:
     logarithm = "log" in call.op
     masked = "masked" in call.op
     number = y.dtype if masked else call.format(3) or y.dtype
-    work = pointwise_work(y.elements, 3 if logarithm else 4, 1 if logarithm else 0, y.dtype)
+    work = summed(y.elements, y.dtype, 3 if logarithm else 4, int(logarithm))
     mask = call.tensor(2) if masked else None
     return Priced(
         cost=work + traffic((dy, y, mask), (result(call, y.shape, number),)), category=SOFTMAX, dtype=number.name if number else ""

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from ..dtypes import DType, dtype
-from ..ops.elementwise import FUNCTIONS
+from ..ops.elementwise import FUNCTIONS, summed
 from ..ops.optimizer import RULES
 from ..workload import UPPER_BOUND
 from .call import CPP_TYPES, EXECUTION_TRACE, Call, Priced, Tensor
 from .op_table import op
-from .traffic import COPY, UNFORMATTED, pointwise_work, streamed, traffic
+from .traffic import COPY, UNFORMATTED, streamed, traffic
 
 OPTIMIZER = "optimizer"
 CHUNK = 65_536
@@ -175,7 +175,7 @@ def unscale(call: Call) -> Priced | None:
     own, number = call.tensors(0), element_type(call)
     if own is not None:
         mine = _formatted(own, number)
-        work = pointwise_work(sum(one.elements for one in mine), 1, 0, mine[0].dtype)
+        work = summed(sum(one.elements for one in mine), mine[0].dtype, 1)
         return Priced(cost=work + traffic(mine, mine), category=OPTIMIZER)
     return _dropped(call, number, 1, 1, flops=1)
 

@@ -7,9 +7,10 @@ from msgspec.structs import replace
 from ..dtypes import dtype
 from ..errors import FormulaError
 from ..ops.convolution import Axis
+from ..ops.elementwise import summed
 from .call import Call, Priced, Tensor, needed
 from .op_table import op
-from .traffic import format_name, pointwise_work, result, streamed, traffic
+from .traffic import format_name, result, streamed, traffic
 
 POOLING = "pooling"
 INT64 = dtype("int64")
@@ -123,7 +124,7 @@ def grid_sample_backward(call: Call) -> Priced | None:
     if len(tensors) < 3:
         return None
     dy, x, grid = (tensors[2], *tensors[:2]) if "cudnn" in call.op else tensors[:3]
-    work = pointwise_work(dy.elements, 2 * SAMPLE, 0, dy.dtype)
+    work = summed(dy.elements, dy.dtype, 2 * SAMPLE)
     return Priced(cost=work + traffic((dy, x, grid), (x, grid)), category=POOLING, dtype=format_name(x))
 
 

@@ -12,12 +12,12 @@ from ..dtypes import DType, dtype
 from ..errors import FormulaError
 from ..formulas.compute_units import matrix_work
 from ..operation import Product
-from ..ops.elementwise import POINTWISE
+from ..ops.elementwise import on_sums
 from ..ops.product import real_flops
 from .call import FP4_PAIR, Call, Priced, Tensor
 from .op_table import op
 from .product_formats import product_format
-from .traffic import pointwise_work, result, traffic
+from .traffic import result, traffic
 
 MATMUL, SPARSE_MATMUL, QUANTIZED_MATMUL = "matmul", "sparse matmul", "quantized matmul"
 Sizes = tuple[int, int, int, int]  # batch, m, k, n
@@ -48,7 +48,7 @@ def product(
     real = real_flops(batch * m * k * n, number)
     work = matrix_work(real, number)
     if bias is not None:
-        work += pointwise_work(batch * m * n, POINTWISE["bias"].flops, 0, number)
+        work += on_sums("bias", batch * m * n, number)
     return Priced(
         cost=work + traffic((a, b, *read, bias), (out,)),
         category=MATMUL,
@@ -101,8 +101,7 @@ def addmm(call: Call) -> Priced | None:
     priced = product(call, a, b, sizes, result(call, shape, a.dtype), bias=_added(call))
     if call.op != "aten::_addmm_activation":
         return priced
-    facts = POINTWISE["gelu" if call.flag(5) else "relu"]
-    work = pointwise_work(prod(shape), facts.flops, facts.transcendentals, a.dtype)
+    work = on_sums("gelu" if call.flag(5) else "relu", prod(shape), a.dtype)
     return replace(priced, cost=(priced.cost or NOTHING) + work, operation=None)
 
 

@@ -6,10 +6,11 @@ from math import prod
 from ..dtypes import DType, dtype
 from ..errors import FormulaError
 from ..formulas import reduction as reduction_formula
+from ..ops.elementwise import summed
 from ..ops.reduction import running
 from .call import Call, Priced, Tensor
 from .op_table import op
-from .traffic import format_name, pointwise_work, result, streamed, traffic
+from .traffic import format_name, result, streamed, traffic
 
 SORT, SELECTION = "sort", "selection"
 REDUCTION = "reduction"
@@ -59,7 +60,7 @@ def reduction(call: Call) -> Priced | None:
     )
     more = Tensor((values,), second) if second else None
     read = Tensor((x.distinct,), x.dtype)
-    work = ledger.work if columns else pointwise_work(0, 0, 0, x.dtype)
+    work = ledger.work if columns else summed(0, x.dtype)
     return Priced(cost=work + traffic((read,), (Tensor((values,), number), more)), category=REDUCTION, dtype=x.dtype.name)
 
 
@@ -210,5 +211,5 @@ def ctc_loss_backward(call: Call) -> Priced | None:
     """(gradient, log-probabilities, targets, lengths, lengths, loss, sums): the sums backward, and the gradient of every probability."""
     x, targets = call.need(1), call.tensor(2)
     sums = call.need(6)
-    work = pointwise_work(sums.elements, 4, 4, x.dtype) + pointwise_work(x.elements, 2, 1, x.dtype)
+    work = summed(sums.elements, x.dtype, 4, 4) + summed(x.elements, x.dtype, 2, 1)
     return Priced(cost=work + traffic((x, targets, sums), (x,)), category="loss", dtype=format_name(x))

@@ -8,13 +8,13 @@ arguments: their cost is unknown.
 from collections.abc import Sequence
 
 from ..dtypes import dtype
-from ..ops.elementwise import POINTWISE
+from ..ops.elementwise import POINTWISE, on_sums
 from .attention import ATTENTION, PAGED
 from .call import Call, Priced, Tensor, needed
 from .norms import NORM
 from .op_table import op
 from .products import product, two_matrices
-from .traffic import format_name, pointwise_work, streamed, traffic
+from .traffic import format_name, streamed, traffic
 
 EXPERTS = "a fused mixture of experts: the recording has no weights"
 
@@ -42,9 +42,8 @@ def add_rms_norm_to(call: Call) -> Priced | None:
 
 def _rms_norm(x: Tensor, read: Sequence[Tensor | None], written: Sequence[Tensor | None], added: int = 0) -> Priced:
     """The norm of each row of x, after ``added`` additions per element."""
-    facts = POINTWISE["rmsnorm"]
     rows = x.elements // x.shape[-1] if x.shape and x.shape[-1] else 1
-    work = pointwise_work(x.elements, facts.flops + added, 0, x.dtype) + pointwise_work(rows, 0, facts.per_row, x.dtype)
+    work = on_sums("rmsnorm", x.elements, x.dtype, rows, added)
     return Priced(cost=work + traffic(read, written), category=NORM, dtype=format_name(x))
 
 

@@ -7,7 +7,7 @@ Copies from and to pageable memory of the host are told apart: the driver copies
 from collections.abc import Iterable
 
 from ..cost import Cost
-from ..dtypes import DType, dtype
+from ..dtypes import DType
 from ..ops.elementwise import summed
 from ..ops.movement import moved
 from ..resource import HBM, PCIE, Resource
@@ -36,11 +36,6 @@ def format_name(one: Tensor | None) -> str:
     return one.dtype.name if one is not None and one.dtype is not None else ""
 
 
-def pointwise_work(elements: int, flops: int, transcendentals: int, number: DType | None) -> Cost:
-    """FLOP and transcendentals of a number of elements on the vector unit, in the format of sums."""
-    return summed(elements, number or dtype("fp32"), flops, transcendentals)
-
-
 def streamed(
     category: str,
     x: Tensor,
@@ -55,7 +50,7 @@ def streamed(
 
     ``flops`` and ``transcendentals`` are per element of ``x``, or of so many ``elements``.
     """
-    work = pointwise_work(x.elements if elements is None else elements, flops, transcendentals, x.dtype)
+    work = summed(x.elements if elements is None else elements, x.dtype, flops, transcendentals)
     return Priced(cost=work + traffic(read, written), category=category, dtype=format_name(x))
 
 

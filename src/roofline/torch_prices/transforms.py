@@ -4,10 +4,11 @@ from math import prod
 
 from ..dtypes import dtype
 from ..errors import FormulaError
+from ..ops.elementwise import summed
 from ..ops.fourier import flops
 from .call import Call, Priced, Tensor, needed
 from .op_table import op
-from .traffic import format_name, pointwise_work, result, streamed, traffic
+from .traffic import format_name, result, streamed, traffic
 
 
 @op("aten::_fft_c2c", "aten::_fft_r2c", "aten::_fft_c2r")
@@ -44,7 +45,7 @@ def distances(call: Call) -> Priced | None:
         return None
     pairs = prod(a.shape[:-1]) * b.shape[-2]
     out = result(call, (pairs,), a.dtype)
-    work = pointwise_work(pairs * a.shape[-1], 3, 0, a.dtype) + pointwise_work(pairs, 0, 1, a.dtype)
+    work = summed(pairs * a.shape[-1], a.dtype, 3) + summed(pairs, a.dtype, 0, 1)
     return Priced(cost=work + traffic((a, b), (out,)), category="reduction", dtype=format_name(a))
 
 

@@ -8,11 +8,11 @@ from math import log2, prod
 from ...cost import Cost
 from ...dtypes import passes_note
 from ...ops.convolution import outputs_with_input, pairs, pairs_within, whole_windows
+from ...ops.elementwise import FUNCTIONS, summed
 from ...ops.fourier import flops as transform_flops
 from ...ops.linear_algebra import Sizes, work
-from ...ops.normalisation import BATCH_NORM_GRADIENT, BATCH_NORM_INFERENCE, BATCH_NORM_TRAINING
 from ...ops.reduction import running
-from ...resource import TRANSCENDENTAL, vector
+from ...resource import vector
 from ...workload import COUNTED
 from ..ir.attributes import WindowDimension
 from .contractions import algorithm_unit
@@ -167,19 +167,19 @@ def random(site: Site, inner: Inner) -> Work:
     return Work(notes=(f"{COUNTED}no arithmetic for the random number generator",))
 
 
-def _batch_norm(flops_per_element: int) -> Rule:
+def _batch_norm(name: str) -> Rule:
     def rule(site: Site, inner: Inner) -> Work:
         shape = site.operands[0].shape
         features = shape.dims[site.instruction.integer("feature_index") or 0]
-        return Work(Cost.of({vector(shape.number): flops_per_element * shape.elements, TRANSCENDENTAL: features}))
+        return Work(summed(shape.elements, shape.number, FUNCTIONS[name].flops) + summed(features, shape.number, 0, 1))
 
     return rule
 
 
 REDUCTIONS: dict[str, Rule] = {
-    "batch-norm-training": _batch_norm(BATCH_NORM_TRAINING),
-    "batch-norm-inference": _batch_norm(BATCH_NORM_INFERENCE),
-    "batch-norm-grad": _batch_norm(BATCH_NORM_GRADIENT),
+    "batch-norm-training": _batch_norm("batch_norm"),
+    "batch-norm-inference": _batch_norm("batch_norm_inference"),
+    "batch-norm-grad": _batch_norm("batch_norm_gradient"),
     "cholesky": cholesky,
     "fft": fft,
     "map": mapped,

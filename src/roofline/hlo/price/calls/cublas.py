@@ -9,7 +9,7 @@ from math import prod
 
 from ....cost import NOTHING, Cost
 from ....dtypes import DType
-from ....ops.elementwise import summed
+from ....ops.elementwise import on_sums, summed
 from ....ops.linear_algebra import Sizes, elements_read, work
 from ....ops.product import real_flops
 from ....workload import COUNTED
@@ -18,7 +18,7 @@ from ...ir.shapes import Shape
 from ...read.backend_config import backend_config, parse_config
 from ..types import Price, Site
 from .padding import sizes as real_sizes
-from .products import check_dimensions, dimensions, free, pointwise, precision_of, sizes, unit
+from .products import check_dimensions, dimensions, free, precision_of, sizes, unit
 from .registry import call
 from .settings import Config, flag, integers, real, section, word
 from .traffic import Misfit, operand, output, priced
@@ -70,7 +70,7 @@ def _epilogue(config: Config, of_fp8: bool, number: DType, made: int) -> Cost:
     for part in word(config, "epilogue", "DEFAULT").split("_"):
         if part not in _EPILOGUES:
             raise Misfit(f"unknown epilogue {part!r}")
-        work += sum((pointwise(name, made, number) for name in _EPILOGUES[part]), NOTHING)
+        work += sum((on_sums(name, made, number) for name in _EPILOGUES[part]), NOTHING)
     return work
 
 

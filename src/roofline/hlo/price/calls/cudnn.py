@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from ....cost import NOTHING, Cost
 from ....dtypes import dtype
 from ....ops.convolution import multiply_adds, pairs
-from ....ops.elementwise import FUNCTIONS, PerElement, summed
-from ....ops.normalisation import LAYER_NORM_GRADIENT
+from ....ops.elementwise import FUNCTIONS, PerElement, on_sums, summed
 from ....ops.product import real_flops
 from ....ops.recurrent import LSTM, multiplied
 from ....ops.recurrent import work as recurrent_work
@@ -26,7 +25,6 @@ from ..contractions import unit_of
 from ..types import Price, Site
 from .cublas import PADDED
 from .padding import Extent, Extents, extents, used_extents, whole
-from .products import pointwise
 from .registry import call
 from .settings import Config, real, section, word
 from .traffic import Misfit, operand, output, priced, results
@@ -217,10 +215,7 @@ def norm(site: Site) -> Price:
     x, scale = operand(site, 0), operand(site, 1)
     kind = word(section(backend_config(site.instruction), "cudnn_norm_backend_config"), "kind", "LAYER_FWD_INFER")
     rows = x.elements // scale.elements if scale.elements else 0
-    if kind == "LAYER_BWD":
-        work = summed(x.elements, x.number, LAYER_NORM_GRADIENT)
-    else:
-        work = pointwise("layernorm", x.elements, x.number) + summed(rows, x.number, 0, FUNCTIONS["layernorm"].per_row)
+    work = on_sums("layernorm_gradient" if kind == "LAYER_BWD" else "layernorm", x.elements, x.number, rows)
     return priced(site, work, "normalisation")
 
 

@@ -4,14 +4,13 @@ from math import prod
 
 from ....cost import NOTHING, Cost
 from ....ops.convolution import multiply_adds, pairs
-from ....ops.elementwise import POINTWISE
+from ....ops.elementwise import on_sums
 from ....ops.product import real_flops
-from ....resource import TRANSCENDENTAL
 from ...ir.attributes import WindowDimension
 from ...ir.shapes import Shape
 from ...read.backend_config import backend_config
 from ..types import Price, Site
-from .products import pointwise, unit
+from .products import unit
 from .registry import call
 from .settings import Config, flag, integer, integers, section, words
 from .traffic import Misfit, operand, output, priced
@@ -28,7 +27,7 @@ def _fused(site: Site, config: Config) -> Cost:
     for name in words(section(config, "fusions"), "ops"):
         if name not in _FUSED:
             raise Misfit(f"unknown fused operation {name!r}")
-        work += pointwise(_FUSED[name], result.elements, result.number)
+        work += on_sums(_FUSED[name], result.elements, result.number)
     return work
 
 
@@ -92,7 +91,7 @@ def _spatial(shape: Shape, layout: Config, start: int) -> list[int]:
 def softmax(site: Site) -> Price:
     """exp(x − max)/sum: 3 FLOP and a transcendental per element."""
     result = output(site)
-    return priced(site, pointwise("softmax", result.elements, result.number), "normalisation")
+    return priced(site, on_sums("softmax", result.elements, result.number), "normalisation")
 
 
 @call("__onednn$layernorm")
@@ -100,5 +99,5 @@ def layernorm(site: Site) -> Price:
     """FLOP per element by the formula, and a root per row."""
     x, scale = operand(site, 0), operand(site, 1)
     rows = x.elements // scale.elements if scale.elements else 0
-    work = pointwise("layernorm", x.elements, x.number) + Cost.of({TRANSCENDENTAL: rows * POINTWISE["layernorm"].per_row})
+    work = on_sums("layernorm", x.elements, x.number, rows)
     return priced(site, work, "normalisation")

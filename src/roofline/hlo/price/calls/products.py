@@ -3,9 +3,7 @@
 import re
 from math import prod
 
-from ....cost import Cost
 from ....dtypes import DType, passes_note, wider
-from ....ops.elementwise import FUNCTIONS, summed
 from ....resource import Resource, matrix
 from ...ir.attributes import DotDimensions
 from ...ir.platforms import Platform
@@ -58,12 +56,6 @@ def unit(left: DType, right: DType, precision: Config, platform: Platform) -> tu
     if number.rate == "fp32" and platform == "gpu" and not highest:
         return matrix("tf32"), "fp32 at default precision runs as tf32"
     return matrix(number), ""
-
-
-def pointwise(name: str, elements: int, number: DType) -> Cost:
-    """The cost of one elementwise function on the sums of a product, before they are written."""
-    facts = FUNCTIONS[name]
-    return summed(elements, number, facts.flops, facts.transcendentals)
 
 
 def sizes(shape: Shape, axes: tuple[int, ...]) -> int:
