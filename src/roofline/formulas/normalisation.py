@@ -5,7 +5,7 @@ from typing import Literal
 from ..ledger import Ledger, Row, read, write
 from ..operation import RowWise
 from ..ops.elementwise import POINTWISE
-from ..ops.reduction import REDUCTION_FLOPS
+from ..ops.reduction import REDUCTION_FLOPS, reduced
 from .compute_units import number, vector_work
 from .notation import Dim, Format
 from .pointwise import COMPARISONS
@@ -146,13 +146,13 @@ def reduction(
     `comparisons` counts). bytes = rows·columns elements read, one per row written: an int32 index for argmax and argmin.
     """
     operand = number(dtype)
-    slope, offset = REDUCTION_FLOPS[kind]
-    compares = comparisons and slope == 0
-    flops = rows * (columns - 1) if compares else rows * (slope * columns + offset)
+    is_free = REDUCTION_FLOPS[kind] == (0, 0)
+    compares = comparisons and is_free
+    flops = rows * (columns - 1) if compares else reduced(kind, rows, columns)
     result = number(out, "int32" if kind.startswith("arg") else dtype)
     moved = (read("x", (rows, columns), operand), write("out", (rows,), result))
     work = vector_work(flops, rows if kind == "norm" else 0, compute, operand)
-    notes = (COMPARISONS,) if compares else ("comparisons are 0 FLOP",) if slope == 0 else ()
+    notes = (COMPARISONS,) if compares else ("comparisons are 0 FLOP",) if is_free else ()
     return Ledger("reduction", work, moved, notes, operation=_rows(rows, columns, "sum"))
 
 

@@ -1,7 +1,19 @@
 """Reductions and scans: applications of an operation to the elements of rows. Comparisons are not FLOP."""
 
+from .product import Size
+
 # FLOP to reduce a row of n elements to one value: (a, b) is a·n + b.
 REDUCTION_FLOPS = {"sum": (1, -1), "mean": (1, 0), "norm": (2, -1), "max": (0, 0), "min": (0, 0), "argmax": (0, 0), "argmin": (0, 0)}
+
+
+def reduced(kind: str, rows: Size, columns: Size) -> Size:
+    """FLOP to reduce rows to one value each.
+
+    >>> reduced("sum", 3, 5), reduced("max", 3, 5)
+    (12, 0)
+    """
+    slope, offset = REDUCTION_FLOPS[kind]
+    return rows * (slope * columns + offset)
 
 
 def running(elements: int, length: int) -> int:

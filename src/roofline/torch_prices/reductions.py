@@ -5,9 +5,8 @@ from math import prod
 
 from ..dtypes import DType, dtype
 from ..errors import FormulaError
-from ..formulas import reduction as reduction_formula
 from ..ops.elementwise import summed
-from ..ops.reduction import running
+from ..ops.reduction import reduced, running
 from .call import Call, Priced, Tensor
 from .op_table import op
 from .traffic import format_name, result, streamed, traffic
@@ -26,7 +25,7 @@ _SPREADS = {"var": "norm", "std": "norm", "var_mean": "norm", "std_mean": "norm"
 KINDS = {**_SUMS, **_NORMS, **_EXTREMES, **_PLACES, **_SPREADS}
 
 
-def reduced(call: Call, x: Tensor, place: int) -> int:
+def results_of(call: Call, x: Tensor, place: int) -> int:
     """The number of results if the axes in argument ``place`` are reduced: one if none are given."""
     found = call.arg(place)
     axes = found if isinstance(found, tuple) else (found,) if isinstance(found, int) and not isinstance(found, bool) else ()
@@ -50,17 +49,16 @@ def reduction(call: Call) -> Priced | None:
     # sum(x, dtype) and max(x) reduce everything; a list, or a number of an operator that has no such overload, is axes.
     place = 2 if name in ("norm", "linalg_vector_norm") else 1
     whole = name in ("sum", "mean", "prod", "nansum") and not isinstance(call.arg(1), tuple) and len(call.args) <= 2
-    values = 1 if whole else reduced(call, x, place)
+    values = 1 if whole else results_of(call, x, place)
     kind = KINDS[name]
     columns = x.elements // values if values else 0
     number = _result_format(call, name, x.dtype, 1 if whole else place + 2)
-    ledger = reduction_formula(values, columns, kind=kind, dtype=x.dtype.name, out=number.name)  # type: ignore[arg-type]
     second = (
         INT64 if name in ("max", "min", "median", "nanmedian") and values > 1 else number if name.endswith(("_mean", "aminmax")) else None
     )
     more = Tensor((values,), second) if second else None
     read = Tensor((x.distinct,), x.dtype)
-    work = ledger.work if columns else summed(0, x.dtype)
+    work = summed(1, x.dtype, reduced(kind, values, columns) if columns else 0, values if kind == "norm" and columns else 0)
     return Priced(cost=work + traffic((read,), (Tensor((values,), number), more)), category=REDUCTION, dtype=x.dtype.name)
 
 
