@@ -70,6 +70,14 @@ def test_options_are_letters_or_their_codes() -> None:
     assert flags.cost["matrix/fp64"] == 2 * 16 * 64 + 2 * 512
 
 
+@given(m=st.integers(1, 200), n=st.integers(1, 200))
+def test_some_singular_vectors_never_cost_more_than_all(m: int, n: int) -> None:
+    values, thin, full = (counts.singular(m, n, vectors).flops() for vectors in ("none", "thin", "full"))  # type: ignore[arg-type]
+    assert values <= thin <= full
+    if m == n:
+        assert thin == full == 21 * n**3
+
+
 def test_eigenvectors_of_a_general_matrix_are_dearer_than_its_eigenvalues() -> None:
     def flops(left: str, right: str) -> object:
         config = f"{{compute_left = {ord(left)} : ui8, compute_right = {ord(right)} : ui8}}"

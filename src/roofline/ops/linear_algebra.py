@@ -173,12 +173,11 @@ def singular(m: int, n: int, vectors: Vectors) -> Count:
     """
     long, short = max(m, n), min(m, n)
     square, cube = Fraction(long * short**2), short**3
+    total = 4 * long * long * short + min(8 * square + 9 * cube, Fraction(22 * cube))
     if vectors == "none":
         total = min(4 * square - Fraction(4 * cube, 3), 2 * square + 2 * cube)
-    elif vectors == "thin":
-        total = min(14 * square + 8 * cube, 6 * square + 20 * cube)
-    else:
-        total = 4 * long * long * short + min(8 * square + 9 * cube, Fraction(22 * cube))
+    elif vectors == "thin":  # all of the vectors include the first ones
+        total = min(total, 14 * square + 8 * cube, 6 * square + 20 * cube)
     return _estimate(total)
 
 
