@@ -97,9 +97,10 @@ class ValuesOf:
             instruction = computation.instructions[index]
             if instruction.opcode not in self._names_only:
                 used = time - 1 if _joins_in_place(instruction) else time
-                for value in chain.from_iterable([values.leaves[operand] for operand in instruction.operands]):
-                    if value is not None:
-                        value.last = max(used, value.last)
+                for operand in instruction.operands:
+                    for value in values.leaves[operand]:
+                        if value is not None and value.last < used:
+                            value.last = used
             if instruction.opcode != "parameter":
                 values.leaves[index] = self._fresh(values, index, time, self._given(values, number, instruction))
         for value in values.root:
@@ -111,14 +112,17 @@ class ValuesOf:
         """New arrays of a result, except for those that are ``given`` by their number; with the time `BEFORE` they are a parameter's."""
         leaves: list[Value | None] = []
         for place, shape in enumerate(values.computation.instructions[index].shape.leaves):
-            size = None if place in given else self._size(shape)
-            value = given.get(place) if size is None else Value(index, shape, size, time, time)
+            if place in given:
+                leaves.append(given[place])
+                continue
+            size = self._size(shape)
+            value = None if size is None else Value(index, shape, size, time, time)
             leaves.append(value)
             if time == BEFORE:
                 if value is not None:
                     value.leaf = len(values.parameters)
                 values.parameters.append(value)
-            elif size is not None and value is not None:
+            elif value is not None:
                 values.arrays.append(value)
         return tuple(leaves)
 
