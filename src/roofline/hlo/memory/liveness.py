@@ -321,7 +321,7 @@ def _reuses_results(module: HloModule) -> bool:
 
     libtpu 0.0.42 does, 0.0.51 does not, and only 0.0.51 writes a ``buffering_level`` for each op with windows.
     """
-    configs = [one.backend_config_text for computation in module for one in computation if "window_config" in one.backend_config_text]
+    configs = [config for instruction in module.instructions if "window_config" in (config := instruction.backend_config_text)]
     return bool(configs) and not any("buffering_level" in config for config in configs)
 
 
