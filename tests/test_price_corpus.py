@@ -14,10 +14,9 @@ import pytest
 from priced import Frozen, corpus
 from roofline.cost import Cost
 from roofline.hlo.ir.module import HloModule
-from roofline.hlo.ir.opcodes import OPCODES
+from roofline.hlo.ir.opcodes import ARITHMETIC, BITS, COMPARISONS, CONVERSIONS, ELEMENTWISE, OPCODES, SIGNS, TRANSCENDENTALS
 from roofline.hlo.price.collectives import COLLECTIVES, Network
 from roofline.hlo.price.demand import result_dims
-from roofline.hlo.price.elementwise import ARITHMETIC, BITS, COMPARISONS, CONVERSIONS, ELEMENTWISE, SIGNS, TRANSCENDENTALS
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.price.types import Site
 from roofline.resource import TRANSCENDENTAL

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from priced import ADD, MAX, amounts, price, priced, site
 from roofline.cost import NOTHING
 from roofline.errors import SourceError
-from roofline.hlo.ir.opcodes import OPCODES
-from roofline.hlo.price.elementwise import CHLO, ELEMENTWISE, TRANSCENDENTALS
+from roofline.hlo.ir.opcodes import CHLO, ELEMENTWISE, OPCODES, TRANSCENDENTALS
 from roofline.hlo.price.pricing import RULES
 
 

@@ -24,6 +24,12 @@ class WindowDimension(Struct, frozen=True):
     window_dilation: int = 1
     reversed: bool = False
 
+    def positions(self, size: int) -> int:
+        """The number of its positions along a dimension of this size."""
+        padded = ((size - 1) * self.base_dilation + 1 if size else 0) + self.low + self.high
+        reach = (self.size - 1) * self.window_dilation + 1
+        return (padded - reach) // self.stride + 1 if padded >= reach else 0
+
 
 def multiply_adds(images: Size, features: Size, taps: int) -> Size:
     """Images · (input channels of a group · output channels) · valid taps, which is the product of those along each dimension.

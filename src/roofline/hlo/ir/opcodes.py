@@ -16,6 +16,26 @@ _NAMES = """
 """
 OPCODES = frozenset(_NAMES.split())
 
+# Opcodes that compute each element of their result from elements of their operands at its place, by what they do there.
+_WORDS = {
+    "arithmetic": "add subtract multiply divide remainder mulhi",
+    "bits": "and or xor not shift-left shift-right-arithmetic shift-right-logical popcnt count-leading-zeros",
+    "transcendentals": "acos acosh asin asinh atan2 atanh cbrt cosine cosh erf exponential exponential-minus-one log log-plus-one logistic "
+    "power rsqrt sine sinh sqrt tan tanh",
+    "comparisons": "compare select clamp maximum minimum is-finite",
+    "signs": "negate abs sign",
+    # Not opcodes of XLA, but of the CHLO dialect that StableHLO programs use.
+    "special functions": "bessel-i1e digamma erf-inv erfc lgamma polygamma zeta",
+    "special comparisons": "is-inf is-neg-inf is-pos-inf next-after",
+    "conversions": "convert bitcast-convert reduce-precision stochastic-convert ceil floor round-nearest-afz round-nearest-even real imag "
+    "complex",
+}
+ARITHMETIC, BITS, TRANSCENDENTALS, COMPARISONS, SIGNS, SPECIAL, SPECIAL_COMPARISONS, CONVERSIONS = (
+    frozenset(words.split()) for words in _WORDS.values()
+)
+CHLO = SPECIAL | SPECIAL_COMPARISONS
+ELEMENTWISE = ARITHMETIC | BITS | TRANSCENDENTALS | COMPARISONS | SIGNS | CONVERSIONS | CHLO
+
 _APPLYING = "call map reduce reduce-window all-reduce all-reduce-start reduce-scatter collective-reduce scatter sort scan topk"
 # The roles of the computations an instruction calls, in the order HloInstructionProto lists them; the last role repeats.
 CALLERS: dict[str, tuple[str, ...]] = {

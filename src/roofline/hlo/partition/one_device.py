@@ -13,14 +13,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ...errors import SourceError
+from ...graph.axes import IndexMap
 from ..fusion.inlining import computations_that_run, inlined
 from ..ir.amending import MappedDialect, amended
 from ..ir.attributes import ReplicaGroups, SliceRange
+from ..ir.axes import index_map
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.shapes import Shape
 from ..price.collectives import COLLECTIVES
 from ..price.pricing import EVEN_SHARE
-from .dimensions import Rule, rule_of
 from .propagation import FULL_TO_LOCAL, Shardings, factors_of, is_annotation, joined, propagated
 from .shardings import MANUAL, MESHES, Axes, Sharding, axes_of, device_count, meshes_of, parse_shardings, ways
 
@@ -183,28 +184,28 @@ class _Part:
         return self._operation(index, one)
 
     def _operation(self, index: int, one: Instruction) -> int:
-        rule = rule_of(self.old, one)
+        mapping = index_map(one, self.old.operands(one))
         split = [self._sharding(operand, part) for operand in one.operands for part in range(len(self.old[operand].shape.leaves))]
         split += [self._sharding(index, part) for part in range(len(one.shape.leaves))]
         if not any(map(axes_of, split)):
             return self._put(one, self._as_they_are(one), one.shape)
-        if rule is None or any(rule.whole.intersection(factors) for factors in self._factors(index, one, rule)):
+        if mapping is None or any(mapping.whole.intersection(factors) for factors in self._factors(index, one, mapping)):
             return self._assumed(index, one, ways(tuple({axis for each in split for axis in axes_of(each)})))
-        return self._by_rule(index, one, rule)
+        return self._by_rule(index, one, mapping)
 
-    def _factors(self, index: int, one: Instruction, rule: Rule) -> list[dict[int, Axes]]:
+    def _factors(self, index: int, one: Instruction, mapping: IndexMap) -> list[dict[int, Axes]]:
         """The axes of each factor, for every operand, then for every result."""
-        found = [factors_of(self._sharding(operand), dims, rule) for operand, dims in zip(one.operands, rule.operands, strict=True)]
-        return [*found, *(factors_of(self._sharding(index, part), dims, rule) for part, dims in enumerate(rule.results))]
+        found = [factors_of(self._sharding(operand), dims, mapping) for operand, dims in zip(one.operands, mapping.operands, strict=True)]
+        return [*found, *(factors_of(self._sharding(index, part), dims, mapping) for part, dims in enumerate(mapping.results))]
 
-    def _by_rule(self, index: int, one: Instruction, rule: Rule) -> int:
+    def _by_rule(self, index: int, one: Instruction, mapping: IndexMap) -> int:
         """An operation on one device's parts, with operands resharded before and partial sums completed after."""
-        factors = self._factors(index, one, rule)
+        factors = self._factors(index, one, mapping)
         taken, given = factors[: len(one.operands)], factors[len(one.operands) :]
         chosen: dict[int, Axes] = {}
         added: list[tuple[int, int]] = []
-        for factor in sorted(rule.summed):
-            holders = [axes for axes, dims in zip(taken, rule.operands, strict=True) if any(factor in each for each in dims)]
+        for factor in sorted(mapping.summed):
+            holders = [axes for axes, dims in zip(taken, mapping.operands, strict=True) if any(factor in each for each in dims)]
             chosen[factor] = _summed(factor, holders)
             added += chosen[factor]
         for each_given in given:
@@ -212,9 +213,9 @@ class _Part:
                 chosen.setdefault(factor, tuple(axis for axis in axes if axis not in added))
         operands = tuple(
             self._operand(operand, tuple(joined(chosen, each) for each in dims))
-            for operand, dims in zip(one.operands, rule.operands, strict=True)
+            for operand, dims in zip(one.operands, mapping.operands, strict=True)
         )
-        before = [tuple(joined(chosen, each) for each in dims) for dims in rule.results]
+        before = [tuple(joined(chosen, each) for each in dims) for dims in mapping.results]
         shape = _with_leaves(one.shape, [local_shape(leaf, each) for leaf, each in zip(one.shape.leaves, before, strict=True)])
         made = self._put(self._fitted(one, [self.new[operand].shape for operand in operands], shape), operands, shape)
         if one.shape.is_array:

@@ -9,10 +9,11 @@ from math import prod
 
 from msgspec import Struct, field
 
+from ...graph.axes import Factors, IndexMap
 from ..fusion.inlining import SHARDING_MARKS, computations_that_run
+from ..ir.axes import index_map
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.shapes import Shape, whole_or_none
-from .dimensions import Dimensions, Rule, rule_of
 from .shardings import MANUAL, MESHES, Axes, Axis, Sharding, meshes_of, open_dimensions, parse_shardings, ways
 
 ROUNDS = 12  # passes over the program in both directions; few programs need more than three
@@ -34,18 +35,18 @@ def propagated(module: HloModule) -> Shardings:
     numbers = computations_that_run(module)
     for number in numbers:
         _annotated(module, number, found)
-    rules: dict[tuple[int, int], Rule | None] = {}
+    mappings: dict[tuple[int, int], IndexMap | None] = {}
     for number in numbers:
         computation = module.computations[number]
         for index, one in enumerate(computation.instructions):
-            rules[number, index] = rule_of(computation, one)
+            mappings[number, index] = index_map(one, computation.operands(one))
     for _ in range(ROUNDS):
         changed = False
         for order in (1, -1):
             for number in numbers[::order]:
                 computation = module.computations[number]
                 for index in range(len(computation))[::order]:
-                    changed |= _step(module, number, index, rules[number, index], found)
+                    changed |= _step(module, number, index, mappings[number, index], found)
         if not changed:
             break
     return found
@@ -86,28 +87,30 @@ def _unspecified(one: Instruction) -> frozenset[int]:
     return frozenset(axis for axis in axes if axis is not None)
 
 
-def _step(module: HloModule, number: int, index: int, rule: Rule | None, found: Shardings) -> bool:
+def _step(module: HloModule, number: int, index: int, mapping: IndexMap | None, found: Shardings) -> bool:
     """Propagates shardings through one instruction; whether any changed."""
     computation = module.computations[number]
     one = computation[index]
-    if rule is not None:
-        return _through(number, index, one, rule, found)
+    if mapping is not None:
+        return _through(number, index, one, mapping, found)
     changed = False
     for keys in _same(module, number, computation, index, one):
         changed |= _alike(keys, found)
     return changed
 
 
-def _through(number: int, index: int, one: Instruction, rule: Rule, found: Shardings) -> bool:
+def _through(number: int, index: int, one: Instruction, mapping: IndexMap, found: Shardings) -> bool:
     """Gives all arrays of an instruction the axes that any of them has for a shared factor; whether any changed."""
-    arrays: list[tuple[Key, Dimensions]] = [((number, operand, 0), dims) for operand, dims in zip(one.operands, rule.operands, strict=True)]
-    arrays += [((number, index, part), dims) for part, dims in enumerate(rule.results)]
+    arrays: list[tuple[Key, list[Factors]]] = [
+        ((number, operand, 0), dims) for operand, dims in zip(one.operands, mapping.operands, strict=True)
+    ]
+    arrays += [((number, index, part), dims) for part, dims in enumerate(mapping.results)]
     factors: dict[int, Axes] = {}
     sources: dict[int, int] = {}  # factor -> size of the array that its axes come from
     for key, dims in sorted(arrays, key=lambda array: array[0] not in found.closed):
-        size = prod(rule.sizes[factor] for each in dims for factor in each)
-        for factor, axes in factors_of(found.known[key], dims, rule).items():
-            if factor not in rule.whole and len(axes) > len(factors.get(factor, ())):
+        size = prod(mapping.sizes[factor] for each in dims for factor in each)
+        for factor, axes in factors_of(found.known[key], dims, mapping).items():
+            if factor not in mapping.whole and len(axes) > len(factors.get(factor, ())):
                 factors[factor], sources[factor] = axes, size
     changed = False
     for key, dims in arrays:
@@ -116,18 +119,18 @@ def _through(number: int, index: int, one: Instruction, rule: Rule, found: Shard
     return changed
 
 
-def factors_of(sharding: Sharding, dims: Dimensions, rule: Rule) -> dict[int, Axes]:
+def factors_of(sharding: Sharding, dims: list[Factors], mapping: IndexMap) -> dict[int, Axes]:
     """The axes of each factor of an array, major factors first: a minor factor is split only if the major ones are split completely."""
     found: dict[int, Axes] = {}
     for axes, factors in zip(sharding, dims, strict=True):
         left = list(axes)
         for factor in factors:
             taken: list[Axis] = []
-            while left and (factor == factors[-1] or rule.sizes[factor] % ways((*taken, left[0])) == 0):
+            while left and (factor == factors[-1] or mapping.sizes[factor] % ways((*taken, left[0])) == 0):
                 taken.append(left.pop(0))
             if taken:
                 found[factor] = tuple(taken)
-            if ways(tuple(taken)) != rule.sizes[factor]:
+            if ways(tuple(taken)) != mapping.sizes[factor]:
                 break
     return found
 

@@ -7,7 +7,10 @@ cannot be exact over-estimates: it returns the whole operand, or a number of ele
 from collections.abc import Callable
 from math import prod
 
+from ...graph.axes import IndexMap, Part
+from ..ir.axes import index_map
 from ..ir.module import Instruction
+from ..ir.opcodes import ELEMENTWISE
 from ..ir.shapes import Shape
 from .index_sets import (
     NO_AXES,
@@ -24,7 +27,6 @@ from .index_sets import (
     moved,
     reshaped,
     reshaped_lines,
-    reversed_range,
 )
 from .windows import inputs_read
 
@@ -38,7 +40,7 @@ def needs(instruction: Instruction, operands: Operands, region: Region) -> tuple
         return (NOTHING,) * len(operands)
     if region.whole and instruction.opcode not in SELECTIVE:
         return (WHOLE,) * len(operands)
-    return NEEDS.get(instruction.opcode, _elementwise)(instruction, operands, region)
+    return NEEDS.get(instruction.opcode, _along_axes)(instruction, operands, region)
 
 
 def result_dims(shape: Shape) -> Dims:
@@ -46,94 +48,53 @@ def result_dims(shape: Shape) -> Dims:
     return next((leaf.dims for leaf in shape.leaves if leaf.is_array), ())
 
 
-def _elementwise(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """The same elements of operands with the result's dimensions; others, such as the bounds of a clamp, whole."""
+def _along_axes(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
+    """The part of each operand that lies along the axes of the region; if no axes are known, the same elements of operands of its shape."""
     dims = result_dims(instruction.shape)
-    return tuple(region if operand.shape.dims == dims else WHOLE for operand in operands)
-
-
-def _broadcast(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """The elements that are broadcast, and operands that are sizes computed at run time."""
-    dims = operands[0].shape.dims
-    axes = instruction.dimensions
-
-    def back(box: Box) -> Box:
-        # HLO only adds dimensions; StableHLO also broadcasts dimensions of size 1.
-        return tuple(range(1) if size == 1 else box[axis] for axis, size in zip(axes, dims, strict=True))
-
-    kept = {axis for axis, size in zip(axes, dims, strict=True) if size != 1}
-    repeats = prod(size for axis, size in enumerate(instruction.shape.dims) if axis in region.lines and axis not in kept)
-    lines = [place for place, axis in enumerate(axes) if axis in region.lines]
-    return (moved(region, dims, back, -(-region.loose // max(1, repeats)), lines), *(WHOLE for _ in operands[1:]))
-
-
-def _transpose(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    order = instruction.dimensions
-
-    def back(box: Box) -> Box:
-        return tuple(box[order.index(axis)] for axis in range(len(order)))
-
-    return (moved(region, operands[0].shape.dims, back, lines=[order[axis] for axis in region.lines]),)
-
-
-def _reverse(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    dims, turned = operands[0].shape.dims, set(instruction.dimensions)
-
-    def back(box: Box) -> Box:
-        return tuple(reversed_range(side, dims[axis]) if axis in turned else side for axis, side in enumerate(box))
-
-    return (moved(region, dims, back, lines=region.lines),)
-
-
-def _slice(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    dims, cuts = operands[0].shape.dims, instruction.slices
-    sides = tuple(range(cut.start, cut.limit, cut.stride) for cut in cuts)
+    axes = index_map(instruction, operands) if instruction.opcode not in ELEMENTWISE else None
+    if axes is None:
+        return tuple([region if operand.shape.dims == dims else WHOLE for operand in operands])
     if region.whole:
-        return (moved(Region((sides,)), dims, lambda box: box),)
+        region = Region((full_box(dims),))
+    return tuple([_along(axes, place, operand.shape.dims, dims, region) for place, operand in enumerate(operands)])
+
+
+def _along(axes: IndexMap, operand: int, dims: Dims, result: Dims, region: Region) -> Region:
+    """The part of an operand that a region of the result needs. Axes that are not the result's are needed whole."""
+    if not dims:
+        return WHOLE
+    places = axes.axis_of(operand)
+    parts = [axes.parts.get((operand, axis)) for axis in range(len(dims))]
+    sides = [(None if part and part.taken is None else place, part, size) for place, part, size in zip(places, parts, dims, strict=True)]
 
     def back(box: Box) -> Box:
-        return tuple(whole[side.start : side.stop : side.step] for whole, side in zip(sides, box, strict=True))
+        return tuple(
+            range(size) if place is None else box[place] if part is None else _taken(box[place], part) for place, part, size in sides
+        )
 
-    return (moved(region, dims, back),)
-
-
-def _pad(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """The elements that are not padding; a negative padding cuts some off."""
-    dims = operands[0].shape.dims
-    after = instruction.shape.dims
-    pads = instruction.padding
-
-    def back(box: Box) -> Box:
-        sides = []
-        for side, size, pad in zip(box, dims, pads, strict=True):
-            step = pad.interior + 1
-            kept = common(side, range(pad.low, pad.low + (size - 1) * step + 1, step))
-            # `common` steps by a multiple of either step, so these divisions are exact.
-            first, last = (kept.start - pad.low) // step, (kept[-1] - pad.low) // step if kept else -1
-            sides.append(range(first, last + 1, max(1, kept.step // step)) if kept else range(0))
-        return tuple(sides)
-
-    whole = Region((full_box(after),)) if region.whole else region
-    return (moved(whole, dims, back), WHOLE)
+    own = {place for place, _, _ in sides if place is not None}
+    line = prod(size for place, _, size in sides if place is None)
+    repeats = prod(size for axis, size in enumerate(result) if axis in region.lines and axis not in own)
+    if len({place for place, _ in axes.parts}) > 1:  # operands side by side: elements at unknown positions are divided among them by size
+        cut = [(size, result[part.result]) for _, part, size in sides if part and part.taken is not None]
+    else:
+        cut = []
+    divided = max(1, repeats * prod(whole for _, whole in cut))
+    loose = -(-region.loose * prod(size for size, _ in cut) // divided) * line
+    lines = [axis for axis, (place, part, _) in enumerate(sides) if place is None or (part is None and place in region.lines)]
+    return moved(region, dims, back, loose, lines)
 
 
-def _concatenate(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    axis = instruction.dimensions[0]
-    total = instruction.shape.dims[axis]
-    found = []
-    offset = 0
-    for operand in operands:
-        dims = operand.shape.dims
-        here = range(offset, offset + dims[axis])
-
-        def back(box: Box, here: range = here) -> Box:
-            kept = common(box[axis], here)
-            return (*box[:axis], range(kept.start - here.start, kept.stop - here.start, kept.step), *box[axis + 1 :])
-
-        # Elements at unknown positions are divided among the operands by size.
-        found.append(moved(region, dims, back, -(-region.loose * dims[axis] // max(1, total))))
-        offset += dims[axis]
-    return tuple(found)
+def _taken(side: range, part: Part) -> range:
+    """The elements of an operand's axis that are these of the result's, in order."""
+    assert part.taken is not None
+    kept = common(side, part.placed)
+    if not kept:
+        return range(0)
+    # `common` steps by a multiple of either step, so these divisions are exact.
+    first, last = ((place - part.placed.start) // part.placed.step for place in (kept.start, kept[-1]))
+    taken = part.taken[first : last + 1 : max(1, kept.step // part.placed.step)]
+    return taken if taken.step > 0 else taken[::-1]
 
 
 def _reshape(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
@@ -189,70 +150,21 @@ def _gather(instruction: Instruction, operands: Operands, region: Region) -> tup
     return (loosely(min(size, taken), lines), WHOLE if region.whole else loosely(min(indices, taken * -(-indices // rows))))
 
 
-def _reduce(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """All elements along the reduced dimensions, and the initial values."""
-    half = len(operands) // 2
-    dims = operands[0].shape.dims
-    gone = set(instruction.dimensions)
-
-    def back(box: Box) -> Box:
-        sides = iter(box)
-        return tuple(range(size) if axis in gone else next(sides) for axis, size in enumerate(dims))
-
-    line = prod(size for axis, size in enumerate(dims) if axis in gone)
-    kept = [axis for axis in range(len(dims)) if axis not in gone]
-    inputs = moved(region, dims, back, region.loose * line, {*gone, *(kept[place] for place in region.lines)})
-    return (inputs,) * half + (WHOLE,) * (len(operands) - half)
-
-
 def _windowed(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """Inputs that lie in some window: all of them, unless windows skip some."""
-    half = max(1, len(operands) // 2)
-    dims = operands[0].shape.dims
-    read = prod(
-        inputs_read(side, size, out) for side, size, out in zip(instruction.window, dims, result_dims(instruction.shape), strict=True)
-    )
-    if not region.whole:
-        read = min(read, count(region, result_dims(instruction.shape)) * prod(side.size for side in instruction.window))
+    """Inputs that lie in some window: all of them, unless windows skip some. Kernels and initial values are needed whole."""
+    dims, made, labels = operands[0].shape.dims, result_dims(instruction.shape), instruction.convolution
+    if labels is None and instruction.opcode == "convolution":
+        return (WHOLE,) * len(operands)
+    places = zip(labels.input_spatial, labels.output_spatial, strict=True) if labels else ((axis, axis) for axis in range(len(dims)))
+    read, one = prod(dims), count(region, made)
+    for side, (axis, place) in zip(instruction.window, places, strict=True):
+        read = read // max(1, dims[axis]) * inputs_read(side, dims[axis], made[place])
+        one *= side.size
+    if not region.whole and labels is None:
+        read = min(read, one)
+    half = 1 if instruction.opcode == "convolution" else max(1, len(operands) // 2)
     inputs = WHOLE if read >= prod(dims) else loosely(read)
     return (inputs,) * half + (WHOLE,) * (len(operands) - half)
-
-
-def _convolution(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    labels = instruction.convolution
-    if labels is None:
-        return (WHOLE,) * len(operands)
-    dims = operands[0].shape.dims
-    read = dims[labels.input_batch] * dims[labels.input_feature]
-    for side, place, out in zip(instruction.window, labels.input_spatial, labels.output_spatial, strict=True):
-        read *= inputs_read(side, dims[place], instruction.shape.dims[out])
-    return (WHOLE if read >= prod(dims) else loosely(read), *(WHOLE for _ in operands[1:]))
-
-
-def _dot(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """All elements along the contracted dimensions. A result's dimensions are batches, then the left's free ones, then the right's."""
-    if region.loose or len(operands) != 2:
-        return (WHOLE,) * len(operands)
-    numbers = instruction.dot
-    found = []
-    batches = len(numbers.lhs_batch)
-    start = batches
-    for operand, batch, contracted in (
-        (operands[0], numbers.lhs_batch, numbers.lhs_contracting),
-        (operands[1], numbers.rhs_batch, numbers.rhs_contracting),
-    ):
-        dims = operand.shape.dims
-        free = [axis for axis in range(len(dims)) if axis not in batch and axis not in contracted]
-        where = {axis: place for place, axis in enumerate(batch)} | {axis: start + place for place, axis in enumerate(free)}
-        if start + len(free) > len(result_dims(instruction.shape)):  # the result has fewer dimensions than such a product
-            return (WHOLE,) * len(operands)
-
-        def back(box: Box, where: dict[int, int] = where, dims: Dims = dims) -> Box:
-            return tuple(box[where[axis]] if axis in where else range(size) for axis, size in enumerate(dims))
-
-        found.append(moved(region, dims, back))
-        start += len(free)
-    return tuple(found)
 
 
 def _ragged_dot(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
@@ -263,18 +175,6 @@ def _ragged_dot(instruction: Instruction, operands: Operands, region: Region) ->
     sizes = prod(dims[axis] for axis in groups)
     weights = WHOLE if not groups or rows >= sizes else loosely(prod(dims) // max(1, sizes) * rows)
     return (WHOLE, weights, *(WHOLE for _ in operands[2:]))
-
-
-def _sort(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    """All elements along the sorted dimension."""
-    dims = operands[0].shape.dims
-    axes = set(instruction.dimensions)
-
-    def back(box: Box) -> Box:
-        return tuple(range(dims[axis]) if axis in axes else side for axis, side in enumerate(box))
-
-    line = prod(dims[axis] for axis in axes)
-    return (moved(region, dims, back, region.loose * line),) * len(operands)
 
 
 def _triangle(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
@@ -296,31 +196,18 @@ _WHOLE = """
 all-gather all-reduce all-to-all batch-norm-grad batch-norm-inference batch-norm-training collective-broadcast collective-permute
 conditional custom-call fft ragged-all-to-all reduce-scatter rng rng-bit-generator scaled-dot scan scatter select-and-scatter topk while
 """
-# Opcodes that are not here are elementwise.
+# Opcodes that are not here need what lies along the axes of the result.
 NEEDS: dict[str, Rule] = {
     # The same elements of the first operand; nothing of the others, which only order the program.
     "add-dependency": lambda instruction, operands, region: (region, *(NOTHING for _ in operands[1:])),
-    "bitcast": _reshape,
-    "broadcast": _broadcast,
-    "cholesky": _triangle,
-    "concatenate": _concatenate,
-    "convolution": _convolution,
-    "dot": _dot,
-    "dynamic-reshape": _reshape,
+    **dict.fromkeys(("bitcast", "dynamic-reshape", "reshape"), _reshape),
+    **dict.fromkeys(("cholesky", "triangular-solve"), _triangle),
+    **dict.fromkeys(("convolution", "reduce-window"), _windowed),
     "dynamic-slice": _dynamic_slice,
     "dynamic-update-slice": _dynamic_update_slice,
     "gather": _gather,
     # Nothing: the sizes of an array are known without reading it.
     "get-dimension-size": lambda instruction, operands, region: (NOTHING, *(WHOLE for _ in operands[1:])),
-    "pad": _pad,
     "ragged-dot": _ragged_dot,
-    "reduce": _reduce,
-    "reduce-window": _windowed,
-    "reshape": _reshape,
-    "reverse": _reverse,
-    "slice": _slice,
-    "sort": _sort,
-    "transpose": _transpose,
-    "triangular-solve": _triangle,
     **dict.fromkeys(_WHOLE.split(), lambda instruction, operands, region: (WHOLE,) * len(operands)),
 }

@@ -4,21 +4,13 @@ XLA's own cost analysis counts 1 for each of them: docs/hlo.md explains each dif
 """
 
 from ...cost import Amount, Cost
-from ...ops.elementwise import CONVENTIONS, amounts
+from ...ops.elementwise import amounts
 from ...resource import Resource
 from ..ir.module import Computation, Instruction
-from ..ir.opcodes import OPCODES
+from ..ir.opcodes import ELEMENTWISE as ELEMENTWISE
+from ..ir.opcodes import TRANSCENDENTALS as TRANSCENDENTALS
 from .types import Site
 from .work import NO_WORK, Inner, Work
-
-# Not opcodes of XLA, but of the CHLO dialect that StableHLO programs use.
-_CHLO = "bessel-i1e digamma erf-inv erfc lgamma polygamma zeta is-inf is-neg-inf is-pos-inf next-after"
-CHLO = frozenset(_CHLO.split())
-ARITHMETIC, BITS, COMPARISONS, SIGNS, CONVERSIONS = (
-    CONVENTIONS[kind] & OPCODES for kind in ("arithmetic", "bits", "comparisons", "signs", "conversions")
-)
-TRANSCENDENTALS = CONVENTIONS["transcendentals"] & OPCODES | {"logistic"}
-ELEMENTWISE = ARITHMETIC | BITS | TRANSCENDENTALS | COMPARISONS | SIGNS | CONVERSIONS | CHLO
 
 
 def each_element(computation: Computation, instruction: Instruction) -> tuple[tuple[Resource, Amount], ...]:

@@ -140,12 +140,6 @@ def common(one: range, other: range) -> range:
     return range(first, max(first, min(one.stop, other.stop)), step)
 
 
-def reversed_range(side: range, size: int) -> range:
-    """The indices of a range after a dimension is reversed."""
-    last = side[-1] if side else 0
-    return range(size - 1 - last, size - side.start, side.step) if side else range(0)
-
-
 def reshaped(box: Box, before: Dims, after: Dims) -> Box | None:
     """The box in an array of the same elements in the same order under other dimensions; ``None`` where it is not a box there.
 

@@ -149,7 +149,7 @@ class Program:
                 inner = self.drafts[self.numbers[name]]
                 called.setdefault(role, inner.instructions[inner.root or 0].shape)
         shapes = tuple(draft.instructions[operand].shape for operand in operands)
-        return infer_shape(opcode, shapes, lambda name: self.dialect.attribute(rest, name), called)
+        return infer_shape(Instruction("", opcode, Shape("token"), operands, (), (), self.line, rest, self.dialect), shapes, called)
 
     def later_operands(self, draft: Draft, names: list[str]) -> tuple[int, ...]:
         """Operands some of which are not defined yet: elements of tuples written ``x#1``, or names defined later."""

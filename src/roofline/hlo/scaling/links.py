@@ -1,31 +1,26 @@
 """Links between dimensions of the arrays of a compiled program: if one grows, those linked with it do too.
 
-`partition.dimensions` has the rules of plain operations. Added here are: fusions and loops, whose parameters are their operands; bitcasts,
-which view the same memory in another shape; library calls; slices and pads, which remove or add the same number of elements as before.
+`ir.axes` has those of plain operations. Added here are: fusions and loops, whose parameters are their operands; library calls; slices and
+pads, which remove or add the same number of elements as before.
 """
 
-from collections.abc import Iterable, Iterator
-from math import prod
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
+from ...graph.axes import Dims, IndexMap
 from ..ir.attributes import ConvolutionDimensions, DotDimensions
+from ..ir.axes import convolution_of, index_map, product_of
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.shapes import Shape
 from ..lower.products import product_dimensions
-from ..partition.dimensions import Dimensions, Rule, reshape_rule, rule_of
 from ..partition.propagation import Key, handed_on
 from ..price.loops import Loops
 from .attention_calls import attention_arrays
 
-_CUT = ("slice", "pad", "dynamic-slice", "reverse", "sort", "topk", "reduce-window", "select-and-scatter")
 _MOST_CUT = 0.5  # of a dimension: a slice that removes more of it does not grow with it
 _GRADIENTS = {"convBackwardInput": (2, 1, 0), "convBackwardFilter": (0, 2, 1)}  # inputs, kernel and outputs among operands and result
 _ALIKE = ("opt-barrier", "domain", "copy", "copy-start", "copy-done", "all-reduce-start", "all-reduce-done", "add-dependency")
-
-
-_Axis = tuple[Key, Shape, int]  # of an array
 
 
 class Link(Struct, frozen=True):
@@ -133,39 +128,45 @@ def _links(
     module: HloModule, number: int, computation: Computation, index: int, one: Instruction, chosen: dict[Key, tuple[int, ...]]
 ) -> Iterator[Link]:
     """The links between the operands and the result of an instruction; ``chosen`` are the sorted arrays (see `_sorted_along`)."""
-    if one.opcode == "bitcast":
-        yield from _of_rule(number, index, one, _bitcast(computation, one))
-    elif one.opcode in _CUT:
-        yield from _cut(number, computation, index, one, chosen)
-    elif one.opcode == "concatenate":
-        yield from _concatenated(number, computation, index, one)
-    elif one.opcode == "dynamic-update-slice":
-        yield _same(module, (number, one.operands[0], 0), (number, index, 0))
-        yield from _by_place([(number, one.operands[1], 0), (number, index, 0)], [computation[one.operands[1]].shape, one.shape])
+    keys = [*((number, operand, 0) for operand in one.operands), *((number, index, part) for part in range(len(one.shape.leaves)))]
+    operands = computation.operands(one)
+    if (mapping := index_map(one, operands)) is not None:
+        yield from _of_axes(keys, mapping)
+        if one.opcode != "concatenate":
+            yield from _of_parts(one, keys, mapping, chosen)
+        if one.opcode == "slice":
+            yield from _one_of_qkv(keys, operands[0].shape, one)
     elif (dims := product_dimensions(one)) is not None and one.opcode in ("custom-call", "ragged-dot"):
-        yield from _product(number, computation, index, one, dims)
+        yield from _product(keys, operands, one, dims)
     elif one.opcode == "custom-call" and one.convolution is not None:
-        yield from _convolution(number, computation, index, one, one.convolution)
+        yield from _convolution(keys, operands, one, one.convolution)
     elif one.opcode == "custom-call" and (found := attention_arrays(number, computation, index, one)) is not None:
         yield Link(tuple(found[0]), found[1])
     elif one.opcode == "custom-call":
-        yield from _library(number, computation, index, one)
-    elif (rule := rule_of(computation, one)) is not None:
-        yield from _of_rule(number, index, one, rule)
-        if one.opcode == "convolution" and one.convolution is not None:
-            shape = computation[one.operands[0]].shape
-            yield from _alike(_positions(one.convolution, (number, one.operands[0], 0), shape, (number, index, 0), one.shape))
+        yield from _library(keys, [*(operand.shape for operand in operands), *one.shape.leaves], len(operands))
     else:
-        for keys in _one_value(module, number, computation, index, one):
-            yield _same(module, *keys)
+        for same in _one_value(module, number, computation, index, one):
+            yield _same(module, *same)
 
 
-def _of_rule(number: int, index: int, one: Instruction, rule: Rule | None) -> Iterator[Link]:
-    if rule is None:
-        return
-    arrays = [((number, operand, 0), dims) for operand, dims in zip(one.operands, rule.operands, strict=True)]
-    arrays += [((number, index, part), dims) for part, dims in enumerate(rule.results)]
-    yield Link(tuple((key, tuple(dims)) for key, dims in arrays if dims), tuple(rule.sizes))
+def _of_axes(keys: Sequence[Key], mapping: IndexMap) -> Iterator[Link]:
+    """The link between the axes of operands and results that have factors in common."""
+    arrays = zip(keys, (*mapping.operands, *mapping.results), strict=True)
+    yield Link(tuple((key, tuple(axes)) for key, axes in arrays if axes), tuple(mapping.sizes))
+
+
+def _of_parts(one: Instruction, keys: Sequence[Key], mapping: IndexMap, chosen: dict[Key, tuple[int, ...]]) -> Iterator[Link]:
+    """Links axes of operands that are about as long as those of the result that they are parts of; not those of a top-k."""
+    count = len(mapping.operands)
+    lengths = [mapping.dims(array) for array in (*mapping.operands, *mapping.results)]
+    for (operand, axis), part in mapping.parts.items():
+        few = chosen.get(keys[operand], ()) if one.opcode == "slice" else ()
+        for place in range(count, len(keys)):
+            sizes = lengths[operand][axis], lengths[place][part.result]
+            if min(sizes) == max(sizes) or (axis not in few and min(sizes) >= _MOST_CUT * max(sizes) > 1):
+                ends = ((operand, axis), (place, part.result))
+                arrays = ((keys[array], tuple((0,) if at == end else () for at in range(len(lengths[array])))) for array, end in ends)
+                yield Link(tuple(arrays), sizes[:1], mixed=(0,) if one.opcode == "sort" else ())
 
 
 def _same(module: HloModule, *keys: Key) -> Link:
@@ -176,104 +177,29 @@ def _same(module: HloModule, *keys: Key) -> Link:
     return Link(tuple((key, dims) for key in keys), shape.dims)
 
 
-def _bitcast(computation: Computation, one: Instruction) -> Rule | None:
-    """The same memory in another shape: the rule of a reshape, with dimensions in memory order."""
-    before, after = computation[one.operands[0]].shape, one.shape
-    if not before.is_array or not after.is_array or prod(before.dims) != prod(after.dims):
-        return None
-    orders = [shape.major_to_minor for shape in (before, after)]
-    seen = [Shape(shape.dtype, tuple(shape.dims[axis] for axis in order)) for shape, order in zip((before, after), orders, strict=True)]
-    rule = reshape_rule(*seen)
-    rule.operands = [_back(rule.operands[0], orders[0])]
-    rule.results = [_back(rule.results[0], orders[1])]
-    return rule
-
-
-def _back(dims: Dimensions, order: tuple[int, ...]) -> Dimensions:
-    found: Dimensions = [()] * len(order)
-    for place, axis in enumerate(order):
-        found[axis] = dims[place]
-    return found
-
-
-def _cut(number: int, computation: Computation, index: int, one: Instruction, chosen: dict[Key, tuple[int, ...]]) -> Iterator[Link]:
-    """Links each dimension with the same one of the result, also if a part is removed or added, but not for a top-k."""
-    count = len(one.shape.leaves) if one.opcode == "sort" else 1
-    for operand in one.operands[:count]:
-        before = computation[operand].shape
-        for part, after in enumerate(one.shape.leaves):
-            if before.rank == after.rank:
-                few = (before.rank - 1,) if one.opcode == "topk" else chosen.get((number, operand, 0), ()) if one.opcode == "slice" else ()
-                links = _by_place([(number, operand, 0), (number, index, part)], [before, after], share=_MOST_CUT, few=few)
-                yield from (replace(link, mixed=one.dimensions or ()) for link in links) if one.opcode == "sort" else links
-                if one.opcode == "slice":
-                    yield from _one_of_qkv(number, operand, index, before, one)
-
-
-def _one_of_qkv(number: int, operand: int, index: int, before: Shape, one: Instruction) -> Iterator[Link]:
+def _one_of_qkv(keys: Sequence[Key], before: Shape, one: Instruction) -> Iterator[Link]:
     """Links an array of queries, keys and values with the slice of one of them: if the slice grows, so does the array."""
     for axis, (whole, part) in enumerate(zip(before.dims, one.shape.dims, strict=True)):
         if part > 1 and whole == 3 * part and one.slices[axis].start % part == 0:
             dims = [tuple(factors if place == axis else () for place in range(before.rank)) for factors in ((0, 1), (1,))]
-            yield Link((((number, operand, 0), dims[0]), ((number, index, 0), dims[1])), (3, part))
+            yield Link(tuple(zip(keys, dims, strict=True)), (3, part))
 
 
-def _by_place(keys: list[Key], shapes: list[Shape], share: float = 1.0, few: tuple[int, ...] = ()) -> Iterator[Link]:
-    """Links dimensions of the same number if their sizes are equal or, except for those in ``few``, about equal. A factor has its size in
-    the first array.
-    """
-    arrays: list[list[tuple[int, ...]]] = [[] for _ in keys]
-    sizes: list[int] = []
-    for place in range(min(shape.rank for shape in shapes)):
-        here = [shape.dims[place] for shape in shapes]
-        alike = min(here) == max(here) or (place not in few and share < 1 and min(here) >= share * max(here) > 1)
-        for dims in arrays:
-            dims.append((len(sizes),) if alike else ())
-        if alike:
-            sizes.append(here[0])
-    yield Link(tuple((key, tuple(dims)) for key, dims in zip(keys, arrays, strict=True)), tuple(sizes))
-
-
-def _concatenated(number: int, computation: Computation, index: int, one: Instruction) -> Iterator[Link]:
-    """Links all dimensions but the one that arrays are concatenated along."""
-    (axis,) = one.dimensions or (0,)
-    dims = tuple((place,) if place != axis else () for place in range(one.shape.rank))
-    arrays = tuple(((number, operand, 0), dims) for operand in one.operands if computation[operand].shape.rank == one.shape.rank)
-    yield Link((*arrays, ((number, index, 0), dims)), one.shape.dims)
-
-
-def _product(number: int, computation: Computation, index: int, one: Instruction, dims: DotDimensions) -> Iterator[Link]:
-    """A library's product; an array that it adds to the result has the result's dimensions.
-
-    Or a ragged product: each group of rows is multiplied by its own matrix, or each group of the contracted dimension gives one matrix.
-    """
-    left, right = (computation[operand].shape for operand in one.operands[:2])
-    made = next(iter(one.shape.leaves))
-    sizes: list[int] = []
-
-    def new(size: int) -> tuple[int, ...]:
-        sizes.append(size)
-        return (len(sizes) - 1,)
-
-    ours, theirs = [new(size) for size in left.dims], [new(size) for size in right.dims]
-    for mine, other in zip((*dims.lhs_batch, *dims.lhs_contracting), (*dims.rhs_batch, *dims.rhs_contracting), strict=True):
-        theirs[other] = ours[mine]
-    groups = [theirs[place] for place in one.integers("rhs_group_dims")]
-    free = [ours[place] for place in range(left.rank) if place not in (*dims.lhs_batch, *dims.lhs_contracting)]
-    free += [each for place, each in enumerate(theirs) if place not in (*dims.rhs_batch, *dims.rhs_contracting) and each not in groups]
-    result = [*(ours[place] for place in dims.lhs_batch), *free]
-    if one.opcode == "ragged-dot" and set(one.integers("lhs_ragged_dims")) & set(dims.lhs_contracting):
-        groups = [new(made.dims[0])]
-        result = [*groups, *result]
-    if len(result) != made.rank:
+def _product(keys: Sequence[Key], operands: Sequence[Instruction], one: Instruction, dims: DotDimensions) -> Iterator[Link]:
+    """A library's product; an array that it adds to the result has the result's dimensions. Or a ragged product and its groups' sizes."""
+    result = next(iter(one.shape.leaves)).dims
+    mapping = product_of(one, dims, [operand.shape.dims for operand in operands], result)
+    if len(mapping.results[0]) != len(result):
         return
-    arrays = [((number, one.operands[0], 0), ours), ((number, one.operands[1], 0), theirs), ((number, index, 0), result)]
-    if one.opcode == "ragged-dot":
-        lengths = computation[one.operands[2]].shape
-        arrays.append(((number, one.operands[2], 0), [*[() for _ in lengths.dims[1:]], *(groups or [()])]))
-    else:
-        arrays += [((number, operand, 0), result) for operand in one.operands[2:] if computation[operand].shape.dims == made.dims]
-    yield Link(tuple((key, tuple(each)) for key, each in arrays), tuple(sizes))
+    given, groups = mapping.results[0], one.integers("rhs_group_dims")
+    lengths = [mapping.operands[1][axis] for axis in groups] or given[:1]
+    for operand in operands[2:]:
+        sizes = operand.shape.dims
+        if one.opcode == "ragged-dot":
+            mapping.operands.append([*(() for _ in sizes[1:]), *lengths])
+        else:
+            mapping.operands.append(given if sizes == result else [() for _ in sizes])
+    yield from _of_axes(keys[: len(operands) + 1], mapping)
 
 
 def convolution_arrays(one: Instruction) -> tuple[int, int, int]:
@@ -281,46 +207,31 @@ def convolution_arrays(one: Instruction) -> tuple[int, int, int]:
     return next((places for word, places in _GRADIENTS.items() if word in one.custom_call_target), (0, 1, 2))
 
 
-def _convolution(number: int, computation: Computation, index: int, one: Instruction, dims: ConvolutionDimensions) -> Iterator[Link]:
+def _convolution(keys: Sequence[Key], operands: Sequence[Instruction], one: Instruction, dims: ConvolutionDimensions) -> Iterator[Link]:
     """A library's convolution or a gradient of one; an array that it adds to the result has the result's dimensions."""
-    made = next(iter(one.shape.leaves))
-    given = [(number, one.operands[0], 0), (number, one.operands[1], 0), (number, index, 0)]
-    shapes = [computation[one.operands[0]].shape, computation[one.operands[1]].shape, made]
-    (inputs, source), (kernel, taps), (outputs, result) = ((given[place], shapes[place]) for place in convolution_arrays(one))
-    alike = [((inputs, source, dims.input_batch), (outputs, result, dims.output_batch))]
-    if one.feature_group_count == 1:
-        alike.append(((inputs, source, dims.input_feature), (kernel, taps, dims.kernel_input_feature)))
-        alike.append(((outputs, result, dims.output_feature), (kernel, taps, dims.kernel_output_feature)))
-    yield from _alike((*alike, *_positions(dims, inputs, source, outputs, result)))
-    for operand in one.operands[2:]:
-        shape = computation[operand].shape
-        if shape.is_array and shape.dims == made.dims:
-            yield Link(tuple(((number, each, 0), tuple((place,) for place in range(made.rank))) for each in (operand, index)), made.dims)
+    result = next(iter(one.shape.leaves)).dims
+    arrays = [(keys[0], operands[0].shape.dims), (keys[1], operands[1].shape.dims), (keys[len(operands)], result)]
+    places, sizes = zip(*(arrays[place] for place in convolution_arrays(one)), strict=True)
+    mapping = convolution_of(one, dims, *sizes)
+    yield from _of_axes(places, mapping)
+    yield from _of_parts(one, places, mapping, {})
+    for key, operand in zip(keys[2:], operands[2:], strict=False):
+        if operand.shape.dims == result:
+            yield _by_place([key, keys[len(operands)]], [result, result])
 
 
-def _positions(dims: ConvolutionDimensions, inputs: Key, source: Shape, outputs: Key, result: Shape) -> Iterator[tuple[_Axis, _Axis]]:
-    """The pairs of spatial dimensions of a convolution whose sizes are about equal in its inputs and outputs."""
-    for before, after in zip(dims.input_spatial, dims.output_spatial, strict=True):
-        if min(sizes := (source.dims[before], result.dims[after])) >= _MOST_CUT * max(sizes) > 1:
-            yield (inputs, source, before), (outputs, result, after)
-
-
-def _alike(pairs: Iterable[tuple[_Axis, _Axis]]) -> Iterator[Link]:
-    """A link for each pair of dimensions."""
-    for pair in pairs:
-        arrays = ((key, tuple((0,) if place == axis else () for place in range(shape.rank))) for key, shape, axis in pair)
-        _, shape, axis = pair[0]
-        yield Link(tuple(arrays), (shape.dims[axis],))
-
-
-def _library(number: int, computation: Computation, index: int, one: Instruction) -> Iterator[Link]:
+def _library(keys: Sequence[Key], shapes: Sequence[Shape], count: int) -> Iterator[Link]:
     """Another library's call: its arrays of one rank are assumed to have their dimensions in the same order."""
-    made = [(part, leaf) for part, leaf in enumerate(one.shape.leaves) if leaf.is_array]
-    for operand in one.operands:
-        shape = computation[operand].shape
-        for part, leaf in made:
-            if shape.is_array and leaf.rank == shape.rank > 1:
-                yield from _by_place([(number, operand, 0), (number, index, part)], [shape, leaf])
+    for operand, before in [*zip(keys, shapes, strict=True)][:count]:
+        for result, after in [*zip(keys, shapes, strict=True)][count:]:
+            if before.is_array and after.is_array and before.rank == after.rank > 1:
+                yield _by_place([operand, result], [before.dims, after.dims])
+
+
+def _by_place(keys: Sequence[Key], lengths: Sequence[Dims]) -> Link:
+    """Links dimensions of the same number whose sizes are equal."""
+    dims = tuple((place,) if len({*sizes}) == 1 else () for place, sizes in enumerate(zip(*lengths, strict=True)))
+    return Link(tuple((key, dims) for key in keys), lengths[0])
 
 
 def _one_value(module: HloModule, number: int, computation: Computation, index: int, one: Instruction) -> Iterator[list[Key]]:
