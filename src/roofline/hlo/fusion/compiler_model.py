@@ -37,6 +37,7 @@ from msgspec.structs import replace
 
 from ..ir.amending import MappedDialect
 from ..ir.module import Call, Computation, HloModule, Instruction
+from ..ir.opcodes import PRODUCTS, UPDATES
 from ..ir.platforms import Platform
 from ..ir.shapes import Shape, tuple_of
 from .common_values import with_common_values
@@ -45,7 +46,7 @@ from .groups import Group
 from .groups_by_layer import groups_of
 from .inlining import computations_that_run, inlined
 from .operand_layouts import with_operands_in_order
-from .rules import PRODUCTS, RULES, UPDATES, Rules
+from .rules import RULES, Rules
 
 __all__ = ["ESTIMATED", "RULES", "Rules", "fuse"]
 

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from ..ir.amending import amended
 from ..ir.module import Call, Computation, HloModule, Instruction
+from ..ir.opcodes import PRODUCTS
 from ..ir.shapes import NUMBERS, Shape
 from .inlining import busy_computations, computations_that_run, inlined, without_dead_code
 
 Formats = dict[int, str]  # number formats by the index of an operand, or of a part of a tuple
 
-_PRODUCTS = ("dot", "ragged-dot", "convolution")
 _REDUCING = ("all-reduce", "reduce-scatter")
 _PROMOTED = "bf16"  # the assumed original format of a widened reduction over devices: only 16-bit formats are widened
 _COMBINED = "combined"  # an attribute: one of several reductions that the compiler combined in one format
@@ -57,7 +57,7 @@ def decompiled(module: HloModule) -> HloModule:
 
 def is_widened(module: HloModule) -> bool:
     """Whether a program has products in a format that its compiler widened from a narrower one, as CPU compilers do."""
-    instructions = [(each, one) for each in module for one in each.instructions if one.opcode in ("convert", *_PRODUCTS)]
+    instructions = [(each, one) for each in module for one in each.instructions if one.opcode in ("convert", *PRODUCTS)]
     widened = {
         one.shape.dtype
         for each, one in instructions
@@ -160,7 +160,7 @@ class _Narrowing:
             self._loop(index, one, formats)
         elif self.given and (one.opcode == "parameter" or (index == self.old.root and one.opcode == "tuple")):
             self._state(index, one)
-        elif one.opcode in _PRODUCTS:
+        elif one.opcode in PRODUCTS:
             self._product(index, one)
         elif kept := self._moved_format(index, one):
             self._narrowed(index, one, dict.fromkeys(_data(one), kept), kept)

@@ -10,12 +10,11 @@ from typing import Literal
 from msgspec import Struct
 
 from ..ir.module import Computation, HloModule, Instruction
+from ..ir.opcodes import ELEMENTWISE, PRODUCTS, of_kind
 from ..ir.renaming import Place, source
 from ..price.bodies import reads_target
-from ..price.elementwise import ELEMENTWISE
 from ..price.traffic import results
 from .intermediates import Intermediate, Reader
-from .rules import PRODUCTS
 
 Reason = Literal[
     "custom call",
@@ -31,7 +30,7 @@ Reason = Literal[
     "none seen",
 ]
 
-_COLLECTIVES = ("all-gather", "all-reduce", "all-to-all", "collective-", "ragged-all-to-all", "reduce-scatter", "send", "recv")
+_EXCHANGES = of_kind("collective", "collective half", "message")
 _FORCED = ("copy", "copy-start", "rng", "infeed", "outfeed")
 _INDEXED = frozenset(["gather", "scatter", "select-and-scatter", "dynamic-slice", "dynamic-update-slice", "sort", "topk"])
 _MOVING = frozenset(
@@ -115,7 +114,7 @@ def _custom_call(case: _Case) -> Blocker | None:
 
 def _collective(case: _Case) -> Blocker | None:
     for side in case.sides:
-        if side.instruction.opcode.startswith(_COLLECTIVES):
+        if side.instruction.opcode in _EXCHANGES:
             return Blocker("collective", f"{side.name} exchanges it with other devices")
     return None
 

@@ -6,8 +6,9 @@ value; or the first of them stores the value for the others.
 """
 
 from ..ir.module import Computation
+from ..ir.opcodes import PRODUCTS, UPDATES, VIEWS
 from .groups import ELEMENT_KINDS, NEEDS_MEMORY, Fit, Group, Groups
-from .rules import PRODUCTS, UPDATES, VIEWS, Rules, reduced_dims
+from .rules import Rules, reduced_dims
 
 
 def grouped(computation: Computation, rules: Rules, *, exact: bool = False) -> "Grouping":

@@ -8,14 +8,12 @@ from typing import Literal
 from msgspec import Struct, field
 
 from ..ir.module import Computation, Instruction
+from ..ir.opcodes import PRODUCTS, UPDATES, VIEWS
 from ..price.bodies import updated
 from .recompute_cost import RecomputeCosts
 from .rules import (
     EPILOGUE,
-    PRODUCTS,
     PROLOGUE,
-    UPDATES,
-    VIEWS,
     Rules,
     folds,
     is_widening,

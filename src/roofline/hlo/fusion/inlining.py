@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from ..ir.amending import amended
 from ..ir.callgraph import callees, callees_first, in_order
 from ..ir.module import Call, Computation, HloModule, Instruction
+from ..ir.opcodes import of_kind
 from ..ir.shapes import Layout, Shape
 from ..price.loops import Loops
 from ..read.backend_config import known_trip_count
@@ -21,12 +22,7 @@ GROWTH = 4
 
 # Roles of called computations that run as kernels of their own.
 RUNS: dict[str, tuple[str, ...]] = {"while": ("condition", "body"), "conditional": ("branch_computations",), "call": ("to_apply",)}
-_EFFECTS = frozenset(
-    (
-        *("infeed", "outfeed", "send", "send-done", "recv", "recv-done", "rng-get-and-update-state"),
-        *("async-start", "async-update", "async-done", "copy-start", "copy-done"),
-    )
-)
+_EFFECTS = of_kind("host", "message", "half") | {"rng-get-and-update-state"}
 _MAY_HAVE_EFFECTS = _EFFECTS | {"custom-call"}
 # Opcodes that `_with_calls_inlined` replaces, or may.
 _REWRITTEN = frozenset(("call", "custom-call", "get-tuple-element", "square"))

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from ...resource import HBM
 from ..ir.callgraph import in_order
 from ..ir.module import Computation, HloModule, Instruction
-from ..ir.opcodes import OPCODES
+from ..ir.opcodes import OPCODES, RUNNERS
 from ..ir.platforms import Platform
 from ..ir.renaming import RENAMING, Path, Place, trail
 from ..ir.shapes import Shape
@@ -26,7 +26,6 @@ from ..price.types import Site
 _SECOND_HALVES = [opcode for opcode in OPCODES if opcode.endswith(("-done", "-update"))]
 _PASSING = RENAMING.union(("reshape", "transpose", "set-dimension-size"), _SECOND_HALVES)
 _MOST_TRACED = 2**14  # instructions of the largest computation for which dependences between kernels are computed
-_RUNNERS = ("while", "conditional", "call")
 
 
 class Reader(Struct, frozen=True):
@@ -182,7 +181,7 @@ class _Flow:
         """Values that must be in memory whatever reads them: the computation's result, and operands of called computations."""
         yield from [(self.computation.root, path) for path in self.computation.root_instruction.shape.paths]
         for instruction in self.computation:
-            if instruction.opcode in _RUNNERS:
+            if instruction.opcode in RUNNERS:
                 for operand in instruction.operands:
                     yield from [(operand, path) for path in self.computation[operand].shape.paths]
 

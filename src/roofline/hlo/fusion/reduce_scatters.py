@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from ..ir.module import Computation, HloModule, Instruction
+from ..ir.opcodes import of_kind
 from ..price.collectives import group_size
 from ..price.types import Site
 from .inlining import computations_that_run
 
 _PASSING = ("bitcast", "copy", "reshape")
-_DEVICE = ("partition-id", "replica-id")
+_DEVICE = of_kind("device")
 
 
 def with_reduce_scatters(module: HloModule) -> tuple[HloModule, int]:

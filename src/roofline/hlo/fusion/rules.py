@@ -11,15 +11,11 @@ from msgspec import Struct
 
 from ...units import parse
 from ..ir.module import Computation, Instruction
+from ..ir.opcodes import ELEMENTWISE, MOVES, PRODUCTS, TRANSCENDENTALS, UPDATES, VIEWS
 from ..ir.platforms import Platform
-from ..price.elementwise import ELEMENTWISE, TRANSCENDENTALS
 
 NARROW = 8  # bits
-VIEWS = frozenset(("reshape", "bitcast"))  # the same elements in the same order: free in any kernel
-MOVES = VIEWS | {"broadcast", "transpose", "slice", "reverse", "pad", "concatenate", "dynamic-slice"}
 LOOPS = ELEMENTWISE | MOVES | {"iota", "map", "gather"}
-PRODUCTS = frozenset(("dot", "ragged-dot", "scaled-dot", "convolution"))
-UPDATES = frozenset(("scatter", "dynamic-update-slice"))
 TAKES = frozenset(("slice", "dynamic-slice", "gather"))  # read at most as many elements of their first operand as their result has
 
 # Opcodes that a product can apply to its operands as it loads them, and to its result before it stores it.

@@ -1,53 +1,101 @@
-"""The opcodes that XLA documents, and how each calls other computations."""
+"""The opcodes that XLA documents: what kind each is, how many operands it needs, and how it calls other computations."""
 
-# From the list in xla/hlo/ir/hlo_opcode.h.
-_NAMES = """
-    abs acos acosh add add-dependency after-all all-gather all-gather-done all-gather-start all-reduce all-reduce-done all-reduce-start
-    all-to-all and asin asinh async-done async-start async-update atan2 atanh batch-norm-grad batch-norm-inference batch-norm-training
-    bitcast bitcast-convert broadcast call cbrt ceil cholesky clamp collective-broadcast collective-permute collective-permute-done
-    collective-permute-start collective-reduce compare complex concatenate conditional constant convert convolution copy copy-done
-    copy-start cosine cosh count-leading-zeros custom-call divide domain dot dynamic-reshape dynamic-slice dynamic-update-slice erf
-    exponential exponential-minus-one fft floor fusion gather get-dimension-size get-tuple-element imag infeed iota is-finite log
-    log-plus-one logistic map maximum minimum mulhi multiply negate not opt-barrier or outfeed pad parameter partition-id popcnt power
-    ragged-all-to-all ragged-dot real recv recv-done reduce reduce-precision reduce-scatter reduce-window remainder replica-id reshape
-    reverse rng rng-bit-generator rng-get-and-update-state round-nearest-afz round-nearest-even rsqrt scaled-dot scan scatter select
-    select-and-scatter send send-done set-dimension-size shift-left shift-right-arithmetic shift-right-logical sign sine sinh slice
-    sort sqrt stochastic-convert subtract tan tanh topk transpose triangular-solve tuple while xor
-"""
-OPCODES = frozenset(_NAMES.split())
+from msgspec import Struct
 
-# Opcodes that compute each element of their result from elements of their operands at its place, by what they do there.
-_WORDS = {
-    "arithmetic": "add subtract multiply divide remainder mulhi",
-    "bits": "and or xor not shift-left shift-right-arithmetic shift-right-logical popcnt count-leading-zeros",
-    "transcendentals": "acos acosh asin asinh atan2 atanh cbrt cosine cosh erf exponential exponential-minus-one log log-plus-one logistic "
-    "power rsqrt sine sinh sqrt tan tanh",
-    "comparisons": "compare select clamp maximum minimum is-finite",
-    "signs": "negate abs sign",
-    # Not opcodes of XLA, but of the CHLO dialect that StableHLO programs use.
-    "special functions": "bessel-i1e digamma erf-inv erfc lgamma polygamma zeta",
-    "special comparisons": "is-inf is-neg-inf is-pos-inf next-after",
-    "conversions": "convert bitcast-convert reduce-precision stochastic-convert ceil floor round-nearest-afz round-nearest-even real imag "
-    "complex",
-}
-ARITHMETIC, BITS, TRANSCENDENTALS, COMPARISONS, SIGNS, SPECIAL, SPECIAL_COMPARISONS, CONVERSIONS = (
-    frozenset(words.split()) for words in _WORDS.values()
+
+class Opcode(Struct, frozen=True):
+    """Its kind, the fewest operands, and the roles of computations that it calls, as HloInstructionProto lists them; the last repeats."""
+
+    kind: str
+    operands: int
+    calls: tuple[str, ...]
+
+
+# From the list in xla/hlo/ir/hlo_opcode.h: kind, the fewest operands (one for atan2, as which StableHLO's atan is read; none where a
+# program written by hand may leave them out), roles, names.
+_ROWS = (
+    ("arithmetic", 2, "", "add divide mulhi multiply remainder subtract"),
+    ("bits", 2, "", "and or shift-left shift-right-arithmetic shift-right-logical xor"),
+    ("bits", 1, "", "count-leading-zeros not popcnt"),
+    ("transcendental", 2, "", "power"),
+    ("transcendental", 1, "", "acos acosh asin asinh atan2 atanh cbrt cosine cosh erf exponential exponential-minus-one log log-plus-one"),
+    ("transcendental", 1, "", "logistic rsqrt sine sinh sqrt tan tanh"),
+    ("comparison", 3, "", "clamp select"),
+    ("comparison", 2, "", "compare maximum minimum"),
+    ("comparison", 1, "", "is-finite"),
+    ("sign", 1, "", "abs negate sign"),
+    ("conversion", 2, "", "complex stochastic-convert"),
+    ("conversion", 1, "", "bitcast-convert ceil convert floor imag real reduce-precision round-nearest-afz round-nearest-even"),
+    ("view", 1, "", "bitcast reshape"),  # the same elements in the same order
+    ("move", 1, "", "broadcast concatenate dynamic-slice reverse slice transpose"),
+    ("move", 2, "", "pad"),
+    ("copy", 1, "", "copy"),
+    ("gather", 2, "", "gather"),
+    ("update", 2, "", "dynamic-update-slice"),
+    ("update", 3, "to_apply", "scatter"),
+    ("product", 2, "", "convolution dot ragged-dot scaled-dot"),
+    ("reduction", 2, "to_apply", "reduce reduce-window"),
+    ("reduction", 3, "select scatter", "select-and-scatter"),
+    ("reduction", 0, "to_apply", "scan"),
+    ("order", 1, "to_apply", "sort topk"),
+    ("algebra", 1, "", "cholesky fft"),
+    ("algebra", 2, "", "triangular-solve"),
+    ("normalisation", 0, "", "batch-norm-grad batch-norm-inference batch-norm-training"),
+    ("constant", 0, "", "constant iota"),
+    ("random", 0, "", "rng rng-bit-generator rng-get-and-update-state"),
+    ("device", 0, "", "partition-id replica-id"),
+    ("identity", 0, "", "add-dependency domain opt-barrier"),  # the result is the first operand
+    ("size", 1, "", "get-dimension-size"),
+    ("size", 0, "", "dynamic-reshape set-dimension-size"),
+    ("tuple", 1, "", "get-tuple-element"),
+    ("tuple", 0, "", "tuple"),
+    ("parameter", 0, "", "parameter"),
+    ("order of effects", 0, "", "after-all"),
+    ("host", 0, "", "infeed outfeed"),
+    ("message", 0, "", "recv recv-done send send-done"),
+    ("half", 1, "", "copy-done copy-start"),
+    ("half", 0, "", "async-done async-update"),
+    ("half", 0, "calls", "async-start"),
+    ("collective", 1, "", "all-gather all-to-all collective-broadcast collective-permute"),
+    ("collective", 1, "to_apply", "all-reduce reduce-scatter"),
+    ("collective", 0, "to_apply", "collective-reduce"),
+    ("collective", 0, "", "ragged-all-to-all"),
+    ("collective half", 1, "", "all-gather-done all-gather-start all-reduce-done collective-permute-done collective-permute-start"),
+    ("collective half", 1, "to_apply", "all-reduce-start"),
+    ("run", 1, "body condition", "while"),
+    ("run", 1, "branch_computations", "conditional"),
+    ("run", 0, "to_apply", "call"),
+    ("map", 0, "to_apply", "map"),
+    ("fusion", 0, "calls", "fusion"),
+    ("custom", 0, "called_computations", "custom-call"),
 )
-CHLO = SPECIAL | SPECIAL_COMPARISONS
-ELEMENTWISE = ARITHMETIC | BITS | TRANSCENDENTALS | COMPARISONS | SIGNS | CONVERSIONS | CHLO
-
-_APPLYING = "call map reduce reduce-window all-reduce all-reduce-start reduce-scatter collective-reduce scatter sort scan topk"
-# The roles of the computations an instruction calls, in the order HloInstructionProto lists them; the last role repeats.
-CALLERS: dict[str, tuple[str, ...]] = {
-    "while": ("body", "condition"),
-    "select-and-scatter": ("select", "scatter"),
-    "conditional": ("branch_computations",),
-    "custom-call": ("called_computations",),
-    "fusion": ("calls",),
-    "async-start": ("calls",),
-    **dict.fromkeys(_APPLYING.split(), ("to_apply",)),
-}
+_TABLE = {name: Opcode(kind, operands, tuple(calls.split())) for kind, operands, calls, names in _ROWS for name in names.split()}
+OPCODES = frozenset(_TABLE)
+CALLERS = {name: opcode.calls for name, opcode in _TABLE.items() if opcode.calls}
 LEAVES = OPCODES - CALLERS.keys()
+LEAST_OPERANDS = {name: opcode.operands for name, opcode in _TABLE.items() if opcode.operands}
+
+
+def of_kind(*kinds: str) -> frozenset[str]:
+    """The opcodes of some kinds."""
+    return frozenset(name for name, opcode in _TABLE.items() if opcode.kind in kinds)
+
+
+ARITHMETIC, BITS, TRANSCENDENTALS, COMPARISONS, SIGNS, CONVERSIONS = map(
+    of_kind, ("arithmetic", "bits", "transcendental", "comparison", "sign", "conversion")
+)
+# Not opcodes of XLA, but of the CHLO dialect that StableHLO programs use.
+SPECIAL = frozenset(("bessel-i1e", "digamma", "erf-inv", "erfc", "lgamma", "polygamma", "zeta"))
+SPECIAL_COMPARISONS = frozenset(("is-inf", "is-neg-inf", "is-pos-inf", "next-after"))
+CHLO = SPECIAL | SPECIAL_COMPARISONS
+# Opcodes that compute each element of their result from the elements of their operands at its place.
+ELEMENTWISE = ARITHMETIC | BITS | TRANSCENDENTALS | COMPARISONS | SIGNS | CONVERSIONS | CHLO
+VIEWS = of_kind("view")
+MOVES = VIEWS | of_kind("move")  # opcodes that give elements another place
+PRODUCTS = of_kind("product")
+UPDATES = of_kind("update")
+IDENTITIES = of_kind("identity")
+RUNNERS = of_kind("run")  # opcodes whose work is that of instructions in other computations
 
 # Halves of operations that XLA has opcodes for. Any other `X-start` is its short spelling of an async-start around one X.
 _HALVES = frozenset(opcode for opcode in OPCODES if opcode.endswith(("-start", "-update", "-done")))
@@ -63,23 +111,3 @@ def asynchronous(opcode: str) -> tuple[str, str] | None:
         return None
     base, dash, half = opcode.rpartition("-")
     return (f"async-{half}", base) if dash and half in ("start", "update", "done") else None
-
-
-# The fewest operands of an opcode; those not listed may have none. One for atan2, because StableHLO's atan is read as atan2.
-_UNARY = """
-    abs acos acosh asin asinh atan2 atanh bitcast bitcast-convert broadcast cbrt ceil cholesky convert copy copy-start copy-done cosine
-    cosh count-leading-zeros dynamic-slice erf exponential exponential-minus-one fft floor get-dimension-size get-tuple-element imag
-    is-finite log log-plus-one logistic negate not popcnt real reduce-precision reshape reverse round-nearest-afz round-nearest-even
-    rsqrt sign sine sinh slice sort sqrt tan tanh topk transpose while all-gather all-gather-start all-reduce all-reduce-start all-to-all
-    reduce-scatter collective-permute collective-permute-start collective-broadcast concatenate conditional all-gather-done
-    all-reduce-done collective-permute-done
-"""
-_BINARY = """
-    add and complex compare convolution divide dot dynamic-update-slice gather maximum minimum multiply or pad power reduce
-    reduce-window remainder shift-left shift-right-arithmetic shift-right-logical subtract triangular-solve xor
-"""
-LEAST_OPERANDS = {
-    **dict.fromkeys(_UNARY.split(), 1),
-    **dict.fromkeys(_BINARY.split(), 2),
-    **dict.fromkeys(("clamp", "select", "scatter", "select-and-scatter"), 3),
-}

@@ -19,6 +19,7 @@ from ..ir.amending import MappedDialect, amended
 from ..ir.attributes import ReplicaGroups, SliceRange
 from ..ir.axes import index_map
 from ..ir.module import Computation, HloModule, Instruction
+from ..ir.opcodes import IDENTITIES, RUNNERS
 from ..ir.shapes import Shape
 from ..price.collectives import COLLECTIVES
 from ..price.pricing import EVEN_SHARE
@@ -78,10 +79,7 @@ def shared_evenly(module: HloModule, devices: int) -> HloModule:
     """The program with each kernel annotated as an even share of the work of ``devices`` devices."""
     computations = list(module.computations)
     for number in computations_that_run(module):
-        marked = tuple(
-            one if one.opcode in ("while", "conditional", "call") else amended(one, **{EVEN_SHARE: devices})
-            for one in computations[number].instructions
-        )
+        marked = tuple(one if one.opcode in RUNNERS else amended(one, **{EVEN_SHARE: devices}) for one in computations[number].instructions)
         computations[number] = replace(computations[number], instructions=marked)
     return replace(module, computations=tuple(computations))
 
@@ -179,7 +177,7 @@ class _Part:
         if one.opcode == "get-tuple-element":
             whole = self.where[one.operands[0]]
             return self._put(one, (whole,), self.new[whole].shape.parts[one.integer("index") or 0])
-        if one.opcode in ("while", "conditional", "call", "opt-barrier", "domain", "after-all"):
+        if one.opcode in RUNNERS | IDENTITIES or one.opcode == "after-all":
             return self._put(one, self._as_they_are(one), self._local(index))
         return self._operation(index, one)
 

@@ -10,7 +10,7 @@ from math import prod
 from ...graph.axes import IndexMap, Part
 from ..ir.axes import index_map
 from ..ir.module import Instruction
-from ..ir.opcodes import ELEMENTWISE
+from ..ir.opcodes import ELEMENTWISE, of_kind
 from ..ir.shapes import Shape
 from .index_sets import (
     NO_AXES,
@@ -185,22 +185,10 @@ def _triangle(instruction: Instruction, operands: Operands, region: Region) -> t
     return (loosely(half), *(WHOLE for _ in operands[1:]))
 
 
-# Opcodes that do not need all of their operands even if all of the result is needed. All other opcodes do.
-_SELECTIVE = """
-add-dependency cholesky convolution dynamic-slice dynamic-update-slice gather get-dimension-size pad ragged-dot reduce-window slice
-triangular-solve
-"""
-SELECTIVE = frozenset(_SELECTIVE.split())
-# Opcodes that need all of their operands whichever part of the result is needed.
-_WHOLE = """
-all-gather all-reduce all-to-all batch-norm-grad batch-norm-inference batch-norm-training collective-broadcast collective-permute
-conditional custom-call fft ragged-all-to-all reduce-scatter rng rng-bit-generator scaled-dot scan scatter select-and-scatter topk while
-"""
-# Opcodes that are not here need what lies along the axes of the result.
-NEEDS: dict[str, Rule] = {
+# Opcodes that do not need all of their operands even if all of the result is needed.
+_PARTIAL: dict[str, Rule] = {
     # The same elements of the first operand; nothing of the others, which only order the program.
     "add-dependency": lambda instruction, operands, region: (region, *(NOTHING for _ in operands[1:])),
-    **dict.fromkeys(("bitcast", "dynamic-reshape", "reshape"), _reshape),
     **dict.fromkeys(("cholesky", "triangular-solve"), _triangle),
     **dict.fromkeys(("convolution", "reduce-window"), _windowed),
     "dynamic-slice": _dynamic_slice,
@@ -209,5 +197,13 @@ NEEDS: dict[str, Rule] = {
     # Nothing: the sizes of an array are known without reading it.
     "get-dimension-size": lambda instruction, operands, region: (NOTHING, *(WHOLE for _ in operands[1:])),
     "ragged-dot": _ragged_dot,
-    **dict.fromkeys(_WHOLE.split(), lambda instruction, operands, region: (WHOLE,) * len(operands)),
+}
+SELECTIVE = _PARTIAL.keys() | {"pad", "slice"}
+# Opcodes that need all of their operands whichever part of the result is needed.
+_WHOLE = of_kind("collective", "custom", "normalisation", "random", "run") | {"scaled-dot", "scan", "scatter"}
+# Opcodes that are not here need what lies along the axes of the result.
+NEEDS: dict[str, Rule] = {
+    **_PARTIAL,
+    **dict.fromkeys(("bitcast", "dynamic-reshape", "reshape"), _reshape),
+    **dict.fromkeys(_WHOLE, lambda instruction, operands, region: (WHOLE,) * len(operands)),
 }

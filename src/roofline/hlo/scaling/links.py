@@ -12,6 +12,7 @@ from ...graph.axes import Dims, IndexMap
 from ..ir.attributes import ConvolutionDimensions, DotDimensions
 from ..ir.axes import convolution_of, index_map, product_of
 from ..ir.module import Computation, HloModule, Instruction
+from ..ir.opcodes import IDENTITIES
 from ..ir.shapes import Shape
 from ..lower.products import product_dimensions
 from ..partition.propagation import Key, handed_on
@@ -20,7 +21,7 @@ from .attention_calls import attention_arrays
 
 _MOST_CUT = 0.5  # of a dimension: a slice that removes more of it does not grow with it
 _GRADIENTS = {"convBackwardInput": (2, 1, 0), "convBackwardFilter": (0, 2, 1)}  # inputs, kernel and outputs among operands and result
-_ALIKE = ("opt-barrier", "domain", "copy", "copy-start", "copy-done", "all-reduce-start", "all-reduce-done", "add-dependency")
+_ALIKE = IDENTITIES | {"copy", "copy-start", "copy-done", "all-reduce-start", "all-reduce-done"}
 
 
 class Link(Struct, frozen=True):
