@@ -10,6 +10,7 @@ from typing import Literal
 from msgspec import Struct
 
 from ...units import parse
+from ..ir.axes import index_map
 from ..ir.module import Computation, Instruction
 from ..ir.opcodes import ELEMENTWISE, MOVES, PRODUCTS, TRANSCENDENTALS, UPDATES, VIEWS
 from ..ir.platforms import Platform
@@ -177,32 +178,24 @@ def major(dims: tuple[int, ...], rows: int) -> int | None:
 
 def keeps_rows(computation: Computation, instruction: Instruction, rows: int) -> bool:
     """Whether each row of the result depends only on the same row of the operands."""
-    dims = instruction.shape.dims
-    here = major(dims, rows)
-    if instruction.opcode in ELEMENTWISE or instruction.opcode in VIEWS:
+    here = major(instruction.shape.dims, rows) if instruction.shape.is_array else None
+    if here is None or instruction.opcode in ELEMENTWISE or instruction.opcode in VIEWS:
         return here is not None
-    if instruction.opcode == "reduce":
-        before = major(reduced_dims(computation, instruction), rows)
-        return instruction.shape.is_array and before is not None and all(axis >= before for axis in instruction.dimensions)
-    if here is None:
-        return False
-    if instruction.opcode == "broadcast":
-        source = computation[instruction.operands[0]].shape.dims
-        count = major(source, rows)
-        return count is not None and instruction.dimensions[:count] == tuple(range(count)) and source[:count] == dims[:count]
-    return instruction.opcode == "transpose" and instruction.dimensions[:here] == tuple(range(here))
+    operands = computation.operands(instruction)
+    mapping = index_map(instruction, operands) if instruction.opcode in ("broadcast", "reduce", "transpose") else None
+    before = major(operands[0].shape.dims, rows) if mapping is not None else None
+    return mapping is not None and before is not None and mapping.operands[0][:before] == mapping.results[0][:here]
 
 
 def swaps_operands(computation: Computation, transpose: Instruction) -> bool:
     """Whether a transposition of a dot's result is the same dot with its operands swapped."""
     product = computation[transpose.operands[0]]
-    if product.opcode != "dot" or transpose.opcode != "transpose":
+    mapping = index_map(product, computation.operands(product)) if product.opcode == "dot" and transpose.opcode == "transpose" else None
+    if mapping is None:
         return False
-    numbers = product.dot
-    batch = len(numbers.lhs_batch)
-    rows = computation[product.operands[0]].shape.rank - batch - len(numbers.lhs_contracting)
-    rank = product.shape.rank
-    return transpose.dimensions == (*range(batch), *range(batch + rows, rank), *range(batch, batch + rows))
+    left, right, axes = *mapping.operands[:2], mapping.results[0]
+    swapped = sorted(range(len(axes)), key=lambda axis: (axes[axis] not in right, axes[axis] not in left))
+    return transpose.dimensions == tuple(swapped)
 
 
 def folds(computation: Computation, product: Instruction, operand: int) -> bool:
