@@ -154,14 +154,16 @@ def product(
     sum each group to a matrix of its own, of ``by_group`` such groups.
     """
     axes = IndexMap()
-    ours, theirs = axes.split(left), axes.split(right)
-    for mine, other in (*batch, *contracted):
-        theirs[other] = ours[mine]
-    axes.summed = {factor for mine, _ in contracted for factor in ours[mine]}
-    paired = ({mine for mine, _ in (*batch, *contracted)}, {*groups, *(other for _, other in (*batch, *contracted))})
-    free = [factors for side, gone in zip((ours, theirs), paired, strict=True) for axis, factors in enumerate(side) if axis not in gone]
+    left_axes, right_axes = axes.split(left), axes.split(right)
+    for our, other in (*batch, *contracted):
+        right_axes[other] = left_axes[our]
+    axes.summed = {factor for our, _ in contracted for factor in left_axes[our]}
+    paired = ({our for our, _ in (*batch, *contracted)}, {*groups, *(other for _, other in (*batch, *contracted))})
+    free = [
+        factors for side, gone in zip((left_axes, right_axes), paired, strict=True) for axis, factors in enumerate(side) if axis not in gone
+    ]
     per_group = [] if by_group is None else [axes.new(by_group)]
-    axes.operands, axes.results = [ours, theirs], [[*per_group, *(ours[mine] for mine, _ in batch), *free]]
+    axes.operands, axes.results = [left_axes, right_axes], [[*per_group, *(left_axes[our] for our, _ in batch), *free]]
     return axes
 
 
@@ -271,8 +273,8 @@ def _indexed(axes: IndexMap, table: Dims, indices: Dims, rows: Rows) -> tuple[li
     ours, numbers = axes.split(table), axes.split(indices)
     if rows.vector < len(indices):
         numbers[rows.vector] = axes.new(indices[rows.vector], whole=True)
-    for mine, other in rows.batching:
-        ours[mine] = numbers[other]
+    for own, other in rows.batching:
+        ours[own] = numbers[other]
     return ours, numbers, [factors for axis, factors in enumerate(numbers) if axis != rows.vector]
 
 
@@ -297,7 +299,7 @@ def _slices(
 
 def gathered(table: Dims, indices: Dims, sizes: Sequence[int], rows: Rows) -> IndexMap:
     """Slices of a table. One that is split by rows gives partial sums: rows that a device does not have are zero there."""
-    axes, batched = IndexMap(), {mine for mine, _ in rows.batching}
+    axes, batched = IndexMap(), {own for own, _ in rows.batching}
     ours, numbers, of_rows = _indexed(axes, table, indices, rows)
     axes.summed.update(factor for axis in rows.dropped if table[axis] != 1 for factor in ours[axis])
     kept = {axis: size for axis, size in enumerate(sizes) if axis not in rows.dropped and axis not in batched}
@@ -307,7 +309,7 @@ def gathered(table: Dims, indices: Dims, sizes: Sequence[int], rows: Rows) -> In
 
 def scattered(tables: Sequence[Dims], indices: Dims, updates: Dims, rows: Rows) -> IndexMap:
     """Slices that are added to tables: split over devices they give partial sums; a table can only be split within rows."""
-    axes, table, batched = IndexMap(), tables[0], {mine for mine, _ in rows.batching}
+    axes, table, batched = IndexMap(), tables[0], {own for own, _ in rows.batching}
     ours, numbers, of_rows = _indexed(axes, table, indices, rows)
     kept = [axis for axis in range(len(table)) if axis not in rows.dropped and axis not in batched]
     sizes = dict(zip(kept, (updates[place] for place in sorted(rows.windows)), strict=True))

@@ -27,7 +27,7 @@ def with_common_values(module: HloModule) -> HloModule:
 
 def _merged(module: HloModule, computation: Computation, busy: set[int]) -> Computation:
     """A computation with equal instructions merged; ``busy`` are the computations with side effects."""
-    ordered = with_effects(computation, busy).union(*(one.control for one in computation.instructions if one.control))
+    ordered = with_effects(computation, busy).union(*(operation.control for operation in computation.instructions if operation.control))
     alike = EqualInstructions(module, computation)
     same: dict[int, int] = {}  # an instruction, and the first that computes the same value
     merged: dict[int, int] = {}  # the entries of `same` that are replaced

@@ -61,7 +61,7 @@ def fuse(module: HloModule, platform: Platform, rules: Rules | None = None) -> H
     chosen = rules or RULES[platform]
     flat = inlined(module) if chosen.repeats else with_common_values(inlined(module))
     if chosen.copies:
-        names = Names({one.name for computation in flat for one in computation})
+        names = Names({instruction.name for computation in flat for instruction in computation})
         flat = with_operands_in_order(flat, computations_that_run(flat), names.fresh)
     maker = _Maker(flat)
     for number in computations_that_run(flat):
@@ -107,7 +107,7 @@ class _Plan(Struct, frozen=True):
     def moved(self, by: int, start: int) -> "_Plan":
         """The same plan ``by`` instructions later; instructions before ``start`` stay the same."""
         parts = (self.members, self.outside, self.outputs, (self.hero,))
-        members, outside, outputs, (hero,) = [[one + by if one >= start else one for one in part] for part in parts]
+        members, outside, outputs, (hero,) = [[index + by if index >= start else index for index in part] for part in parts]
         return _Plan(members, outside, outputs, hero, self.body)
 
 
@@ -121,7 +121,9 @@ class _Maker:
         self.plans: dict[int, tuple[int, _Plan]] = {}  # id of the original of copied groups -> distance of a copy from it, and its plan
         self.titles = Names({computation.name for computation in module})
         running = set(computations_that_run(module))
-        self.names = Names({one.name for number, each in enumerate(module) if number not in running for one in each})
+        self.names = Names(
+            {instruction.name for number, computation in enumerate(module) if number not in running for instruction in computation}
+        )
 
     def rebuilt(self, computation: Computation, order: Sequence[Group | int]) -> Computation:
         """The computation with a fusion for each group of more than one instruction, in this order."""
@@ -144,13 +146,13 @@ class _Maker:
         """Appends a fusion and, if it has several results, the elements of its tuple."""
         old, plan = computation.instructions, self.plan(computation, group)
         hero, outputs = old[plan.hero], plan.outputs
-        made = MappedDialect(hero.dialect.where)
+        dialect = MappedDialect(hero.dialect.where)
         raw = {"kind": _KINDS[group.kind], "metadata": hero.metadata}
         calls = (Call("calls", plan.body),)
         operands = tuple([where[value] for value in plan.outside])
         shape = self.computations[plan.body].root_instruction.shape
         name = self.names.fresh(f"{group.kind}_{hero.opcode.replace('-', '_')}_fusion")
-        instructions.append(Instruction(name, "fusion", shape, operands, calls, (), hero.place, raw, made))
+        instructions.append(Instruction(name, "fusion", shape, operands, calls, (), hero.place, raw, dialect))
         if len(outputs) == 1:
             where[outputs[0]] = len(instructions) - 1
             return
@@ -160,7 +162,7 @@ class _Maker:
             part = {"index": position, "metadata": old[output].metadata}
             element = self.names.fresh(f"{name}.{position}")
             instructions.append(
-                Instruction(element, "get-tuple-element", old[output].shape, (whole,), (), (), old[output].place, part, made)
+                Instruction(element, "get-tuple-element", old[output].shape, (whole,), (), (), old[output].place, part, dialect)
             )
 
     def plan(self, computation: Computation, group: Group) -> "_Plan":
@@ -173,7 +175,7 @@ class _Maker:
                 self.names.fresh(old[member].name)
             return plan
         members, inside = sorted(group.members), group.members
-        outside = tuple(dict.fromkeys([one for member in members for one in old[member].operands if one not in inside]))
+        outside = tuple(dict.fromkeys([index for member in members for index in old[member].operands if index not in inside]))
         hero = _hero(computation, group, members)
         body = self.body(computation, group, members, outside, old[hero])
         plan = _Plan(members, outside, sorted(group.outputs), hero, body)
@@ -196,11 +198,11 @@ class _Maker:
         known = self.bodies.get(key)
         if known is not None:
             return known
-        place, made = old[members[0]].place, MappedDialect(old[members[0]].dialect.where)
+        place, dialect = old[members[0]].place, MappedDialect(old[members[0]].dialect.where)
         instructions: list[Instruction] = []
 
         def put(name: str, opcode: str, shape: Shape, operands: tuple[int, ...], raw: dict[str, object]) -> None:
-            instructions.append(Instruction(self.names.fresh(name), opcode, shape, operands, (), (), place, raw, made))
+            instructions.append(Instruction(self.names.fresh(name), opcode, shape, operands, (), (), place, raw, dialect))
 
         for number, taken in enumerate(outside):
             put(f"param_{number}", "parameter", old[taken].shape, (), {"parameter_number": number})

@@ -30,16 +30,16 @@ class _Use(NamedTuple):
 def with_copies(module: HloModule, platform: Platform) -> HloModule:
     """An uncompiled program with the copies that its updates, loops and results need, and without needless copies."""
     running = computations_that_run(module)
-    if any(one.opcode == "copy" for number in running for one in module.computations[number]):
+    if any(instruction.opcode == "copy" for number in running for instruction in module.computations[number]):
         module = _without_needless_copies(module, ValuesOf(module, platform), running)
     values = ValuesOf(module, platform)
-    uses = {number: found for number in running if (found := _needed(values, number))}
+    uses = {number: needed for number in running if (needed := _needed(values, number))}
     if not uses:
         return module
-    names = Names({one.name for computation in module for one in computation})
+    names = Names({instruction.name for computation in module for instruction in computation})
     computations = list(module.computations)
-    for number, found in uses.items():
-        computations[number] = _inserted(computations[number], found, names.fresh)
+    for number, needed in uses.items():
+        computations[number] = _inserted(computations[number], needed, names.fresh)
     return replace(module, computations=tuple(computations))
 
 
@@ -67,18 +67,18 @@ def _is_needless(values: ValuesOf, number: int, copy: Instruction, time: int) ->
 
 def _needed(values: ValuesOf, number: int) -> list[_Use]:
     """The uses in one computation that need an array of their own."""
-    found, computation = values[number], values.module.computations[number]
+    own, computation = values[number], values.module.computations[number]
     uses: list[_Use] = []
     in_place: dict[int, list[int]] = {}  # fused body -> the parameters that it updates; several fusions may call one
-    for time, index in enumerate(found.order):
+    for time, index in enumerate(own.order):
         instruction = computation.instructions[index]
         for operand in _written_over(values.module, instruction, in_place):
-            value = found.array(operand)
+            value = own.array(operand)
             if value is not None and (value.last > time or values.must_stay(number, value)):
                 uses.append(_Use(index, operand))
         if instruction.opcode == "while" and instruction.called("body") and instruction.operands:
             uses += _changed(values, number, index)
-    return uses + (_returned(values, found) if number == values.module.entry else [])
+    return uses + (_returned(values, own) if number == values.module.entry else [])
 
 
 def _written_over(module: HloModule, instruction: Instruction, in_place: dict[int, list[int]]) -> tuple[int, ...]:
@@ -107,15 +107,14 @@ def _changed(values: ValuesOf, number: int, index: int) -> list[_Use]:
     return [_Use(index, operand, path) for path, value in arrays if firsts[id(value)] != path or values.must_stay(number, value)]
 
 
-def _returned(values: ValuesOf, found: Values) -> list[_Use]:
+def _returned(values: ValuesOf, own: Values) -> list[_Use]:
     """The program's results that are its arguments and are not in their memory, or that are an earlier result."""
-    root = found.computation.root
-    results = [
-        (path, value) for path, value in zip(found.computation.root_instruction.shape.paths, found.root, strict=True) if value is not None
-    ]
+    root = own.computation.root
+    paths = own.computation.root_instruction.shape.paths
+    results = [(path, value) for path, value in zip(paths, own.root, strict=True) if value is not None]
     firsts = {id(value): path for path, value in reversed(results)}
     return [
-        _Use(len(found.computation), root, path)
+        _Use(len(own.computation), root, path)
         for path, value in results
         if firsts[id(value)] != path or (value.leaf is not None and values.donated.get(value.leaf) != path)
     ]
@@ -158,7 +157,7 @@ def _inserted(computation: Computation, uses: list[_Use], fresh: Callable[[str],
 
     for index, old in enumerate(computation.instructions):
         operands = {operand: rewritten(index, operand) for operand in old.operands}
-        control = tuple(where[one] for one in old.control)
+        control = tuple(where[place] for place in old.control)
         where[index] = put(replace(old, operands=tuple(operands[operand] for operand in old.operands), control=control))
     root = rewritten(len(computation), computation.root)
-    return replace(computation, instructions=tuple(new), root=root, parameters=tuple(where[one] for one in computation.parameters))
+    return replace(computation, instructions=tuple(new), root=root, parameters=tuple(where[place] for place in computation.parameters))

@@ -44,9 +44,9 @@ _ASKED_FOR = re.compile(r"(?:.*/)?(?:convert_element_type|convert|astype|Cast|xl
 def decompiled(module: HloModule) -> HloModule:
     """The program without its compiler's fusions, copies between layouts and widened formats; not scheduled, so that it can be fused."""
     flat = inlined(replace(module, computations=tuple(map(_unfused, module.computations)), is_scheduled=False, buffer_assignment=b""))
-    named = any(one.op_name for one in flat.entry_computation.instructions if one.opcode != "parameter")
+    named = any(instruction.op_name for instruction in flat.entry_computation.instructions if instruction.opcode != "parameter")
     computations, busy = list(flat.computations), busy_computations(flat)
-    calls = Counter(call.computation for each in flat for one in each.instructions for call in one.calls)
+    calls = Counter(call.computation for computation in flat for instruction in computation.instructions for call in instruction.calls)
     carried: dict[int, Formats] = {}
     for number in computations_that_run(flat):
         rewritten = _Narrowing(flat, flat.computations[number], calls, named, carried.get(number, {}))
@@ -57,42 +57,57 @@ def decompiled(module: HloModule) -> HloModule:
 
 def is_widened(module: HloModule) -> bool:
     """Whether a program has products in a format that its compiler widened from a narrower one, as CPU compilers do."""
-    instructions = [(each, one) for each in module for one in each.instructions if one.opcode in ("convert", *PRODUCTS)]
+    instructions = [
+        (computation, instruction)
+        for computation in module
+        for instruction in computation.instructions
+        if instruction.opcode in ("convert", *PRODUCTS)
+    ]
     widened = {
-        one.shape.dtype
-        for each, one in instructions
-        if one.opcode == "convert" and _is_compilers(one) and _widens(each[one.operands[0]].shape.dtype, one.shape.dtype)
+        instruction.shape.dtype
+        for computation, instruction in instructions
+        if instruction.opcode == "convert"
+        and _is_compilers(instruction)
+        and _widens(computation[instruction.operands[0]].shape.dtype, instruction.shape.dtype)
     }
-    return any(each[operand].shape.dtype in widened for each, one in instructions if one.opcode != "convert" for operand in one.operands)
+    return any(
+        computation[operand].shape.dtype in widened
+        for computation, instruction in instructions
+        if instruction.opcode != "convert"
+        for operand in instruction.operands
+    )
 
 
 def _unfused(computation: Computation) -> Computation:
     """The computation with calls instead of fusions, combined all-reduces split into one per value, and no copies within one memory."""
     new: list[Instruction] = []
     where: dict[int, int] = {}
-    for index, one in enumerate(computation.instructions):
-        one = replace(
-            _plain(computation, one),
-            operands=tuple(where[operand] for operand in one.operands),
-            control=tuple(where[before] for before in one.control if before in where),
+    for index, instruction in enumerate(computation.instructions):
+        instruction = replace(
+            _plain(computation, instruction),
+            operands=tuple(where[operand] for operand in instruction.operands),
+            control=tuple(where[before] for before in instruction.control if before in where),
         )
-        if one.opcode == "all-reduce" and one.shape.is_tuple:
-            parts = zip(one.operands, one.shape.parts, strict=True)
-            each = [replace(one, name=f"{one.name}.{place}", operands=(part,), shape=shape) for place, (part, shape) in enumerate(parts)]
-            one = replace(one, opcode="tuple", operands=tuple(range(len(new), len(new) + len(each))), calls=())
-            new += [amended(part, **{_COMBINED: True}) for part in each]
+        if instruction.opcode == "all-reduce" and instruction.shape.is_tuple:
+            parts = zip(instruction.operands, instruction.shape.parts, strict=True)
+            instructions = [
+                replace(instruction, name=f"{instruction.name}.{place}", operands=(part,), shape=shape)
+                for place, (part, shape) in enumerate(parts)
+            ]
+            instruction = replace(instruction, opcode="tuple", operands=tuple(range(len(new), len(new) + len(instructions))), calls=())
+            new += [amended(part, **{_COMBINED: True}) for part in instructions]
         where[index] = len(new)
-        new.append(one)
+        new.append(instruction)
     parameters = tuple(where[parameter] for parameter in computation.parameters)
     return replace(computation, instructions=tuple(new), root=where[computation.root], parameters=parameters)
 
 
-def _plain(computation: Computation, one: Instruction) -> Instruction:
-    if one.opcode == "fusion":
-        return replace(one, opcode="call", calls=tuple(Call("to_apply", call.computation) for call in one.calls))
-    if one.opcode == "copy" and computation[one.operands[0]].shape.memory_space == one.shape.memory_space:
-        return replace(one, opcode="bitcast")
-    return one
+def _plain(computation: Computation, instruction: Instruction) -> Instruction:
+    if instruction.opcode == "fusion":
+        return replace(instruction, opcode="call", calls=tuple(Call("to_apply", call.computation) for call in instruction.calls))
+    if instruction.opcode == "copy" and computation[instruction.operands[0]].shape.memory_space == instruction.shape.memory_space:
+        return replace(instruction, opcode="bitcast")
+    return instruction
 
 
 class _Narrowing:
@@ -120,15 +135,15 @@ class _Narrowing:
     def _wanted(self) -> dict[int, str]:
         """The narrow format to which the compiler converts every use of a value, directly or after data movement."""
         by_user: dict[int, set[str]] = {self.old.root: {""}}
-        found: dict[int, str] = {}
+        wanted: dict[int, str] = {}
         for index in reversed(range(len(self.old))):
             user = self.old[index]
             formats = by_user.get(index, {""})
             if len(formats) == 1 and "" not in formats:
-                (found[index],) = formats
+                (wanted[index],) = formats
             for place, operand in enumerate(user.operands):
-                by_user.setdefault(operand, set()).add(self._wants(user, place, found.get(index, "")))
-        return found
+                by_user.setdefault(operand, set()).add(self._wants(user, place, wanted.get(index, "")))
+        return wanted
 
     def _wants(self, user: Instruction, place: int, wanted: str) -> str:
         """The narrow format to which an operand is converted by one of its users; empty if it is used in its own format."""
@@ -149,23 +164,23 @@ class _Narrowing:
         """The narrow format in which a value is available."""
         return self.new[self.narrow[index]].shape.dtype if index in self.narrow else ""
 
-    def _write(self, index: int, one: Instruction) -> None:
-        if one.opcode == "convert" and self._format(one.operands[0]) == one.shape.dtype:
-            self.where[index] = self.narrow[one.operands[0]]  # converted and converted back
-        elif one.opcode == "bitcast" and one.shape == self.old[one.operands[0]].shape:
-            self.where[index] = self.where[one.operands[0]]
-            if one.operands[0] in self.narrow:
-                self.narrow[index] = self.narrow[one.operands[0]]
-        elif one.opcode == "while" and (formats := self._invariants(index, one)):
-            self._loop(index, one, formats)
-        elif self.given and (one.opcode == "parameter" or (index == self.old.root and one.opcode == "tuple")):
-            self._state(index, one)
-        elif one.opcode in PRODUCTS:
-            self._product(index, one)
-        elif kept := self._moved_format(index, one):
-            self._narrowed(index, one, dict.fromkeys(_data(one), kept), kept)
+    def _write(self, index: int, instruction: Instruction) -> None:
+        if instruction.opcode == "convert" and self._format(instruction.operands[0]) == instruction.shape.dtype:
+            self.where[index] = self.narrow[instruction.operands[0]]  # converted and converted back
+        elif instruction.opcode == "bitcast" and instruction.shape == self.old[instruction.operands[0]].shape:
+            self.where[index] = self.where[instruction.operands[0]]
+            if instruction.operands[0] in self.narrow:
+                self.narrow[index] = self.narrow[instruction.operands[0]]
+        elif instruction.opcode == "while" and (formats := self._invariants(index, instruction)):
+            self._loop(index, instruction, formats)
+        elif self.given and (instruction.opcode == "parameter" or (index == self.old.root and instruction.opcode == "tuple")):
+            self._state(index, instruction)
+        elif instruction.opcode in PRODUCTS:
+            self._product(index, instruction)
+        elif kept := self._moved_format(index, instruction):
+            self._narrowed(index, instruction, dict.fromkeys(_data(instruction), kept), kept)
         else:
-            self._unchanged(index, one)
+            self._unchanged(index, instruction)
 
     def _invariants(self, index: int, loop: Instruction) -> Formats:
         """The narrow formats of the parts of a loop's state that were widened before the loop and that it does not change."""
@@ -179,74 +194,86 @@ class _Narrowing:
         if body.root_instruction.opcode != "tuple":
             return {}
         parts = body.operands(body.root_instruction)
-        same = {one.integer("index") for one in parts if one.opcode == "get-tuple-element" and one.operands[0] == state}
-        widened = {place: found for place, operand in enumerate(start.operands) if (found := self._format(operand))}
-        return {place: found for place, found in widened.items() if place in same and parts[place].integer("index") == place}
+        same = {
+            instruction.integer("index")
+            for instruction in parts
+            if instruction.opcode == "get-tuple-element" and instruction.operands[0] == state
+        }
+        widened = {place: narrow for place, operand in enumerate(start.operands) if (narrow := self._format(operand))}
+        return {place: narrow for place, narrow in widened.items() if place in same and parts[place].integer("index") == place}
 
     def _loop(self, index: int, loop: Instruction, formats: Formats) -> None:
         """Writes a loop that carries some of its state in narrow formats."""
         start = self.old[loop.operands[0]]
-        operands = tuple(self._in(one, formats.get(place, "")) for place, one in enumerate(start.operands))
+        operands = tuple(self._in(number, formats.get(place, "")) for place, number in enumerate(start.operands))
         state = self._put(start, operands, _with_parts(start.shape, formats))
         self.where[index] = self.narrow[index] = self._put(loop, (state,), _with_parts(loop.shape, formats))
         self.carried |= dict.fromkeys((call.computation for call in loop.calls), formats)
 
-    def _state(self, index: int, one: Instruction) -> None:
+    def _state(self, index: int, instruction: Instruction) -> None:
         """Writes the state of a loop at the beginning of its body or condition, or at the end of its body."""
-        operands = tuple(self._in(operand, self.given.get(place, "")) for place, operand in enumerate(one.operands))
-        self.where[index] = self.narrow[index] = self._put(one, operands, _with_parts(one.shape, self.given))
+        operands = tuple(self._in(operand, self.given.get(place, "")) for place, operand in enumerate(instruction.operands))
+        self.where[index] = self.narrow[index] = self._put(instruction, operands, _with_parts(instruction.shape, self.given))
 
-    def _unchanged(self, index: int, one: Instruction) -> None:
+    def _unchanged(self, index: int, instruction: Instruction) -> None:
         """Writes an instruction in its own format; notes the narrow format of a value that the compiler widened."""
-        if one.opcode == "get-tuple-element" and one.operands[0] in self.narrow:
-            whole = self.narrow[one.operands[0]]
-            part = self.new[whole].shape.parts[one.integer("index") or 0]
-            self.where[index] = self._put(one, (whole,), part)
-            if part.dtype != one.shape.dtype:
+        if instruction.opcode == "get-tuple-element" and instruction.operands[0] in self.narrow:
+            whole = self.narrow[instruction.operands[0]]
+            part = self.new[whole].shape.parts[instruction.integer("index") or 0]
+            self.where[index] = self._put(instruction, (whole,), part)
+            if part.dtype != instruction.shape.dtype:
                 self.narrow[index] = self.where[index]
-                self.where[index] = self._converted(one, self.narrow[index], one.shape.dtype)
+                self.where[index] = self._converted(instruction, self.narrow[index], instruction.shape.dtype)
             return
-        self.where[index] = self._put(one, tuple(self.where[operand] for operand in one.operands), one.shape)
-        if one.opcode == "convert" and _is_compilers(one) and _widens(self.old[one.operands[0]].shape.dtype, one.shape.dtype):
-            self.narrow[index] = self.narrow.get(one.operands[0], self.where[one.operands[0]])
+        self.where[index] = self._put(instruction, tuple(self.where[operand] for operand in instruction.operands), instruction.shape)
+        if (
+            instruction.opcode == "convert"
+            and _is_compilers(instruction)
+            and _widens(self.old[instruction.operands[0]].shape.dtype, instruction.shape.dtype)
+        ):
+            self.narrow[index] = self.narrow.get(instruction.operands[0], self.where[instruction.operands[0]])
 
-    def _moved_format(self, index: int, one: Instruction) -> str:
+    def _moved_format(self, index: int, instruction: Instruction) -> str:
         """The narrow format for data movement: that of the operand, or the one the result is converted to."""
-        if one.opcode not in _KEEPING and one.opcode not in _REDUCING:
+        if instruction.opcode not in _KEEPING and instruction.opcode not in _REDUCING:
             return ""
         wanted = self.wanted.get(index, "")
-        if one.shape.is_tuple:
+        if instruction.shape.is_tuple:
             return wanted
-        moved = {self._format(one.operands[place]) for place in _data(one) if self.old[one.operands[place]].opcode != "constant"}
+        moved = {
+            self._format(instruction.operands[place])
+            for place in _data(instruction)
+            if self.old[instruction.operands[place]].opcode != "constant"
+        }
         known = moved.pop() if len(moved) == 1 else ""
-        if one.opcode not in _REDUCING:
+        if instruction.opcode not in _REDUCING:
             return wanted or known
-        if self._is_promoted(one):
+        if self._is_promoted(instruction):
             return wanted or known or _PROMOTED
-        may_be = one.flag(_COMBINED) or (wanted and NUMBERS[wanted].bits <= 8)  # XLA widens fp8 without renaming anything
+        may_be = instruction.flag(_COMBINED) or (wanted and NUMBERS[wanted].bits <= 8)  # XLA widens fp8 without renaming anything
         return wanted if may_be and wanted == known else ""
 
-    def _product(self, index: int, one: Instruction) -> None:
+    def _product(self, index: int, instruction: Instruction) -> None:
         wanted = self.wanted.get(index, "")
-        known = [self._format(operand) for operand in one.operands[:2]]
+        known = [self._format(operand) for operand in instruction.operands[:2]]
         if not all(known):
             # Both operands of a product have one format: the other's was lost when the compiler removed a pair of conversions.
             known = [own or max(known) or wanted if self.named else "" for own in known]
-        wide = [self.old[operand].shape.dtype for operand in one.operands[:2]]
+        wide = [self.old[operand].shape.dtype for operand in instruction.operands[:2]]
         formats = {place: own for place, (own, was) in enumerate(zip(known, wide, strict=True)) if own and _widens(own, was)}
-        self._narrowed(index, one, formats, wanted)
+        self._narrowed(index, instruction, formats, wanted)
 
-    def _narrowed(self, index: int, one: Instruction, formats: Formats, result: str) -> None:
+    def _narrowed(self, index: int, instruction: Instruction, formats: Formats, result: str) -> None:
         """Writes an instruction with some operands, and perhaps its result, in narrow formats."""
-        operands = tuple(self._in(operand, formats.get(place, "")) for place, operand in enumerate(one.operands))
-        if one.opcode == "dot":
-            one, operands = self._untransposed(one, operands)
-        written = self._put(one, operands, _in_format(one.shape, result) if result else one.shape)
+        operands = tuple(self._in(operand, formats.get(place, "")) for place, operand in enumerate(instruction.operands))
+        if instruction.opcode == "dot":
+            instruction, operands = self._untransposed(instruction, operands)
+        written = self._put(instruction, operands, _in_format(instruction.shape, result) if result else instruction.shape)
         self.where[index] = written
         if result:
             self.narrow[index] = written
-            if one.shape.is_array:
-                self.where[index] = self._converted(one, written, one.shape.dtype)
+            if instruction.shape.is_array:
+                self.where[index] = self._converted(instruction, written, instruction.shape.dtype)
 
     def _untransposed(self, dot: Instruction, operands: tuple[int, ...]) -> tuple[Instruction, tuple[int, ...]]:
         """A product of the operands before their transpositions, if its result stays the same."""
@@ -277,17 +304,17 @@ class _Narrowing:
         shape = _in_format(self.new[where].shape, wanted)
         return self._put(replace(producer, opcode="convert", calls=(), control=()), (where,), shape)
 
-    def _put(self, one: Instruction, operands: tuple[int, ...], shape: Shape) -> int:
-        control = tuple(self.where[before] for before in one.control)
-        self.new.append(replace(one, operands=operands, shape=shape, control=control))
+    def _put(self, instruction: Instruction, operands: tuple[int, ...], shape: Shape) -> int:
+        control = tuple(self.where[before] for before in instruction.control)
+        self.new.append(replace(instruction, operands=operands, shape=shape, control=control))
         return len(self.new) - 1
 
 
 def _is_whole(computation: Computation, index: int | None = None) -> bool:
     """Whether a tuple (by default the parameter) has uses other than taking its elements."""
     index = computation.parameters[0] if index is None else index
-    users = (one for one in computation.instructions if index in one.operands)
-    return index == computation.root or any(one.opcode != "get-tuple-element" for one in users)
+    users = (instruction for instruction in computation.instructions if index in instruction.operands)
+    return index == computation.root or any(instruction.opcode != "get-tuple-element" for instruction in users)
 
 
 def _data(instruction: Instruction) -> range:

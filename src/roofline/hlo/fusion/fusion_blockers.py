@@ -66,7 +66,7 @@ class _Side(Struct, frozen=True):
 
     @property
     def nearby(self) -> frozenset[str]:
-        return frozenset(one.opcode for one in self.near)
+        return frozenset(operation.opcode for operation in self.near)
 
 
 class _Case(Struct, frozen=True):
@@ -82,9 +82,9 @@ class _Case(Struct, frozen=True):
         return [self.producer, *self.readers]
 
 
-def blocker(module: HloModule, found: Intermediate) -> Blocker:
+def blocker(module: HloModule, intermediate: Intermediate) -> Blocker:
     """The strongest reason why a value is in memory."""
-    case = _Case(module, found, _producer(module, found), [_reader(module, reader) for reader in found.readers])
+    case = _Case(module, intermediate, _producer(module, intermediate), [_reader(module, reader) for reader in intermediate.readers])
     for rule in _RULES:
         if (seen := rule(case)) is not None:
             return seen
@@ -106,9 +106,9 @@ def _only_moves(case: _Case) -> Blocker | None:
 
 def _custom_call(case: _Case) -> Blocker | None:
     for side in case.sides:
-        for one in (side.instruction, *side.near):
-            if one.opcode == "custom-call":
-                return Blocker("custom call", f"{side.name} calls {one.custom_call_target}, which the compiler cannot fuse into")
+        for instruction in (side.instruction, *side.near):
+            if instruction.opcode == "custom-call":
+                return Blocker("custom call", f"{side.name} calls {instruction.custom_call_target}, which the compiler cannot fuse into")
     return None
 
 
@@ -136,8 +136,8 @@ def _dynamic(case: _Case) -> Blocker | None:
 
 
 def _atomics(case: _Case) -> Blocker | None:
-    for one in case.producer.near:
-        if one.opcode == "scatter" and reads_target(case.module, one):
+    for instruction in case.producer.near:
+        if instruction.opcode == "scatter" and reads_target(case.module, instruction):
             return Blocker("atomics", f"{case.producer.name} updates it in any order; it is complete only after the last update")
     if "reduce" in case.producer.nearby:
         for side in case.readers:
@@ -222,19 +222,19 @@ _RULES: tuple[Rule, ...] = (
 )
 
 
-def _producer(module: HloModule, found: Intermediate) -> _Side:
+def _producer(module: HloModule, intermediate: Intermediate) -> _Side:
     """The kernel that makes a value, and the instructions in it that make the value, from the last back to a change of size."""
-    instruction = found.producer.site.instruction
+    instruction = intermediate.producer.site.instruction
     body = _body(module, instruction)
     if body is None:
         return _Side(instruction, _opcodes(module, instruction), (instruction,))
-    leaf = next((leaf for path, leaf in results(body) if path == found.path), body.root)
+    leaf = next((leaf for path, leaf in results(body) if path == intermediate.path), body.root)
     near: dict[int, None] = {leaf: None}
     waiting = [leaf]
     while waiting:
-        one = body[waiting.pop()]
-        for operand in one.operands if one.opcode in _PASSING else ():
-            if operand not in near and body[operand].opcode != "parameter" and body[operand].shape.elements == one.shape.elements:
+        operation = body[waiting.pop()]
+        for operand in operation.operands if operation.opcode in _PASSING else ():
+            if operand not in near and body[operand].opcode != "parameter" and body[operand].shape.elements == operation.shape.elements:
                 near[operand] = None
                 waiting.append(operand)
     return _Side(instruction, _opcodes(module, instruction), tuple(body[index] for index in near))
@@ -249,19 +249,19 @@ def _reader(module: HloModule, reader: Reader) -> _Side:
     near: dict[int, None] = {}
     waiting = [body.parameters[operand] for operand, _ in reader.operands if operand < len(body.parameters)]
     for taken in waiting:
-        for index, one in enumerate(body):
-            if taken in one.operands and index not in near and not _is_index(one, taken):
+        for index, operation in enumerate(body):
+            if taken in operation.operands and index not in near and not _is_index(operation, taken):
                 near[index] = None
-                if one.opcode in ("bitcast", "reshape", "convert", "get-tuple-element"):
+                if operation.opcode in ("bitcast", "reshape", "convert", "get-tuple-element"):
                     waiting.append(index)
     return _Side(instruction, _opcodes(module, instruction), tuple(body[index] for index in near))
 
 
-def _is_index(one: Instruction, value: int) -> bool:
+def _is_index(instruction: Instruction, value: int) -> bool:
     """Whether a value is only the indices of a slice or a gather; such operands are small and prevent no fusion."""
-    if one.opcode in ("dynamic-slice", "gather"):
-        return value not in one.operands[:1]
-    return one.opcode == "dynamic-update-slice" and value not in one.operands[:2]
+    if instruction.opcode in ("dynamic-slice", "gather"):
+        return value not in instruction.operands[:1]
+    return instruction.opcode == "dynamic-update-slice" and value not in instruction.operands[:2]
 
 
 def _body(module: HloModule, instruction: Instruction) -> Computation | None:
@@ -277,7 +277,7 @@ def _body(module: HloModule, instruction: Instruction) -> Computation | None:
 def _opcodes(module: HloModule, instruction: Instruction) -> frozenset[str]:
     """The opcodes in a kernel, its own included."""
     called = instruction.calls if instruction.opcode in ("fusion", "async-start") else ()
-    inner = [_opcodes(module, one) for call in called for one in module.computations[call.computation]]
+    inner = [_opcodes(module, operation) for call in called for operation in module.computations[call.computation]]
     return frozenset((instruction.opcode,)).union(*inner)
 
 

@@ -107,20 +107,20 @@ class FusionReport(Struct, frozen=True, kw_only=True):
     @property
     def avoidable_bytes(self) -> int:
         """Bytes that would not move if every boundary were fused."""
-        return sum(one.avoidable_bytes for one in self.boundaries)
+        return sum(boundary.avoidable_bytes for boundary in self.boundaries)
 
     @property
     def bytes(self) -> Amount:
         """All bytes of main memory."""
-        return sum((one.bytes for one in self.kernels), 0)
+        return sum((share.bytes for share in self.kernels), 0)
 
     @property
     def reasons(self) -> tuple[tuple[Reason, int], ...]:
         """Avoidable bytes by reason, most first."""
-        found: dict[Reason, int] = {}
-        for one in self.boundaries:
-            found[one.reason] = found.get(one.reason, 0) + one.avoidable_bytes
-        return tuple(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+        avoidable: dict[Reason, int] = {}
+        for boundary in self.boundaries:
+            avoidable[boundary.reason] = avoidable.get(boundary.reason, 0) + boundary.avoidable_bytes
+        return tuple(sorted(avoidable.items(), key=lambda item: (-item[1], item[0])))
 
 
 class FusionReports(Struct, frozen=True, kw_only=True):
@@ -144,48 +144,48 @@ def fusion_report(
     """
     platform = platform or detect_platform(module)
     ran = executed(module, platform, link=link, trips=trips)
-    found = intermediates(module, platform, ran)
-    boundaries = [_boundary(module, one, machine) for one in found]
-    shares = _shares(found)
-    kernels = [_kernel(one, shares.get(id(one), 0), machine) for one in ran]
+    stored = intermediates(module, platform, ran)
+    boundaries = [_boundary(module, intermediate, machine) for intermediate in stored]
+    shares = _shares(stored)
+    kernels = [_kernel(executed, shares.get(id(executed), 0), machine) for executed in ran]
     return FusionReport(
         module=module.name,
         platform=platform,
         machine=machine.name if machine else None,
-        kernels=tuple(sorted(kernels, key=lambda one: (-one.avoidable_bytes, -one.bytes))),
-        boundaries=tuple(sorted(boundaries, key=lambda one: -one.avoidable_bytes)),
+        kernels=tuple(sorted(kernels, key=lambda kernel: (-kernel.avoidable_bytes, -kernel.bytes))),
+        boundaries=tuple(sorted(boundaries, key=lambda boundary: -boundary.avoidable_bytes)),
         fragmentation=_fragmentation(ran, machine),
         notes=tuple(_notes(module, ran)),
     )
 
 
-def _boundary(module: HloModule, found: Intermediate, machine: Machine | None) -> Boundary:
-    runs = found.producer.runs
-    why = blocker(module, found)
-    instruction = found.producer.site.instruction
+def _boundary(module: HloModule, intermediate: Intermediate, machine: Machine | None) -> Boundary:
+    runs = intermediate.producer.runs
+    why = blocker(module, intermediate)
+    instruction = intermediate.producer.site.instruction
     return Boundary(
-        value=instruction.name + "".join(f".{place}" for place in found.path),
-        shape=str(found.shape),
+        value=instruction.name + "".join(f".{place}" for place in intermediate.path),
+        shape=str(intermediate.shape),
         producer=instruction.name,
-        consumers=tuple(reader.kernel.site.instruction.name for reader in found.readers),
+        consumers=tuple(reader.kernel.site.instruction.name for reader in intermediate.readers),
         reason=why.reason,
         detail=why.detail,
         count=runs,
-        written_bytes=runs * found.written,
-        read_bytes=runs * found.read,
-        avoidable_bytes=runs * found.avoidable,
-        gain_s=None if machine is None else runs * _gain(found, machine),
-        scope=found.producer.op.scope,
-        location=found.producer.op.location,
+        written_bytes=runs * intermediate.written,
+        read_bytes=runs * intermediate.read,
+        avoidable_bytes=runs * intermediate.avoidable,
+        gain_s=None if machine is None else runs * _gain(intermediate, machine),
+        scope=intermediate.producer.op.scope,
+        location=intermediate.producer.op.location,
     )
 
 
-def _gain(found: Intermediate, machine: Machine) -> float:
+def _gain(intermediate: Intermediate, machine: Machine) -> float:
     """Seconds that fusing the kernels of a boundary would save per execution."""
-    costs = [found.producer.price.cost, *(reader.kernel.price.cost for reader in found.readers)]
+    costs = [intermediate.producer.price.cost, *(reader.kernel.price.cost for reader in intermediate.readers)]
     total: Cost = sum(costs, NOTHING)
     rest = tuple((resource, amount) for resource, amount in total.amounts if resource != HBM)
-    left = max(0, total.known(HBM) - found.avoidable)
+    left = max(0, total.known(HBM) - intermediate.avoidable)
     fused = Cost(rest, total.unknown) + Cost.of({HBM: left})
     return max(0.0, sum(_floor(cost, machine) for cost in costs) - _floor(fused, machine))
 
@@ -196,52 +196,52 @@ def _floor(cost: Cost, machine: Machine) -> float:
     return place(Cost(rated), machine).floor_s
 
 
-def _shares(found: Sequence[Intermediate]) -> dict[int, int]:
+def _shares(intermediates: Sequence[Intermediate]) -> dict[int, int]:
     """Avoidable bytes of each kernel, over all its executions."""
     shares: dict[int, int] = {}
 
     def add(kernel: Executed, size: int) -> None:
         shares[id(kernel)] = shares.get(id(kernel), 0) + kernel.runs * size
 
-    for one in found:
-        add(one.producer, 0 if one.is_needed else one.written)
-        for reader in one.readers:
+    for intermediate in intermediates:
+        add(intermediate.producer, 0 if intermediate.is_needed else intermediate.written)
+        for reader in intermediate.readers:
             add(reader.kernel, reader.bytes)
     return shares
 
 
-def _kernel(one: Executed, avoidable: int, machine: Machine | None) -> KernelShare:
+def _kernel(executed: Executed, avoidable: int, machine: Machine | None) -> KernelShare:
     return KernelShare(
-        name=one.op.name,
-        category=one.op.category,
-        count=one.runs,
-        bytes=one.op.cost.known(HBM),
+        name=executed.op.name,
+        category=executed.op.category,
+        count=executed.runs,
+        bytes=executed.op.cost.known(HBM),
         avoidable_bytes=avoidable,
-        floor_s=None if machine is None else _floor(one.op.cost, machine),
-        scope=one.op.scope,
-        location=one.op.location,
+        floor_s=None if machine is None else _floor(executed.op.cost, machine),
+        scope=executed.op.scope,
+        location=executed.op.location,
     )
 
 
 def _fragmentation(ran: Sequence[Executed], machine: Machine | None) -> Fragmentation:
     scopes: dict[str, int] = {}
-    for one in ran:
-        scopes[one.op.scope] = scopes.get(one.op.scope, 0) + one.runs
-    pieces = [(one.price.cost.known(HBM), one.runs) for one in ran]
-    kernels = sum(one.runs for one in ran)
+    for kernel in ran:
+        scopes[kernel.op.scope] = scopes.get(kernel.op.scope, 0) + kernel.runs
+    pieces = [(kernel.price.cost.known(HBM), kernel.runs) for kernel in ran]
+    kernels = sum(kernel.runs for kernel in ran)
     ranked = tuple(sorted(scopes.items(), key=lambda item: (-item[1], item[0])))
-    found = Fragmentation(kernels=kernels, distinct=len(ran), median_bytes=_median(pieces), scopes=ranked)
+    fragmentation = Fragmentation(kernels=kernels, distinct=len(ran), median_bytes=_median(pieces), scopes=ranked)
     if machine is None:
-        return found
-    floors = [_floor(one.price.cost, machine) for one in ran]
+        return fragmentation
+    floors = [_floor(kernel.price.cost, machine) for kernel in ran]
     small = [floor < machine.launch_latency_s for floor in floors]
     return replace(
-        found,
-        median_floor_s=_median([(floor, one.runs) for floor, one in zip(floors, ran, strict=True)]),
+        fragmentation,
+        median_floor_s=_median([(floor, kernel.runs) for floor, kernel in zip(floors, ran, strict=True)]),
         launch_latency_s=machine.launch_latency_s,
-        small_kernels=sum(one.runs for one, is_small in zip(ran, small, strict=True) if is_small),
+        small_kernels=sum(kernel.runs for kernel, is_small in zip(ran, small, strict=True) if is_small),
         small_bytes_share=_share([(size * runs, is_small) for (size, runs), is_small in zip(pieces, small, strict=True)]),
-        small_floor_share=_share([(floor * one.runs, is_small) for floor, one, is_small in zip(floors, ran, small, strict=True)]),
+        small_floor_share=_share([(floor * kernel.runs, is_small) for floor, kernel, is_small in zip(floors, ran, small, strict=True)]),
     )
 
 
@@ -265,8 +265,8 @@ def _notes(module: HloModule, ran: Sequence[Executed]) -> list[str]:
     notes = []
     if ESTIMATED in module.frontend_attributes:
         notes.append("kernels are estimated by roofline's fusion model")
-    elif not module.is_scheduled and all(one.site.instruction.opcode != "fusion" for one in ran):
+    elif not module.is_scheduled and all(executed.site.instruction.opcode != "fusion" for executed in ran):
         notes.append("the program is not compiled: every instruction counts as a kernel")
-    if any(not one.is_certain for one in ran):
+    if any(not executed.is_certain for executed in ran):
         notes.append("trip counts of some loops are known only at run time: one iteration of each is counted")
     return notes

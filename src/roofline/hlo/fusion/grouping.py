@@ -140,18 +140,18 @@ class Grouping(Groups):
             self._merge(first, other)
         return first
 
-    def _merge(self, one: Group, other: Group) -> None:
+    def _merge(self, group: Group, other: Group) -> None:
         """Moves the members of one kernel into another, the first."""
-        one.kind = max(one.kind, other.kind, key=ELEMENT_KINDS.index)
-        one.rows = one.rows if one.rows is not None else other.rows
-        one.reduced = one.reduced or other.reduced
-        one.members |= other.members
-        one.outputs |= other.outputs
-        one.inputs = (one.inputs | other.inputs) - one.members
-        one.repeated += other.repeated
-        one.needs_memory |= other.needs_memory
+        group.kind = max(group.kind, other.kind, key=ELEMENT_KINDS.index)
+        group.rows = group.rows if group.rows is not None else other.rows
+        group.reduced = group.reduced or other.reduced
+        group.members |= other.members
+        group.outputs |= other.outputs
+        group.inputs = (group.inputs | other.inputs) - group.members
+        group.repeated += other.repeated
+        group.needs_memory |= other.needs_memory
         for member in other.members:
-            self.kernels[member] = list(dict.fromkeys(one if kernel is other else kernel for kernel in self.kernels[member]))
+            self.kernels[member] = list(dict.fromkeys(group if kernel is other else kernel for kernel in self.kernels[member]))
 
     def merge_siblings(self) -> None:
         """Merges kernels that iterate over the same input array, where none depends on another."""
@@ -175,13 +175,13 @@ class Grouping(Groups):
 
     def narrow_results(self) -> None:
         """Moves the conversion of a stored value into the kernel that stores it, if only a narrower format of it is read."""
-        converted = {operand for one in self.instructions if one.opcode == "convert" for operand in one.operands}
-        found = bool(converted)
-        while found:
-            found = False
+        converted = {operand for instruction in self.instructions if instruction.opcode == "convert" for operand in instruction.operands}
+        changed = bool(converted)
+        while changed:
+            changed = False
             for group in self.groups:
                 for value in sorted(group.outputs & converted):
-                    found |= self._narrow(group, value)
+                    changed |= self._narrow(group, value)
 
     def _narrow(self, group: Group, value: int) -> bool:
         """Moves the conversion of one stored value into its kernel; whether it could."""

@@ -87,7 +87,7 @@ class Groups:
         self.rules, self.exact = rules, exact
         self.instructions = computation.instructions
         self.traits = traits_of(computation)
-        self.fixed = [one.is_fixed for one in self.traits]
+        self.fixed = [traits.is_fixed for traits in self.traits]
         self.users: list[list[int]] = [[] for _ in computation]
         self.after: dict[int, list[int]] = {}  # instruction -> those that a control dependency orders after it
         for index, instruction in enumerate(computation.instructions):
@@ -103,8 +103,8 @@ class Groups:
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        found = dict.fromkeys(group for kernels in self.kernels for group in kernels)
-        return tuple(sorted(found, key=in_order))
+        distinct = dict.fromkeys(group for kernels in self.kernels for group in kernels)
+        return tuple(sorted(distinct, key=in_order))
 
     def _only_kernel(self, index: int) -> Group | None:
         """The kernel that a value is fused into without comparing costs: its only user, if that takes any elementwise work. Most values
@@ -122,14 +122,14 @@ class Groups:
 
     def _takers(self, index: int) -> tuple[dict[Group, Fit], bool]:
         """How each kernel of an instruction's users can fuse it, and whether its value is also needed in memory."""
-        found: dict[Group, Fit] = {}
+        takers: dict[Group, Fit] = {}
         outside = index == self.computation.root
         for user in self.users[index]:
             outside = outside or not self.kernels[user]
             for group in self.kernels[user]:
-                if group not in found:
-                    found[group] = self._fit(group, index)
-        return found, outside or not all(found.values())
+                if group not in takers:
+                    takers[group] = self._fit(group, index)
+        return takers, outside or not all(takers.values())
 
     def _rows(self, index: int) -> int | None:
         """How many rows a reduction of the minor dimensions has."""
@@ -157,11 +157,11 @@ class Groups:
         """Whether a kernel with one more instruction stays within the limits on operands and repeated work."""
         if group.repeated >= self.rules.most_repeated:
             return False
-        held = len(group.inputs) + len(group.outputs)
-        if held + len(self.instructions[index].operands) <= self.rules.most_operands:
+        arrays = len(group.inputs) + len(group.outputs)
+        if arrays + len(self.instructions[index].operands) <= self.rules.most_operands:
             return True
         added = len(self._new_inputs(group, index) - group.inputs)
-        return not added or added + held <= self.rules.most_operands
+        return not added or added + arrays <= self.rules.most_operands
 
     def _fit(self, group: Group, index: int) -> Fit:
         """How an instruction can be fused into a kernel that uses its value; empty if it cannot."""
@@ -233,7 +233,10 @@ class Groups:
         size = reduce.shape.elements
         alike = group.rows in (None, rows) and group.reduced in (None, (reduced_dims(computation, reduce), reduce.dimensions))
         if group.kind == "loop" or (group.kind == "reduce" and alike and (group.rows is None) == (rows is None)):
-            on_result = all(one.shape.elements == size and one.opcode in EPILOGUE and one.opcode != "transpose" for one in reached)
+            on_result = all(
+                instruction.shape.elements == size and instruction.opcode in EPILOGUE and instruction.opcode != "transpose"
+                for instruction in reached
+            )
             if on_result and all(computation[output].shape.elements == size for output in group.outputs):
                 return "reduce"
         return ""
@@ -246,30 +249,32 @@ class Groups:
         if not group.outputs <= reached:
             return False
         size = self.instructions[index].shape.elements
-        for one in map(self.instructions.__getitem__, reached):
-            if one.shape.elements != size or not self._can_store(index, one):
+        for instruction in map(self.instructions.__getitem__, reached):
+            if instruction.shape.elements != size or not self._can_store(index, instruction):
                 return False
         if not _NOT_IN_EPILOGUE.isdisjoint([self.instructions[member].opcode for member in group.members]):
             return False
         return len(self._large_inputs(group, index)) <= self.rules.most_extras
 
-    def _can_store(self, product: int, one: Instruction) -> bool:
+    def _can_store(self, product: int, instruction: Instruction) -> bool:
         """Whether a product can apply an instruction to its result; for views and transpositions its call takes other strides."""
-        transposed = one.opcode == "transpose" and one.operands[0] == product and swaps_operands(self.computation, one)
-        return one.opcode in VIEWS or transposed or self.rules.store(one.opcode)
+        transposed = (
+            instruction.opcode == "transpose" and instruction.operands[0] == product and swaps_operands(self.computation, instruction)
+        )
+        return instruction.opcode in VIEWS or transposed or self.rules.store(instruction.opcode)
 
     def _large_inputs(self, group: Group, index: int) -> set[int]:
         """The arrays at least as large as its result that a product's epilogue would read, with one more member."""
         inside = group.members | {index}
-        late = {one for one in inside if one not in group.prologue and self.instructions[one].opcode not in PRODUCTS}
-        read = {operand for one in late for operand in self.instructions[one].operands} - inside
+        late = {place for place in inside if place not in group.prologue and self.instructions[place].opcode not in PRODUCTS}
+        read = {operand for place in late for operand in self.instructions[place].operands} - inside
         return {operand for operand in read if self.recompute.least[operand] and self.instructions[operand].shape.elements >= group.space}
 
     def _reads(self, group: Group, index: int) -> int:
         """Additional bytes that a kernel reads if it computes a value itself."""
-        held = group.members | group.inputs - {index}
+        reads = group.members | group.inputs - {index}
         return self.recompute.effort(index) + sum(
-            self.recompute.needed(index, operand) for operand in set(self.instructions[index].operands) - held
+            self.recompute.needed(index, operand) for operand in set(self.instructions[index].operands) - reads
         )
 
     def _reads_leaves(self, group: Group, index: int) -> int:
@@ -297,22 +302,22 @@ class Groups:
         written = any(self._can_write(group, index) for group in takers)
         return min(all_again, halfway) <= whole + self.recompute.effort(index) + size * (len(takers) + (not written))
 
-    def _can_merge(self, one: Group, other: Group) -> bool:
+    def _can_merge(self, kernel: Group, other: Group) -> bool:
         """Whether two kernels iterate over equally many elements, and reduce the same dimensions if both reduce."""
         if (
-            one.kind not in ELEMENT_KINDS
+            kernel.kind not in ELEMENT_KINDS
             or other.kind not in ELEMENT_KINDS
-            or one.space != other.space
-            or not self._may_have_several_results(one, other)
+            or kernel.space != other.space
+            or not self._may_have_several_results(kernel, other)
         ):
             return False
-        if any(self.instructions[output].shape.is_tuple for output in one.outputs | other.outputs):
+        if any(self.instructions[output].shape.is_tuple for output in kernel.outputs | other.outputs):
             return False
-        reducing = [group for group in (one, other) if group.kind != "loop"]
-        if len(reducing) == 2 and (one.rows, one.reduced) != (other.rows, other.reduced):
+        reducing = [group for group in (kernel, other) if group.kind != "loop"]
+        if len(reducing) == 2 and (kernel.rows, kernel.reduced) != (other.rows, other.reduced):
             return False
         rows = next((group.rows for group in reducing if group.kind == "row"), None)
-        outputs = one.outputs | other.outputs
+        outputs = kernel.outputs | other.outputs
         return rows is None or all(major(self.instructions[output].shape.dims, rows) is not None for output in outputs)
 
     def _may_have_several_results(self, *groups: Group) -> bool:
@@ -340,17 +345,17 @@ class Groups:
 
     def _next(self, node: Node) -> list[Node]:
         """What uses the results of a node, or is ordered after it."""
-        found: list[Node] = []
+        next: list[Node] = []
         for index in node.outputs if isinstance(node, Group) else (node,):
             for user in self.users[index]:
-                found += self.kernels[user] or (user,)
+                next += self.kernels[user] or (user,)
             for user in self.after.get(index, ()) if self.after else ():
-                found += self.kernels[user] or (user,)
-        return [one for one in found if one is not node]
+                next += self.kernels[user] or (user,)
+        return [other for other in next if other is not node]
 
-    def _depend(self, one: Group, other: Group) -> bool:
+    def _depend(self, group: Group, other: Group) -> bool:
         """Whether one of two kernels depends on the other."""
-        return self._reaches(self._next(one), other) or self._reaches(self._next(other), one)
+        return self._reaches(self._next(group), other) or self._reaches(self._next(other), group)
 
     def _reaches(self, nodes: list[Node], target: Group) -> bool:
         """Whether the target depends on any of these nodes, directly or through others."""

@@ -15,14 +15,14 @@ from .rules import LOOPS, Rules
 def groups_of(computation: Computation, rules: Rules) -> tuple[Group, ...]:
     """The kernels of a computation in whose text every value precedes its uses; other instructions are in no kernel."""
     layers = equal_layers(computation)
-    found = groups_in_layers(computation, rules, layers) if layers is not None else None
-    return found if found is not None else grouped(computation, rules).groups
+    groups = groups_in_layers(computation, rules, layers) if layers is not None else None
+    return groups if groups is not None else grouped(computation, rules).groups
 
 
 def equal_layers(computation: Computation) -> LayerRun | None:
     """The layers that a computation repeats; loops alone make one kernel."""
     period, middle = layer_length(computation, _is_alike), len(computation) // 2
-    if period is None or all(one.opcode in LOOPS for one in computation.instructions[middle : middle + period]):
+    if period is None or all(instruction.opcode in LOOPS for instruction in computation.instructions[middle : middle + period]):
         return None
     return repeated_layers(computation, period, _is_alike)
 
@@ -31,9 +31,9 @@ def _is_alike(instructions: Sequence[Instruction], index: int, period: int) -> b
     """Whether an instruction does the same as the one a layer later, with the values of its own layer."""
     if not takes_the_same(instructions, index, period):
         return False
-    one, other = instructions[index], instructions[index + period]
-    said = one.dialect.unread(one.raw)
-    return said is not None and said == other.dialect.unread(other.raw) and one.calls == other.calls
+    instruction, other = instructions[index], instructions[index + period]
+    attributes = instruction.dialect.unread(instruction.raw)
+    return attributes is not None and attributes == other.dialect.unread(other.raw) and instruction.calls == other.calls
 
 
 def groups_in_layers(computation: Computation, rules: Rules, layers: LayerRun) -> tuple[Group, ...] | None:
@@ -61,8 +61,8 @@ def _form(group: Group, layers: LayerRun, number: int) -> Hashable:
     """A kernel as seen from its layer: equal for those that do the same in theirs."""
     base = layers.start + number * layers.period
     parts = (group.members, group.outputs, group.inputs, group.prologue)
-    near = [frozenset([one - base for one in part if one >= layers.start]) for part in parts]
-    far = [frozenset([one for one in part if one < layers.start]) for part in parts]
+    near = [frozenset([index - base for index in part if index >= layers.start]) for part in parts]
+    far = [frozenset([index for index in part if index < layers.start]) for part in parts]
     return (group.kind, group.space, group.rows, group.reduced, group.repeated, group.needs_memory, *near, *far)
 
 
@@ -70,6 +70,6 @@ def _moved(layers: LayerRun, group: Group, by: int) -> Group:
     """The same kernel some layers further on."""
     parts = (group.members, group.outputs, group.inputs, group.prologue)
     start = layers.start
-    members, outputs, inputs, prologue = [{one + by if one >= start else one for one in part} for part in parts]
+    members, outputs, inputs, prologue = [{index + by if index >= start else index for index in part} for part in parts]
     copied = Copied(group, by, start)
     return replace(group, members=members, outputs=outputs, inputs=inputs, prologue=prologue, copied=copied)

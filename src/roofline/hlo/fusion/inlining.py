@@ -66,11 +66,14 @@ class _Plain:
         self.known: dict[Shape, Shape] = {}
 
     def computation(self, computation: Computation) -> Computation:
-        shapes = {id(one.shape): one.shape for one in computation.instructions}  # which instructions share
+        shapes = {id(instruction.shape): instruction.shape for instruction in computation.instructions}  # which instructions share
         changed = {key: plain for key, shape in shapes.items() if (plain := self.shape(shape)) is not shape}
         if not changed:
             return computation
-        instructions = [replace(one, shape=changed[id(one.shape)]) if id(one.shape) in changed else one for one in computation.instructions]
+        instructions = [
+            replace(instruction, shape=changed[id(instruction.shape)]) if id(instruction.shape) in changed else instruction
+            for instruction in computation.instructions
+        ]
         return replace(computation, instructions=tuple(instructions))
 
     def shape(self, shape: Shape) -> Shape:
@@ -111,15 +114,17 @@ def _called_only(module: HloModule) -> HloModule:
 def renumbered(computation: Computation, where: Mapping[int, int]) -> Computation:
     """A computation that calls others by new numbers."""
     instructions = tuple(
-        replace(one, calls=tuple(Call(call.role, where[call.computation]) for call in one.calls)) if one.calls else one
-        for one in computation.instructions
+        replace(instruction, calls=tuple(Call(call.role, where[call.computation]) for call in instruction.calls))
+        if instruction.calls
+        else instruction
+        for instruction in computation.instructions
     )
     return replace(computation, instructions=instructions)
 
 
 def computations_that_run(module: HloModule) -> tuple[int, ...]:
     """The entry and every body, condition, branch and function it runs, each after those that run it."""
-    found: dict[int, None] = {module.entry: None}
+    running: dict[int, None] = {module.entry: None}
     waiting = [module.entry]
     while waiting:
         for instruction in module.computations[waiting.pop(0)].instructions:
@@ -127,17 +132,17 @@ def computations_that_run(module: HloModule) -> tuple[int, ...]:
                 continue
             for role in RUNS[instruction.opcode]:
                 for number in instruction.called(role):
-                    if number not in found:
-                        found[number] = None
+                    if number not in running:
+                        running[number] = None
                         waiting.append(number)
-    return tuple(found)
+    return tuple(running)
 
 
 def _with_calls_inlined(done: list[Computation], number: int, budget: int, keeps_shardings: bool) -> tuple[Computation, int]:
     """A computation with its calls inlined and values before their uses, and the remaining ``budget`` of instructions to inline."""
     computation, order = done[number], in_order(done[number])
-    are_same = _REWRITTEN.isdisjoint([one.opcode for one in computation.instructions])
-    if are_same and order == tuple(range(len(computation))) and not any(one.control for one in computation.instructions):
+    are_same = _REWRITTEN.isdisjoint([instruction.opcode for instruction in computation.instructions])
+    if are_same and order == tuple(range(len(computation))) and not any(instruction.control for instruction in computation.instructions):
         return computation, budget
     instructions: list[Instruction] = []
     place: dict[int, int] = {}
@@ -158,9 +163,9 @@ def _with_calls_inlined(done: list[Computation], number: int, budget: int, keeps
             budget -= len(called)
             inner = {parameter: place[operand] for parameter, operand in zip(called.parameters, instruction.operands, strict=False)}
             named = _renaming(instruction)
-            for inside, one in enumerate(called.instructions):
+            for inside, operation in enumerate(called.instructions):
                 if inside not in inner:
-                    inner[inside] = put(named(one), inner)
+                    inner[inside] = put(named(operation), inner)
             place[index] = inner[called.root]
         elif not keeps_shardings and _is_sharding_mark(computation, instruction):
             place[index] = place[instruction.operands[0]]
@@ -268,14 +273,14 @@ def busy_computations(module: HloModule) -> set[int]:
 
 def with_effects(computation: Computation, busy: set[int]) -> set[int]:
     """The instructions with side effects, themselves or in one of the ``busy`` computations that they run."""
-    if not busy and {one.opcode for one in computation.instructions}.isdisjoint(_MAY_HAVE_EFFECTS):
+    if not busy and {instruction.opcode for instruction in computation.instructions}.isdisjoint(_MAY_HAVE_EFFECTS):
         return set()
     return {
         index
-        for index, one in enumerate(computation.instructions)
-        if one.opcode in _EFFECTS
-        or (one.opcode == "custom-call" and one.flag("custom_call_has_side_effect"))
-        or (busy and one.opcode != "custom-call" and any(call.computation in busy for call in one.calls))
+        for index, instruction in enumerate(computation.instructions)
+        if instruction.opcode in _EFFECTS
+        or (instruction.opcode == "custom-call" and instruction.flag("custom_call_has_side_effect"))
+        or (busy and instruction.opcode != "custom-call" and any(call.computation in busy for call in instruction.calls))
     }
 
 

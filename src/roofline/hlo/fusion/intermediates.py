@@ -71,9 +71,9 @@ def intermediates(module: HloModule, platform: Platform, ran: Iterable[Executed]
     """All intermediate values of a program, by computation in the order in which these run."""
     bodies = Bodies(module, platform)
     by_computation: dict[int, list[Executed]] = {}
-    for one in ran:
-        by_computation.setdefault(id(one.site.computation), []).append(one)
-    return tuple(found for kernels in by_computation.values() for found in _Flow(bodies, platform, kernels).intermediates())
+    for executed in ran:
+        by_computation.setdefault(id(executed.site.computation), []).append(executed)
+    return tuple(intermediate for kernels in by_computation.values() for intermediate in _Flow(bodies, platform, kernels).intermediates())
 
 
 class _Use(Struct):
@@ -92,7 +92,7 @@ class _Flow:
         self.platform = platform
         self.computation = kernels[0].site.computation
         places = {id(instruction): index for index, instruction in enumerate(self.computation.instructions)}
-        self.kernels = {places[id(one.site.instruction)]: one for one in kernels}
+        self.kernels = {places[id(executed.site.instruction)]: executed for executed in kernels}
 
     def intermediates(self) -> Iterator[Intermediate]:
         uses: dict[Place, dict[int, _Use]] = {}
@@ -122,7 +122,7 @@ class _Flow:
             shape = self._shape(key, next(iter(uses[key].values())).regions[0][0])
             written = self._written(key, shape)
             if readers and written is not None:
-                found = Intermediate(
+                intermediate = Intermediate(
                     computation=self.computation,
                     producer=producer,
                     path=key[1],
@@ -131,8 +131,8 @@ class _Flow:
                     readers=tuple(readers),
                     is_needed=key in outside,
                 )
-                if found.written or found.read:
-                    yield found
+                if intermediate.written or intermediate.read:
+                    yield intermediate
 
     def _dependences(self, uses: dict[Place, dict[int, _Use]]) -> dict[int, int]:
         """For each kernel, the instructions on which the producers of its operands depend: one bit each."""
@@ -142,16 +142,16 @@ class _Flow:
         for index in in_order(self.computation):
             for operand in self.computation[index].operands:
                 before[index] |= before[operand] | 1 << operand
-        found: dict[int, int] = {}
+        dependences: dict[int, int] = {}
         for (index, _), readers in uses.items():
             for reader in readers:
-                found[reader] = found.get(reader, 0) | before[index]
-        return found
+                dependences[reader] = dependences.get(reader, 0) | before[index]
+        return dependences
 
     def _shape(self, key: Place, seen: Shape) -> Shape:
         """The shape of a value in its producer's result, or ``seen``, that of its use, for an asynchronous pair, whose halves differ."""
-        made = part_of(self.computation[key[0]].shape, key[1])
-        return made if made.is_array and made.is_bounded and made.bytes == seen.bytes else seen
+        shape = part_of(self.computation[key[0]].shape, key[1])
+        return shape if shape.is_array and shape.is_bounded and shape.bytes == seen.bytes else seen
 
     def _add_use(self, uses: dict[Place, dict[int, _Use]], reader: int, operand: int, path: Path, region: Region) -> None:
         """Adds to ``uses`` that a kernel reads a region of an operand; of a tuple, all its parts."""
@@ -213,7 +213,7 @@ class _Flow:
         if instruction.opcode == "fusion" and instruction.calls:
             body = self.bodies.module.computations[instruction.calls[0].computation]
             chain = next((in_place_updates(body, leaf) for place, leaf in results(body) if place == path), ())
-            elements = sum(_changed(body, body[one]) for one in chain) or elements
+            elements = sum(_changed(body, body[place]) for place in chain) or elements
         elif updated(instruction):
             elements = _changed(self.computation, instruction)
         traffic = Traffic(self.platform, writes=[(shape, min(elements, shape.elements))])

@@ -19,7 +19,7 @@ def with_operands_in_order(module: HloModule, running: Iterable[int], fresh: Cal
     computations = list(module.computations)
     for number in running:
         computation = computations[number]
-        copied = {index: sides for index, one in enumerate(computation) if (sides := _operands_to_copy(computation, one))}
+        copied = {index: sides for index, instruction in enumerate(computation) if (sides := _operands_to_copy(computation, instruction))}
         if copied:
             computations[number] = _copied(computation, copied, fresh)
     return replace(module, computations=tuple(computations)) if computations != list(module.computations) else module
@@ -32,13 +32,13 @@ def _operands_to_copy(computation: Computation, product: Instruction) -> dict[in
     shapes = [computation[operand].shape for operand in product.operands[:2]]
     if any(not shape.is_array or shape.number.rate != FORMAT for shape in shapes):
         return {}
-    found = {}
+    operands_to_copy = {}
     for place, contracted in enumerate((product.dot.lhs_contracting, product.dot.rhs_contracting)):
         shape = shapes[place]
         if contracted and min(shape.dims, default=0) > 0 and _last(computation, product.operands[place]) not in contracted:
             order = (contracted[-1], *(axis for axis in reversed(range(shape.rank)) if axis != contracted[-1]))
-            found[place] = replace(shape, layout=Layout(minor_to_major=order))
-    return found
+            operands_to_copy[place] = replace(shape, layout=Layout(minor_to_major=order))
+    return operands_to_copy
 
 
 def _last(computation: Computation, index: int) -> int:
@@ -59,11 +59,11 @@ def _copied(computation: Computation, copied: dict[int, dict[int, Shape]], fresh
     for index, old in enumerate(computation.instructions):
         operands = [where[operand] for operand in old.operands]
         for place, shape in copied.get(index, {}).items():
-            raw, made = {"metadata": old.metadata}, MappedDialect(old.dialect.where)
+            raw, dialect = {"metadata": old.metadata}, MappedDialect(old.dialect.where)
             name = fresh(f"transpose_{new[operands[place]].name}")
-            new.append(Instruction(name, "copy", shape, (operands[place],), (), (), old.place, raw, made))
+            new.append(Instruction(name, "copy", shape, (operands[place],), (), (), old.place, raw, dialect))
             operands[place] = len(new) - 1
         where[index] = len(new)
-        new.append(replace(old, operands=tuple(operands), control=tuple(where[one] for one in old.control)))
-    parameters = tuple(where[one] for one in computation.parameters)
+        new.append(replace(old, operands=tuple(operands), control=tuple(where[number] for number in old.control)))
+    parameters = tuple(where[number] for number in computation.parameters)
     return replace(computation, instructions=tuple(new), root=where[computation.root], parameters=parameters)

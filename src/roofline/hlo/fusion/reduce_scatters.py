@@ -34,11 +34,11 @@ Loops = dict[int, tuple[int, Instruction]]  # body -> the computation that its l
 
 def _loops(module: HloModule) -> Loops:
     return {
-        body: (number, one)
+        body: (number, instruction)
         for number, computation in enumerate(module)
-        for one in computation.instructions
-        if one.opcode == "while"
-        for body in one.called("body")
+        for instruction in computation.instructions
+        if instruction.opcode == "while"
+        for body in instruction.called("body")
     }
 
 
@@ -46,19 +46,19 @@ def _own_slices(module: HloModule, number: int, loops: Loops) -> Iterator[tuple[
     """Slices of a device's own part, each with the all-reduce whose only use it is."""
     computation = module.computations[number]
     users: dict[int, list[int]] = {}
-    for index, one in enumerate(computation.instructions):
-        for operand in set(one.operands):
+    for index, instruction in enumerate(computation.instructions):
+        for operand in set(instruction.operands):
             users.setdefault(operand, []).append(index)
     for index, adding in enumerate(computation.instructions):
         value = index if adding.opcode == "all-reduce" and adding.shape.is_array else computation.root
         while value != computation.root and len(users.get(value, [])) == 1:
             user = users[value][0]
-            one = computation[user]
-            if one.opcode == "dynamic-slice" and one.operands[0] == value:
-                fits = one.shape.elements * group_size(Site(module, computation, adding)) == adding.shape.elements
-                if fits and any(_names_device(module, number, start, loops) for start in one.operands[1:]):
+            instruction = computation[user]
+            if instruction.opcode == "dynamic-slice" and instruction.operands[0] == value:
+                fits = instruction.shape.elements * group_size(Site(module, computation, adding)) == adding.shape.elements
+                if fits and any(_names_device(module, number, start, loops) for start in instruction.operands[1:]):
                     yield user, index
-            if one.opcode not in _PASSING:
+            if instruction.opcode not in _PASSING:
                 break
             value = user
 
@@ -69,14 +69,14 @@ def _names_device(module: HloModule, number: int, index: int, loops: Loops) -> b
     while waiting:
         number, index = waiting.pop()
         computation = module.computations[number]
-        one = computation[index]
-        if one.opcode in _DEVICE:
+        instruction = computation[index]
+        if instruction.opcode in _DEVICE:
             return True
-        needed = [(number, operand) for operand in one.operands]
-        if one.opcode == "get-tuple-element" and one.operands[0] in computation.parameters and number in loops:
+        needed = [(number, operand) for operand in instruction.operands]
+        if instruction.opcode == "get-tuple-element" and instruction.operands[0] in computation.parameters and number in loops:
             outer, loop = loops[number]
             start = module.computations[outer][loop.operands[0]]
-            part = one.integer("index") or 0
+            part = instruction.integer("index") or 0
             needed = [(outer, start.operands[part])] if start.opcode == "tuple" else []
         waiting += [place for place in needed if place not in seen]
         seen.update(needed)
@@ -87,15 +87,17 @@ def _written(computation: Computation, slices: dict[int, int]) -> Computation:
     """The computation with these slices replaced by reduce-scatters of their all-reduces' operands."""
     new: list[Instruction] = []
     where: dict[int, int] = {}
-    for index, one in enumerate(computation.instructions):
+    for index, instruction in enumerate(computation.instructions):
         if index in slices.values():
-            where[index] = where[one.operands[0]]
+            where[index] = where[instruction.operands[0]]
             continue
         if index in slices:
             adding = computation[slices[index]]
-            one = replace(adding, name=one.name, opcode="reduce-scatter", shape=one.shape, operands=one.operands[:1])
+            instruction = replace(
+                adding, name=instruction.name, opcode="reduce-scatter", shape=instruction.shape, operands=instruction.operands[:1]
+            )
         where[index] = len(new)
-        control = tuple(where[before] for before in one.control if before in where)
-        new.append(replace(one, operands=tuple(where[operand] for operand in one.operands), control=control))
+        control = tuple(where[before] for before in instruction.control if before in where)
+        new.append(replace(instruction, operands=tuple(where[operand] for operand in instruction.operands), control=control))
     parameters = tuple(where[parameter] for parameter in computation.parameters)
     return replace(computation, instructions=tuple(new), root=where[computation.root], parameters=parameters)

@@ -84,15 +84,15 @@ def is_loop(instruction: Instruction) -> bool:
 
 def is_widening(computation: Computation, index: int) -> bool:
     """Whether a value is an array of at most 8 bits converted to a wider format, scaled or not, or the broadcast scale itself."""
-    one = computation[index]
-    if one.opcode == "broadcast":
-        return not computation[one.operands[0]].shape.dims
-    if one.opcode == "multiply":
-        return any(computation[operand].opcode == "convert" and is_widening(computation, operand) for operand in one.operands)
-    if one.opcode != "convert":
+    instruction = computation[index]
+    if instruction.opcode == "broadcast":
+        return not computation[instruction.operands[0]].shape.dims
+    if instruction.opcode == "multiply":
+        return any(computation[operand].opcode == "convert" and is_widening(computation, operand) for operand in instruction.operands)
+    if instruction.opcode != "convert":
         return False
-    narrow = computation[one.operands[0]].shape
-    return narrow.is_array and one.shape.is_array and narrow.number.bits <= NARROW < one.shape.number.bits
+    narrow = computation[instruction.operands[0]].shape
+    return narrow.is_array and instruction.shape.is_array and narrow.number.bits <= NARROW < instruction.shape.number.bits
 
 
 def is_repeatable(instruction: Instruction) -> bool:
@@ -127,16 +127,19 @@ class Traits(Struct, frozen=True, kw_only=True):
 def traits_of(computation: Computation) -> list[Traits]:
     """The traits of each instruction, found once per opcode and shape object, which instructions share."""
     known: dict[tuple[str, int, bool], Traits] = {}
-    found = []
-    for one in computation.instructions:
-        key = (one.opcode, id(one.shape), bool(one.control))
+    by_instruction = []
+    for instruction in computation.instructions:
+        key = (instruction.opcode, id(instruction.shape), bool(instruction.control))
         traits = known.get(key)
         if traits is None:
             traits = known[key] = Traits(
-                is_loop=is_loop(one), is_repeatable=is_repeatable(one), is_cheap=is_cheap(one), is_fixed=is_fixed(one)
+                is_loop=is_loop(instruction),
+                is_repeatable=is_repeatable(instruction),
+                is_cheap=is_cheap(instruction),
+                is_fixed=is_fixed(instruction),
             )
-        found.append(traits)
-    return found
+        by_instruction.append(traits)
+    return by_instruction
 
 
 def reduced_dims(computation: Computation, reduce: Instruction) -> tuple[int, ...]:

@@ -38,25 +38,25 @@ def _viewed(source: Shape, result: Shape) -> IndexMap | None:
     return to.reshaped(source.dims, result.dims, (source.major_to_minor, result.major_to_minor))
 
 
-def _elementwise(one: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
+def _elementwise(instruction: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
     return to.elementwise(operands, results[0] if results else max(operands, key=len), max(1, len(results)))
 
 
-def _reduced(one: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
-    return to.reduced(operands, one.dimensions)
+def _reduced(instruction: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
+    return to.reduced(operands, instruction.dimensions)
 
 
-def product_of(one: Instruction, numbers: DotDimensions, operands: Sequence[Dims], result: Dims = ()) -> IndexMap:
+def product_of(instruction: Instruction, numbers: DotDimensions, operands: Sequence[Dims], result: Dims = ()) -> IndexMap:
     """The axes of a dot, a ragged one, or a library's product of these dimension numbers; further operands have none."""
-    groups, by_group = one.integers("rhs_group_dims"), None
-    if set(one.integers("lhs_ragged_dims")) & {*numbers.lhs_contracting}:
+    groups, by_group = instruction.integers("rhs_group_dims"), None
+    if set(instruction.integers("lhs_ragged_dims")) & {*numbers.lhs_contracting}:
         by_group = result[0]
     batch = [*zip(numbers.lhs_batch, numbers.rhs_batch, strict=True)]
     contracted = [*zip(numbers.lhs_contracting, numbers.rhs_contracting, strict=True)]
     return to.product(operands[0], operands[1], batch, contracted, groups, by_group=by_group)
 
 
-def convolution_of(one: Instruction, numbers: ConvolutionDimensions, inputs: Dims, kernel: Dims, output: Dims) -> IndexMap:
+def convolution_of(instruction: Instruction, numbers: ConvolutionDimensions, inputs: Dims, kernel: Dims, output: Dims) -> IndexMap:
     """The axes of a convolution or of a library's, whose result may be its input or its kernel."""
     labels = Convolved(
         batch=(numbers.input_batch, numbers.output_batch),
@@ -64,30 +64,30 @@ def convolution_of(one: Instruction, numbers: ConvolutionDimensions, inputs: Dim
         features=(numbers.kernel_output_feature, numbers.output_feature),
         positions=[*zip(numbers.input_spatial, numbers.output_spatial, strict=True)],
     )
-    is_grouped, is_batched = one.feature_group_count > 1, one.batch_group_count > 1
+    is_grouped, is_batched = instruction.feature_group_count > 1, instruction.batch_group_count > 1
     return to.convolution(inputs, kernel, output, labels, is_grouped=is_grouped, is_batched=is_batched)
 
 
-def _convolution(one: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
-    numbers, (inputs, kernel) = one.convolution, operands[:2]
+def _convolution(instruction: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
+    numbers, (inputs, kernel) = instruction.convolution, operands[:2]
     if numbers is None:
         raise ValueError
     output = [0] * len(inputs)
-    output[numbers.output_batch] = inputs[numbers.input_batch] // one.batch_group_count
+    output[numbers.output_batch] = inputs[numbers.input_batch] // instruction.batch_group_count
     output[numbers.output_feature] = kernel[numbers.kernel_output_feature]
-    for side, axis, place in zip(one.window, numbers.input_spatial, numbers.output_spatial, strict=True):
+    for side, axis, place in zip(instruction.window, numbers.input_spatial, numbers.output_spatial, strict=True):
         output[place] = side.positions(inputs[axis])
-    return convolution_of(one, numbers, inputs, kernel, results[0] if results else tuple(output))
+    return convolution_of(instruction, numbers, inputs, kernel, results[0] if results else tuple(output))
 
 
-def _window(one: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
-    sizes = tuple(side.positions(size) for side, size in zip(one.window, operands[0], strict=True))
-    along = [axis for axis, side in enumerate(one.window) if side.size != 1]
+def _window(instruction: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
+    sizes = tuple(side.positions(size) for side, size in zip(instruction.window, operands[0], strict=True))
+    along = [axis for axis, side in enumerate(instruction.window) if side.size != 1]
     return to.mixed(operands, results[0] if results else sizes, along, max(1, len(operands) // 2))
 
 
-def _selected(one: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
-    return to.mixed(operands, operands[0], [axis for axis, side in enumerate(one.window) if side.size != 1])
+def _selected(instruction: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
+    return to.mixed(operands, operands[0], [axis for axis, side in enumerate(instruction.window) if side.size != 1])
 
 
 def _mixed_last(operands: Sequence[Dims], result: Dims, count: int) -> IndexMap:
@@ -95,43 +95,43 @@ def _mixed_last(operands: Sequence[Dims], result: Dims, count: int) -> IndexMap:
     return to.mixed(operands, result, range(len(result) - count, len(result)))
 
 
-def _transformed(one: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
-    lengths, (source,) = one.integers("fft_length"), operands
+def _transformed(instruction: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
+    lengths, (source,) = instruction.integers("fft_length"), operands
     if results:
         return _mixed_last(operands, results[0], max(1, len(lengths)))
-    last = {"RFFT": lengths[-1] // 2 + 1, "IRFFT": lengths[-1]}.get(one.word("fft_type"), source[-1])
+    last = {"RFFT": lengths[-1] // 2 + 1, "IRFFT": lengths[-1]}.get(instruction.word("fft_type"), source[-1])
     return _mixed_last(operands, (*source[:-1], last), len(lengths))
 
 
-def _dynamic_slice(one: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
-    taken = results[0] if results else one.integers("dynamic_slice_sizes")
+def _dynamic_slice(instruction: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
+    taken = results[0] if results else instruction.integers("dynamic_slice_sizes")
     cut = [axis for axis, (size, part) in enumerate(zip(operands[0], taken, strict=True)) if size != part]
     return to.mixed(operands, taken, cut)
 
 
-def _topk(one: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
+def _topk(instruction: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
     return to.aligned(operands, results[0], {}, changed=(len(results[0]) - 1,), count=len(results))
 
 
-def _gathered(one: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
-    batching = zip(one.integers("operand_batching_dims"), one.integers("start_indices_batching_dims"), strict=True)
+def _gathered(instruction: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
+    batching = zip(instruction.integers("operand_batching_dims"), instruction.integers("start_indices_batching_dims"), strict=True)
     rows = Rows(
-        vector=one.integer("index_vector_dim", len(operands[1])) or 0,
+        vector=instruction.integer("index_vector_dim", len(operands[1])) or 0,
         batching=[*batching],
-        windows=one.integers("offset_dims"),
-        dropped=one.integers("collapsed_slice_dims"),
+        windows=instruction.integers("offset_dims"),
+        dropped=instruction.integers("collapsed_slice_dims"),
     )
-    return to.gathered(operands[0], operands[1], one.integers("slice_sizes"), rows)
+    return to.gathered(operands[0], operands[1], instruction.integers("slice_sizes"), rows)
 
 
-def _scattered(one: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
+def _scattered(instruction: Instruction, operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
     count = len(operands) // 2
-    batching = zip(one.integers("input_batching_dims"), one.integers("scatter_indices_batching_dims"), strict=True)
+    batching = zip(instruction.integers("input_batching_dims"), instruction.integers("scatter_indices_batching_dims"), strict=True)
     rows = Rows(
-        vector=one.integer("index_vector_dim", len(operands[count])) or 0,
+        vector=instruction.integer("index_vector_dim", len(operands[count])) or 0,
         batching=[*batching],
-        windows=one.integers("update_window_dims"),
-        dropped=one.integers("inserted_window_dims"),
+        windows=instruction.integers("update_window_dims"),
+        dropped=instruction.integers("inserted_window_dims"),
     )
     return to.scattered(operands[:count], operands[count], operands[count + 1], rows)
 
@@ -141,27 +141,31 @@ READERS: dict[str, Reader] = {
     **dict.fromkeys((*ELEMENTWISE, *_SAME.split()), _elementwise),
     **dict.fromkeys(
         ("constant", "iota", "rng-bit-generator", "partition-id", "replica-id"),
-        lambda one, operands, results: to.generated(operands, results),
+        lambda instruction, operands, results: to.generated(operands, results),
     ),
-    "broadcast": lambda one, operands, results: to.broadcast(operands[0], results[0], one.dimensions),
-    "cholesky": lambda one, operands, results: _mixed_last(operands, operands[0], 2),
-    "concatenate": lambda one, operands, results: to.concatenated(operands, one.dimensions[0]),
+    "broadcast": lambda instruction, operands, results: to.broadcast(operands[0], results[0], instruction.dimensions),
+    "cholesky": lambda instruction, operands, results: _mixed_last(operands, operands[0], 2),
+    "concatenate": lambda instruction, operands, results: to.concatenated(operands, instruction.dimensions[0]),
     "convolution": _convolution,
-    "dot": lambda one, operands, results: product_of(one, one.dot, operands),
+    "dot": lambda instruction, operands, results: product_of(instruction, instruction.dot, operands),
     "dynamic-slice": _dynamic_slice,
-    "dynamic-update-slice": lambda one, operands, results: to.updated(operands),
+    "dynamic-update-slice": lambda instruction, operands, results: to.updated(operands),
     "fft": _transformed,
     "gather": _gathered,
-    "pad": lambda one, operands, results: to.padded(operands[0], [(pad.low, pad.high, pad.interior) for pad in one.padding]),
+    "pad": lambda instruction, operands, results: to.padded(
+        operands[0], [(pad.low, pad.high, pad.interior) for pad in instruction.padding]
+    ),
     "reduce": _reduced,
     "reduce-window": _window,
-    "reshape": lambda one, operands, results: to.reshaped(operands[0], results[0]),
-    "reverse": lambda one, operands, results: to.backwards(operands[0], one.dimensions),
+    "reshape": lambda instruction, operands, results: to.reshaped(operands[0], results[0]),
+    "reverse": lambda instruction, operands, results: to.backwards(operands[0], instruction.dimensions),
     "scatter": _scattered,
     "select-and-scatter": _selected,
-    "slice": lambda one, operands, results: to.sliced(operands[0], [range(cut.start, cut.limit, cut.stride) for cut in one.slices]),
-    "sort": lambda one, operands, results: to.mixed(operands, operands[0], one.dimensions, len(operands)),
+    "slice": lambda instruction, operands, results: to.sliced(
+        operands[0], [range(cut.start, cut.limit, cut.stride) for cut in instruction.slices]
+    ),
+    "sort": lambda instruction, operands, results: to.mixed(operands, operands[0], instruction.dimensions, len(operands)),
     "topk": _topk,
-    "transpose": lambda one, operands, results: to.transposed(operands[0], one.dimensions),
-    "triangular-solve": lambda one, operands, results: _mixed_last(operands, operands[1], 2),
+    "transpose": lambda instruction, operands, results: to.transposed(operands[0], instruction.dimensions),
+    "triangular-solve": lambda instruction, operands, results: _mixed_last(operands, operands[1], 2),
 }

@@ -39,25 +39,25 @@ def meshes_of(text: str) -> dict[str, Mesh]:
 
 def parse_shardings(text: str, ranks: tuple[int, ...], meshes: Mapping[str, Mesh]) -> tuple[Sharding | None, ...]:
     """The shardings of the arrays of a value; ``None`` for one that is not given or not supported."""
-    each = _split(text.replace('\\"', '"'))
-    if len(each) == 1 and len(ranks) > 1:
-        each *= len(ranks)
-    if len(each) != len(ranks):
+    parts = _split(text.replace('\\"', '"'))
+    if len(parts) == 1 and len(ranks) > 1:
+        parts *= len(ranks)
+    if len(parts) != len(ranks):
         return (None,) * len(ranks)
-    return tuple(parse_sharding(one, rank, meshes) for one, rank in zip(each, ranks, strict=True))
+    return tuple(parse_sharding(part, rank, meshes) for part, rank in zip(parts, ranks, strict=True))
 
 
 def parse_sharding(text: str, rank: int, meshes: Mapping[str, Mesh]) -> Sharding | None:
     """The sharding of one array, as HLO, Shardy or a proto spells it; ``None`` if it is not supported."""
     if match := _TILES.search(text):
-        found = _tiled(text, match)
+        sharding = _tiled(text, match)
     elif "@" in text or "mesh" in text:
-        found = _along_mesh(text, meshes)
+        sharding = _along_mesh(text, meshes)
     elif "unknown" in text:
         return None
     else:
-        found = ()  # replicated, maximal, manual
-    return (*found, *(() for _ in range(rank - len(found))))[:rank] if found is not None else None
+        sharding = ()  # replicated, maximal, manual
+    return (*sharding, *(() for _ in range(rank - len(sharding))))[:rank] if sharding is not None else None
 
 
 def device_count(text: str, meshes: Mapping[str, Mesh]) -> int:
@@ -127,15 +127,15 @@ def _tiled(text: str, match: re.Match[str]) -> Sharding | None:
     replicated = 1 if "last_tile_dim_replicate" in text else 0
     if last := _LAST_TILES.search(text):
         replicated = len(last[1].split(","))
-    found: list[Axes] = []
+    tiled: list[Axes] = []
     for tile in tiles:
         taken: list[Axis] = []
         while ways(tuple(taken)) < tile and digits:
             taken.append(digits.pop(0))
         if ways(tuple(taken)) != tile:
             return None
-        found.append(tuple(taken))
-    return tuple(found[: len(found) - replicated])
+        tiled.append(tuple(taken))
+    return tuple(tiled[: len(tiled) - replicated])
 
 
 def _digits(devices: tuple[int, ...]) -> list[Axis]:
@@ -143,27 +143,27 @@ def _digits(devices: tuple[int, ...]) -> list[Axis]:
     count = len(devices)
     axes = _primes(1, count)  # positions in the list
     strides = [devices[stride] - devices[0] if stride < count else 0 for stride, _ in axes]
-    found = [(stride, size) for stride, (_, size) in zip(strides, axes, strict=True)]
+    digits = [(stride, size) for stride, (_, size) in zip(strides, axes, strict=True)]
     grid = [0]
-    for stride, size in found:
+    for stride, size in digits:
         grid = [base + step * stride for base in grid for step in range(size)]
     if tuple(grid) == devices:
-        return found
+        return digits
     return [(-stride, size) for stride, size in axes]
 
 
 def _primes(stride: int, size: int) -> list[Axis]:
     """A digit of the device number as prime factors, major to minor."""
-    found: list[Axis] = []
+    primes: list[Axis] = []
     factor = 2
     while size > 1:
         if factor * factor > size:
             factor = size  # the rest is prime
         while size % factor == 0:
             size //= factor
-            found.append((stride * size, factor))
+            primes.append((stride * size, factor))
         factor += 1
-    return found
+    return primes
 
 
 def _mesh(text: str) -> Mesh:
@@ -180,7 +180,7 @@ def _along_mesh(text: str, meshes: Mapping[str, Mesh]) -> Sharding | None:
     listed = _DIMENSION.findall(text[start : text.find("]", start)]) if start >= 0 else []
     strides = {name: prod(size for _, size in mesh[place + 1 :]) for place, (name, _) in enumerate(mesh)}
     sizes = dict(mesh)
-    found: list[Axes] = []
+    along_mesh: list[Axes] = []
     for dimension in listed:
         axes: list[Axis] = []
         for name, before, part in _DIMENSION_AXIS.findall(dimension):
@@ -190,8 +190,8 @@ def _along_mesh(text: str, meshes: Mapping[str, Mesh]) -> Sharding | None:
             if not 0 < int(before or 1) * size <= MOST_DEVICES:
                 return None
             axes += _primes(strides[name] * (sizes[name] // (int(before or 1) * size)), size)
-        found.append(tuple(axes))
-    return tuple(found)
+        along_mesh.append(tuple(axes))
+    return tuple(along_mesh)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

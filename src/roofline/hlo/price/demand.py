@@ -116,8 +116,8 @@ def _reshape(instruction: Instruction, operands: Operands, region: Region) -> tu
         loose = -(-count(region, result) * prod(after) // max(1, prod(before)))
         kept = []
     lines = reshaped_lines(frozenset(map(here.index, region.lines)), before, after) if loose == region.loose else ()
-    found = moved(Region(tuple(kept), loose), source.dims, lambda box: box, lines=[there[place] for place in lines])
-    return (found, *(WHOLE for _ in operands[1:]))
+    needed = moved(Region(tuple(kept), loose), source.dims, lambda box: box, lines=[there[place] for place in lines])
+    return (needed, *(WHOLE for _ in operands[1:]))
 
 
 def _dynamic_slice(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
@@ -152,16 +152,16 @@ def _gather(instruction: Instruction, operands: Operands, region: Region) -> tup
 
 def _windowed(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
     """Inputs that lie in some window: all of them, unless windows skip some. Kernels and initial values are needed whole."""
-    dims, made, labels = operands[0].shape.dims, result_dims(instruction.shape), instruction.convolution
+    dims, result, labels = operands[0].shape.dims, result_dims(instruction.shape), instruction.convolution
     if labels is None and instruction.opcode == "convolution":
         return (WHOLE,) * len(operands)
     places = zip(labels.input_spatial, labels.output_spatial, strict=True) if labels else ((axis, axis) for axis in range(len(dims)))
-    read, one = prod(dims), count(region, made)
+    read, windows = prod(dims), count(region, result)
     for side, (axis, place) in zip(instruction.window, places, strict=True):
-        read = read // max(1, dims[axis]) * inputs_read(side, dims[axis], made[place])
-        one *= side.size
+        read = read // max(1, dims[axis]) * inputs_read(side, dims[axis], result[place])
+        windows *= side.size
     if not region.whole and labels is None:
-        read = min(read, one)
+        read = min(read, windows)
     half = 1 if instruction.opcode == "convolution" else max(1, len(operands) // 2)
     inputs = WHOLE if read >= prod(dims) else loosely(read)
     return (inputs,) * half + (WHOLE,) * (len(operands) - half)

@@ -51,16 +51,16 @@ def boxed(boxes: tuple[Box, ...], dims: Dims, loose: int = 0, lines: Axes = NO_A
     return Region(kept, loose, lines=lines if loose else NO_AXES)
 
 
-def joined(one: Region, other: Region) -> Region:
+def joined(first: Region, other: Region) -> Region:
     """The union of two regions. Loose elements add up: an upper bound, which `count` limits to the size of the array."""
-    if one.whole or other.whole:
+    if first.whole or other.whole:
         return WHOLE
-    if not one or not other:
-        return one or other
-    boxes = tuple(dict.fromkeys(one.boxes + other.boxes))
+    if not first or not other:
+        return first or other
+    boxes = tuple(dict.fromkeys(first.boxes + other.boxes))
     extra = sum(_size(box) for box in boxes[MOST_BOXES:])
-    lines = [region.lines for region in (one, other) if region.loose]
-    return Region(boxes[:MOST_BOXES], one.loose + other.loose + extra, lines=lines[0] & lines[-1] if lines and not extra else NO_AXES)
+    lines = [region.lines for region in (first, other) if region.loose]
+    return Region(boxes[:MOST_BOXES], first.loose + other.loose + extra, lines=lines[0] & lines[-1] if lines and not extra else NO_AXES)
 
 
 def count(region: Region, dims: Dims) -> int:
@@ -109,12 +109,12 @@ def _union(boxes: tuple[Box, ...]) -> int:
 
 def _common(boxes: tuple[Box, ...]) -> Box:
     """The elements in all of these boxes; empty when there are none."""
-    found = boxes[0]
+    shared = boxes[0]
     for box in boxes[1:]:
-        found = tuple(common(one, other) for one, other in zip(found, box, strict=True))
-        if not all(found):
+        shared = tuple(common(first, other) for first, other in zip(shared, box, strict=True))
+        if not all(shared):
             return ()
-    return found
+    return shared
 
 
 def common(one: range, other: range) -> range:
@@ -183,11 +183,11 @@ def runs(before: Dims, after: Dims) -> Iterator[tuple[slice, slice]]:
 
 def reshaped_lines(lines: Axes, before: Dims, after: Dims) -> set[int]:
     """The dimensions ``lines`` after a reshape: those over all of which elements extend."""
-    found: set[int] = set()
+    extended: set[int] = set()
     for here, there in runs(before, after):
         if all(axis in lines or before[axis] == 1 for axis in range(here.start, here.stop)):
-            found.update(range(there.start, there.stop))
-    return found
+            extended.update(range(there.start, there.stop))
+    return extended
 
 
 def _reshaped_run(sides: Box, before: Dims, after: Dims) -> Box | None:

@@ -37,18 +37,18 @@ class Data:
         self.held: set[int] = set(arguments)
         self.gradients: set[int] = set()
         weights = {_sizes(entry[index].shape) for index in entry.parameters if index not in arguments} - {()}
-        for index, one in enumerate(entry.instructions):
-            if any(operand in self.held and operand not in self.gradients for operand in one.operands):
+        for index, instruction in enumerate(entry.instructions):
+            if any(operand in self.held and operand not in self.gradients for operand in instruction.operands):
                 self.held.add(index)
-                if _sizes(one.shape) in weights and self._sums_examples(one):
+                if _sizes(instruction.shape) in weights and self._sums_examples(instruction):
                     self.gradients.add(index)
 
-    def _sums_examples(self, one: Instruction) -> bool:
+    def _sums_examples(self, instruction: Instruction) -> bool:
         """Whether a kernel multiplies data by data, or sums rows of data, and has no weight among its operands."""
         entry = self.module.entry_computation
-        taken = [self.values.origin(Value(entry, operand)) for operand in one.operands]
-        weights = [each for each in taken if each.opcode == "parameter" and each.index not in self.held and len(_sizes(each.shape))]
-        return not self.values.opcodes(one).isdisjoint(_SUMMING) and not weights
+        taken = [self.values.origin(Value(entry, operand)) for operand in instruction.operands]
+        weights = [value for value in taken if value.opcode == "parameter" and value.index not in self.held and len(_sizes(value.shape))]
+        return not self.values.opcodes(instruction).isdisjoint(_SUMMING) and not weights
 
     def cost(self, index: int, cost: Cost, times: int) -> Cost:
         """The cost of a kernel with a larger batch: bytes of weights are still read once."""
@@ -61,64 +61,68 @@ class Data:
             if operand not in self.held and entry[operand].shape.is_array
         }
         moved = cost.known(HBM)
-        made = entry[index].shape.bytes if index in self.gradients else 0
-        kept: Amount = min(sum(once.values()) + made, moved)
+        written = entry[index].shape.bytes if index in self.gradients else 0
+        kept: Amount = min(sum(once.values()) + written, moved)
         amounts: dict = {resource: amount * times for resource, amount in cost.amounts}  # type: ignore[type-arg]
         if moved:
             amounts[HBM] = kept + (moved - kept) * times
         return replace(Cost.of(amounts), unknown=cost.unknown)
 
-    def operation(self, index: int, made: Operation | None, found: Found | None, times: int) -> Operation | None:
+    def operation(self, index: int, operation: Operation | None, kernel: Found | None, times: int) -> Operation | None:
         """The operation of a kernel with a larger batch."""
         if index not in self.held:
-            return made
-        if isinstance(made, Product) and found is not None:
-            left, right = self._is_data(found.left), self._is_data(found.right)
+            return operation
+        if isinstance(operation, Product) and kernel is not None:
+            left, right = self._is_data(kernel.left), self._is_data(kernel.right)
             if index in self.gradients:
-                return replace(made, k=made.k * times)
+                return replace(operation, k=operation.k * times)
             if left and right:
-                return replace(made, batch=made.batch * times)
-            return replace(made, m=made.m * times) if left or not right else replace(made, n=made.n * times)
-        if isinstance(made, Attention):
-            return replace(made, batch=made.batch * times)
-        if isinstance(made, Convolution):
-            return replace(made, batch=made.batch * times, bytes=None)
-        if isinstance(made, RowWise):
-            return replace(made, rows=made.rows * times)
-        return replace(made, bytes=made.bytes * Fraction(times)) if isinstance(made, Collective) else made
+                return replace(operation, batch=operation.batch * times)
+            return replace(operation, m=operation.m * times) if left or not right else replace(operation, n=operation.n * times)
+        if isinstance(operation, Attention):
+            return replace(operation, batch=operation.batch * times)
+        if isinstance(operation, Convolution):
+            return replace(operation, batch=operation.batch * times, bytes=None)
+        if isinstance(operation, RowWise):
+            return replace(operation, rows=operation.rows * times)
+        return replace(operation, bytes=operation.bytes * Fraction(times)) if isinstance(operation, Collective) else operation
 
     def row_products(self) -> dict[int, RowProduct]:
         """The kernels of the entry that multiply data by weights elementwise and sum the products, themselves or in another kernel."""
-        found = {}
+        products = {}
         for index in sorted(self.held):
-            one = self.module.entry_computation[index]
-            weights = self._weights(one) if one.opcode == "fusion" else []
-            made = self._summed(one, weights) or self._multiplied(index, one, weights) if weights else None
-            if made is not None:
-                found[index] = made
-        return found
+            instruction = self.module.entry_computation[index]
+            weights = self._weights(instruction) if instruction.opcode == "fusion" else []
+            row_product = self._summed(instruction, weights) or self._multiplied(index, instruction, weights) if weights else None
+            if row_product is not None:
+                products[index] = row_product
+        return products
 
-    def _weights(self, one: Instruction) -> list[Shape]:
+    def _weights(self, instruction: Instruction) -> list[Shape]:
         """The operands of a kernel that are matrices and are not computed from data."""
         entry = self.module.entry_computation
-        shapes = [entry[operand].shape for operand in one.operands if operand not in self.held]
+        shapes = [entry[operand].shape for operand in instruction.operands if operand not in self.held]
         return [shape for shape in shapes if shape.is_array and shape.rank >= MATRIX]
 
-    def _summed(self, one: Instruction, weights: list[Shape]) -> RowProduct | None:
+    def _summed(self, instruction: Instruction, weights: list[Shape]) -> RowProduct | None:
         """The row product of a kernel that multiplies by a weight and sums the products."""
-        body = self.values.body(one)
-        if body is None or not one.shape.is_array or len(weights) != 1 or "multiply" not in self.values.opcodes(one):
+        body = self.values.body(instruction)
+        if body is None or not instruction.shape.is_array or len(weights) != 1 or "multiply" not in self.values.opcodes(instruction):
             return None
         weight = weights[0]
-        sums = [each for each in body if each.opcode == "reduce" and body[each.operands[0]].shape.elements == weight.elements]
-        made = one.shape.elements
-        is_divided = 0 < made < weight.elements and weight.elements % made == 0
-        return RowProduct(_row_times([weight], [one.shape])) if sums and is_divided else None
+        sums = [
+            operation
+            for operation in body
+            if operation.opcode == "reduce" and body[operation.operands[0]].shape.elements == weight.elements
+        ]
+        columns = instruction.shape.elements
+        is_divided = 0 < columns < weight.elements and weight.elements % columns == 0
+        return RowProduct(_row_times([weight], [instruction.shape])) if sums and is_divided else None
 
-    def _multiplied(self, index: int, one: Instruction, weights: list[Shape]) -> RowProduct | None:
+    def _multiplied(self, index: int, instruction: Instruction, weights: list[Shape]) -> RowProduct | None:
         """The row product of a kernel that writes elementwise products with a weight, which other kernels only sum."""
-        made = [shape for shape in one.shape.leaves if shape.is_array]
-        if sorted(shape.elements for shape in made) != sorted(shape.elements for shape in weights):
+        shapes = [shape for shape in instruction.shape.leaves if shape.is_array]
+        if sorted(shape.elements for shape in shapes) != sorted(shape.elements for shape in weights):
             return None
         entry, waiting, sums = self.module.entry_computation, [index], list[int]()
         while waiting:
@@ -132,13 +136,13 @@ class Data:
         product = _row_times(weights, results)
         return RowProduct(product, frozenset(sums)) if product.k * product.n == sum(shape.elements for shape in weights) else None
 
-    def _is_sum(self, one: Instruction) -> bool:
-        return len(one.operands) == 1 and one.opcode == "fusion" and "reduce" in self.values.opcodes(one)
+    def _is_sum(self, instruction: Instruction) -> bool:
+        return len(instruction.operands) == 1 and instruction.opcode == "fusion" and "reduce" in self.values.opcodes(instruction)
 
     def _is_data(self, side: Value) -> bool:
         """Whether an operand of a product, or a part that it is concatenated from, is computed from data."""
         entry = self.module.entry_computation
-        return any(one.computation is not entry or one.index in self.held for one in self.values.pieces(side, _PASSING))
+        return any(value.computation is not entry or value.index in self.held for value in self.values.pieces(side, _PASSING))
 
 
 def _sizes(shape: Shape) -> tuple[int, ...]:

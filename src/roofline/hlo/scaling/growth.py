@@ -30,16 +30,16 @@ _MORE = 64  # how many times longer a length must be than the difference to it, 
 
 def running(module: HloModule) -> tuple[int, ...]:
     """The entry and every computation whose arrays are the program's: bodies of loops, branches, functions and fusions."""
-    found, waiting = [], [module.entry]
+    numbers, waiting = [], [module.entry]
     while waiting:
         number = waiting.pop()
-        if number in found:
+        if number in numbers:
             continue
-        found.append(number)
-        for one in module.computations[number].instructions:
-            if one.opcode in ("fusion", "call", "while", "conditional", "async-start"):
-                waiting += [call.computation for call in one.calls]
-    return tuple(found)
+        numbers.append(number)
+        for instruction in module.computations[number].instructions:
+            if instruction.opcode in ("fusion", "call", "while", "conditional", "async-start"):
+                waiting += [call.computation for call in instruction.calls]
+    return tuple(numbers)
 
 
 class Program:
@@ -57,10 +57,10 @@ class Program:
     def products(self) -> tuple[tuple[Key, Key, Key], ...]:
         """The operands and the result of every product and convolution."""
         return tuple(
-            ((number, one.operands[0], 0), (number, one.operands[1], 0), (number, index, 0))
+            ((number, instruction.operands[0], 0), (number, instruction.operands[1], 0), (number, index, 0))
             for number in running(self.module)
-            for index, one in enumerate(self.module.computations[number].instructions)
-            if len(one.operands) > 1 and (one.convolution is not None or product_dimensions(one) is not None)
+            for index, instruction in enumerate(self.module.computations[number].instructions)
+            if len(instruction.operands) > 1 and (instruction.convolution is not None or product_dimensions(instruction) is not None)
         )
 
     def products_with(self, marks: Marks) -> int:
@@ -69,17 +69,17 @@ class Program:
 
     def computed(self, marks: Marks) -> Iterator[Key]:
         """The arrays with marks that are computed, not only passed on, copied or concatenated."""
-        for key, held in marks.items():
-            if any(held) and self.module.computations[key[0]][key[1]].opcode not in _HANDED_ON:
+        for key, marked in marks.items():
+            if any(marked) and self.module.computations[key[0]][key[1]].opcode not in _HANDED_ON:
                 yield key
 
     def is_written_along(self, marks: Marks) -> bool:
         """Whether the program writes a slice along a marked dimension, at a computed index."""
         for number in running(self.module):
             computation = self.module.computations[number]
-            for one in computation:
-                if one.opcode == "dynamic-update-slice" and (held := marks.get((number, one.operands[0], 0))):
-                    sizes = zip(held, one.shape.dims, computation[one.operands[1]].shape.dims, strict=True)
+            for instruction in computation:
+                if instruction.opcode == "dynamic-update-slice" and (marked := marks.get((number, instruction.operands[0], 0))):
+                    sizes = zip(marked, instruction.shape.dims, computation[instruction.operands[1]].shape.dims, strict=True)
                     if any(mark and part < whole for mark, whole, part in sizes):
                         return True
         return False
@@ -88,8 +88,8 @@ class Program:
         """Whether a convolution slides over a marked dimension and another one: the height or the width of images."""
         for (number, index, _), _, (_, place, _) in self.products:
             dims = self.module.computations[number][place].convolution
-            held = marks.get((number, index, 0), ())
-            if dims is not None and len(dims.input_spatial) > 1 and any(held[axis] for axis in dims.input_spatial if axis < len(held)):
+            marked = marks.get((number, index, 0), ())
+            if dims is not None and len(dims.input_spatial) > 1 and any(marked[axis] for axis in dims.input_spatial if axis < len(marked)):
                 return True
         return False
 
@@ -143,12 +143,12 @@ class Program:
             sizes = self.dims(key)
             own = marks.get(key)
             new = False
-            for place, each in enumerate(dims):
-                if (whole and sum(link.sizes[factor] > 1 for factor in each) > 1) or (kept and own and own[place]):
+            for place, axis in enumerate(dims):
+                if (whole and sum(link.sizes[factor] > 1 for factor in axis) > 1) or (kept and own and own[place]):
                     continue
-                for factor in each:
+                for factor in axis:
                     for mark in factors.get(factor, ()):
-                        placed = _outside(mark, factor, each, link.sizes, sizes[place])
+                        placed = _outside(mark, factor, axis, link.sizes, sizes[place])
                         if own is None:
                             own = marks[key] = [set() for _ in sizes]
                         if placed not in own[place] and not _covered(placed, own[place]):
@@ -162,9 +162,9 @@ class Program:
 def _marked_factors(link: Link, marks: Marks, stays: Collection[int] = ()) -> Iterator[tuple[int, Mark]]:
     """The factors of a link that have marks, with the mark inside the factor."""
     for key, dims in link.arrays:
-        for held, each in zip(marks.get(key, ()), dims, strict=False):
-            for mark in held:
-                yield from _inside(mark, each, link.sizes, stays)
+        for marked, axis in zip(marks.get(key, ()), dims, strict=False):
+            for mark in marked:
+                yield from _inside(mark, axis, link.sizes, stays)
 
 
 def _inside(mark: Mark, factors: tuple[int, ...], sizes: tuple[int, ...], stays: Collection[int]) -> list[tuple[int, Mark]]:
@@ -211,7 +211,7 @@ def grown_dims(dims: tuple[int, ...], marks: list[set[Mark]] | None, times: Time
     """
     if marks is None:
         return dims
-    return tuple(ceil(size * prod(_growth(mark, times, length) for mark, _ in held)) for size, held in zip(dims, marks, strict=True))
+    return tuple(ceil(size * prod(_growth(mark, times, length) for mark, _ in marked)) for size, marked in zip(dims, marks, strict=True))
 
 
 def _growth(size: int, times: Times, length: int) -> Fraction:

@@ -29,18 +29,21 @@ def inputs_of(program: Program) -> tuple[Input, ...]:
     entry = module.entry_computation
     own = own_weights(program)
     weights = own | kept_with(program, own)
-    found = []
+    inputs = []
     for number, index in enumerate(entry.parameters):
-        one = entry[index]
-        for part, leaf in enumerate(one.shape.leaves):
+        instruction = entry[index]
+        for part, leaf in enumerate(instruction.shape.leaves):
             if leaf.is_array:
-                name = re.sub(r"\s", "", one.op_name) or one.name or f"argument{number}"
+                name = re.sub(r"\s", "", instruction.op_name) or instruction.name or f"argument{number}"
                 small = leaf.dtype.startswith(FLOATS) and leaf.rank < MATRIX
-                found.append(Input(name, (module.entry, index, part), leaf.dims, index in weights or small, index in own))
+                inputs.append(Input(name, (module.entry, index, part), leaf.dims, index in weights or small, index in own))
     # Arrays in the same container as weights belong to the layer too: stacked gains, tables of positions.
-    containers = {_container(one.name) for one in found if one.key[1] in weights} - {""}
+    containers = {_container(argument.name) for argument in inputs if argument.key[1] in weights} - {""}
     floats = {index for index in entry.parameters if entry[index].shape.dtype.startswith(FLOATS)}
-    return tuple(replace(one, is_weight=True) if one.key[1] in floats and _container(one.name) in containers else one for one in found)
+    return tuple(
+        replace(argument, is_weight=True) if argument.key[1] in floats and _container(argument.name) in containers else argument
+        for argument in inputs
+    )
 
 
 def _container(name: str) -> str:
@@ -50,4 +53,4 @@ def _container(name: str) -> str:
 
 def reached_by(inputs: tuple[Input, ...], marks: Marks) -> tuple[tuple[Input, int], ...]:
     """The dimensions of inputs that have marks."""
-    return tuple((one, axis) for one in inputs for axis, held in enumerate(marks.get(one.key, ())) if held)
+    return tuple((argument, axis) for argument in inputs for axis, marked in enumerate(marks.get(argument.key, ())) if marked)

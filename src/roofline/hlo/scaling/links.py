@@ -40,10 +40,10 @@ def links_of(module: HloModule, numbers: tuple[int, ...]) -> Iterator[Link]:
     chosen, loops = _sorted_along(module, numbers), Loops(module)
     for number in numbers:
         computation = module.computations[number]
-        for index, one in enumerate(computation.instructions):
-            yield from _links(module, number, computation, index, one, chosen)
-            if one.opcode == "while":
-                yield from _walked_together(module, walked_axes(module, loops, number, one))
+        for index, instruction in enumerate(computation.instructions):
+            yield from _links(module, number, computation, index, instruction, chosen)
+            if instruction.opcode == "while":
+                yield from _walked_together(module, walked_axes(module, loops, number, instruction))
 
 
 class WalkedAxis(Struct, frozen=True):
@@ -58,95 +58,103 @@ class WalkedAxis(Struct, frozen=True):
 def walked_axes(module: HloModule, loops: Loops, number: int, loop: Instruction) -> list[WalkedAxis]:
     """The dimensions that a loop steps along: its trips together read or write all of them, part by part."""
     trips = loops.trip_count(number, loop)
-    found: list[WalkedAxis] = []
+    axes: list[WalkedAxis] = []
     for inner in called_by(module, loop, "while") if trips and trips > 1 else ():
         computation = module.computations[inner]
-        for index, one in enumerate(computation.instructions):
-            if one.opcode not in ("dynamic-slice", "dynamic-update-slice"):
+        for index, instruction in enumerate(computation.instructions):
+            if instruction.opcode not in ("dynamic-slice", "dynamic-update-slice"):
                 continue
-            whole, part = one.operands[0], index if one.opcode == "dynamic-slice" else one.operands[1]
+            whole, part = instruction.operands[0], index if instruction.opcode == "dynamic-slice" else instruction.operands[1]
             sizes = zip(computation[whole].shape.dims, computation[part].shape.dims, strict=True)
-            found += [
+            axes += [
                 WalkedAxis((inner, whole, 0), (inner, part, 0), axis, trips or 0)
                 for axis, (size, taken) in enumerate(sizes)
                 if taken * (trips or 0) == size and (taken == 1 or taken < _MOST_CUT * size)
             ]
-    return found
+    return axes
 
 
 def called_by(module: HloModule, loop: Instruction, without: str = "") -> set[int]:
     """The body of a loop and all computations it calls, except those called by instructions with the opcode ``without``."""
-    found, waiting = set[int](), list(loop.called("body"))
+    called, waiting = set[int](), list(loop.called("body"))
     while waiting:
         number = waiting.pop()
-        if number not in found:
-            found.add(number)
-            waiting += [call.computation for one in module.computations[number] if one.opcode != without for call in one.calls]
-    return found
+        if number not in called:
+            called.add(number)
+            waiting += [
+                call.computation
+                for instruction in module.computations[number]
+                if instruction.opcode != without
+                for call in instruction.calls
+            ]
+    return called
 
 
 def _walked_together(module: HloModule, axes: list[WalkedAxis]) -> Iterator[Link]:
     """Links between the dimensions that a loop steps along: each has as many parts as the loop has trips."""
-    sizes = [one.trips for one in axes[:1]]
+    sizes = [walked.trips for walked in axes[:1]]
     arrays = []
-    for one in axes:
-        number, place, _ = one.whole
+    for walked in axes:
+        number, place, _ = walked.whole
         dims: list[tuple[int, ...]] = [() for _ in module.computations[number][place].shape.dims]
-        dims[one.axis] = (0, len(sizes))
-        sizes.append(module.computations[number][place].shape.dims[one.axis] // one.trips)
-        arrays.append((one.whole, tuple(dims)))
+        dims[walked.axis] = (0, len(sizes))
+        sizes.append(module.computations[number][place].shape.dims[walked.axis] // walked.trips)
+        arrays.append((walked.whole, tuple(dims)))
     if arrays:
         yield Link(tuple(arrays), tuple(sizes))
 
 
 def _sorted_along(module: HloModule, numbers: tuple[int, ...]) -> dict[Key, tuple[int, ...]]:
     """The sorted arrays, and along which dimensions. A slice of them, such as a top-k, does not grow with the array."""
-    found: dict[Key, tuple[int, ...]] = {}
+    sorted_along: dict[Key, tuple[int, ...]] = {}
     for number in numbers:
-        for index, one in enumerate(module.computations[number].instructions):
-            if one.opcode == "sort":
-                found |= {(number, index, part): one.dimensions or () for part in range(len(one.shape.leaves))}
-    if not found:
-        return found
+        for index, instruction in enumerate(module.computations[number].instructions):
+            if instruction.opcode == "sort":
+                sorted_along |= {(number, index, part): instruction.dimensions or () for part in range(len(instruction.shape.leaves))}
+    if not sorted_along:
+        return sorted_along
     same: dict[Key, list[list[Key]]] = {}
     for number in numbers:
         computation = module.computations[number]
-        for index, one in enumerate(computation.instructions):
-            for keys in _one_value(module, number, computation, index, one):
+        for index, instruction in enumerate(computation.instructions):
+            for keys in _one_value(module, number, computation, index, instruction):
                 for key in keys:
                     same.setdefault(key, []).append(keys)
-    waiting = list(found)
+    waiting = list(sorted_along)
     while waiting:
         key = waiting.pop()
-        for other in (each for keys in same.get(key, ()) for each in keys):
-            if other not in found:
-                found[other] = found[key]
+        for other in (equal for keys in same.get(key, ()) for equal in keys):
+            if other not in sorted_along:
+                sorted_along[other] = sorted_along[key]
                 waiting.append(other)
-    return found
+    return sorted_along
 
 
 def _links(
-    module: HloModule, number: int, computation: Computation, index: int, one: Instruction, chosen: dict[Key, tuple[int, ...]]
+    module: HloModule, number: int, computation: Computation, index: int, instruction: Instruction, chosen: dict[Key, tuple[int, ...]]
 ) -> Iterator[Link]:
     """The links between the operands and the result of an instruction; ``chosen`` are the sorted arrays (see `_sorted_along`)."""
-    keys = [*((number, operand, 0) for operand in one.operands), *((number, index, part) for part in range(len(one.shape.leaves)))]
-    operands = computation.operands(one)
-    if (mapping := index_map(one, operands)) is not None:
+    keys = [
+        *((number, operand, 0) for operand in instruction.operands),
+        *((number, index, part) for part in range(len(instruction.shape.leaves))),
+    ]
+    operands = computation.operands(instruction)
+    if (mapping := index_map(instruction, operands)) is not None:
         yield from _of_axes(keys, mapping)
-        if one.opcode != "concatenate":
-            yield from _of_parts(one, keys, mapping, chosen)
-        if one.opcode == "slice":
-            yield from _one_of_qkv(keys, operands[0].shape, one)
-    elif (dims := product_dimensions(one)) is not None and one.opcode in ("custom-call", "ragged-dot"):
-        yield from _product(keys, operands, one, dims)
-    elif one.opcode == "custom-call" and one.convolution is not None:
-        yield from _convolution(keys, operands, one, one.convolution)
-    elif one.opcode == "custom-call" and (found := attention_arrays(number, computation, index, one)) is not None:
-        yield Link(tuple(found[0]), found[1])
-    elif one.opcode == "custom-call":
-        yield from _library(keys, [*(operand.shape for operand in operands), *one.shape.leaves], len(operands))
+        if instruction.opcode != "concatenate":
+            yield from _of_parts(instruction, keys, mapping, chosen)
+        if instruction.opcode == "slice":
+            yield from _one_of_qkv(keys, operands[0].shape, instruction)
+    elif (dims := product_dimensions(instruction)) is not None and instruction.opcode in ("custom-call", "ragged-dot"):
+        yield from _product(keys, operands, instruction, dims)
+    elif instruction.opcode == "custom-call" and instruction.convolution is not None:
+        yield from _convolution(keys, operands, instruction, instruction.convolution)
+    elif instruction.opcode == "custom-call" and (attention := attention_arrays(number, computation, index, instruction)) is not None:
+        yield Link(tuple(attention[0]), attention[1])
+    elif instruction.opcode == "custom-call":
+        yield from _library(keys, [*(operand.shape for operand in operands), *instruction.shape.leaves], len(operands))
     else:
-        for same in _one_value(module, number, computation, index, one):
+        for same in _one_value(module, number, computation, index, instruction):
             yield _same(module, *same)
 
 
@@ -156,18 +164,18 @@ def _of_axes(keys: Sequence[Key], mapping: IndexMap) -> Iterator[Link]:
     yield Link(tuple((key, tuple(axes)) for key, axes in arrays if axes), tuple(mapping.sizes))
 
 
-def _of_parts(one: Instruction, keys: Sequence[Key], mapping: IndexMap, chosen: dict[Key, tuple[int, ...]]) -> Iterator[Link]:
+def _of_parts(instruction: Instruction, keys: Sequence[Key], mapping: IndexMap, chosen: dict[Key, tuple[int, ...]]) -> Iterator[Link]:
     """Links axes of operands that are about as long as those of the result that they are parts of; not those of a top-k."""
     count = len(mapping.operands)
     lengths = [mapping.dims(array) for array in (*mapping.operands, *mapping.results)]
     for (operand, axis), part in mapping.parts.items():
-        few = chosen.get(keys[operand], ()) if one.opcode == "slice" else ()
+        few = chosen.get(keys[operand], ()) if instruction.opcode == "slice" else ()
         for place in range(count, len(keys)):
             sizes = lengths[operand][axis], lengths[place][part.result]
             if min(sizes) == max(sizes) or (axis not in few and min(sizes) >= _MOST_CUT * max(sizes) > 1):
                 ends = ((operand, axis), (place, part.result))
                 arrays = ((keys[array], tuple((0,) if at == end else () for at in range(len(lengths[array])))) for array, end in ends)
-                yield Link(tuple(arrays), sizes[:1], mixed=(0,) if one.opcode == "sort" else ())
+                yield Link(tuple(arrays), sizes[:1], mixed=(0,) if instruction.opcode == "sort" else ())
 
 
 def _same(module: HloModule, *keys: Key) -> Link:
@@ -178,44 +186,46 @@ def _same(module: HloModule, *keys: Key) -> Link:
     return Link(tuple((key, dims) for key in keys), shape.dims)
 
 
-def _one_of_qkv(keys: Sequence[Key], before: Shape, one: Instruction) -> Iterator[Link]:
+def _one_of_qkv(keys: Sequence[Key], before: Shape, instruction: Instruction) -> Iterator[Link]:
     """Links an array of queries, keys and values with the slice of one of them: if the slice grows, so does the array."""
-    for axis, (whole, part) in enumerate(zip(before.dims, one.shape.dims, strict=True)):
-        if part > 1 and whole == 3 * part and one.slices[axis].start % part == 0:
+    for axis, (whole, part) in enumerate(zip(before.dims, instruction.shape.dims, strict=True)):
+        if part > 1 and whole == 3 * part and instruction.slices[axis].start % part == 0:
             dims = [tuple(factors if place == axis else () for place in range(before.rank)) for factors in ((0, 1), (1,))]
             yield Link(tuple(zip(keys, dims, strict=True)), (3, part))
 
 
-def _product(keys: Sequence[Key], operands: Sequence[Instruction], one: Instruction, dims: DotDimensions) -> Iterator[Link]:
+def _product(keys: Sequence[Key], operands: Sequence[Instruction], instruction: Instruction, dims: DotDimensions) -> Iterator[Link]:
     """A library's product; an array that it adds to the result has the result's dimensions. Or a ragged product and its groups' sizes."""
-    result = next(iter(one.shape.leaves)).dims
-    mapping = product_of(one, dims, [operand.shape.dims for operand in operands], result)
+    result = next(iter(instruction.shape.leaves)).dims
+    mapping = product_of(instruction, dims, [operand.shape.dims for operand in operands], result)
     if len(mapping.results[0]) != len(result):
         return
-    given, groups = mapping.results[0], one.integers("rhs_group_dims")
+    given, groups = mapping.results[0], instruction.integers("rhs_group_dims")
     lengths = [mapping.operands[1][axis] for axis in groups] or given[:1]
     for operand in operands[2:]:
         sizes = operand.shape.dims
-        if one.opcode == "ragged-dot":
+        if instruction.opcode == "ragged-dot":
             mapping.operands.append([*(() for _ in sizes[1:]), *lengths])
         else:
             mapping.operands.append(given if sizes == result else [() for _ in sizes])
     yield from _of_axes(keys[: len(operands) + 1], mapping)
 
 
-def convolution_arrays(one: Instruction) -> tuple[int, int, int]:
+def convolution_arrays(instruction: Instruction) -> tuple[int, int, int]:
     """Which arrays of a library's convolution are its inputs, kernel and outputs: 0 and 1 are its operands, 2 is its result."""
-    return next((places for word, places in _GRADIENTS.items() if word in one.custom_call_target), (0, 1, 2))
+    return next((places for word, places in _GRADIENTS.items() if word in instruction.custom_call_target), (0, 1, 2))
 
 
-def _convolution(keys: Sequence[Key], operands: Sequence[Instruction], one: Instruction, dims: ConvolutionDimensions) -> Iterator[Link]:
+def _convolution(
+    keys: Sequence[Key], operands: Sequence[Instruction], instruction: Instruction, dims: ConvolutionDimensions
+) -> Iterator[Link]:
     """A library's convolution or a gradient of one; an array that it adds to the result has the result's dimensions."""
-    result = next(iter(one.shape.leaves)).dims
+    result = next(iter(instruction.shape.leaves)).dims
     arrays = [(keys[0], operands[0].shape.dims), (keys[1], operands[1].shape.dims), (keys[len(operands)], result)]
-    places, sizes = zip(*(arrays[place] for place in convolution_arrays(one)), strict=True)
-    mapping = convolution_of(one, dims, *sizes)
+    places, sizes = zip(*(arrays[place] for place in convolution_arrays(instruction)), strict=True)
+    mapping = convolution_of(instruction, dims, *sizes)
     yield from _of_axes(places, mapping)
-    yield from _of_parts(one, places, mapping, {})
+    yield from _of_parts(instruction, places, mapping, {})
     for key, operand in zip(keys[2:], operands[2:], strict=False):
         if operand.shape.dims == result:
             yield _by_place([key, keys[len(operands)]], [result, result])
@@ -235,27 +245,27 @@ def _by_place(keys: Sequence[Key], lengths: Sequence[Dims]) -> Link:
     return Link(tuple((key, dims) for key in keys), lengths[0])
 
 
-def _one_value(module: HloModule, number: int, computation: Computation, index: int, one: Instruction) -> Iterator[list[Key]]:
+def _one_value(module: HloModule, number: int, computation: Computation, index: int, instruction: Instruction) -> Iterator[list[Key]]:
     """Groups of arrays that are one value: parts of tuples, the state of loops, operands and results of called computations."""
-    yield from handed_on(module, number, computation, index, one)
-    leaves = len(one.shape.leaves)
-    if one.opcode in ("fusion", "call", "async-start", "conditional"):
-        for call in one.calls:
+    yield from handed_on(module, number, computation, index, instruction)
+    leaves = len(instruction.shape.leaves)
+    if instruction.opcode in ("fusion", "call", "async-start", "conditional"):
+        for call in instruction.calls:
             body = module.computations[call.computation]
-            operands = one.operands[1:] if one.opcode == "conditional" else one.operands
+            operands = instruction.operands[1:] if instruction.opcode == "conditional" else instruction.operands
             for operand, parameter in zip(operands, body.parameters, strict=False):
                 for part in range(len(computation[operand].shape.leaves)):
                     yield [(number, operand, part), (call.computation, parameter, part)]
-            first = _leaves(computation, operands) if one.opcode == "async-start" else 0  # its tuple has the operands first
+            first = _leaves(computation, operands) if instruction.opcode == "async-start" else 0  # its tuple has the operands first
             for part in range(min(leaves - first, len(body.root_instruction.shape.leaves))):
                 yield [(number, index, first + part), (call.computation, body.root, part)]
-    elif one.opcode == "async-done" and (start := computation[one.operands[0]]).opcode == "async-start":
+    elif instruction.opcode == "async-done" and (start := computation[instruction.operands[0]]).opcode == "async-start":
         first = _leaves(computation, start.operands)
         for part in range(leaves):
-            yield [(number, one.operands[0], first + part), (number, index, part)]
-    elif one.opcode in _ALIKE and one.operands and computation[one.operands[0]].shape == one.shape:
+            yield [(number, instruction.operands[0], first + part), (number, index, part)]
+    elif instruction.opcode in _ALIKE and instruction.operands and computation[instruction.operands[0]].shape == instruction.shape:
         for part in range(leaves):
-            yield [(number, one.operands[0], part), (number, index, part)]
+            yield [(number, instruction.operands[0], part), (number, index, part)]
 
 
 def _leaves(computation: Computation, indices: Iterable[int]) -> int:

@@ -41,13 +41,13 @@ class Dimension(Struct, frozen=True):
 def walking(program: Program, dimension: Dimension) -> dict[int, int]:
     """The computations of loops that step along a dimension, which run more often as it grows, and how many such loops each is in."""
     module, loops = program.module, Loops(program.module)
-    found: dict[int, int] = {}
+    loops_around: dict[int, int] = {}
     for number in running(module):
         for loop in module.computations[number]:
-            if loop.opcode == "while" and any(_grows(dimension.marks, one) for one in walked_axes(module, loops, number, loop)):
+            if loop.opcode == "while" and any(_grows(dimension.marks, walked) for walked in walked_axes(module, loops, number, loop)):
                 for inner in called_by(module, loop):
-                    found[inner] = found.get(inner, 0) + 1
-    return found
+                    loops_around[inner] = loops_around.get(inner, 0) + 1
+    return loops_around
 
 
 def _grows(marks: Marks, walked: WalkedAxis) -> bool:
@@ -60,23 +60,29 @@ def dimensions_of(program: Program) -> tuple[Dimension, ...]:
     """The dimensions of a program that have names."""
     inputs = inputs_of(program)
     stacks, kept = _stacks(program, inputs)
-    found = [*_vocabulary(program, inputs), *stacks]
-    if hidden := _hidden(program, inputs, {place for one in found for place in _places(one)}):
-        found.append(hidden)
-    return (*found, *_data_dimensions(DataInputs(program, inputs, kept), stacks))
+    dimensions = [*_vocabulary(program, inputs), *stacks]
+    if hidden := _hidden(program, inputs, {place for dimension in dimensions for place in _places(dimension)}):
+        dimensions.append(hidden)
+    return (*dimensions, *_data_dimensions(DataInputs(program, inputs, kept), stacks))
 
 
 def _vocabulary(program: Program, inputs: tuple[Input, ...]) -> list[Dimension]:
     """The rows of the tables that are looked up, if only weights have that dimension."""
     tables = tables_of(program.module)
-    size = next((one.dims[0] for one in inputs if one.key[1] in tables and len(one.dims) == MATRIX), 0)
+    size = next((argument.dims[0] for argument in inputs if argument.key[1] in tables and len(argument.dims) == MATRIX), 0)
     if not size:
         return []
     marks = program.grown(
-        [(one.key, axis) for one in inputs if one.is_weight and len(one.dims) == MATRIX for axis in (0, 1) if one.dims[axis] == size]
+        [
+            (argument.key, axis)
+            for argument in inputs
+            if argument.is_weight and len(argument.dims) == MATRIX
+            for axis in (0, 1)
+            if argument.dims[axis] == size
+        ]
     )
     together = reached_by(inputs, marks)
-    return [Dimension("vocabulary", size, together, marks)] if all(one.is_weight for one, _ in together) else []
+    return [Dimension("vocabulary", size, together, marks)] if all(argument.is_weight for argument, _ in together) else []
 
 
 def _stacks(program: Program, inputs: tuple[Input, ...]) -> tuple[list[Dimension], Marks]:
@@ -86,10 +92,14 @@ def _stacks(program: Program, inputs: tuple[Input, ...]) -> tuple[list[Dimension
     """
     layers, kept = walked_by_loops(program.module), Marks()
     stacks = {
-        LAYERS: [(one, 0) for one in inputs if one.is_weight and one.key[1] in layers and len(one.dims) > MATRIX],
-        EXPERTS: [(one, axis) for one in inputs if one.is_weight and len(one.dims) == MATRIX + 1 + (axis := int(one.key[1] in layers))],
+        LAYERS: [(argument, 0) for argument in inputs if argument.is_weight and argument.key[1] in layers and len(argument.dims) > MATRIX],
+        EXPERTS: [
+            (argument, axis)
+            for argument in inputs
+            if argument.is_weight and len(argument.dims) == MATRIX + 1 + (axis := int(argument.key[1] in layers))
+        ],
     }
-    found: list[Dimension] = []
+    dimensions: list[Dimension] = []
     for name, all_of_them in stacks.items():
         if name == EXPERTS:
             all_of_them = _multiplied_stacks(program, inputs, all_of_them)
@@ -97,38 +107,47 @@ def _stacks(program: Program, inputs: tuple[Input, ...]) -> tuple[list[Dimension
             continue
         first, axis = all_of_them[0]
         number = first.dims[axis]
-        like = [(one.key, place) for one, place in all_of_them if one.dims[place] == number]
+        like = [(argument.key, place) for argument, place in all_of_them if argument.dims[place] == number]
         if name == EXPERTS:  # and the router's scores
-            like += [(one.key, len(one.dims) - 1) for one in inputs if len(one.dims) == MATRIX + axis and one.dims[-1] == number]
+            like += [
+                (argument.key, len(argument.dims) - 1)
+                for argument in inputs
+                if len(argument.dims) == MATRIX + axis and argument.dims[-1] == number
+            ]
         marks = program.grown(like)
         alone = program.grown(like, whole=True) if name == EXPERTS else marks
-        reached, own = reached_by(inputs, marks), {(one.key, place) for one, place in reached_by(inputs, alone)}
-        grouped = tuple(one for one, place in reached if not one.is_weight and (one.key, place) not in own)
-        found.append(Dimension(name, number, reached, marks, grouped=grouped))
+        reached, own = reached_by(inputs, marks), {(argument.key, place) for argument, place in reached_by(inputs, alone)}
+        grouped = tuple(argument for argument, place in reached if not argument.is_weight and (argument.key, place) not in own)
+        dimensions.append(Dimension(name, number, reached, marks, grouped=grouped))
         kept = alone if name == EXPERTS else kept
-    return found, kept
+    return dimensions, kept
 
 
 def _multiplied_stacks(program: Program, inputs: tuple[Input, ...], stacks: list[tuple[Input, int]]) -> list[tuple[Input, int]]:
     """Those of some stacks that are whole operands of products, as experts are, and not one part per layer."""
     gone = set[tuple[Key, int]]()
-    for one, axis in stacks:
-        if (one.key, axis) not in gone:
-            marks = program.grown([(one.key, axis)])
+    for argument, axis in stacks:
+        if (argument.key, axis) not in gone:
+            marks = program.grown([(argument.key, axis)])
             gone |= set() if program.products_with(marks) else {(other.key, place) for other, place in reached_by(inputs, marks)}
-    return [(one, axis) for one, axis in stacks if (one.key, axis) not in gone]
+    return [(stack, axis) for stack, axis in stacks if (stack.key, axis) not in gone]
 
 
 def _data_dimensions(data: DataInputs, stacks: list[Dimension]) -> list[Dimension]:
     """The batch and the sequence."""
-    seen = {(one.key, place) for each in stacks for one, place in each.inputs if one.dims[place] == each.size and one not in each.grouped}
+    seen = {
+        (argument.key, place)
+        for dimension in stacks
+        for argument, place in dimension.inputs
+        if argument.dims[place] == dimension.size and argument not in dimension.grouped
+    }
     batch = batch_group(data, seen)
-    found = [_grouped(data.program, BATCH, batch)] if batch else []
-    seen |= {(one.key, axis) for one, axis in batch.reached} if batch else set()
-    if batch is None and (ones := tuple((one, one.dims.index(1)) for one in data.arrays if 1 in one.dims)):
-        found.append(Dimension(BATCH, 1, ones, {}, True))
+    data_dimensions = [_grouped(data.program, BATCH, batch)] if batch else []
+    seen |= {(argument.key, axis) for argument, axis in batch.reached} if batch else set()
+    if batch is None and (ones := tuple((argument, argument.dims.index(1)) for argument in data.arrays if 1 in argument.dims)):
+        data_dimensions.append(Dimension(BATCH, 1, ones, {}, True))
     sequence = sequence_group(data, seen, batch)
-    return [*found, _grouped(data.program, "sequence", sequence)] if sequence else found
+    return [*data_dimensions, _grouped(data.program, "sequence", sequence)] if sequence else data_dimensions
 
 
 def _grouped(program: Program, name: str, group: Group) -> Dimension:
@@ -139,36 +158,38 @@ def _computed(program: Program, dimension: Dimension) -> Dimension:
     """A dimension of data with the size that the program computes on: one less, if it slices tokens into inputs (without the last) and
     targets (without the first).
     """
-    sizes = [dimension.size, *(one.dims[axis] for one, axis in dimension.inputs)]
+    sizes = [dimension.size, *(argument.dims[axis] for argument, axis in dimension.inputs)]
     near = [size for size in dict.fromkeys((*sizes, dimension.size - 1)) if abs(size - dimension.size) <= 1]
-    made = {mark for key in program.computed(dimension.marks) if program.is_float(key) for held in dimension.marks[key] for mark, _ in held}
-    size = next((size for size in near if size in made), dimension.size)
+    computed = {
+        mark for key in program.computed(dimension.marks) if program.is_float(key) for marks in dimension.marks[key] for mark, _ in marks
+    }
+    size = next((size for size in near if size in computed), dimension.size)
     return replace(dimension, size=size, length=size)
 
 
 def _hidden(program: Program, inputs: tuple[Input, ...], taken: set[tuple[Key, int]]) -> Dimension | None:
     """The widths of the model: column dimensions of one weight that are row dimensions of another, without those that have names."""
-    own = {one.key[1] for one in inputs if one.is_taken}
-    matrices = [one for one in inputs if one.is_taken and len(one.dims) >= MATRIX]
+    own = {argument.key[1] for argument in inputs if argument.is_taken}
+    matrices = [argument for argument in inputs if argument.is_taken and len(argument.dims) >= MATRIX]
     seeds: list[tuple[Input, int]] = []
     seen = set(taken)
-    for one in matrices:
-        for axis in range(len(one.dims) - MATRIX, len(one.dims)):
-            if (one.key, axis) in seen:
+    for argument in matrices:
+        for axis in range(len(argument.dims) - MATRIX, len(argument.dims)):
+            if (argument.key, axis) in seen:
                 continue
-            together = reached_by(inputs, program.grown([(one.key, axis)]))
+            together = reached_by(inputs, program.grown([(argument.key, axis)]))
             places = {(other.key, place) for other, place in together}
             seen |= places
             if not places & taken and sum(key[1] in own for key, _ in places) > 1:
-                seeds.append((one, axis))
+                seeds.append((argument, axis))
     if not seeds:
         return None
-    marks = program.grown((one.key, axis) for one, axis in seeds)
+    marks = program.grown((argument.key, axis) for argument, axis in seeds)
     return Dimension("hidden", seeds[0][0].dims[seeds[0][1]], reached_by(inputs, marks), marks)
 
 
 def _places(dimension: Dimension) -> list[tuple[Key, int]]:
-    return [(one.key, axis) for one, axis in dimension.inputs]
+    return [(argument.key, axis) for argument, axis in dimension.inputs]
 
 
 def dimension_named(program: Program, name: str) -> Dimension | None:
@@ -180,10 +201,10 @@ def dimension_named(program: Program, name: str) -> Dimension | None:
     if written is None:
         return None
     axis = int(written[2])
-    for one in inputs_of(program):
-        if one.name == written[1] and axis < len(one.dims):
-            if one.dims[axis] == 1:
-                return Dimension(name, 1, ((one, axis),), {}, True)
-            marks = program.grown([(one.key, axis)])
-            return _computed(program, Dimension(name, one.dims[axis], reached_by(inputs_of(program), marks), marks))
+    for argument in inputs_of(program):
+        if argument.name == written[1] and axis < len(argument.dims):
+            if argument.dims[axis] == 1:
+                return Dimension(name, 1, ((argument, axis),), {}, True)
+            marks = program.grown([(argument.key, axis)])
+            return _computed(program, Dimension(name, argument.dims[axis], reached_by(inputs_of(program), marks), marks))
     return None

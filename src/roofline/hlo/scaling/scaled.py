@@ -16,10 +16,15 @@ def scaled(program: Program, marks: Marks, times: Times, length: int = 0) -> Hlo
     computations = list(module.computations)
     for number in running(module):
         old = module.computations[number]
-        shapes = [_grown(one.shape, number, index, marks, times, length) for index, one in enumerate(old.instructions)]
+        shapes = [_grown(instruction.shape, number, index, marks, times, length) for index, instruction in enumerate(old.instructions)]
         instructions = tuple(
-            _fitted(one, [old[operand].shape for operand in one.operands], [shapes[operand] for operand in one.operands], shape)
-            for one, shape in zip(old.instructions, shapes, strict=True)
+            _fitted(
+                instruction,
+                [old[operand].shape for operand in instruction.operands],
+                [shapes[operand] for operand in instruction.operands],
+                shape,
+            )
+            for instruction, shape in zip(old.instructions, shapes, strict=True)
         )
         computations[number] = replace(old, instructions=instructions)
     return replace(module, computations=tuple(computations), buffer_assignment=b"")
@@ -28,37 +33,40 @@ def scaled(program: Program, marks: Marks, times: Times, length: int = 0) -> Hlo
 def _grown(shape: Shape, number: int, index: int, marks: Marks, times: Times, length: int) -> Shape:
     part = iter(range(len(list(shape.leaves))))
 
-    def rebuilt(one: Shape) -> Shape:
-        if one.is_tuple:
-            return replace(one, parts=tuple(map(rebuilt, one.parts)))
-        held = marks.get((number, index, next(part)))
-        return replace(one, dims=grown_dims(one.dims, held, times, length)) if held else one
+    def rebuilt(old: Shape) -> Shape:
+        if old.is_tuple:
+            return replace(old, parts=tuple(map(rebuilt, old.parts)))
+        marked = marks.get((number, index, next(part)))
+        return replace(old, dims=grown_dims(old.dims, marked, times, length)) if marked else old
 
     return rebuilt(shape)
 
 
-def _fitted(one: Instruction, before: list[Shape], after: list[Shape], shape: Shape) -> Instruction:
+def _fitted(instruction: Instruction, before: list[Shape], after: list[Shape], shape: Shape) -> Instruction:
     """An instruction with its new shape, and with sizes in its attributes that fit it."""
-    made = replace(one, shape=shape)
-    if shape == one.shape and before == after:
-        return one
-    if one.opcode == "slice":
+    operation = replace(instruction, shape=shape)
+    if shape == instruction.shape and before == after:
+        return instruction
+    if instruction.opcode == "slice":
         ranges = [
-            _range(each, old, new, size) for each, old, new, size in zip(one.slices, before[0].dims, after[0].dims, shape.dims, strict=True)
+            _range(cut, old, new, size)
+            for cut, old, new, size in zip(instruction.slices, before[0].dims, after[0].dims, shape.dims, strict=True)
         ]
-        return amended(made, slice=tuple(ranges))
-    if one.opcode == "dynamic-slice":
-        return amended(made, dynamic_slice_sizes=shape.dims)
-    if one.opcode == "gather":
-        sizes = zip(one.integers("slice_sizes"), before[0].dims, after[0].dims, strict=True)
-        return amended(made, slice_sizes=tuple(new if size == old else size for size, old, new in sizes))
-    if one.opcode == "convolution" and one.convolution is not None:  # in the gradient of a kernel, the window has the size of the input
-        windows = [after[1].dims[axis] for axis in one.convolution.kernel_spatial]
-        return amended(made, window=tuple(replace(each, size=size) for each, size in zip(one.window, windows, strict=True)))
-    return refitted(one, before, after, made) if one.opcode == "custom-call" else made
+        return amended(operation, slice=tuple(ranges))
+    if instruction.opcode == "dynamic-slice":
+        return amended(operation, dynamic_slice_sizes=shape.dims)
+    if instruction.opcode == "gather":
+        sizes = zip(instruction.integers("slice_sizes"), before[0].dims, after[0].dims, strict=True)
+        return amended(operation, slice_sizes=tuple(new if size == old else size for size, old, new in sizes))
+    if (
+        instruction.opcode == "convolution" and instruction.convolution is not None
+    ):  # in the gradient of a kernel, the window has the size of the input
+        windows = [after[1].dims[axis] for axis in instruction.convolution.kernel_spatial]
+        return amended(operation, window=tuple(replace(side, size=size) for side, size in zip(instruction.window, windows, strict=True)))
+    return refitted(instruction, before, after, operation) if instruction.opcode == "custom-call" else operation
 
 
-def _range(each: SliceRange, old: int, new: int, size: int) -> SliceRange:
+def _range(cut: SliceRange, old: int, new: int, size: int) -> SliceRange:
     if old == new:
-        return each
-    return SliceRange(each.start, min(each.start + size * (each.stride or 1), new), each.stride)
+        return cut
+    return SliceRange(cut.start, min(cut.start + size * (cut.stride or 1), new), cut.stride)

@@ -49,16 +49,16 @@ def own_weights(program: Program) -> set[int]:
     module, values = program.module, Values(program.module)
     walked, factors = walked_by_loops(module), list(_factors(module, values))
     stacks, weights, caches = tables_of(module) | _kernels(module, values), set[int](), set[int]()
-    shapes, kept = {module.entry_computation[one].shape.dims for one in walked}, list[Marks]()
-    for one in factors:
-        in_batches = bool(one.batch) and module.entry_computation[one.argument].shape.rank > MATRIX
-        if (in_batches and _is_kept(program, one, shapes, kept)) or (one.is_step and one.argument in walked):
-            caches.add(one.argument)
-        elif in_batches or (one.argument not in weights | stacks and _is_weight(module, values, one)):
-            weights.add(one.argument)
+    shapes, kept = {module.entry_computation[index].shape.dims for index in walked}, list[Marks]()
+    for factor in factors:
+        in_batches = bool(factor.batch) and module.entry_computation[factor.argument].shape.rank > MATRIX
+        if (in_batches and _is_kept(program, factor, shapes, kept)) or (factor.is_step and factor.argument in walked):
+            caches.add(factor.argument)
+        elif in_batches or (factor.argument not in weights | stacks and _is_weight(module, values, factor)):
+            weights.add(factor.argument)
     stacks |= walked - (caches - weights) - _stepped(module, values, walked, factors)
     data = _trained_on(module, values, factors, stacks | weights)
-    trained = {one.argument for one in factors if one.others and data.issuperset(one.others)}
+    trained = {factor.argument for factor in factors if factor.others and data.issuperset(factor.others)}
     return stacks | trained | weights - data
 
 
@@ -66,8 +66,10 @@ def _factors(module: HloModule, values: Values) -> Iterator[Factor]:
     """The arguments that are operands of products."""
     numbers = {computation.name: number for number, computation in enumerate(module.computations)}
     for computation, inside in _bodies(module, running(module)):
-        for index, one in enumerate(computation.instructions):
-            if (one.opcode not in DOTS and one.opcode != "custom-call") or (dims := product_dimensions(one)) is None:
+        for index, instruction in enumerate(computation.instructions):
+            if (instruction.opcode not in DOTS and instruction.opcode != "custom-call") or (
+                dims := product_dimensions(instruction)
+            ) is None:
                 continue
             operands = [values.operand(Value(computation, index, inside), side) for side in (0, 1)]
             sides = [tuple(source_arguments(module, values, operand)) for operand in operands]
@@ -86,11 +88,11 @@ def _stepped(module: HloModule, values: Values, walked: set[int], factors: Itera
 
     Where products take one part of an argument, the trips are layers, and the parts of others are their gains.
     """
-    whole = {one.argument for one in factors if not one.is_part}
-    in_parts = {one.argument for one in factors if one.is_part}
+    whole = {factor.argument for factor in factors if not factor.is_part}
+    in_parts = {factor.argument for factor in factors if factor.is_part}
     if not whole & walked or in_parts & walked:
         return set()
-    found, kept = set[int](), set[int]()
+    stepped, kept = set[int](), set[int]()
     for number in values.loop_bodies:
         body = module.computations[number]
         for index in range(len(body.instructions)):
@@ -98,14 +100,14 @@ def _stepped(module: HloModule, values: Values, walked: set[int], factors: Itera
             argument = values.origin(before) if before is not None else None
             if argument is None or argument.computation is not module.entry_computation or argument.index not in walked - whole:
                 continue
-            uses = [one for one in values.uses(Value(body, index)) if one.index != body.root or one.computation is not body]
-            (found if uses and all(map(_takes_one, uses)) else kept).update([argument.index] if uses else [])
-    return found - kept
+            uses = [value for value in values.uses(Value(body, index)) if value.index != body.root or value.computation is not body]
+            (stepped if uses and all(map(_takes_one, uses)) else kept).update([argument.index] if uses else [])
+    return stepped - kept
 
 
 def _is_part(module: HloModule, operand: Value, arguments: Iterable[int]) -> bool:
     """Whether an operand is smaller than the arguments that it is made of."""
-    return operand.shape.elements < sum(module.entry_computation[one].shape.elements for one in arguments)
+    return operand.shape.elements < sum(module.entry_computation[index].shape.elements for index in arguments)
 
 
 def _trained_on(module: HloModule, values: Values, factors: Iterable[Factor], weights: set[int]) -> set[int]:
@@ -116,47 +118,53 @@ def _trained_on(module: HloModule, values: Values, factors: Iterable[Factor], we
     results = {leaf.dims for leaf in entry.root_instruction.shape.leaves if leaf.is_array}
     if not any(entry[weight].shape.dims in results for weight in weights):
         return set()  # no weight is trained: the result of a forward pass may have the shape of its data
-    shaped = {one for factor in factors for one in (factor.argument, *factor.others) if entry[one].shape.dims in results}
-    updated = {one for one in shaped if is_updated(module, values, one)}
+    shaped = {index for factor in factors for index in (factor.argument, *factor.others) if entry[index].shape.dims in results}
+    updated = {index for index in shaped if is_updated(module, values, index)}
     return {
-        one.argument
-        for one in factors
-        if one.others and any(one.argument not in trained and trained.issuperset(one.others) for trained in (shaped, updated))
+        factor.argument
+        for factor in factors
+        if factor.others and any(factor.argument not in trained and trained.issuperset(factor.others) for trained in (shaped, updated))
     }
 
 
 def _kernels(module: HloModule, values: Values) -> set[int]:
     """The arguments that are kernels of convolutions; the gradient of a kernel has none."""
-    found: set[int] = set()
+    kernels: set[int] = set()
     for computation, inside in _bodies(module, running(module)):
-        for index, one in enumerate(computation.instructions):
-            if one.convolution is not None:
-                place = convolution_arrays(one)[1] if one.opcode == "custom-call" else 1
-                if place < len(one.operands[:2]):
-                    found |= set(source_arguments(module, values, values.operand(Value(computation, index, inside), place)))
-    return found
+        for index, instruction in enumerate(computation.instructions):
+            if instruction.convolution is not None:
+                place = convolution_arrays(instruction)[1] if instruction.opcode == "custom-call" else 1
+                if place < len(instruction.operands[:2]):
+                    kernels |= set(source_arguments(module, values, values.operand(Value(computation, index, inside), place)))
+    return kernels
 
 
 def tables_of(module: HloModule) -> set[int]:
     """The arguments that are tables: integers among the arguments index their rows."""
-    values, found = Values(module), set[int]()
+    values, tables = Values(module), set[int]()
     for computation, inside in _bodies(module, (module.entry,)):
-        for index, one in enumerate(computation.instructions):
+        for index, instruction in enumerate(computation.instructions):
             value = Value(computation, index, inside)
-            if (one.opcode == "gather" or _is_row(computation, one)) and _looked_up(module, values, value):
-                found |= set(source_arguments(module, values, values.operand(value, 0)))
-    return {table for table in found if module.entry_computation[table].shape.dtype.startswith(FLOATS)}
+            if (instruction.opcode == "gather" or _is_row(computation, instruction)) and _looked_up(module, values, value):
+                tables |= set(source_arguments(module, values, values.operand(value, 0)))
+    return {table for table in tables if module.entry_computation[table].shape.dtype.startswith(FLOATS)}
 
 
-def _is_row(computation: Computation, one: Instruction) -> bool:
+def _is_row(computation: Computation, instruction: Instruction) -> bool:
     """Whether a dynamic-slice takes one row of a matrix, as compilers write a gather of one row."""
-    return one.opcode == "dynamic-slice" and one.shape.rank == MATRIX and one.shape.dims == (1, computation[one.operands[0]].shape.dims[1])
+    return (
+        instruction.opcode == "dynamic-slice"
+        and instruction.shape.rank == MATRIX
+        and instruction.shape.dims == (1, computation[instruction.operands[0]].shape.dims[1])
+    )
 
 
 def _looked_up(module: HloModule, values: Values, gather: Value) -> bool:
     """Whether the indices of a gather depend on an array among the arguments."""
     ancestors = values.ancestors(values.operand(gather, 1), frozenset(("parameter", "sort", "reduce", "custom-call", "while")))
-    return any(one.opcode == "parameter" and one.computation is module.entry_computation and one.shape.rank > 0 for one in ancestors)
+    return any(
+        value.opcode == "parameter" and value.computation is module.entry_computation and value.shape.rank > 0 for value in ancestors
+    )
 
 
 def kept_with(program: Program, weights: set[int]) -> set[int]:
@@ -172,30 +180,30 @@ def kept_with(program: Program, weights: set[int]) -> set[int]:
     seeds = [(key, axis) for key, leaf in arrays.items() if key[1] in weights and leaf.dims in shapes for axis in range(leaf.rank)]
     like = {leaf.dims for key, leaf in arrays.items() if key[1] in weights}
     marks = program.grown(seeds) if seeds else {}
-    found = set()
+    kept = set()
     for key, dims in others.items():
-        held = marks.get(key, ())
-        if dims in like and held and all(mine or size == 1 for mine, size in zip(held, dims, strict=True)):
-            found.add(key[1])
-    return found
+        marked = marks.get(key, ())
+        if dims in like and marked and all(grows or size == 1 for grows, size in zip(marked, dims, strict=True)):
+            kept.add(key[1])
+    return kept
 
 
-def _is_weight(module: HloModule, values: Values, one: Factor) -> bool:
+def _is_weight(module: HloModule, values: Values, factor: Factor) -> bool:
     """Whether an operand of a product is a weight: it is if the other operand is computed.
 
     Of two arguments it is the one with fewer users; if they have equally many, the one that the program updates; if it updates both or
     neither, the second one.
     """
-    if not one.others:
+    if not factor.others:
         return True
-    if one.batch:
+    if factor.batch:
         return False
-    other = one.others[0]
-    mine, theirs = (_uses(module, values, each) for each in (one.argument, other))
-    if mine != theirs:
-        return mine < theirs
-    updated = [is_updated(module, values, each) for each in (one.argument, other)]
-    return updated[0] if updated[0] != updated[1] else one.is_second
+    other = factor.others[0]
+    uses, other_uses = (_uses(module, values, index) for index in (factor.argument, other))
+    if uses != other_uses:
+        return uses < other_uses
+    updated = [is_updated(module, values, index) for index in (factor.argument, other)]
+    return updated[0] if updated[0] != updated[1] else factor.is_second
 
 
 def is_updated(module: HloModule, values: Values, argument: int) -> bool:
@@ -219,30 +227,30 @@ def _is_returned(module: HloModule, values: Values, argument: int, opcodes: Coll
         for _ in range(_MOST_STEPS):
             if not waiting:
                 break
-            one = values.origin(waiting.pop())
-            if one.computation is entry and one.index == argument:
+            value = values.origin(waiting.pop())
+            if value.computation is entry and value.index == argument:
                 return True
-            if one.opcode in opcodes:
-                waiting += values.operands(one) if one.opcode in ELEMENTWISE else values.operands(one)[:1]
+            if value.opcode in opcodes:
+                waiting += values.operands(value) if value.opcode in ELEMENTWISE else values.operands(value)[:1]
     return False
 
 
 def _uses(module: HloModule, values: Values, argument: int) -> int:
     """How many kernels of the entry use an argument."""
     entry = module.entry_computation
-    found, waiting = 0, [argument]
+    count, waiting = 0, [argument]
     while waiting:
         for user in values.users(entry, waiting.pop()):
             if entry[user].opcode in RENAMED | {"tuple", "get-tuple-element"}:
                 waiting.append(user)
             else:
-                found += 1
-    return found
+                count += 1
+    return count
 
 
 def walked_by_loops(module: HloModule) -> set[int]:
     """The arguments that a loop of the entry carries without changing them: the stacked weights of its layers."""
-    entry, found = module.entry_computation, set()
+    entry, walked = module.entry_computation, set()
     for loop in entry:
         start = entry[loop.operands[0]] if loop.opcode == "while" else None
         if start is None or start.opcode != "tuple":
@@ -254,11 +262,11 @@ def walked_by_loops(module: HloModule) -> set[int]:
                 kept = body[end.operands[place]] if end.opcode == "tuple" else None
                 same = kept is not None and kept.opcode == "get-tuple-element" and kept.operands[0] in body.parameters
                 if same and kept is not None and (kept.integer("index") or 0) == place and entry[argument].opcode == "parameter":
-                    found.add(argument)
-    return found
+                    walked.add(argument)
+    return walked
 
 
-def _is_kept(program: Program, one: Factor, shapes: set[tuple[int, ...]], kept: list[Marks]) -> bool:
+def _is_kept(program: Program, factor: Factor, shapes: set[tuple[int, ...]], kept: list[Marks]) -> bool:
     """Whether an operand has batch dimensions because data has, as a cache does and experts do not: one of them is a dimension of a result.
     Results with the ``shapes`` of weights do not count, since they may be gradients, nor do dimensions that are only related by a sort. A
     batch of 1 is data's.
@@ -266,11 +274,11 @@ def _is_kept(program: Program, one: Factor, shapes: set[tuple[int, ...]], kept: 
     ``kept`` are the marks of the operands found so far.
     """
     module = program.module
-    if 1 in module.entry_computation[one.argument].shape.dims[:-MATRIX]:
+    if 1 in module.entry_computation[factor.argument].shape.dims[:-MATRIX]:
         return True
-    if any(held[axis] for marks in kept for held in [marks.get(one.place)] if held for axis in one.batch):
+    if any(marked[axis] for marks in kept for marked in [marks.get(factor.place)] if marked for axis in factor.batch):
         return True
-    marks = program.grown([(one.place, axis) for axis in one.batch], mixed=False)
+    marks = program.grown([(factor.place, axis) for axis in factor.batch], mixed=False)
     root = module.entry_computation.root
     for part, leaf in enumerate(module.entry_computation[root].shape.leaves):
         if leaf.dims not in shapes and any(marks.get((module.entry, root, part), ())):
@@ -286,43 +294,43 @@ def source_arguments(module: HloModule, values: Values, value: Value) -> list[in
     argument that is widened and scaled.
     """
 
-    def through(one: Value) -> Value | None:
-        if one.opcode == "dynamic-update-slice" or _takes_one(one):
-            return values.operand(one, 0)
-        return _scaled(values, one) if one.opcode in _SCALING else None
+    def through(source: Value) -> Value | None:
+        if source.opcode == "dynamic-update-slice" or _takes_one(source):
+            return values.operand(source, 0)
+        return _scaled(values, source) if source.opcode in _SCALING else None
 
     entry = module.entry_computation
-    found, passed = values.sources(value, through)
-    if any(one.opcode != "parameter" or one.computation is not entry for one in found):
+    sources, passed = values.sources(value, through)
+    if any(source.opcode != "parameter" or source.computation is not entry for source in sources):
         return []
-    is_scaled = any(one.opcode in _SCALING for one in passed)
-    if is_scaled and any(one.shape.number.bits > _NARROW for one in found):
+    is_scaled = any(source.opcode in _SCALING for source in passed)
+    if is_scaled and any(source.shape.number.bits > _NARROW for source in sources):
         return []
-    return [one.index for one in found]
+    return [source.index for source in sources]
 
 
 def _takes_one(value: Value) -> bool:
     """Whether a slice takes one part of a stack: in each dimension, one element or all."""
-    one = value.instruction
-    if one.opcode not in ("slice", "dynamic-slice"):
+    instruction = value.instruction
+    if instruction.opcode not in ("slice", "dynamic-slice"):
         return False
-    whole = value.computation[one.operands[0]].shape.dims
-    return all(part in (1, size) for part, size in zip(one.shape.dims, whole, strict=True))
+    whole = value.computation[instruction.operands[0]].shape.dims
+    return all(part in (1, size) for part, size in zip(instruction.shape.dims, whole, strict=True))
 
 
 def _scaled(values: Values, value: Value) -> Value | None:
     """The array operand of an operation with a scale or an offset, which is a constant or a broadcast; ``None`` for other operations."""
-    arrays = [each for each in values.operands(value) if values.origin(each).opcode not in ("broadcast", "constant")]
+    arrays = [source for source in values.operands(value) if values.origin(source).opcode not in ("broadcast", "constant")]
     return arrays[0] if len(arrays) == 1 else None
 
 
 def _bodies(module: HloModule, numbers: Iterable[int]) -> Iterator[_Body]:
     """These computations, unless they are bodies of fusions, and the bodies of their fusions, each with the fusion it is in."""
-    fused = {one.calls[0].computation for each in module for one in each if one.opcode == "fusion" and one.calls}
+    fused = {operation.calls[0].computation for body in module for operation in body if operation.opcode == "fusion" and operation.calls}
     for number in numbers:
         computation = module.computations[number]
         if number not in fused:
             yield computation, ()
-            for one in computation:
-                if one.opcode == "fusion" and one.calls:
-                    yield module.computations[one.calls[0].computation], ((computation, one),)
+            for instruction in computation:
+                if instruction.opcode == "fusion" and instruction.calls:
+                    yield module.computations[instruction.calls[0].computation], ((computation, instruction),)
