@@ -10,6 +10,8 @@ that part of C, and where m grows, it grows in both.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
+from itertools import product as product_of
 from math import prod
 
 from msgspec import Struct, field
@@ -139,7 +141,7 @@ def reduced(operands: Sequence[Dims], gone: Collection[int]) -> IndexMap:
     """Sums along axes that the results do not have: of the first half of the operands, to which those of the other half are added."""
     axes, count = IndexMap(), len(operands) // 2
     dims = axes.split(operands[0])
-    axes.summed = {factor for axis in gone for factor in dims[axis]}
+    axes.summed = {*chain(*(dims[axis] for axis in gone))}
     axes.operands = [dims] * count + [axes.unsplit(start) for start in operands[count:]]
     axes.results = [[factors for axis, factors in enumerate(dims) if axis not in gone]] * count
     return axes
@@ -157,13 +159,12 @@ def product(
     left_axes, right_axes = axes.split(left), axes.split(right)
     for our, other in (*batch, *contracted):
         right_axes[other] = left_axes[our]
-    axes.summed = {factor for our, _ in contracted for factor in left_axes[our]}
-    paired = ({our for our, _ in (*batch, *contracted)}, {*groups, *(other for _, other in (*batch, *contracted))})
-    free = [
-        factors for side, gone in zip((left_axes, right_axes), paired, strict=True) for axis, factors in enumerate(side) if axis not in gone
-    ]
+    batches, sums = ([left_axes[our] for our, _ in pairs] for pairs in (batch, contracted))
+    axes.summed = {*chain(*sums)}
+    paired = [*batches, *sums, *(right_axes[axis] for axis in groups)]
+    free = [factors for factors in (*left_axes, *right_axes) if factors not in paired]
     per_group = [] if by_group is None else [axes.new(by_group)]
-    axes.operands, axes.results = [left_axes, right_axes], [[*per_group, *(left_axes[our] for our, _ in batch), *free]]
+    axes.operands, axes.results = [left_axes, right_axes], [[*per_group, *batches, *free]]
     return axes
 
 
@@ -216,7 +217,7 @@ def aligned(
 def mixed(operands: Sequence[Dims], result: Dims, along: Iterable[int], count: int = 1) -> IndexMap:
     """Elements along some axes may depend on all along them, as in a sort, a transform or a window."""
     ranked = [place for place, dims in enumerate(operands) if len(dims) == len(result)]
-    return aligned(operands, result, {(place, axis): Part(axis) for axis in along for place in ranked}, count=count)
+    return aligned(operands, result, {(place, axis): Part(axis) for axis, place in product_of(along, ranked)}, count=count)
 
 
 def sliced(operand: Dims, taken: Sequence[range]) -> IndexMap:
@@ -301,7 +302,7 @@ def gathered(table: Dims, indices: Dims, sizes: Sequence[int], rows: Rows) -> In
     """Slices of a table. One that is split by rows gives partial sums: rows that a device does not have are zero there."""
     axes, batched = IndexMap(), {own for own, _ in rows.batching}
     ours, numbers, of_rows = _indexed(axes, table, indices, rows)
-    axes.summed.update(factor for axis in rows.dropped if table[axis] != 1 for factor in ours[axis])
+    axes.summed = {*chain(*(ours[axis] for axis in rows.dropped if table[axis] != 1))}
     kept = {axis: size for axis, size in enumerate(sizes) if axis not in rows.dropped and axis not in batched}
     axes.operands, axes.results = [ours, numbers], [_slices(axes, table, ours, kept, of_rows, rows)]
     return axes
@@ -314,8 +315,8 @@ def scattered(tables: Sequence[Dims], indices: Dims, updates: Dims, rows: Rows) 
     kept = [axis for axis in range(len(table)) if axis not in rows.dropped and axis not in batched]
     sizes = dict(zip(kept, (updates[place] for place in sorted(rows.windows)), strict=True))
     slices = _slices(axes, table, ours, sizes, of_rows, rows)
-    axes.whole.update(factor for axis in rows.dropped for factor in ours[axis])
-    axes.summed = {factor for factors in of_rows for factor in factors} - {factor for axis in batched for factor in ours[axis]}
+    axes.whole.update(*(ours[axis] for axis in rows.dropped))
+    axes.summed = {*chain(*of_rows)}.difference(*(ours[axis] for axis in batched))
     axes.operands = [ours] * len(tables) + [numbers] + [slices] * len(tables)
     axes.results = [ours] * len(tables)
     return axes

@@ -61,7 +61,7 @@ def fuse(module: HloModule, platform: Platform, rules: Rules | None = None) -> H
     chosen = rules or RULES[platform]
     flat = inlined(module) if chosen.repeats else with_common_values(inlined(module))
     if chosen.copies:
-        names = Names({instruction.name for computation in flat for instruction in computation})
+        names = Names({instruction.name for instruction in flat.instructions})
         flat = with_operands_in_order(flat, computations_that_run(flat), names.fresh)
     maker = _Maker(flat)
     for number in computations_that_run(flat):

@@ -36,7 +36,7 @@ def with_copies(module: HloModule, platform: Platform) -> HloModule:
     uses = {number: needed for number in running if (needed := _needed(values, number))}
     if not uses:
         return module
-    names = Names({instruction.name for computation in module for instruction in computation})
+    names = Names({instruction.name for instruction in module.instructions})
     computations = list(module.computations)
     for number, needed in uses.items():
         computations[number] = _inserted(computations[number], needed, names.fresh)

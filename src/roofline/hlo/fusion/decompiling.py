@@ -11,6 +11,7 @@ matrix units take in any order.
 import re
 from collections import Counter
 from collections.abc import Mapping
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -46,7 +47,7 @@ def decompiled(module: HloModule) -> HloModule:
     flat = inlined(replace(module, computations=tuple(map(_unfused, module.computations)), is_scheduled=False, buffer_assignment=b""))
     named = any(instruction.op_name for instruction in flat.entry_computation.instructions if instruction.opcode != "parameter")
     computations, busy = list(flat.computations), busy_computations(flat)
-    calls = Counter(call.computation for computation in flat for instruction in computation.instructions for call in instruction.calls)
+    calls = Counter(call.computation for call in chain(*(instruction.calls for instruction in flat.instructions)))
     carried: dict[int, Formats] = {}
     for number in computations_that_run(flat):
         rewritten = _Narrowing(flat, flat.computations[number], calls, named, carried.get(number, {}))

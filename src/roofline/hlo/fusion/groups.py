@@ -3,6 +3,7 @@
 The rules are described in `compiler_model`; `grouping` applies them.
 """
 
+from itertools import chain
 from typing import Literal
 
 from msgspec import Struct, field
@@ -103,7 +104,7 @@ class Groups:
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        distinct = dict.fromkeys(group for kernels in self.kernels for group in kernels)
+        distinct = dict.fromkeys(chain(*self.kernels))
         return tuple(sorted(distinct, key=in_order))
 
     def _only_kernel(self, index: int) -> Group | None:

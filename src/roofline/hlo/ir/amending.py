@@ -3,8 +3,10 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .attributes import SliceRange
 from .malformed import Malformed
 from .module import Dialect, Instruction
+from .shapes import Shape
 
 
 class MappedDialect(Struct, frozen=True):
@@ -63,3 +65,22 @@ def _halves(raw: object) -> tuple[object, dict[str, object]]:
 def amended(instruction: Instruction, **attributes: object) -> Instruction:
     """The same instruction with some attributes replaced or added."""
     return replace(instruction, raw=(instruction.raw, attributes), dialect=Amended(instruction.dialect))
+
+
+def resized(instruction: Instruction, before: Shape, after: Shape, shape: Shape) -> Instruction:
+    """An instruction of a new shape, with sizes in its attributes that fit it; ``before`` and ``after`` are shapes of its first operand."""
+    new = replace(instruction, shape=shape)
+    if instruction.opcode == "slice":
+        sides = zip(instruction.slices, before.dims, after.dims, shape.dims, strict=True)
+        return amended(new, slice=tuple(_refitted(cut, size, left) if size != whole else cut for cut, whole, size, left in sides))
+    if instruction.opcode == "dynamic-slice":
+        return amended(new, dynamic_slice_sizes=shape.dims)
+    if instruction.opcode == "gather":
+        sizes = zip(instruction.integers("slice_sizes"), before.dims, after.dims, strict=True)
+        return amended(new, slice_sizes=tuple(size if taken == whole else taken for taken, whole, size in sizes))
+    return new
+
+
+def _refitted(cut: SliceRange, size: int, taken: int) -> SliceRange:
+    """As a slice takes so many elements of a dimension that now has this size."""
+    return SliceRange(cut.start, min(cut.start + taken * (cut.stride or 1), size), cut.stride)

@@ -69,7 +69,9 @@ _ROWS = (
     ("fusion", 0, "calls", "fusion"),
     ("custom", 0, "called_computations", "custom-call"),
 )
-_TABLE = {name: Opcode(kind, operands, tuple(calls.split())) for kind, operands, calls, names in _ROWS for name in names.split()}
+_TABLE: dict[str, Opcode] = {}
+for _kind, _operands, _calls, _names in _ROWS:
+    _TABLE |= dict.fromkeys(_names.split(), Opcode(_kind, _operands, tuple(_calls.split())))
 OPCODES = frozenset(_TABLE)
 CALLERS = {name: opcode.calls for name, opcode in _TABLE.items() if opcode.calls}
 LEAVES = OPCODES - CALLERS.keys()

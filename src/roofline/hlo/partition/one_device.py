@@ -8,14 +8,15 @@ that cannot be split in this model counts as an even share over its devices.
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ...errors import SourceError
-from ...graph.axes import IndexMap
+from ...graph.axes import Factors, IndexMap
 from ..fusion.inlining import computations_that_run, inlined
-from ..ir.amending import MappedDialect, amended
+from ..ir.amending import MappedDialect, amended, resized
 from ..ir.attributes import ReplicaGroups, SliceRange
 from ..ir.axes import index_map
 from ..ir.module import Computation, HloModule, Instruction
@@ -42,21 +43,20 @@ def devices_of(module: HloModule) -> int:
     if module.num_partitions > 1:
         return module.num_partitions
     meshes = meshes_of(module.frontend_attributes.get(MESHES, ""))
-    texts = {text for instruction in _distinct_instructions(module) for text in _texts(instruction) if text}
+    texts = {*chain(*map(_texts, _distinct_instructions(module)))} - {""}
     return max((device_count(text, meshes) for text in texts), default=1)
 
 
 def _distinct_instructions(module: HloModule) -> Iterator[Instruction]:
     """The instructions of a module, one for each opcode and text of attributes."""
     seen: set[tuple[str, object]] = set()
-    for computation in module.computations:
-        for instruction in computation.instructions:
-            attributes = instruction.dialect.unread(instruction.raw)
-            key = (instruction.opcode, attributes)
-            if key not in seen:
-                if attributes is not None:
-                    seen.add(key)
-                yield instruction
+    for instruction in module.instructions:
+        attributes = instruction.dialect.unread(instruction.raw)
+        key = (instruction.opcode, attributes)
+        if key not in seen:
+            if attributes is not None:
+                seen.add(key)
+            yield instruction
 
 
 def _texts(instruction: Instruction) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ def _texts(instruction: Instruction) -> tuple[str, ...]:
 
 def is_written_for_one_device(module: HloModule) -> bool:
     """Whether a program has collectives of its own and no unpartitioned shapes: it is partitioned already."""
-    instructions = [instruction for computation in module for instruction in computation.instructions]
+    instructions = [*module.instructions]
     enters = any(instruction.opcode == "custom-call" and instruction.custom_call_target in MANUAL for instruction in instructions)
     has_regions = enters or any(instruction.opcode == "call" and instruction.word("in_shardings") for instruction in instructions)
     return not has_regions and any(instruction.opcode in COLLECTIVES for instruction in instructions)
@@ -193,7 +193,7 @@ class _Part:
         if not any(map(axes_of, split)):
             return self._put(instruction, self._as_they_are(instruction), instruction.shape)
         if mapping is None or any(mapping.whole.intersection(factors) for factors in self._factors(index, instruction, mapping)):
-            return self._assumed(index, instruction, ways(tuple({axis for sharding in split for axis in axes_of(sharding)})))
+            return self._assumed(index, instruction, ways(tuple({*chain(*map(axes_of, split))})))
         return self._by_rule(index, instruction, mapping)
 
     def _factors(self, index: int, instruction: Instruction, mapping: IndexMap) -> list[dict[int, Axes]]:
@@ -210,25 +210,27 @@ class _Part:
         chosen: dict[int, Axes] = {}
         added: list[tuple[int, int]] = []
         for factor in sorted(mapping.summed):
-            holders = [
-                axes
-                for axes, dims in zip(taken, mapping.operands, strict=True)
-                if any(factor in factors_of_axis for factors_of_axis in dims)
-            ]
+            holders = [axes for axes, dims in zip(taken, mapping.operands, strict=True) if factor in chain(*dims)]
             chosen[factor] = _summed(factor, holders)
             added += chosen[factor]
         for each_given in given:
             for factor, axes in each_given.items():
                 chosen.setdefault(factor, tuple(axis for axis in axes if axis not in added))
+
+        def sharding(array: list[Factors]) -> Sharding:
+            return tuple(joined(chosen, axis) for axis in array)
+
         operands = tuple(
-            self._operand(operand, tuple(joined(chosen, factors_of_axis) for factors_of_axis in dims))
-            for operand, dims in zip(instruction.operands, mapping.operands, strict=True)
+            self._operand(operand, sharding(dims)) for operand, dims in zip(instruction.operands, mapping.operands, strict=True)
         )
-        before = [tuple(joined(chosen, factors_of_axis) for factors_of_axis in dims) for dims in mapping.results]
+        before = [*map(sharding, mapping.results)]
         shape = _with_leaves(
-            instruction.shape, [local_shape(leaf, sharding) for leaf, sharding in zip(instruction.shape.leaves, before, strict=True)]
+            instruction.shape, [local_shape(leaf, axes) for leaf, axes in zip(instruction.shape.leaves, before, strict=True)]
         )
-        place = self._put(self._fitted(instruction, [self.new[operand].shape for operand in operands], shape), operands, shape)
+        local = instruction
+        if operands:
+            local = resized(instruction, self.old[instruction.operands[0]].shape, self.new[operands[0]].shape, shape)
+        place = self._put(local, operands, shape)
         if instruction.shape.is_array:
             return self._completed(instruction, place, instruction.shape, before[0], tuple(added), self._sharding(index))
         parts = []
@@ -236,23 +238,6 @@ class _Part:
             element = self._new(instruction, "get-tuple-element", self.new[place].shape.parts[part], (place,), {"index": part})
             parts.append(self._completed(instruction, element, leaf, before[part], tuple(added), self._sharding(index, part)))
         return self._new(instruction, "tuple", _with_leaves(instruction.shape, [self.new[part].shape for part in parts]), tuple(parts), {})
-
-    def _fitted(self, instruction: Instruction, operands: list[Shape], shape: Shape) -> Instruction:
-        """An operation with the sizes in its attributes changed to those of one device's parts."""
-        if instruction.opcode == "slice":
-            full = self.old[instruction.operands[0]].shape.dims
-            ranges = [
-                SliceRange(0, size) if size != whole else cut
-                for cut, size, whole in zip(instruction.slices, operands[0].dims, full, strict=True)
-            ]
-            return amended(instruction, slice=tuple(ranges))
-        if instruction.opcode == "dynamic-slice":
-            return amended(instruction, dynamic_slice_sizes=shape.dims)
-        if instruction.opcode == "gather":
-            full = self.old[instruction.operands[0]].shape.dims
-            sizes = zip(instruction.integers("slice_sizes"), operands[0].dims, full, strict=True)
-            return amended(instruction, slice_sizes=tuple(part if size == whole else min(size, part) for size, part, whole in sizes))
-        return instruction
 
     def _completed(self, instruction: Instruction, index: int, full: Shape, before: Sharding, added: Axes, wanted: Sharding) -> int:
         """A result summed over the axes ``added`` along which its terms are split, in the sharding ``wanted``."""

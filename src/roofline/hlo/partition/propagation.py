@@ -5,6 +5,7 @@ allows, and everything else is replicated. If two operands need one axis for dif
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from math import prod
 
 from msgspec import Struct, field
@@ -108,7 +109,7 @@ def _through(number: int, index: int, instruction: Instruction, mapping: IndexMa
     factors: dict[int, Axes] = {}
     sources: dict[int, int] = {}  # factor -> size of the array that its axes come from
     for key, dims in sorted(arrays, key=lambda array: array[0] not in shardings.closed):
-        size = prod(mapping.sizes[factor] for axis_factors in dims for factor in axis_factors)
+        size = prod(mapping.dims(dims))
         for factor, axes in factors_of(shardings.known[key], dims, mapping).items():
             if factor not in mapping.whole and len(axes) > len(factors.get(factor, ())):
                 factors[factor], sources[factor] = axes, size
@@ -137,13 +138,13 @@ def factors_of(sharding: Sharding, dims: list[Factors], mapping: IndexMap) -> di
 
 def joined(factors: dict[int, Axes], dims: tuple[int, ...]) -> Axes:
     """The axes of a dimension, from those of its factors ``dims``."""
-    return tuple(axis for factor in dims for axis in factors.get(factor, ()))
+    return tuple(chain(*(factors.get(factor, ()) for factor in dims)))
 
 
 def _extend(key: Key, wanted: Sharding, shardings: Shardings, order: Iterable[int]) -> bool:
     """Splits dimensions of an array further as ``wanted``, in ``order``, unless closed or an axis is in use; whether any changed."""
     known = list(shardings.known[key])
-    used = {axis for axes in known for axis in axes}
+    used = {*chain(*known)}
     changed = False
     for place in order:
         own, axes = known[place], wanted[place]

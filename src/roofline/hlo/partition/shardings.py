@@ -11,6 +11,7 @@ A device axis is a prime factor of the device number, as (stride, size): of 8 de
 
 import re
 from collections.abc import Mapping
+from itertools import chain
 from math import prod
 
 Axis = tuple[int, int]  # stride and size of a factor of the device number
@@ -82,7 +83,7 @@ def ways(axes: Axes) -> int:
 
 def axes_of(sharding: Sharding) -> Axes:
     """All axes that an array is split along."""
-    return tuple(axis for axes in sharding for axis in axes)
+    return tuple(chain(*sharding))
 
 
 def _split(text: str) -> list[str]:
@@ -173,7 +174,8 @@ def _mesh(text: str) -> Mesh:
 def _along_mesh(text: str, meshes: Mapping[str, Mesh]) -> Sharding | None:
     """``<@mesh, [{"x"}, {}]>``, or ``{mesh['x'=2], [{'x'}, {}]}`` with its mesh written out."""
     inline, named = _INLINE_MESH.search(text), _MESH_NAME.search(text)
-    mesh = _mesh(inline[1]) if inline else meshes.get(named[1]) if named else None
+    written = meshes.get(named[1]) if named else None
+    mesh = _mesh(inline[1]) if inline else written
     if mesh is None:
         return None
     start = text.find("[", inline.end() if inline else 0)

@@ -63,14 +63,12 @@ def _along(axes: IndexMap, operand: int, dims: Dims, result: Dims, region: Regio
     """The part of an operand that a region of the result needs. Axes that are not the result's are needed whole."""
     if not dims:
         return WHOLE
-    places = axes.axis_of(operand)
     parts = [axes.parts.get((operand, axis)) for axis in range(len(dims))]
-    sides = [(None if part and part.taken is None else place, part, size) for place, part, size in zip(places, parts, dims, strict=True)]
+    places = [None if part and part.taken is None else place for part, place in zip(parts, axes.axis_of(operand), strict=True)]
+    sides = [*zip(places, parts, dims, strict=True)]
 
     def back(box: Box) -> Box:
-        return tuple(
-            range(size) if place is None else box[place] if part is None else _taken(box[place], part) for place, part, size in sides
-        )
+        return tuple(range(size) if place is None else _taken(box[place], part) for place, part, size in sides)
 
     own = {place for place, _, _ in sides if place is not None}
     line = prod(size for place, _, size in sides if place is None)
@@ -85,9 +83,10 @@ def _along(axes: IndexMap, operand: int, dims: Dims, result: Dims, region: Regio
     return moved(region, dims, back, loose, lines)
 
 
-def _taken(side: range, part: Part) -> range:
+def _taken(side: range, part: Part | None) -> range:
     """The elements of an operand's axis that are these of the result's, in order."""
-    assert part.taken is not None
+    if part is None or part.taken is None:
+        return side
     kept = common(side, part.placed)
     if not kept:
         return range(0)

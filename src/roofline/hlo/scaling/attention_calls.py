@@ -51,8 +51,8 @@ def _factors(instruction: Instruction, shape: Shape, scores: tuple[int, ...], pl
         return tuple((role,) if size == scores[role] else () for role, size in enumerate(shape.dims))
     if shape.rank != _ROWS:
         return ()
-    bias = (5 if backward else 3) if "Bias" in instruction.custom_call_target and not is_result else -1
-    if place == bias:
+    bias = 5 if backward else 3
+    if place == bias and "Bias" in instruction.custom_call_target and not is_result:
         return tuple((role,) if size == scores[role] else () for role, size in enumerate(shape.dims))
     of_keys = place in (1, 2) and (backward or not is_result)
     if of_keys and paged:

@@ -5,6 +5,7 @@ that the program updates and returns (the state of a training step, caches) coun
 """
 
 from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 
 from msgspec import Struct
 
@@ -32,7 +33,7 @@ class Group(Struct, frozen=True, eq=False):
     @property
     def rank(self) -> tuple[int, int]:
         """How much of the program grows with it: the number of products, then of dimensions of arrays."""
-        return self.products, sum(len(held) for array in self.marks.values() for held in array)
+        return self.products, sum(map(len, chain(*self.marks.values())))
 
     def leads(self, inputs: Collection[Key]) -> bool:
         """Whether one of these inputs is among its seeds."""

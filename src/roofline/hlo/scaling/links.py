@@ -5,6 +5,7 @@ pads, which remove or add the same number of elements as before.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from msgspec import Struct
 
@@ -123,7 +124,7 @@ def _sorted_along(module: HloModule, numbers: tuple[int, ...]) -> dict[Key, tupl
     waiting = list(sorted_along)
     while waiting:
         key = waiting.pop()
-        for other in (equal for keys in same.get(key, ()) for equal in keys):
+        for other in chain(*same.get(key, ())):
             if other not in sorted_along:
                 sorted_along[other] = sorted_along[key]
                 waiting.append(other)

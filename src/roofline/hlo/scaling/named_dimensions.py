@@ -7,6 +7,7 @@ all heads together, and between two products.
 """
 
 import re
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -61,7 +62,7 @@ def dimensions_of(program: Program) -> tuple[Dimension, ...]:
     inputs = inputs_of(program)
     stacks, kept = _stacks(program, inputs)
     dimensions = [*_vocabulary(program, inputs), *stacks]
-    if hidden := _hidden(program, inputs, {place for dimension in dimensions for place in _places(dimension)}):
+    if hidden := _hidden(program, inputs, {*chain(*map(_places, dimensions))}):
         dimensions.append(hidden)
     return (*dimensions, *_data_dimensions(DataInputs(program, inputs, kept), stacks))
 

@@ -2,8 +2,7 @@
 
 from msgspec.structs import replace
 
-from ..ir.amending import amended
-from ..ir.attributes import SliceRange
+from ..ir.amending import amended, resized
 from ..ir.module import HloModule, Instruction
 from ..ir.shapes import Shape
 from .attention_calls import refitted
@@ -44,29 +43,13 @@ def _grown(shape: Shape, number: int, index: int, marks: Marks, times: Times, le
 
 def _fitted(instruction: Instruction, before: list[Shape], after: list[Shape], shape: Shape) -> Instruction:
     """An instruction with its new shape, and with sizes in its attributes that fit it."""
-    operation = replace(instruction, shape=shape)
     if shape == instruction.shape and before == after:
         return instruction
-    if instruction.opcode == "slice":
-        ranges = [
-            _range(cut, old, new, size)
-            for cut, old, new, size in zip(instruction.slices, before[0].dims, after[0].dims, shape.dims, strict=True)
-        ]
-        return amended(operation, slice=tuple(ranges))
-    if instruction.opcode == "dynamic-slice":
-        return amended(operation, dynamic_slice_sizes=shape.dims)
-    if instruction.opcode == "gather":
-        sizes = zip(instruction.integers("slice_sizes"), before[0].dims, after[0].dims, strict=True)
-        return amended(operation, slice_sizes=tuple(new if size == old else size for size, old, new in sizes))
-    if (
-        instruction.opcode == "convolution" and instruction.convolution is not None
-    ):  # in the gradient of a kernel, the window has the size of the input
+    if not before:
+        return replace(instruction, shape=shape)
+    new = resized(instruction, before[0], after[0], shape)
+    if instruction.opcode == "convolution" and instruction.convolution is not None:
+        # In the gradient of a kernel, the window has the size of the input.
         windows = [after[1].dims[axis] for axis in instruction.convolution.kernel_spatial]
-        return amended(operation, window=tuple(replace(side, size=size) for side, size in zip(instruction.window, windows, strict=True)))
-    return refitted(instruction, before, after, operation) if instruction.opcode == "custom-call" else operation
-
-
-def _range(cut: SliceRange, old: int, new: int, size: int) -> SliceRange:
-    if old == new:
-        return cut
-    return SliceRange(cut.start, min(cut.start + size * (cut.stride or 1), new), cut.stride)
+        return amended(new, window=tuple(replace(side, size=size) for side, size in zip(instruction.window, windows, strict=True)))
+    return refitted(instruction, before, after, new) if instruction.opcode == "custom-call" else new

@@ -326,7 +326,7 @@ def _scaled(values: Values, value: Value) -> Value | None:
 
 def _bodies(module: HloModule, numbers: Iterable[int]) -> Iterator[_Body]:
     """These computations, unless they are bodies of fusions, and the bodies of their fusions, each with the fusion it is in."""
-    fused = {operation.calls[0].computation for body in module for operation in body if operation.opcode == "fusion" and operation.calls}
+    fused = {fusion.calls[0].computation for fusion in module.instructions if fusion.opcode == "fusion" and fusion.calls}
     for number in numbers:
         computation = module.computations[number]
         if number not in fused:
