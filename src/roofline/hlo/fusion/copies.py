@@ -56,9 +56,9 @@ def _without_needless_copies(module: HloModule, values: ValuesOf, running: Itera
 
 
 def _is_needless(values: ValuesOf, number: int, copy: Instruction, time: int) -> bool:
-    found = values[number]
-    copied = found.array(copy.operands[0])
-    before = found.computation[copy.operands[0]].shape
+    own = values[number]
+    copied = own.array(copy.operands[0])
+    before = own.computation[copy.operands[0]].shape
     if copied is None or before.memory_space != copy.shape.memory_space or before.minor_axis != copy.shape.minor_axis:
         return False
     carried = copied.leaf is not None and number != values.module.entry  # a parameter: the caller may still need it

@@ -12,7 +12,7 @@ too unless the value is needed in memory anyway. Amounts are totals over all exe
 ...   a = f32[1000]{0} exponential(x)
 ...   ROOT b = f32[1000]{0} negate(a)
 ... }'''), "gpu")
->>> [(one.producer, one.consumers, one.avoidable_bytes, one.reason) for one in report.boundaries]
+>>> [(boundary.producer, boundary.consumers, boundary.avoidable_bytes, boundary.reason) for boundary in report.boundaries]
 [('a', ('b',), 8000, 'none seen')]
 >>> report.fragmentation.kernels, report.fragmentation.median_bytes
 (2, 8000)

@@ -79,11 +79,11 @@ class _Plain:
     def shape(self, shape: Shape) -> Shape:
         if shape.layout is None and not shape.parts:
             return shape
-        found = self.known.get(shape)
-        if found is None:
+        bare = self.known.get(shape)
+        if bare is None:
             plain = replace(shape, layout=_without_order(shape), parts=tuple(map(self.shape, shape.parts)))
-            found = self.known[shape] = shape if plain == shape else plain
-        return found
+            bare = self.known[shape] = shape if plain == shape else plain
+        return bare
 
 
 def _without_order(shape: Shape) -> Layout | None:

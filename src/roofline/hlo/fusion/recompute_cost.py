@@ -73,18 +73,18 @@ class RecomputeCosts:
         operands = self.instructions[index].operands
         if len(operands) == 1 and self.instructions[index].opcode not in TAKES:
             return self.leaves[operands[0]]
-        found: Mapping[int, int] = {}
+        sources: Mapping[int, int] = {}
         for operand in dict.fromkeys(operands):
             below = self.leaves[operand]
-            if below is None or len(found) + len(below) > MOST_LEAVES:
+            if below is None or len(sources) + len(below) > MOST_LEAVES:
                 return None
             if self._takes(index, operand):
                 below = {leaf: min(size, self.sizes[index]) for leaf, size in below.items()}
-            if not found:
-                found = below  # shared, not copied: most values have the same sources as one of their operands
-            elif not below.items() <= found.items():
-                found = {**found, **{leaf: max(found.get(leaf, 0), size) for leaf, size in below.items()}}
-        return found
+            if not sources:
+                sources = below  # shared, not copied: most values have the same sources as one of their operands
+            elif not below.items() <= sources.items():
+                sources = {**sources, **{leaf: max(sources.get(leaf, 0), size) for leaf, size in below.items()}}
+        return sources
 
 
 def sizes_of(computation: Computation) -> list[int]:

@@ -117,27 +117,27 @@ def _common(boxes: tuple[Box, ...]) -> Box:
     return shared
 
 
-def common(one: range, other: range) -> range:
+def common(left: range, right: range) -> range:
     """The numbers in both progressions.
 
     >>> common(range(0, 20, 2), range(1, 20, 3)), common(range(0, 9, 2), range(1, 9, 2))
     (range(4, 20, 6), range(0, 0))
     """
-    if one.step == other.step == 1:
-        return range(max(one.start, other.start), max(one.start, other.start, min(one.stop, other.stop)))
-    shared = gcd(one.step, other.step)
-    gap = other.start - one.start
-    if gap % shared or not one or not other:
+    if left.step == right.step == 1:
+        return range(max(left.start, right.start), max(left.start, right.start, min(left.stop, right.stop)))
+    shared = gcd(left.step, right.step)
+    gap = right.start - left.start
+    if gap % shared or not left or not right:
         return range(0)
     # one.start + one.step * n meets other.start modulo other.step: n is gap/shared times the inverse of one.step/shared.
-    period = other.step // shared
-    steps = gap // shared * pow(one.step // shared, -1, period) % period if period > 1 else 0
-    step = one.step * period
-    first = one.start + one.step * steps
-    low = max(one.start, other.start)
+    period = right.step // shared
+    steps = gap // shared * pow(left.step // shared, -1, period) % period if period > 1 else 0
+    step = left.step * period
+    first = left.start + left.step * steps
+    low = max(left.start, right.start)
     if first < low:
         first += -(-(low - first) // step) * step
-    return range(first, max(first, min(one.stop, other.stop)), step)
+    return range(first, max(first, min(left.stop, right.stop)), step)
 
 
 def reshaped(box: Box, before: Dims, after: Dims) -> Box | None:
