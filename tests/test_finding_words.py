@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from roofline import analyze
-from roofline.analysis import finding_groups, finding_kinds, idle_kinds, torch_finding_kinds
+from roofline.analysis import finding_kinds, idle_kinds, platform_kinds
 from roofline.analysis.finding_kinds import Kind
 from roofline.cost import NOTHING, Cost
 from roofline.operation import Convolution, Streamed
@@ -162,12 +162,7 @@ def test_in_a_compiled_program_nothing_is_told_to_be_compiled() -> None:
 
 def test_a_change_is_one_clause_and_matmuls_are_called_so() -> None:
     # The time after it follows behind a colon: "Keep one layout: the step would take 9 ms."
-    kinds = [
-        kind
-        for module in (finding_kinds, finding_groups, idle_kinds, torch_finding_kinds)
-        for one in vars(module).values()
-        for kind in _kinds_in(one)
-    ]
+    kinds = [kind for module in (finding_kinds, idle_kinds, platform_kinds) for one in vars(module).values() for kind in _kinds_in(one)]
     assert len(kinds) > 40
     for kind in kinds:
         assert ": " not in kind.change, kind.change

@@ -8,10 +8,10 @@ from ..columns.lazy_rows import column, values_at
 from ..cost import NOTHING
 from ..machine import LATENCY, Machine
 from ..placement import Corrections, MinimumTimes
+from ..rules.words import Words, words_of
 from ..units import plain
 from ..workload import Avoidable, Recording
 from .finding_drafts import FindingDraft, StepSaving
-from .finding_groups import BESIDE_SUMS, GROUPS, IN_FP32
 from .finding_kinds import Kinds
 from .finding_words import at_place, count_and_longest
 from .losses import MEMORY
@@ -20,7 +20,6 @@ from .program_chains import KIND as CHAIN
 from .program_chains import unfused_chains
 from .program_clock import INHERENT, NOTABLE, Clock, Saving
 from .reachable import REACHABLE, reachable
-from .torch_finding_kinds import TORCH_GROUPS
 
 NEARLY = 0.6  # of the largest saving that any reason has for an op: the reason that saves more of the whole program wins (a choice)
 EXTRA_OPS = ("recomputation", "duplicated-work", "missing-donation")  # reasons without which the op would not run at all
@@ -38,6 +37,7 @@ STATISTICS, STORED_STATISTICS = "statistics", 0.5  # batch norms with stored sta
 
 KEY_MASKS = "masked-attention", "keys"  # all scores are needed, but a faster kernel computes them without the mask
 
+IN_FP32, BESIDE_SUMS = ("wide-format", "fp32"), "fp32 beside sums"
 SUM_IN_FP32 = "scatter-add fp32"  # in the label of a kernel that adds rows by index
 
 Savings = Mapping[tuple[str, str], tuple[float, Avoidable]]  # the seconds of an op that each kind and group of reason would save
@@ -196,16 +196,13 @@ def _good_with_other_sizes(one: OpTime, reason: Avoidable) -> float:
     return reachable(one.op.category, one.unit) if reason.group else REACHABLE["matrix"]
 
 
-def avoidable_draft(case: Case, op_times: OpTimes, clock: Clock, kinds: Kinds) -> FindingDraft:
-    """A finding about work that could be avoided."""
-    groups = {**TORCH_GROUPS, **GROUPS}
-    kind = kinds[case.kind].groups.get(case.group) or groups.get((case.kind, case.group), kinds[case.kind])
-    if kind is IN_FP32 and any(SUM_IN_FP32 in label for label in op_times.words("label")):
-        kind = BESIDE_SUMS
+def avoidable_draft(case: Case, op_times: OpTimes, clock: Clock, kinds: Kinds, terms: Sequence[str]) -> FindingDraft:
+    """A finding about work that could be avoided, in the terms of a platform and a framework."""
+    words = _words(case, op_times, kinds, terms)
     case.ops.sort(key=lambda entry: -entry[1])
     ids = [one.id for one, _, _ in case.ops]
     reason = next((reason for _, _, reason in case.ops if reason and reason.factor), case.ops[0][2])
-    why = (reason.why if reason else "") if not kind.phrase or case.kind == CALLBACK else kind.phrase
+    why = words.observation or (reason.why if reason else "")
     factor = f", {plain(reason.factor, 3)} times the needed work" if reason and reason.factor else ""
     saving = case.saving(clock)
     spent = clock.of(clock.spent(op_times, ids))
@@ -214,5 +211,20 @@ def avoidable_draft(case: Case, op_times: OpTimes, clock: Clock, kinds: Kinds) -
     observation = f"{program} {why}{factor}: {spent} in {count_and_longest(op_times, ids)}."
     saved = StepSaving(saving.whole_s, saving.steps_s / clock.parts if clock.per else saving.whole_s)
     return FindingDraft(
-        kind=case.kind, title=kind.title, observations=(observation,), change=kind.change, levers=kind.levers, ops=tuple(ids), saved=saved
+        kind=case.kind,
+        title=words.title,
+        observations=(observation,),
+        change=words.change,
+        levers=words.levers,
+        ops=tuple(ids),
+        saved=saved,
     )
+
+
+def _words(case: Case, op_times: OpTimes, kinds: Kinds, terms: Sequence[str]) -> Words:
+    """The words of a case: those of its rule, or of a callback, which no rule finds."""
+    if case.kind == CALLBACK:
+        kind = kinds[CALLBACK]
+        return Words(title=kind.title, change=kind.change, levers=kind.levers)
+    is_summed = (case.kind, case.group) == IN_FP32 and "tpu" not in terms and any(SUM_IN_FP32 in label for label in op_times.words("label"))
+    return words_of(case.kind, BESIDE_SUMS if is_summed else case.group, terms)

@@ -1,0 +1,44 @@
+"""Words of rules: every kind and group has them, in the terms of the framework and the platform, and each is one clause."""
+
+import re
+
+import pytest
+
+from roofline.rules.words import page, rule_kinds, words_of
+
+NAMES = {"jax", "pytorch", "gpu", "tpu", "cpu"}
+OF_JAX = re.compile(r"\bjax|jnp\.|\blax\.|\bjit|Pallas|astype|preferred_element_type")
+OF_PYTORCH = re.compile(r"torch|\bF\.|Flex|flash_attn|detach|unsqueeze")
+OF_BOTH = {("unused-results", "sorted")}
+SECTIONS = [(kind, group) for kind in rule_kinds() for group in ("", *page(kind).groups)]
+
+
+@pytest.mark.parametrize(("kind", "group"), SECTIONS)
+def test_words_are_one_clause_and_speak_of_matmuls(kind: str, group: str) -> None:
+    for name in ("", *NAMES):
+        words = words_of(kind, group, (name,))
+        # The time after it follows behind a colon: "Keep one layout: the step would take 9 ms."
+        assert words.title
+        assert words.levers
+        assert ": " not in words.change, words.change
+        assert not re.search(r"\bproducts?\b", " ".join((words.title, words.change, words.observation, *words.levers)))
+
+
+@pytest.mark.parametrize("kind", rule_kinds())
+def test_only_known_frameworks_and_platforms_replace_words(kind: str) -> None:
+    assert {name for section in (page(kind), *page(kind).groups.values()) for name in section.on} <= NAMES
+
+
+@pytest.mark.parametrize(("kind", "group"), SECTIONS)
+def test_advice_about_pytorch_speaks_of_pytorch(kind: str, group: str) -> None:
+    levers = words_of(kind, group, ("pytorch",)).levers
+    if not group or any(OF_PYTORCH.search(lever) for lever in levers):
+        assert (kind, group) in OF_BOTH or [lever for lever in levers if OF_JAX.search(lever)] == []
+
+
+def test_a_framework_replaces_more_than_a_platform_and_a_group_takes_nothing_over() -> None:
+    assert "splash_attention" in words_of("stored-attention", "", ("tpu", "jax")).levers[0]
+    assert "scaled_dot_product_attention" in words_of("stored-attention", "", ("tpu", "pytorch")).levers[0]
+    assert words_of("missing-donation").observation
+    assert words_of("wide-format", "fp32").observation == ""
+    assert words_of("dense-experts", "16") == words_of("dense-experts")
