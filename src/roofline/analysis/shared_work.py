@@ -28,7 +28,7 @@ def with_shared_work(ops: Sequence[Op]) -> tuple[Op, ...]:
             if ops[place].module != ops[first].module and _runs(ops[place]) == _runs(ops[first]):
                 why = f"computes the same as {_called(ops[first])}, from arguments of the same names and shapes"
                 why += f", called at {source_line(ops[place].caller)}" if ops[place].caller else ""
-                reason = Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
+                reason = Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, extra=True)
                 marked[place] = replace(ops[place], avoidable=(*ops[place].avoidable, reason))
     return tuple(marked)
 

@@ -22,6 +22,7 @@ AGAIN = Avoidable(
     why="recomputes parts of the forward pass in the backward pass",
     unneeded="recomputed",
     group="checkpoint",
+    extra=True,
 )
 
 

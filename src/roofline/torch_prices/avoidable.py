@@ -8,7 +8,7 @@ from ..dtypes import dtype
 from ..formulas.fourier import slow_length
 from ..operation import Product
 from ..resource import HBM, matrix, vector
-from ..workload import Avoidable
+from ..workload import Avoidable, Saves, Usual
 from .call import Call, Priced, Tensor
 
 _STREAMED = frozenset(("elementwise", "cast", "copy", "normalisation", "softmax", "reduction", "loss"))
@@ -32,7 +32,8 @@ def avoidable(call: Call, priced: Priced) -> tuple[Avoidable, ...]:
         wide = _wide_attention(call, priced)
         return (recomputed, wide) if wide else (recomputed,)
     if call.op in _COPIES and changes_layout([one for one in call.args if isinstance(one, Tensor)]):
-        return (Avoidable(kind="layout-copies", instead=NOTHING, why="copies tensors only to change their layout", unneeded="layout"),)
+        why = "copies tensors only to change their layout"
+        return (Avoidable(kind="layout-copies", instead=NOTHING, why=why, unneeded="layout", usual=Usual.UNLESS_ASKED),)
     found = _appended(call, priced) or _odd(priced) or _tiny(priced) or _transformed(call, priced)
     found = found or _wide_attention(call, priced) or _wide(priced) or _double(call, priced)
     return (found,) if found else ()
@@ -48,7 +49,7 @@ def _appended(call: Call, priced: Priced) -> Avoidable | None:
         return None
     why = f"copies a tensor in full to append 1/{round(whole / added)} of it"
     instead = priced.cost * (added / (whole + added))
-    return Avoidable(kind="missing-donation", instead=instead, why=why, unneeded="copied")
+    return Avoidable(kind="missing-donation", instead=instead, why=why, unneeded="copied", extra=True)
 
 
 def _odd(priced: Priced) -> Avoidable | None:
@@ -64,7 +65,7 @@ def _odd(priced: Priced) -> Avoidable | None:
         return None
     words = " and ".join(str(size) for size in dict.fromkeys(odd))
     why = f"multiplies matrices of sizes ({words}) that are not multiples of {step}"
-    return Avoidable(kind="odd-sizes", instead=priced.cost, why=why)
+    return Avoidable(kind="odd-sizes", instead=priced.cost, why=why, saves=Saves.GOOD_PRODUCT)
 
 
 def _tiny(priced: Priced) -> Avoidable | None:
@@ -76,7 +77,7 @@ def _tiny(priced: Priced) -> Avoidable | None:
     if max(sizes) > TINY:
         return None
     why = f"multiplies {int(found.batch):,} pairs of matrices of {sizes[0]}×{sizes[1]} and {sizes[1]}×{sizes[2]}, each in a kernel's tile"
-    return Avoidable(kind="odd-sizes", instead=priced.cost, why=why, group="tiny batch")
+    return Avoidable(kind="odd-sizes", instead=priced.cost, why=why, group="tiny batch", saves=Saves.GOOD_KERNEL)
 
 
 def _transformed(call: Call, priced: Priced) -> Avoidable | None:
@@ -88,7 +89,10 @@ def _transformed(call: Call, priced: Priced) -> Avoidable | None:
     if call.op == "aten::_fft_c2r":
         lengths[-1] = int(call.number(3) or lengths[-1])
     slow = slow_length(lengths)
-    return Avoidable(kind="odd-sizes", instead=priced.cost, why=f"transforms tensors of length {slow}", group="lengths") if slow else None
+    if not slow:
+        return None
+    why = f"transforms tensors of length {slow}"
+    return Avoidable(kind="odd-sizes", instead=priced.cost, why=why, group="lengths", saves=Saves.GOOD_TRANSFORM)
 
 
 def changes_layout(tensors: list[Tensor]) -> bool:

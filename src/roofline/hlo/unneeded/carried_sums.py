@@ -15,7 +15,7 @@ from msgspec import Struct
 from ...cost import NOTHING, Cost
 from ...resource import HBM
 from ...units import show
-from ...workload import Avoidable
+from ...workload import Avoidable, Saves
 from .kernels import Kernels, Product, product
 from .low_batch import FEW_IN_LOOPS, KIND, LOOP, Loop
 from .values import LAYOUT, RENAMED, Value
@@ -64,12 +64,18 @@ def _avoidable(kernels: Kernels, sums: Sequence[_Sum], trips: int) -> Iterator[t
     multiplier = kernels.holding(found.made)
     for one in sums:
         if one.adder is not None and one.adder in kernels.costs and one.adder != multiplier:
-            yield one.adder, Avoidable(kind=KIND, instead=NOTHING, why=why, group=group)
+            yield one.adder, Avoidable(kind=KIND, instead=NOTHING, why=why, group=group, saves=Saves.SHARED_LOOP)
     if multiplier is not None and multiplier in kernels.costs:
         in_loop = sum(2 * one.added.shape.bytes for one in left) if group == LOOP else 0
         yield (
             multiplier,
-            Avoidable(kind=KIND, instead=_after_the_loop(kernels.costs[multiplier], found, trips, in_loop), why=why, group=group),
+            Avoidable(
+                kind=KIND,
+                instead=_after_the_loop(kernels.costs[multiplier], found, trips, in_loop),
+                why=why,
+                group=group,
+                saves=Saves.SHARED_LOOP,
+            ),
         )
 
 

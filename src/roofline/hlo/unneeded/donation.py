@@ -37,7 +37,8 @@ def missing_donations(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             continue
         name = source.instruction.op_name or f"argument {number}"
         why = f"copies all of {name}, which is then updated in place"
-        yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=DONATED if number in donated else "")
+        group = DONATED if number in donated else ""
+        yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=group, extra=True)
 
 
 def updated_in_place(values: Values, computation: Computation, index: int) -> bool:

@@ -30,7 +30,7 @@ def duplicates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         same[index] = first
         if index in kernels.costs and instruction.operands and not _is_cloned(kernels, first, index):  # without operands it fills a buffer
             why = f"{FIRST}{computation[first].name}"
-            yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
+            yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, extra=True)
 
 
 def is_prefetch(instruction: Instruction) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ...cost import NOTHING, less_traffic
 from ...resource import HBM, XLU
-from ...workload import Avoidable
+from ...workload import Avoidable, Usual
 from ..ir.module import Computation, Instruction
 from ..ir.shapes import Shape
 from .kernels import Kernels
@@ -34,7 +34,7 @@ def layout_copies(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         instruction = kernels.computation[index]
         body = kernels.values.body(instruction)
         if instruction.opcode == "copy" and instruction.operands[0] in found:
-            yield index, Avoidable(kind=KIND, instead=NOTHING, why=_WHY, unneeded=CLASS)
+            yield index, Avoidable(kind=KIND, instead=NOTHING, why=_WHY, unneeded=CLASS, usual=Usual.UNLESS_ASKED)
             continue
         parts = body.instructions if body is not None else (instruction,)
         within = body if body is not None else kernels.computation
@@ -52,10 +52,11 @@ def layout_copies(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             found.add(index)
             if argument := _turned_argument(kernels, index):
                 why = f"changes the layout of arguments for matmuls in every call, such as {argument}{f', {how}' if how else ''}"
-            yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=ARGUMENTS if argument else "")
+            group = ARGUMENTS if argument else ""
+            yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=group, usual=Usual.UNLESS_ASKED)
         elif body is not None and (updated := _updated_bytes(body, reordered)):
             instead = less_traffic(cost, 2 * (instruction.shape.bytes - updated))
-            yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS)
+            yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, usual=Usual.UNLESS_ASKED)
 
 
 def _is_authors(kernels: Kernels, index: int, within: Computation, moved: Instruction) -> bool:

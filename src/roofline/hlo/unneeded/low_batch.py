@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ...cost import Cost
 from ...resource import HBM
 from ...units import number_of, show
-from ...workload import Avoidable
+from ...workload import Avoidable, Saves
 from ..ir.module import Computation
 from .kernels import Kernels, Product
 from .unused_in_loops import only_for, writer_of
@@ -50,14 +50,20 @@ def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             if ((is_small and rows <= FEW_ROWS) or again) and _are_weights(kernels.values, weights, cost, loop if again else None):
                 why = f"reads {show(weights.shape.bytes, 'B')} of weights for {number_of(rows, 'row')}"
                 why += " in each iteration of a loop" if again else ""
-                reason = Avoidable(kind=KIND, instead=_shared(cost), why=why, group=LOOP if again else "")
+                reason = Avoidable(
+                    kind=KIND,
+                    instead=_shared(cost),
+                    why=why,
+                    group=LOOP if again else "",
+                    saves=Saves.SHARED_LOOP if again else Saves.SHARED_READS,
+                )
                 yield index, reason
                 moved.update(dict.fromkeys(_copies(kernels, weights), reason))
                 break
         else:
             if loop is not None and found.depth <= FEW_IN_LOOPS and loop.sums(found, cost):
                 why = f"writes {show(found.made.shape.bytes, 'B')} of gradients for {found.depth:,} rows in each iteration of a loop"
-                yield index, Avoidable(kind=KIND, instead=_shared(cost), why=why, group=LOOP)
+                yield index, Avoidable(kind=KIND, instead=_shared(cost), why=why, group=LOOP, saves=Saves.SHARED_LOOP)
 
     for index, reason in moved.items():
         yield index, replace(reason, instead=_shared(kernels.costs[index]))

@@ -5,7 +5,7 @@ matrices of a few elements, a single channel.
 from collections.abc import Iterator
 from math import prod
 
-from ...workload import Avoidable
+from ...workload import Avoidable, Saves
 from .kernels import Kernels
 from .values import Value
 
@@ -33,7 +33,7 @@ def odd_sizes(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         if odd and min(sizes) > _SMALL:
             word = " and ".join(str(size) for size in dict.fromkeys(odd))
             why = f"multiplies {what} ({word}) that are not multiples of {step}"
-            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why)
+            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why, saves=Saves.GOOD_PRODUCT)
 
 
 def large_windows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -55,7 +55,7 @@ def large_windows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         if prod(image) < prod(sizes):
             window, weights = ("×".join(map(str, some)) for some in (sizes, image))
             why = f"computes the gradient of weights of {weights} as a convolution with a window of {window}"
-            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why, group=WINDOWS)
+            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why, group=WINDOWS, saves=Saves.GOOD_KERNEL)
 
 
 def tiny_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -67,12 +67,21 @@ def tiny_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         return
     for index, found in kernels.products.items():
         if found.is_tiny and not found.is_of_vectors:
-            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=f"multiplies by tiny matrices ({found})", group=TINY)
+            yield (
+                index,
+                Avoidable(
+                    kind=KIND,
+                    instead=kernels.costs[index],
+                    why=f"multiplies by tiny matrices ({found})",
+                    group=TINY,
+                    saves=Saves.GOOD_STREAM,
+                ),
+            )
     for index, convolution in kernels.convolutions.items():
         sizes = [one.size for one in kernels.computation[index].window]
         if convolution.is_stencil and prod(sizes) <= _MOST_TAPS:
             why = f"computes a stencil as a convolution of one channel with a window of {'×'.join(map(str, sizes))}"
-            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why, group=STENCIL)
+            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why, group=STENCIL, saves=Saves.GOOD_STREAM)
 
 
 def tiny_solves(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -90,4 +99,4 @@ def tiny_solves(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         count, matrix = prod(dims[:-2]), dims[-2:]
         if matrix and max(matrix) <= _SMALL_ORDER and count >= _MANY_MATRICES:
             why = f"factorises or solves {count:,} matrices of {matrix[0]}×{matrix[-1]} with a library"
-            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why, group=SOLVED)
+            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why, group=SOLVED, saves=Saves.GOOD_STREAM)

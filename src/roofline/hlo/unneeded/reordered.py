@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ...cost import NOTHING, less_traffic
-from ...workload import Avoidable
+from ...workload import Avoidable, Usual
 from .kernels import Kernels
 from .layout import KIND
 from .program_arrays import results_of
@@ -31,9 +31,9 @@ def reordered_arrays(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         copies = [user for user in kernels.users(index) if kernels.computation[user].opcode == "copy"] if moved else []
         if not moved or results.isdisjoint((index, *copies)):
             continue
-        yield index, Avoidable(kind=KIND, instead=less_traffic(cost, moved), why=why, unneeded=CLASS, group=group)
+        yield index, Avoidable(kind=KIND, instead=less_traffic(cost, moved), why=why, unneeded=CLASS, group=group, usual=Usual.UNLESS_ASKED)
         for copy in copies:
-            yield copy, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=group)
+            yield copy, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=group, usual=Usual.UNLESS_ASKED)
 
 
 def _written(kernels: Kernels, index: int) -> Iterator[Value]:

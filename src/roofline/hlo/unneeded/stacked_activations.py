@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from msgspec import Struct
 
 from ...cost import NOTHING
-from ...workload import Avoidable
+from ...workload import Avoidable, Usual
 from ..ir.module import Computation, Instruction
 from ..price.elementwise import ELEMENTWISE
 from ..price.types import Site
@@ -45,7 +45,7 @@ def stacked_activations(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for stack in _stacks(kernels):
         for index in _copies(kernels, stack):
             if index in kernels.costs:
-                yield index, Avoidable(kind=KIND, instead=NOTHING, why=WHY, unneeded=CLASS, group=GROUP)
+                yield index, Avoidable(kind=KIND, instead=NOTHING, why=WHY, unneeded=CLASS, group=GROUP, usual=Usual.YES)
 
 
 def _stacks(kernels: Kernels) -> Iterator[_Stack]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ...cost import Cost
 from ...resource import HBM
-from ...workload import Avoidable
+from ...workload import Avoidable, Usual
 from ..ir.module import Computation
 from .kernels import Kernels
 from .layout import KIND
@@ -41,7 +41,7 @@ def stacked_states(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 def _without(cost: Cost, moved: int) -> Avoidable:
     """The saving of a kernel that moves these bytes for the copies."""
     amounts = {resource: max(amount - moved, 0) if resource == HBM else amount for resource, amount in cost.amounts}
-    return Avoidable(kind=KIND, instead=Cost.of(amounts), why=_WHY, unneeded=CLASS, group=GROUP)
+    return Avoidable(kind=KIND, instead=Cost.of(amounts), why=_WHY, unneeded=CLASS, group=GROUP, usual=Usual.UNLESS_ASKED)
 
 
 def _stacks(values: Values, body: Computation) -> dict[int, int]:

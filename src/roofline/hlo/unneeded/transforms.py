@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ...formulas.fourier import slow_length
-from ...workload import Avoidable
+from ...workload import Avoidable, Saves
 from ..ir.module import Computation
 from ..ir.shapes import Shape
 from .kernels import Kernels
@@ -54,7 +54,12 @@ def odd_transforms(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         instruction = kernels.computation[index]
         lengths = instruction.integers("fft_length") if instruction.opcode == "fft" else ()
         if slow := slow_length(lengths):
-            yield index, Avoidable(kind=ODD_SIZES, instead=cost, why=f"transforms arrays of length {slow}", group=LENGTHS)
+            yield (
+                index,
+                Avoidable(
+                    kind=ODD_SIZES, instead=cost, why=f"transforms arrays of length {slow}", group=LENGTHS, saves=Saves.GOOD_TRANSFORM
+                ),
+            )
 
 
 def _halved(kernels: Kernels, index: int) -> Avoidable:

@@ -79,7 +79,7 @@ class Patterns:
         self._contexts = contexts
         asked = ", ".join(line.rpartition("/")[2] for line in islice(contexts.checkpoints, MOST_SHOWN))
         why = f"{RECOMPUTED}{f', requested by the checkpoint in {asked}' if asked else ''}"
-        self._again = Avoidable(kind="recomputation", instead=NOTHING, why=why, unneeded="recomputed")
+        self._again = Avoidable(kind="recomputation", instead=NOTHING, why=why, unneeded="recomputed", extra=True)
         self._failures = RuleFailures("this trace")
         attempt = self._failures.attempt
         self._spared = attempt("unfused ops", spared_bytes, in_order, self._is_kept) or {}

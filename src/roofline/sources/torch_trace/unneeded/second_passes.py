@@ -44,7 +44,7 @@ def repeated_pass(caller: str, *, backward: bool) -> Avoidable:
     which = "the backward pass of the same ops a second time" if backward else "a forward pass a second time, without gradients"
     why = f"runs {which}{f', called from {caller}' if caller else ''}"
     group = "gradients" if backward else ""
-    return Avoidable(kind="duplicated-work", instead=NOTHING, why=why, unneeded="duplicated", group=group)
+    return Avoidable(kind="duplicated-work", instead=NOTHING, why=why, unneeded="duplicated", group=group, extra=True)
 
 
 def _key(held: PricedExecution) -> Key:
