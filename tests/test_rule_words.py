@@ -4,7 +4,9 @@ import re
 
 import pytest
 
-from roofline.rules.words import page, rule_kinds, words_of
+from roofline.cost import NOTHING
+from roofline.rules.words import Words, observed, page, rule_kinds, words_of
+from roofline.workload import Avoidable
 
 NAMES = {"jax", "pytorch", "gpu", "tpu", "cpu"}
 OF_JAX = re.compile(r"\bjax|jnp\.|\blax\.|\bjit|Pallas|astype|preferred_element_type")
@@ -42,3 +44,27 @@ def test_a_framework_replaces_more_than_a_platform_and_a_group_takes_nothing_ove
     assert words_of("missing-donation").observation
     assert words_of("wide-format", "fp32").observation == ""
     assert words_of("dense-experts", "16") == words_of("dense-experts")
+
+
+@pytest.mark.parametrize(
+    ("observation", "written"),
+    [
+        ("stores {kept:B} of {kept:B}", "stores 41.94 MB of 41.94 MB"),
+        ("uses {share:%} of {rows:row}, in {one:row}", "uses 8% of 1,200 rows, in 1 row"),
+        ("sorts {rows:,} elements {times:3} times", "sorts 1,200 elements 2.67 times"),
+        ("runs twice[, called from {caller}][, or from {nowhere}][, or {empty}]", "runs twice, called from f.py:7"),
+        ("computes {nowhere} again", "computes – again"),
+    ],
+)
+def test_observations_are_written_with_the_facts_of_the_evidence(observation: str, written: str) -> None:
+    facts = {"kept": 41943040, "share": 0.08, "rows": 1200, "one": 1, "times": 8 / 3, "caller": "f.py:7", "empty": ""}
+    evidence = Avoidable(kind="padding", instead=NOTHING, facts=facts)
+    assert Words(title="", change="", observation=observation).observed(evidence) == written
+
+
+def test_the_cause_of_evidence_chooses_its_observation() -> None:
+    evidence = Avoidable(kind="duplicated-work", instead=NOTHING, facts={"kernel": "dot.7"})
+    assert observed(evidence) == "computes the same values as dot.7"
+    again = Avoidable(kind="duplicated-work", instead=NOTHING, cause="pass", facts={"caller": "train.py:7"})
+    assert observed(again) == "runs a forward pass a second time, without gradients, called from train.py:7"
+    assert hash(again) == hash(Avoidable(kind="duplicated-work", instead=NOTHING, cause="pass", facts={"caller": "train.py:7"}))

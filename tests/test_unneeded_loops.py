@@ -14,6 +14,7 @@ from roofline.hlo.read import parse
 from roofline.hlo.unneeded import Review, reviewed_program
 from roofline.operation import Product, Streamed
 from roofline.resource import HBM
+from roofline.rules.words import observed
 from roofline.workload import Op
 
 jax = pytest.importorskip("jax")
@@ -270,7 +271,7 @@ def test_what_every_trip_of_a_loop_computes_anew(is_cast_before: bool) -> None:
     told = [(op, one) for op in ops for one in op.avoidable if one.group == "loop"]
     assert len(told) == (0 if is_cast_before else 1)
     for op, one in told:  # one trip of four is enough
-        assert one.why == "computes the same in every iteration of a loop"
+        assert observed(one) == "computes the same in every iteration of a loop"
         assert float(one.instead.known(HBM)) * 4 * 4 == pytest.approx(float(op.cost.known(HBM)))
 
 

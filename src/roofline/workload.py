@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from .cost import NOTHING, Amount, Cost, sum_of_known
 from .ledger import Ledger
@@ -112,6 +112,16 @@ class StepsOnDevice(Struct, frozen=True, kw_only=True):
     times_s: tuple[float, ...]
 
 
+Fact = str | int | float
+
+
+class Facts(dict[str, Fact]):
+    """Numbers in base units and names, by what they are. It is never changed, so it can be a key."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(self.items()))
+
+
 class Saves(Enum):
     """How the time that an op would save without some of its work follows from minimum times.
 
@@ -143,8 +153,10 @@ class Usual(Enum):
 class Avoidable(Struct, frozen=True, kw_only=True):
     """Work of an op that could be avoided by writing the program differently.
 
-    ``kind`` is that of the finding about it, empty where nothing can be done; ``instead`` is the cost of one execution without it; ``why``
-    a clause for people, which starts with a verb: "multiplies by one-hot rows". ``unneeded`` is the class of work that the model did not
+    ``kind`` is that of the finding about it, empty where nothing can be done; ``instead`` is the cost of one execution without it;
+    ``facts`` are what its observation in the words of its kind is written with, and ``cause`` says which one that is, where there are
+    several (`rules.words`). ``why`` is the observation itself, a clause that starts with a verb, where it is not among the words.
+    ``unneeded`` is the class of work that the model did not
     need (``recomputed``, ``padded``, ``masked``, ``duplicated``, ``dense``, ``unused``, ``layout``, ``copied``, ``wide``), empty where the
     work is needed but written in a costly way. ``group`` is equal for avoidable work of one kind that the same change removes; ``factor``
     is the executed work over the needed work. ``besides`` is the cost of one execution of kernels that would run in addition. ``extra`` is
@@ -154,6 +166,8 @@ class Avoidable(Struct, frozen=True, kw_only=True):
     kind: str
     instead: Cost
     why: str = ""
+    cause: str = ""
+    facts: Mapping[str, Fact] = Facts()
     unneeded: str = ""
     group: str = ""
     factor: float | None = None
@@ -161,6 +175,10 @@ class Avoidable(Struct, frozen=True, kw_only=True):
     saves: Saves = Saves.IN_PROPORTION
     usual: Usual = Usual.NO
     extra: bool = False
+
+    def __post_init__(self) -> None:
+        if type(self.facts) is not Facts:
+            force_setattr(self, "facts", Facts(self.facts))
 
 
 class Array(Struct, frozen=True):

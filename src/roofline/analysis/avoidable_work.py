@@ -179,13 +179,12 @@ def avoidable_draft(case: Case, op_times: OpTimes, clock: Clock, kinds: Kinds, t
     case.ops.sort(key=lambda entry: -entry[1])
     ids = [one.id for one, _, _ in case.ops]
     reason = next((reason for _, _, reason in case.ops if reason.factor), case.ops[0][2])
-    why = words.observation or reason.why
     factor = f", {plain(reason.factor, 3)} times the needed work" if reason.factor else ""
     saving = case.saving(clock)
     spent = clock.of(clock.spent(op_times, ids))
     place = at_place(op_times, ids)
     program = f"{place}the program" if place else "The program"
-    observation = f"{program} {why}{factor}: {spent} in {count_and_longest(op_times, ids)}."
+    observation = f"{program} {words.observed(reason)}{factor}: {spent} in {count_and_longest(op_times, ids)}."
     saved = StepSaving(saving.whole_s, saving.steps_s / clock.parts if clock.per else saving.whole_s)
     return FindingDraft(
         kind=case.kind,
