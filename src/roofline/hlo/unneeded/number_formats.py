@@ -18,7 +18,7 @@ from .wide_neighbours import WideArrays
 
 KIND, CLASS = "wide-format", "wide"
 DOUBLE, SINGLE = "fp64", "fp32"  # groups of kernels whose operands have these formats in the program itself
-BESIDE_SUMS = "fp32 beside sums"  # the same as fp32, in a program for GPUs that adds fp32 numbers by index
+BESIDE_SUMS = "fp32 beside sums"  # the same as fp32, in a program that adds fp32 numbers by index
 FULL = "full fp32"  # the group of GPU products of fp32 operands for which the program rules out tf32
 DOUBLE_ARGUMENTS = "fp64 arguments"  # the group of a program whose arguments are all fp64
 _WIDE = ("fp64", "fp32", "tf32", "tf32x3", "bf16x3", "bf16x6", "bf16x9")
@@ -105,8 +105,8 @@ class _WideProducts:
 
     @cached_property
     def single(self) -> str:
-        """The group of products of fp32 operands: on GPUs fp32 numbers are added by index faster than bf16 ones."""
-        return BESIDE_SUMS if self._kernels.platform == "gpu" and _adds_by_index(self._kernels.module) else SINGLE
+        """The group of products of fp32 operands."""
+        return BESIDE_SUMS if _adds_by_index(self._kernels.module) else SINGLE
 
     @cached_property
     def _widened_in(self) -> str:
