@@ -1,6 +1,7 @@
 """Words of rules: every kind and group has them, in the terms of the framework and the platform, and each is one clause."""
 
 import re
+from string import Formatter
 
 import pytest
 
@@ -12,6 +13,7 @@ NAMES = {"jax", "pytorch", "gpu", "tpu", "cpu"}
 OF_JAX = re.compile(r"\bjax|jnp\.|\blax\.|\bjit|Pallas|astype|preferred_element_type")
 OF_PYTORCH = re.compile(r"torch|\bF\.|Flex|flash_attn|detach|unsqueeze")
 OF_BOTH = {("unused-results", "sorted")}
+NO_FACTS = Avoidable(kind="padding", instead=NOTHING)
 SECTIONS = [(kind, group) for kind in rule_kinds() for group in ("", *page(kind).groups)]
 
 
@@ -23,7 +25,17 @@ def test_words_are_one_clause_and_speak_of_matmuls(kind: str, group: str) -> Non
         assert words.title
         assert words.levers
         assert ": " not in words.change, words.change
-        assert not re.search(r"\bproducts?\b", " ".join((words.title, words.change, words.observation, *words.levers)))
+        sentences = " ".join((words.title, words.change, words.observation, *words.causes.values(), *words.levers))
+        assert not re.search(r"\bproducts?\b", re.sub(r"\{\w+[^}]*\}", "", sentences))
+
+
+@pytest.mark.parametrize(("kind", "group"), SECTIONS)
+def test_observations_name_their_facts_and_how_to_write_them(kind: str, group: str) -> None:
+    words = words_of(kind, group)
+    for observation in (words.observation, *words.causes.values()):
+        for _, fact, how, _ in Formatter().parse(observation):
+            assert fact is None or (re.fullmatch(r"[a-z_]+", fact) and re.fullmatch(r"|B|%|\.0%|,|\d|[a-z]+", how or "")), observation
+        assert not re.search(r"[{}\[\]]", Words(title="", change="", observation=observation).observed(NO_FACTS)), observation
 
 
 @pytest.mark.parametrize("kind", rule_kinds())

@@ -116,7 +116,7 @@ def test_the_gradients_of_repeated_rows_could_be_added_up_first(gathered: bool) 
 
 def test_rows_of_the_identity_are_one_hot() -> None:
     ops = ops_of(lambda ids, table: jnp.eye(8192, dtype="bfloat16")[ids] @ table, of_shape(16384, dtype="int32"), of_shape(8192, 1024))
-    assert [op.category for op in ops if any("multiplies" in one.why for one in op.avoidable if one.kind == "one-hot-product")] == [
+    assert [op.category for op in ops if any("multiplies" in observed(one) for one in op.avoidable if one.kind == "one-hot-product")] == [
         "matmul"
     ]
 
@@ -321,7 +321,7 @@ def recurrent_gradients(rows: int, steps: int = 64) -> list[Op]:
 def test_gradients_of_weights_that_a_recurrent_loop_adds_up_need_one_product_after_it() -> None:
     told = [(op, one) for op in recurrent_gradients(64) for one in op.avoidable if one.group == "carried"]
     assert told
-    assert all("adds 2.097 MB of gradients to a sum for 64 rows in each iteration of a loop" in one.why for _, one in told)
+    assert all("adds 2.097 MB of gradients to a sum for 64 rows in each iteration of a loop" in observed(one) for _, one in told)
     (instead,) = [one.instead for op, one in told if op.cost.known("matrix/bf16")]
     # Two operands of 64 x 1024 are stored and read, and 1/64 of the result is written, in each of 64 iterations.
     assert (instead["matrix/bf16"], instead[HBM]) == (2 * 64 * 1024**2, 2 * 2 * 2 * 64 * 1024 + 2 * 1024**2 // 64)

@@ -91,12 +91,11 @@ def _looked_up(graph: Graph, product: Node, place: int, hot: OneHot) -> Avoidabl
     number = other.dtype
     moved = number.bytes(hot.rows * width) if number is not None else 0
     if _sums_columns(graph, product, place, hot):
-        instead, words = Cost.of({HBM: 2 * moved}), "a gather"
+        instead, cause = Cost.of({HBM: 2 * moved}), "gather"
     else:
         written = number.bytes(hot.columns * width) if number is not None else 0
-        instead, words = Cost.of({HBM: 3 * moved + written, vector("fp32"): hot.rows * width}), "a scatter-add"
-    why = f"multiplies by one-hot rows ({hot.rows}×{hot.columns}), where {words} would do"
-    return Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS)
+        instead, cause = Cost.of({HBM: 3 * moved + written, vector("fp32"): hot.rows * width}), "scatter_add"
+    return Avoidable(kind=KIND, instead=instead, cause=cause, facts={"rows": hot.rows, "columns": hot.columns}, unneeded=CLASS)
 
 
 def _sums_columns(graph: Graph, product: Node, place: int, hot: OneHot) -> bool:

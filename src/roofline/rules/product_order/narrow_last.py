@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from ...cost import Cost
 from ...graph import RENAMING, SCALING, Graph, Node, Operator, Phase
 from ...resource import HBM
-from ...units import plain
 from ...workload import Avoidable
 
-KIND = "product-order"
+KIND, CAUSE = "product-order", "narrow_last"
 WORTH = 0.25  # the other order must need less than this share of the FLOP: two linear layers in a row are not a mistake
 _SPREAD = RENAMING | {Operator.BROADCAST}
 
@@ -32,12 +31,12 @@ def costly_orders(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         instead = sum(made.batch * made.depth * width * (made.rows + made.columns) for _, width in seconds)
         if not 0 < instead <= WORTH * both:
             continue
-        why = f"multiplies two large matrices before a narrow one, where the other order needs {plain(both / instead, 3)} times fewer FLOP"
+        facts = {"times": both / instead}
         for product in (first, *(use for use, _ in seconds)):
-            yield product.kernel, Avoidable(kind=KIND, instead=_without(graph, first, product, instead / both), why=why)
+            yield product.kernel, Avoidable(kind=KIND, instead=_without(graph, first, product, instead / both), cause=CAUSE, facts=facts)
             for gradient in graph.gradients(product):
                 if gradient.operator == Operator.DOT:
-                    yield gradient.kernel, Avoidable(kind=KIND, instead=graph.cost(gradient) * (instead / both), why=why)
+                    yield gradient.kernel, Avoidable(kind=KIND, instead=graph.cost(gradient) * (instead / both), cause=CAUSE, facts=facts)
 
 
 def _linear_uses(graph: Graph, first: Node, array: int) -> Iterator[tuple[Node, int]]:

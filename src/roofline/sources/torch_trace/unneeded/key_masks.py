@@ -13,8 +13,6 @@ from ....workload import Avoidable, Saves
 from .recorded import PricedExecution, Recorded
 from .written_attention import MASKED
 
-WHY = "gives attention a mask that is the same for all queries, which flash kernels do not take"
-
 
 def key_masks(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
     """Attention whose mask is the same for all queries and heads, with its cost without reading the mask."""
@@ -22,7 +20,7 @@ def key_masks(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]
         cost, mask = priced.priced.cost, mask_of(priced.name, priced.args)  # a flash kernel, too, computes the scores again for gradients
         if cost is not None and mask is not None and _is_of_keys(mask):
             instead = less_traffic(cost, mask.bytes or 0)
-            yield (execution, priced), Avoidable(kind=MASKED, instead=instead, why=WHY, group="keys", saves=Saves.GOOD_KERNEL)
+            yield (execution, priced), Avoidable(kind=MASKED, instead=instead, group="keys", saves=Saves.GOOD_KERNEL)
 
 
 def _is_of_keys(mask: Tensor) -> bool:

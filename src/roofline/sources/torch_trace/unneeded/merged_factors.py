@@ -64,8 +64,9 @@ def merged_factors(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoida
         first, product = held_first
         instead = 2 * product.depth * origin.depth * (product.rows + product.columns)
         if 0 < instead <= WORTH * product.multiplied:
-            why = f"computes the gradient of {whole[0]}×{whole[1]} weights for factors of rank {origin.depth} that were added to them"
-            yield first, Avoidable(kind=KIND, instead=_by_factors(first[1], product, instead / product.multiplied), why=why, group=MERGED)
+            facts = {"rows": whole[0], "columns": whole[1], "rank": origin.depth}
+            instead_of = _by_factors(first[1], product, instead / product.multiplied)
+            yield first, Avoidable(kind=KIND, instead=instead_of, facts=facts, group=MERGED)
 
 
 def _by_factors(priced: PricedOp, product: Product, share: float) -> Cost:

@@ -13,7 +13,6 @@ Key = tuple[tuple[int, ...], tuple[int, ...] | None, tuple[int, ...] | None]  # 
 REASON = Avoidable(
     kind="layout-copies",
     instead=NOTHING,
-    why="copies tensors from channels last for group or instance norms, and back for convolutions",
     unneeded="layout",
     group="norms",
     usual=Usual.UNLESS_ASKED,

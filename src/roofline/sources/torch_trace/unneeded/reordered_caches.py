@@ -15,7 +15,6 @@ from .recorded import PricedExecution, Recorded, tensors_of
 BEAMS = Avoidable(
     kind="layout-copies",
     instead=NOTHING,
-    why="copies a cache in full to put its rows in another order",
     unneeded="layout",
     group="beams",
     usual=Usual.UNLESS_ASKED,
@@ -23,12 +22,11 @@ BEAMS = Avoidable(
 PAGES = Avoidable(
     kind="layout-copies",
     instead=NOTHING,
-    why="gathers the pages of a cache into one piece before attention reads them",
     unneeded="copied",
     group="pages",
     usual=Usual.UNLESS_ASKED,
 )
-SHIFTED = Avoidable(kind="missing-donation", instead=NOTHING, why="shifts a cache in full to append to it", unneeded="copied", extra=True)
+SHIFTED = Avoidable(kind="missing-donation", instead=NOTHING, cause="shifted", unneeded="copied", extra=True)
 LEAST = parse("1 MB", "B")  # of what is copied
 AHEAD = 8  # executions from a gather of pages to attention
 ROLL = "aten::roll"

@@ -13,7 +13,6 @@ from ..pricing import PricedOp
 from .recorded import PricedExecution, Recorded
 
 KIND, GROUP = "unused-results", "statistics"
-WHY = "computes the mean and variance of each batch in batch norms, as in training, but no gradients"
 _MEAN, _TRAINING = 3, 5  # the places of these arguments of a batch norm: the stored mean, and whether to compute another
 
 
@@ -25,7 +24,7 @@ def unused_statistics(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avo
         return
     for held in recorded.ordered:
         if (cost := held[1].priced.cost) is not None and _trains(held[1]):
-            yield held, Avoidable(kind=KIND, instead=cost, why=WHY, group=GROUP, saves=Saves.GOOD_NORM)
+            yield held, Avoidable(kind=KIND, instead=cost, group=GROUP, saves=Saves.GOOD_NORM)
 
 
 def _trains(priced: PricedOp) -> bool:
