@@ -15,7 +15,7 @@ from roofline.hlo.unneeded.one_hot import LONG
 from roofline.hlo.unneeded.stacked_activations import MOST_TRIPS
 from roofline.hlo.unneeded.unused import MOST_USED
 from roofline.operation import COMPLEX, INTERLEAVED
-from roofline.rules.words import rule_kinds, words_of
+from roofline.rules.words import page, rule_kinds, words_of
 from roofline.sources.torch_trace.unneeded.dense_gradients import LEAST_ROWS
 from roofline.sources.torch_trace.unneeded.passed_messages import COMPILED_SHARE
 
@@ -76,6 +76,13 @@ def test_every_kind_is_explained(kind: str) -> None:
     assert all(f"- {word}:" in section for word in ("Rule", "Caveat", "Saving", "Do"))
     levers = (*KINDS[kind].levers, *KINDS[kind].looped) if kind in KINDS else words_of(kind).levers
     assert [lever for lever in levers if lever not in section] == []
+
+
+@pytest.mark.parametrize("kind", rule_kinds())
+def test_a_section_has_the_rule_and_the_caveat_of_its_words(kind: str) -> None:
+    words = page(kind)
+    section = PAGE[PAGE.index(f"\n### {kind}\n") :].partition("\n- Saving: ")[0]
+    assert section.endswith(f"\n- Rule: {words.rule}\n- Caveat: {words.caveat}")
 
 
 @pytest.mark.parametrize(("kind", "threshold"), THRESHOLDS)

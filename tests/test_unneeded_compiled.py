@@ -281,7 +281,7 @@ ENTRY main {{
 """
     (copied,) = [one for one in found(program) if one.kind == "layout-copies"]
     assert copied.group == group
-    assert ("weights" in copied.why) == bool(group)
+    assert ("weights" in observed(copied)) == bool(group)
 
 
 def test_the_parts_of_a_large_result_are_not_all_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -441,7 +441,7 @@ def test_a_cache_that_a_loop_reorders_in_every_iteration(how: str, told: bool) -
     found = [(op, one) for op in ops_of(beams(how), *args) for one in op.avoidable if one.group == "reordered in a loop"]
     assert bool(found) is told
     for op, one in found:
-        assert one.why == "copies all of an array in every iteration of a loop to put its rows in another order"
+        assert observed(one) == "copies arrays in full in every iteration of a loop to put their rows in another order"
         saved = float(op.cost.known(HBM)) - 8 * float(one.instead.known(HBM))
         assert saved == 8 * 2 * 2 * 64 * 512 * 128 * 2  # 8 iterations read and write all of it in bf16
 

@@ -68,8 +68,11 @@ class Words(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     levers: tuple[str, ...] = ()
 
     def observed(self, evidence: Avoidable) -> str:
-        """The observation, written with the facts of some evidence."""
-        return _WRITER.written(self.causes.get(evidence.cause, self.observation), evidence.facts) or evidence.why
+        """The observation, written with the facts of some evidence, or its own where it has no facts to write this one with."""
+        observation = self.causes.get(evidence.cause, self.observation)
+        if evidence.why and (not observation or (not evidence.facts and "{" in observation)):
+            return evidence.why
+        return _WRITER.written(observation, evidence.facts)
 
 
 class Replaced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,8 +100,10 @@ class Section(Words, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Page(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All words of a kind."""
+    """All words of a kind: how its rules recognise it and what to bear in mind, in Markdown, and the words of its groups."""
 
+    rule: str
+    caveat: str
     groups: Mapping[str, Section] = {}
 
 

@@ -6,7 +6,7 @@ from functools import cached_property, lru_cache
 from ...cost import NOTHING, Cost
 from ...dtypes import dtype
 from ...resource import HBM, Resource, matrix, vector
-from ...workload import Avoidable, Saves, source_line
+from ...workload import Avoidable, Facts, Saves, source_line
 from ..ir.module import Computation, HloModule
 from ..ir.shapes import Shape
 from ..price.bodies import reads_target
@@ -37,12 +37,11 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     yield from reasons.items()
     single = [index for index, reason in reasons.items() if reason.group == products.single]
     for index, instead in WideArrays.around(kernels, single).neighbours(products.biases.functions) if single else ():
-        why = "moves fp32 numbers between matmuls, twice the bytes of bf16"
-        yield index, Avoidable(kind=KIND, instead=instead, why=why, group=products.single)
+        yield index, Avoidable(kind=KIND, instead=instead, cause="between", group=products.single)
     for index in products.widening():
         users = kernels.values.users(kernels.computation, index)
         if index in kernels.costs and users and all(user in reasons for user in users):
-            yield index, Avoidable(kind=KIND, instead=NOTHING, why="widens the operand of a matmul", unneeded=CLASS)
+            yield index, Avoidable(kind=KIND, instead=NOTHING, cause="widens", unneeded=CLASS)
 
 
 class _WideProducts:
@@ -68,12 +67,12 @@ class _WideProducts:
             return self._widened(index, narrow)
         if unit.kind == "fp64":
             instead = self._in_half(index, "fp32")
-            return Avoidable(kind=KIND, instead=instead, why="multiplies in fp64", group=_double_group(self._kernels))
+            return Avoidable(kind=KIND, instead=instead, group=_double_group(self._kernels))
         if self._are_exceptions or _is_elementwise(found) or _is_complex(found.left.shape) or _is_solved(self._kernels, index):
             return None
         if self._kernels.platform == "gpu" and unit.kind == "fp32" and not self._widened_in:
             instead = _instead(self._kernels.costs[index], unit, matrix("tf32"), 0)
-            return Avoidable(kind=KIND, instead=instead, why="multiplies fp32 operands in full fp32, without tf32", group=FULL)
+            return Avoidable(kind=KIND, instead=instead, group=FULL)
         return None if self.biases.would_compute_functions(index, found) else self._single(index)
 
     def widening(self) -> Iterable[int]:
@@ -91,12 +90,13 @@ class _WideProducts:
         name = max((side.shape.number for side in narrow), key=lambda number: number.bits)
         less = found.left.shape.bytes + found.right.shape.bytes - sum(side.shape.bytes for side in narrow)
         instead = _instead(self._kernels.costs[index], unit, default_unit(name, self._kernels.platform), less)
-        return Avoidable(kind=KIND, instead=instead, why=f"multiplies {name} operands in {unit.kind}", unneeded=CLASS)
+        return Avoidable(kind=KIND, instead=instead, facts={"narrow": name.name, "format": unit.kind}, unneeded=CLASS)
 
     def _single(self, index: int) -> Avoidable:
-        why = f"multiplies fp32 operands (in {self.units[index].kind}){self._widened_in}, which take twice the bytes of bf16"
+        facts = Facts(format=self.units[index].kind, where=self._widened_in)
         instead, besides = self._in_half(index, "bf16", same_bytes=self._stay_wide), self.biases.kernel_in_bf16(index)
-        return Avoidable(kind=KIND, instead=instead, why=why, group="" if self._widened_in else self.single, besides=besides)
+        group = "" if self._widened_in else self.single
+        return Avoidable(kind=KIND, instead=instead, cause="operands", facts=facts, group=group, besides=besides)
 
     def _in_half(self, index: int, number: str, *, same_bytes: bool = False) -> Cost:
         """The cost of a product in a format of half the width."""
@@ -139,7 +139,7 @@ def fp64_kernels(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         instead = _instead(cost, wide or vector("fp64"), vector("fp32"), less)
         multiplies = any(resource.unit == "matrix" for resource, _ in cost.amounts)
         saves = Saves.IN_PROPORTION if multiplies else Saves.GOOD_VECTOR
-        yield index, Avoidable(kind=KIND, instead=instead, why="computes in fp64", group=group, saves=saves)
+        yield index, Avoidable(kind=KIND, instead=instead, group=group, saves=saves)
 
 
 def _double_group(kernels: Kernels) -> str:
@@ -208,7 +208,7 @@ def _widened_in(kernels: Kernels, multiplying: Iterable[Product | Convolution]) 
                 alike = value.opcode == "convert" and value.shape.is_array and value.shape.elements == side.shape.elements
                 line = source_line(kernels.module.location(value.instruction)) if alike and _narrow(kernels.values, value) else ""
                 if line:
-                    return f", widened in {line}"
+                    return line
     return ""
 
 

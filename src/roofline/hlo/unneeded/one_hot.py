@@ -9,7 +9,7 @@ from math import prod
 
 from ...cost import NOTHING, Cost
 from ...resource import HBM, vector
-from ...workload import Avoidable
+from ...workload import Avoidable, Facts
 from ..ir.module import Computation
 from .axes import source_axis
 from .kernels import Kernels, Product
@@ -38,22 +38,22 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         for side, axes in ((found.left, found.dims.lhs_contracting), (found.right, found.dims.rhs_contracting)):
             hot, many = many_hot(values, side)
             if hot is None and is_diagonal(values, side):
-                why = f"multiplies by a diagonal matrix ({found}), where an elementwise product would do"
                 moved = 2 * (found.right if side is found.left else found.left).shape.bytes
-                yield index, Avoidable(kind=KIND, instead=Cost.of({HBM: moved}), why=why, unneeded=CLASS, group=DIAGONAL)
+                yield (
+                    index,
+                    Avoidable(kind=KIND, instead=Cost.of({HBM: moved}), facts={"product": str(found)}, unneeded=CLASS, group=DIAGONAL),
+                )
                 break
             if hot is None and found.depth >= LONG and _is_triangle_of_ones(values, side):
                 other = found.right if side is found.left else found.left
                 instead = Cost.of({HBM: 2 * other.shape.bytes, vector("fp32"): other.shape.elements})
-                why = f"multiplies by a triangle of ones ({found}), where a running sum would do"
-                yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=RUNNING)
+                yield index, Avoidable(kind=KIND, instead=instead, facts={"product": str(found)}, unneeded=CLASS, group=RUNNING)
                 break
             if hot is None:
                 continue
-            instead, words = _instead(found, side, many, looked_up=hot in axes)
-            why = f"multiplies by {'one' if many == 1 else 'many'}-hot rows ({found}), where {words} would do"
-            group = SLOTS if _has_slots(values, side) else ""
-            yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, factor=None, group=group)
+            instead, cause = _instead(found, side, many, looked_up=hot in axes)
+            facts, group = Facts(product=str(found), many=many), SLOTS if _has_slots(values, side) else ""
+            yield index, Avoidable(kind=KIND, instead=instead, cause=cause, facts=facts, unneeded=CLASS, group=group)
             products.add(index)
             for maker in _source_kernels(kernels, side):
                 makers.setdefault(maker, group)
@@ -62,8 +62,7 @@ def one_hot_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         if index not in products and all(
             _only_for(values, computation, user, products, makers) for user in values.users(computation, index)
         ):
-            why = "makes one-hot rows for a matmul"
-            yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=group)
+            yield index, Avoidable(kind=KIND, instead=NOTHING, cause="rows", unneeded=CLASS, group=group)
 
 
 def compared_bins(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -77,8 +76,8 @@ def compared_bins(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 continue
             elements, bins = many * made.shape.elements // made.shape.dims[hot], made.shape.dims[hot]
             instead = Cost.of({HBM: cost.known(HBM) + made.shape.bytes, vector("fp32"): elements})
-            why = f"compares each of {elements:,} elements with {bins:,} bins, where a scatter-add would do"
-            yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=BINS)
+            facts = Facts(elements=elements, bins=bins)
+            yield index, Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, group=BINS)
 
 
 def many_hot(values: Values, value: Value) -> tuple[int | None, int]:
@@ -234,16 +233,17 @@ def position(values: Values, value: Value) -> tuple[Value, int] | None:
 
 
 def _instead(found: Product, side: Value, many: int, *, looked_up: bool) -> tuple[Cost, str]:
-    """The cost and name of the alternative: a gather if the one-hot dimension is contracted, else a scatter-add."""
+    """The cost and the cause by the alternative: a gather if the one-hot dimension is contracted, else a scatter-add."""
     other = found.right if side is found.left else found.left
     rows = found.rows if side is found.left else found.columns
     width = found.columns if side is found.left else found.rows
     element = (other.shape.bytes or 0) // max(other.shape.elements, 1)
     if looked_up:
-        words = "a gather" if many == 1 else f"a sum of {many} gathered rows"
-        return Cost.of({HBM: (1 + many) * found.batch * rows * width * element}), words
+        instead = Cost.of({HBM: (1 + many) * found.batch * rows * width * element})
+        return instead, "looked_up" if many == 1 else "summed"
     read, written = found.batch * found.depth * width * element, found.batch * rows * width * element
-    return Cost.of({HBM: many * 3 * read + written, vector("fp32"): many * found.batch * found.depth * width}), "a scatter-add"
+    instead = Cost.of({HBM: many * 3 * read + written, vector("fp32"): many * found.batch * found.depth * width})
+    return instead, "added" if many == 1 else "all_added"
 
 
 def _source_kernels(kernels: Kernels, side: Value) -> Iterator[int]:

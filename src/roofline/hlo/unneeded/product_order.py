@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from ...cost import Cost
 from ...resource import HBM
-from ...units import plain
-from ...workload import Avoidable
+from ...workload import Avoidable, Facts
 from .kernels import Kernels, Product, is_linear
 from .low_batch import is_split
 from .values import RENAMED, SPREAD, Value, Values
@@ -34,14 +33,14 @@ def costly_orders(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         if not all(others) or instead > _WORTH * both:
             continue
         read = first.left.shape.bytes + first.right.shape.bytes
-        why = f"multiplies {first} before {uses[0].product}, where the other order needs {plain(both / instead, 3)} times fewer FLOP"
+        facts = Facts(first=str(first), second=str(uses[0].product), times=both / instead)
         more = sum(max(other - use.product.flops, 0) for other, use in zip(others, uses, strict=True))
-        yield place, Avoidable(kind=KIND, instead=Cost.of({unit: more, HBM: read // 2}), why=why)
+        yield place, Avoidable(kind=KIND, instead=Cost.of({unit: more, HBM: read // 2}), facts=facts)
         for use, other in zip(uses, others, strict=True):
             if other < use.product.flops:
                 made = use.product.made.shape
                 moved = read // 2 + use.other.shape.bytes + (made.bytes if made.is_array else 0)
-                yield use.kernel, Avoidable(kind=KIND, instead=Cost.of({unit: other, HBM: moved}), why=why)
+                yield use.kernel, Avoidable(kind=KIND, instead=Cost.of({unit: other, HBM: moved}), facts=facts)
 
 
 class _Use(NamedTuple):

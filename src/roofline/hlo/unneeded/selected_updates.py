@@ -36,10 +36,9 @@ def selected_updates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 ways = 1 if _is_read(kernels.values, made) else 2
                 saved += ways * made.shape.bytes * (1 - 1 / positions)
         if saved:
-            why = "reads and writes an array in full to select what is new at one position"
             yield (
                 index,
-                Avoidable(kind=KIND, instead=less_traffic(cost, saved), why=why, unneeded=CLASS, group=GROUP, usual=Usual.UNLESS_ASKED),
+                Avoidable(kind=KIND, instead=less_traffic(cost, saved), unneeded=CLASS, group=GROUP, usual=Usual.UNLESS_ASKED),
             )
 
 

@@ -33,8 +33,7 @@ def stacked_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             ):
                 continue
             if _is_of_argument(kernels.values, kernels.values.operand(cut, 0)):
-                why = "copies slices out of stacked arguments before matmuls read them"
-                yield maker, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=GROUP, usual=Usual.YES)
+                yield maker, Avoidable(kind=KIND, instead=NOTHING, unneeded=CLASS, group=GROUP, usual=Usual.YES)
 
 
 def _only_cuts(kernels: Kernels, index: int) -> bool:

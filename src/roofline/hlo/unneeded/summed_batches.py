@@ -35,11 +35,10 @@ def summed_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         if times < _LEAST or _is_part_of_product(reduce, made):
             continue
         written = made.shape.bytes * (1 - 1 / times)
-        why = f"multiplies {found} and then sums {times} of the results, which one matmul could sum"
         instead = less_traffic(kernels.costs[place], written)
-        yield place, Avoidable(kind=KIND, instead=instead, why=why, group=GROUP)
+        yield place, Avoidable(kind=KIND, instead=instead, group=GROUP)
         less = max(kernels.costs[index].known(HBM) - written, 0)
-        yield index, Avoidable(kind=KIND, instead=Cost.of({HBM: less}), why=f"adds up {times} results of a matmul", group=GROUP)
+        yield index, Avoidable(kind=KIND, instead=Cost.of({HBM: less}), group=GROUP)
 
 
 def _is_part_of_product(reduce: Value, made: Value) -> bool:

@@ -5,7 +5,7 @@ from math import prod
 
 from ...cost import Cost
 from ...resource import HBM
-from ...workload import Avoidable
+from ...workload import Avoidable, Facts
 from ..ir.module import Instruction
 from .kernels import Kernels, Product, is_linear
 from .product_order import KIND, unscaled
@@ -33,10 +33,10 @@ def summed_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         cost, read = kernels.costs[place], found.left.shape.bytes + found.right.shape.bytes
         amounts = {resource: amount / times if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
         amounts[HBM] = read
-        why = f"multiplies {found} and then sums {times} {side}, which could be summed first"
-        yield place, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, factor=times)
+        facts = Facts(product=str(found), times=times, side=side)
+        yield place, Avoidable(kind=KIND, instead=Cost.of(amounts), cause="summed", facts=facts, factor=times)
         less = kernels.costs[index].known(HBM) / times
-        yield index, Avoidable(kind=KIND, instead=Cost.of({HBM: less}), why=f"adds up {times} {side} of a matmul")
+        yield index, Avoidable(kind=KIND, instead=Cost.of({HBM: less}), cause="sum", facts=facts)
 
 
 def sums(kernels: Kernels) -> Iterator[tuple[int, Value]]:
